@@ -1,15 +1,15 @@
-"""What vectors of models look like, and what can be read off them, with controls.
+"""Analysis of the representations of models, with controls.
 
     jepa-text analyze --config=configs/analyze.py:models=runs/a,hf:NAME --workdir=runs/x
 
-The argument names models and tasks, as in
+The argument lists models and tasks, for example
 
     models=runs/a-0,runs/a-1,hf:NAME,tasks=bundled,sst2@GLUE/SST-2,sentences@word_order
 
-A model is the workdir of a run, or hf: and a name or folder; runs that differ by a last
-number are seeds of one. A task is a file of jepa_text/evaluation/tasks, or a task of its
-glue.py, with @ and its path. Tasks that take more, as the fields of `labeled`, are
-written into this file.
+A model is the workdir of a run, or hf: followed by a name or folder. Runs whose names
+differ only in a final number are seeds of one model. A task is a file of
+jepa_text/evaluation/tasks, or a task of its glue.py, followed by @ and its path. Tasks
+with further options, such as the fields of `labeled`, are set in a copy of this file.
 """
 
 from ml_collections import ConfigDict
@@ -20,7 +20,7 @@ LISTS = ('models', 'tasks')
 
 
 def get_config(chosen=''):
-    """The models and tasks of the argument."""
+    """Returns the config with the models and tasks of the argument."""
     named = parsed(chosen)
     config = ConfigDict()
     config.models = tuple(named['models'])
@@ -29,7 +29,7 @@ def get_config(chosen=''):
 
 
 def parsed(chosen):
-    """{'models': [...], 'tasks': [...]} of 'models=a,b,tasks=c'."""
+    """Parses 'models=a,b,tasks=c' into {'models': [...], 'tasks': [...]}."""
     named, key = {name: [] for name in LISTS}, 'models'
     for word in filter(None, chosen.split(',')):
         head, _, rest = word.partition('=')

@@ -1,9 +1,9 @@
-"""Steps of several kinds against each other on this machine; medians and quartiles.
+"""Timing of training steps against each other on this machine: medians and quartiles.
 
     jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/objectives
 
-The argument names the comparison: one of CASES, or a sweep and its values, as
-`batch,16,32,64` (all of SWEEPS' if it has none). At another size, as on a GPU:
+The argument is a comparison: one of CASES, or a sweep and its values, as in
+`batch,16,32,64` (by default, all values in SWEEPS). At a larger size, such as on a GPU:
 
     --config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
     --config.row_length=2048 --config.rows=16
@@ -21,14 +21,14 @@ def _case(name, objective, against=None, side='ours', **changes):
 
 
 CASES = {
-    # transformers and PyTorch on the same batches.
+    # Against transformers and PyTorch, on the same batches.
     'peer': (
         _case('mlm by transformers', MLM, side='transformers'),
         _case('mlm', MLM, 'mlm by transformers'),
         _case('clm by transformers', CLM, side='transformers'),
         _case('clm', CLM, 'clm by transformers'),
     ),
-    # What each objective costs beside MLM.
+    # The cost of each objective relative to MLM.
     'objectives': (
         _case('mlm', MLM),
         _case('clm', CLM, 'mlm'),
@@ -36,8 +36,8 @@ CASES = {
         _case('ijepa', dict(name='ijepa', mlm=dict(rate=0.4), masks=1), 'mlm'),
         _case('sentence', dict(name='sentence', mlm=dict(rate=0.4)), 'mlm'),
     ),
-    # Diagnostics at every step, so 100 times as often as by default (add a hundredth of
-    # its cost to a step); and no metrics.
+    # Diagnostics at every step, 100 times as often as by default: their default cost per
+    # step is a hundredth. And without metrics.
     'telemetry': (
         _case('hybrid, no diagnostics', HYBRID),
         _case(
@@ -50,7 +50,7 @@ CASES = {
     ),
 }
 
-# What a sweep changes, from value to value; the first is what others are compared with.
+# {option: its values}. The first value is the baseline.
 SWEEPS = {
     'attention': ('xla', 'blockwise', 'cudnn', 'tokamax', 'pallas', 'splash'),
     'remat': ('none', 'dots', 'names', 'full'),
@@ -59,7 +59,7 @@ SWEEPS = {
 
 
 def _sweep(name, values):
-    """MLM with one value after the other; those that cannot be made here say why."""
+    """Returns a case of MLM per value; values that the machine lacks are skipped."""
     cases = []
     for value in values or SWEEPS[name]:
         change = {'rows': int(value)} if name == 'batch' else {'model': {name: value}}
@@ -70,7 +70,7 @@ def _sweep(name, values):
 
 
 def get_config(argument='peer'):
-    """The shape, the rounds, and the cases of one comparison."""
+    """Returns the config of one comparison, such as 'objectives' or 'batch,16,32'."""
     name, *values = argument.split(',')
     if name not in SWEEPS and (name not in CASES or values):
         raise ValueError(f'{argument!r} is not one of {", ".join([*CASES, *SWEEPS])}.')

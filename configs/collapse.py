@@ -2,15 +2,15 @@
 
     jepa-text study --config=configs/collapse.py --workdir=runs/collapse
 
-JEPA alone, with its EMA target; alone and without EMA, so that nothing but the encoder
-itself is the target; the same with SIGReg; and with MLM at equal weights.
+JEPA alone with its EMA target; JEPA alone without EMA, so that the encoder itself is the
+target; the same with SIGReg; and JEPA with MLM at equal weights.
 """
 
 from jepa_text.config.config_file import shared
 
 
 def get_config():
-    """The keys of configs/quickstart.py with four runs of its hybrid."""
+    """Returns the config of configs/quickstart.py with four runs of its hybrid."""
     config = shared('quickstart').get_config()
     config.name = 'collapse'
     config.steps = 800

@@ -1,15 +1,16 @@
-"""Continued pretraining: a model that exists goes on, as an encoder, on your text.
+"""Continued pretraining of an existing model as an encoder, on your text.
 
     jepa-text train --config=configs/cpt.py:hf:NAME_OR_FOLDER,12k --workdir=runs/cpt
     jepa-text train --config=configs/cpt.py:runs/clm,2k,mntp --workdir=runs/cpt
     jepa-text train --config=configs/cpt.py:runs/clm,300,mlm,toy --workdir=runs/cpt
 
-The argument is what it starts from, how many steps, and the objective: mlm or mntp, which
-names a masked token at the position before it, as decoders do. arXiv 2507.00994 (section
-2.6) went on from decoders with 2k, 12k and 22k steps of MLM; here too the last 2,000
-steps decay, so that 2k only decays. Any other number of steps decays over its last fifth.
-`toy` is for two cores and the bundled corpus. Model section, vocabulary and tied heads
-are those of the start; --config.init_from.weights=new is the same run from scratch.
+The argument is the initial model, the number of steps and the objective: mlm or mntp. The
+latter predicts a masked token at the position before it, as decoders do. arXiv 2507.00994
+(section 2.6) continues decoders with 2k, 12k and 22k steps of MLM. As there, the learning
+rate decays over the last 2,000 steps, so that 2k steps only decay; any other number of
+steps decays over its last fifth. `toy` is for two cores and the bundled corpus. The model
+section, the vocabulary and tied heads are those of the initial model.
+--config.init_from.weights=new trains the same run from scratch.
 """
 
 import hashlib
@@ -22,15 +23,15 @@ OBJECTIVES = ('mlm', 'mntp')
 
 
 def get_config(argument='hf:,12k'):
-    """What to start from, and for how long: 'hf:NAME,12k' or 'runs/old,500,mntp'."""
+    """Returns the config of, for example, 'hf:NAME,12k' or 'runs/old,500,mntp'."""
     path, steps, objective, size, *_ = (*argument.split(','), '', '', '')
     steps, objective = steps or '12k', objective or 'mlm'
     if size not in ('', 'toy'):
-        raise ValueError(f'{size!r} is no size; there is toy, or nothing.')
+        raise ValueError(f'{size!r} is not a size: give toy or nothing.')
     if objective not in OBJECTIVES:
         raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
     if steps not in STEPS and not steps.isdecimal():
-        raise ValueError(f'{steps!r} is no number, nor one of {", ".join(STEPS)}.')
+        raise ValueError(f'{steps!r} is neither a number nor one of {", ".join(STEPS)}.')
     config = shared('pretrain').get_config('mlm,210m')
     del config.plan
     config.name = f'cpt_{objective}_{steps}'
@@ -38,20 +39,20 @@ def get_config(argument='hf:,12k'):
     config.steps = STEPS.get(steps) or int(steps)
     config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
     config.prepare.tokenizer = 'init_from'
-    # Rows are in the tokens of the start.
+    # Rows are tokenized with the initial model's tokenizer.
     folder = f'runs/rows-cpt-{_named(path)}'
     config.data.update(folder=folder, row_length=2048, batch_size=1152)
-    # Changes to the model of the start.
+    # Changes to the initial model.
     config.model = dict(dtype='bfloat16', scan=True, remat='names')
     decay = 2000 if steps in STEPS else 0.2
-    # From nothing up again, then constant; a run that only decays begins at the peak.
+    # Warm up from zero, then constant; a run that only decays starts at the peak.
     warmup = 0 if steps == '2k' else 0.01
     config.schedule = dict(name='wsd', peak=5e-4, warmup=warmup, decay=decay)
     return _toy(config, path) if size else config
 
 
 def _toy(config, path):
-    """Two cores, four rows of 128 a step, float32."""
+    """Returns the config for two cores: four rows of 128 tokens per step, float32."""
     config.prepare = dict(
         source=dict(name='bundled'), tokenizer='init_from', row_length=128, shards=1
     )
@@ -66,6 +67,6 @@ def _toy(config, path):
 
 
 def _named(path):
-    """A name for what is made from a start, of its own for each path."""
+    """Returns a unique name for rows that depend on the initial model at `path`."""
     short = hashlib.sha256(path.encode()).hexdigest()[:6]
     return f'{Path(path.removeprefix("hf:")).name or "none"}-{short}'

@@ -1,16 +1,16 @@
-"""Models fine-tuned on tasks, for each learning rate and seed, with statistics.
+"""Fine-tuning of models on tasks for every learning rate and seed, with statistics.
 
     jepa-text evaluate --config=configs/evaluate.py:ARGUMENT --workdir=runs/exam
 
-The argument names models and tasks, as in
+The argument lists models and tasks, for example
 
     models=runs/a-0,runs/a-1,hf:NAME,tasks=sst2@GLUE/SST-2,mine.jsonl
 
-A model is the workdir of a run, or hf: and a name or folder. A task is a file of
-jepa_text/evaluation/tasks or a name of one of its tables, with @ and its path, or a file
-of one's own with fields of the usual names, such as `text` and `label`. The grid of the
-paper is 6 learning rates x 5 seeds; `,small` makes it 2 x 2 of 50 steps, to try. A task
-that takes more is a setting:
+A model is the workdir of a run, or hf: followed by a name or folder. A task is a file of
+jepa_text/evaluation/tasks or a name of one of its tables, followed by @ and its path; or
+a file of your own with the usual field names, such as `text` and `label`. The grid of the
+paper is 6 learning rates x 5 seeds; `,small` reduces it to 2 x 2 runs of 50 steps, for a
+test. A task with further options is set on the command line:
 
     --config.tasks="({'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'},)"
 """
@@ -22,7 +22,7 @@ from jepa_text.evaluation import tasks
 
 
 def get_config(chosen='tasks=bundled'):
-    """The models and tasks of the argument."""
+    """Returns the config with the models and tasks of the argument."""
     words = [word for word in chosen.split(',') if word != 'small']
     analyze = config_file.shared('analyze')
     named = analyze.parsed(','.join(words))

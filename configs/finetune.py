@@ -1,9 +1,10 @@
-r"""One model fine-tuned on one task, and kept.
+r"""Fine-tuning of one model on one task; the fine-tuned model is saved.
 
     jepa-text finetune --config=configs/finetune.py:model=runs/a,task=mine.jsonl \
       --workdir=runs/tuned
 
-Model and task are named as in configs/evaluate.py; a task that takes more is a setting:
+Model and task are given as in configs/evaluate.py. A task with further options is set on
+the command line:
 
     --config.task="{'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'}"
 """
@@ -14,7 +15,7 @@ from jepa_text.config import config_file
 
 
 def get_config(chosen='task=bundled'):
-    """The model and the task of the argument."""
+    """Returns the config with the model and the task of the argument."""
     named = chosen.replace('model=', 'models=').replace('task=', 'tasks=')
     examined = config_file.shared('evaluate').get_config(named)
     config = ConfigDict()

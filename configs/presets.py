@@ -1,6 +1,6 @@
-"""The ways to pretrain that the papers and their successors describe, as phases.
+"""Pretraining methods of the papers and their successors, as phases.
 
-Read by configs/toy.py and configs/pretrain.py, each at its own scale.
+Used by configs/toy.py and configs/pretrain.py, each at its own scale.
 """
 
 
@@ -14,10 +14,17 @@ def presets(
     predictor=None,
     paper_predictor=None,
 ):
-    """{name: phases}. `rate` of the tokens is hidden, chosen by `sampler`; `tied` scores
-    tokens with the embedding; the target's momentum rises from `start` to 1, data2vec's
-    between the two of `slow`, and it averages the `top` last layers. `predictor` holds
-    keywords of the predictor, `paper_predictor` of that of 2606.05173."""
+    """Returns {name: phases}.
+
+    rate               share of the tokens that are masked
+    sampler            how they are sampled
+    tied               whether the LM head is tied to the embedding
+    start              the target's EMA momentum rises from this to 1
+    slow               range of the EMA momentum of data2vec
+    top                number of last layers that data2vec averages
+    predictor          options of the predictor
+    paper_predictor    options of the predictor of arXiv 2606.05173
+    """
     predictor, paper_predictor = predictor or {}, paper_predictor or {}
     clm = dict(name='clm', tied=tied)
     tokens = dict(rate=rate, sampler=sampler, tied=tied)
@@ -34,21 +41,21 @@ def presets(
         # arXiv 2507.00994: a quarter, or half, of CLM, then MLM, in one run.
         'clm_mlm': (dict(share=0.25, objective=clm), dict(objective=mlm)),
         'clm_mlm_half': (dict(share=0.5, objective=clm), dict(objective=mlm)),
-        # Both at once, row by row: named as future work there.
+        # Both at once, mixed by rows: mentioned there as future work.
         'mixture': (
             dict(objective=dict(name='mixture', parts=(clm, mlm), shares=(1, 3))),
         ),
-        # A quarter of CLM, then JEPA + MLM on one masked forward, at equal weights.
+        # A quarter of CLM, then JEPA + MLM in one masked forward pass, at equal weights.
         'clm_jepa_mlm': (dict(share=0.25, objective=clm), hybrid(ema)),
-        # Ours: the same, but the latent loss moves the encoder half as much as MLM does,
-        # all along. From nothing that cannot be: before MLM has learned anything the
-        # targets collapse, and the latent gradient with them (LOG.md).
+        # Ours: the same, but the gradient of the latent loss is kept at half of that of
+        # MLM. This does not work from scratch: before MLM has learned anything the
+        # targets collapse, and with them the latent gradient (LOG.md).
         'jepa_mlm': (
             dict(share=0.25, objective=clm),
             hybrid(ema, balance=dict(name='gradient_ratio', ratio=0.5)),
         ),
-        # arXiv 2606.05173 as described, faults mended: I-JEPA's blocks, 15 % of 80/10/10,
-        # EMA 0.996 to 1, lambda learned and clamped.
+        # arXiv 2606.05173 as described, with its bugs fixed: I-JEPA's blocks, 15% masked
+        # as 80/10/10, EMA 0.996 to 1, lambda learned and clamped.
         'jepa_mlm_paper': (
             dict(
                 objective=dict(
@@ -60,9 +67,9 @@ def presets(
                 )
             ),
         ),
-        # arXiv 2202.03555, with words as a second loss: spans of 4, averaged layers. What
-        # is averaged is a choice: here the outputs of whole blocks, the residual stream;
-        # there those of the feed-forward networks, before they are added to it.
+        # arXiv 2202.03555 with MLM as a second loss: spans of 4, averaged layers. Here
+        # the outputs of whole blocks (the residual stream) are averaged; there, those of
+        # the feed-forward networks, before they are added to it.
         'data2vec': (
             hybrid(
                 dict(
@@ -75,7 +82,7 @@ def presets(
                 mlm=dict(rate=0.35, sampler='span', span_length=4, tied=tied),
             ),
         ),
-        # arXiv 2511.08544: no EMA and no stop-gradient; SIGReg keeps the latents apart.
+        # arXiv 2511.08544: no EMA and no stop-gradient; SIGReg prevents collapse.
         'lejepa_mlm': (
             hybrid(
                 dict(
@@ -86,6 +93,6 @@ def presets(
                 )
             ),
         ),
-        # Two mask rates of one text as its views.
+        # The views of a text are two masking rates.
         'sentence': (dict(objective=dict(name='sentence', mlm=tokens)),),
     }

@@ -1,12 +1,12 @@
-"""The papers at their real scale, on your text.
+"""Pretraining as in the papers, at full scale, on your text.
 
     jepa-text plan  --config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64
     jepa-text train --config=configs/pretrain.py:clm_mlm,210m --workdir=runs/clm_mlm \\
         --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
 
 The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, with the
-optimizer, schedule, masking and tokens a step of arXiv 2507.00994 (2.36 M, for 42,000
-steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. Left out, it is 35m for
+optimizer, schedule, masking and tokens per step of arXiv 2507.00994 (2.36 M, for 42,000
+steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. The default size is 35m for
 `jepa_mlm_paper`, else 610m. The rows differ:
 
                  arXiv 2507.00994                      here
@@ -20,12 +20,13 @@ steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. Left out, it is 35m
                  then over devices
     head of MLM  at all positions                      at masked positions
 
-So a result that differs from theirs may be one of rows. `prepare.packing='paper'` makes
-their sequences, two a row, and `prepare.add_bos=False` leaves <bos> out; loss and head
-stay. arXiv 2606.05173 has no packing: a row is the first 512 characters of an
-article, padded to 128 tokens, where rows here are full.
-With --config.baseline=flops (or time), phases with a latent loss become MLM alone with
-as much of it.
+Differences in results may thus be due to the rows. `prepare.packing='paper'` makes their
+sequences, two per row, and `prepare.add_bos=False` omits <bos>; loss and head do not
+change. arXiv 2606.05173 does not pack: a row is the first 512 characters of an article,
+padded to 128 tokens, while rows here are full.
+
+With --config.baseline=flops (or time), phases with a latent loss are replaced by MLM with
+the same FLOPs (or time).
 """
 
 from ml_collections import ConfigDict
@@ -36,17 +37,18 @@ SIZES = ('35m', '210m', '610m', '1b')
 
 
 def phases(preset, size):
-    """The phases of a preset, with the numbers of the papers."""
+    """Returns the phases of a preset with the hyperparameters of the papers."""
     made = shared('presets').presets(
-        # Each token by itself, as both papers draw; 0.4 is the study-wide rate.
+        # Tokens are sampled independently, as in both papers; 0.4 is the default rate of
+        # arXiv 2507.00994.
         rate=0.4,
         sampler='iid',
-        # data2vec's on text, where it averages ten layers of twelve (of each the output
-        # of the feed-forward network: presets.py).
+        # As data2vec on text, which averages ten layers of twelve (of each, the output of
+        # the feed-forward network: presets.py).
         slow=(0.999, 0.9999),
         top=5 if size == '35m' else 10,
         predictor=dict(predictor_width=1024),
-        # 192 in the code that was released; 512 in its README.
+        # 192 in the released code; 512 in its README.
         paper_predictor=dict(predictor_width=192, predictor_depth=6, predictor_heads=8),
     )
     if preset not in made:
@@ -55,7 +57,7 @@ def phases(preset, size):
 
 
 def get_config(argument='clm_mlm'):
-    """A preset at a size: 'clm_mlm_half,610m'."""
+    """Returns the config of a preset and a size, as 'clm_mlm_half,610m'."""
     preset, _, size = argument.partition(',')
     size = size or ('35m' if preset == 'jepa_mlm_paper' else '610m')
     if size not in SIZES:
@@ -80,12 +82,15 @@ def _shared():
 
 
 def _as_2507_00994(config, size):
-    """Section 2 and Table 1 there, but for the rows, as told above: 192 x 12 sequences of
-    1,024 on average are as many tokens as 1,152 rows of 2,048."""
+    """Returns the config of section 2 and Table 1 there, except for the rows (see above).
+
+    192 x 12 sequences of 1,024 tokens on average are as many tokens as 1,152 rows of
+    2,048.
+    """
     config.steps = 42_000
     config.data = dict(folder='runs/rows-2048', row_length=2048, batch_size=1152)
     config.model = dict(name='transformer', preset=size, remat='names', dtype='bfloat16')
-    # Everything decays there, norms and embeddings too.
+    # Weight decay applies to all parameters there, including norms and embeddings.
     config.optimizer = dict(name='adamw', eps=1e-5, decay_paths='^(?!balance/)')
     config.schedule = dict(name='wsd', peak=5e-4, warmup=2000, decay=2000)
     config.plan = dict(vocab_size=128_256)
@@ -93,9 +98,12 @@ def _as_2507_00994(config, size):
 
 
 def _small(config):
-    """arXiv 2606.05173: 6 layers of 512, 128 tokens, 64 rows, as many steps as three
-    passes over 6.4 M leads of Wikipedia, one padded to each row there. SwiGLU of as many
-    parameters as its plain layer of 2,048."""
+    """Returns the config of arXiv 2606.05173.
+
+    6 layers of width 512, 64 rows of 128 tokens, and as many steps as three epochs of 6.4
+    M lead sections of Wikipedia, one per padded row there. The SwiGLU has as many
+    parameters as its MLP of width 2,048.
+    """
     config.steps = 300_000
     config.prepare.row_length = 128
     config.data = dict(folder='runs/rows-128', row_length=128, batch_size=64)
@@ -109,7 +117,7 @@ def _small(config):
         dtype='bfloat16',
     )
     config.optimizer = dict(name='adamw', b2=0.999, weight_decay=0.05)
-    # Its warm-up was meant to be a tenth of the run, and was longer than the run.
+    # Their warm-up was meant to be a tenth of the run, but was longer than the run.
     config.schedule = dict(name='warmup_cosine', peak=5e-5, warmup=0.1, end=1e-6)
     config.plan = dict(vocab_size=30_522)
     return config

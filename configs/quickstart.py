@@ -1,23 +1,23 @@
-"""The main job: three runs of equal steps on the same rows, compared.
+"""Quickstart study: compares three runs of equal steps on the same rows.
 
     jepa-text study --config=configs/quickstart.py --workdir=runs/quickstart
 
-MLM alone; a quarter of CLM and then MLM (arXiv 2507.00994); the same quarter of CLM and
-then JEPA + MLM (arXiv 2606.05173). About 100 s a run on two cores of a laptop.
+MLM alone; a quarter of CLM, then MLM (arXiv 2507.00994); the same quarter of CLM, then
+JEPA + MLM (arXiv 2606.05173). About 100 s per run on two cores of a laptop.
 """
 
 from ml_collections import ConfigDict
 
 
 def get_config():
-    """The shared keys in the order of the program, then what each run does alone."""
+    """Returns the config: shared keys in the order of the pipeline, then the runs."""
     config = ConfigDict()
     config.name = 'quickstart'
     config.steps = 1300
 
     # text -> rows -> batch
     config.prepare = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=64)
-    # A run reads 20,800 rows, of which the corpus has 20,696: a hundred come twice.
+    # A run reads 20,800 rows, but the corpus has only 20,696: some are repeated.
     config.data = dict(row_length=64, batch_size=16, repeat=True)
 
     # batch -> hidden -> loss -> update
@@ -28,7 +28,7 @@ def get_config():
     config.evaluate = dict(every=325, max_rows=256)
     config.checkpoint = dict(every=325, keep=2)
 
-    # Tied to the embedding: 0.13 nats better at this size.
+    # Heads tied to the embedding: 0.13 nats better at this size.
     mlm = dict(name='mlm', rate=0.3, tied=True)
     clm = dict(name='clm', tied=True)
     hybrid = dict(
@@ -40,7 +40,7 @@ def get_config():
     )
     config.study = dict(
         sentences=(
-            # Held out: 2015, 2018, and the chase's first day.
+            # From held-out texts: speeches of 2015 and 2018, and The Chase, First Day.
             (
                 'My first duty as Commander-in-Chief is to defend the United <mask> '
                 'of America.',

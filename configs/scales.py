@@ -1,24 +1,24 @@
-"""The scales of the shipped studies: paper, desk and smoke.
+"""Scales of the shipped studies: paper, desk and smoke.
 
-Read by configs/studies/*.py. Steps are those of arXiv 2507.00994 and are divided:
+Used by configs/studies/*.py. The steps of arXiv 2507.00994 are divided by PER:
 
-    paper   210m, 610m or 1b, batches and budgets as there: to be planned with --dry-run,
-            and run where there is the hardware
-    desk    a thirtieth of the steps, model and rows of configs/quickstart.py: hours on
+    paper   210m, 610m or 1b with the batches and budgets of the paper. Plan it with
+            --dry-run
+    desk    1/30 of the steps, with the model and rows of configs/quickstart.py: hours on
             two cores or one GPU
-    smoke   a thousandth, a tiny model, two seeds: minutes
+    smoke   1/1000 of the steps, a tiny model and two seeds: minutes
 
-Texts and tasks of the paper scale are yours: --config.prepare.source.path=texts/, and
-the folders under sets/ that `examine` names.
+For the paper scale, provide the texts, as --config.prepare.source.path=texts/, and the
+tasks, in the folders below sets/ that `examine` lists.
 """
 
 from typing import NamedTuple
 
 from jepa_text.config.config_file import shared
 
-PER = {'paper': 1, 'desk': 30, 'smoke': 1000}  # steps of the paper for one of ours
+PER = {'paper': 1, 'desk': 30, 'smoke': 1000}  # steps of the paper per step
 SEEDS = {'paper': 5, 'desk': 5, 'smoke': 2}
-RATE = 0.4  # of arXiv 2507.00994 wherever the masking rate is not what is varied
+RATE = 0.4  # masking rate of arXiv 2507.00994, except in its study of that rate
 CATEGORIES = {
     'SC': ('sst2', 'qqp', 'mnli'),
     'TC': ('ontonotes5', 'conll2003', 'uner'),
@@ -28,29 +28,32 @@ CATEGORIES = {
 
 
 class Scale(NamedTuple):
-    """A scale, and whether heads are tied to the embedding, as the small ones are."""
+    """A scale: its steps, and the sections and runs of a study at that scale."""
 
     name: str
 
     @property
     def tied(self):
-        """Is the head the embedding?"""
+        """Whether the LM head is tied to the embedding, as in small models."""
         return self.name != 'paper'
 
     def steps(self, of_paper):
-        """So many steps of the paper in steps of this scale."""
+        """Returns the number of steps at this scale from that of the paper."""
         return max(1, round(of_paper / PER[self.name]))
 
     def clm(self):
-        """The section of CLM."""
+        """Returns the objective section of CLM."""
         return dict(name='clm', tied=self.tied)
 
     def mlm(self, rate=RATE):
-        """The section of MLM; each token by itself, as the paper draws."""
+        """Returns the objective section of MLM, with tokens sampled independently."""
         return dict(name='mlm', rate=rate, sampler='iid', tied=self.tied)
 
     def run(self, name, steps, clm=0, rate=RATE, **own):
-        """A run: so many steps, the first `clm` of them CLM; and keys of its own."""
+        """Returns a run of `steps` steps of the paper, the first `clm` of them CLM.
+
+        `own` are further keys of the run.
+        """
         parts = [dict(objective=self.mlm(rate))] if clm < steps else []
         if clm:
             of_clm = dict(objective=self.clm())
@@ -60,17 +63,17 @@ class Scale(NamedTuple):
         return dict(name=name, steps=self.steps(steps), phases=tuple(parts), **own)
 
     def wsd(self, **changes):
-        """The schedule of the paper: 2,000 steps of warm-up, 2,000 of decay."""
+        """Returns the schedule of the paper: 2,000 steps of warm-up, 2,000 of decay."""
         peak = 5e-4 if self.name == 'paper' else 3e-3
         few = self.steps(2000)
         return dict(name='wsd', peak=peak, warmup=few, decay=few) | changes
 
 
 def begun(name, argument, paper='mlm,610m'):
-    """(config of a study without its runs, Scale) of 'scale=desk,seeds=3'.
+    """Returns (config of a study without its runs, Scale) of 'scale=desk,seeds=3'.
 
-    `paper` is the argument of configs/pretrain.py at that scale. Raises ValueError for
-    another scale or key, and no number of seeds.
+    `paper` is the argument of configs/pretrain.py at paper scale. Raises ValueError for
+    an unknown scale or key, or an invalid number of seeds.
     """
     which, seeds, _ = parsed(argument, SEEDS)
     scale = Scale(which)
@@ -88,23 +91,25 @@ def begun(name, argument, paper='mlm,610m'):
 
 
 def parsed(argument, seeds_of, *more):
-    """(scale, number of seeds, {the values of `more`}) of 'scale=desk,seeds=5'; seeds are
-    those of `seeds_of` {scale: number} where none are given."""
+    """Parses 'scale=desk,seeds=5' into (scale, number of seeds, {other key: value}).
+
+    `seeds_of` is {scale: default number of seeds}; `more` are the other keys.
+    """
     given = dict(word.partition('=')[::2] for word in argument.split(',') if word)
     keys = ('scale', 'seeds', *more)
     if unknown := given.keys() - set(keys):
-        raise ValueError(f'{min(unknown)!r} is no key; there are {", ".join(keys)}.')
+        raise ValueError(f'{min(unknown)!r} is not one of {", ".join(keys)}.')
     scale = given.pop('scale', 'desk')
     if scale not in seeds_of:
         raise ValueError(f'scale={scale!r} is not one of {", ".join(seeds_of)}.')
     seeds = given.pop('seeds', str(seeds_of[scale]))
     if not seeds.isdecimal() or not int(seeds):
-        raise ValueError(f'seeds={seeds!r} is no number of seeds, as 5.')
+        raise ValueError(f'seeds={seeds!r} must be an integer at least 1.')
     return scale, int(seeds), given
 
 
 def _paper(config, scale):
-    """What follows from 192 devices, and a grid that is evaluated as there."""
+    """Sets the hardware, the intervals for 192 devices, and the paper's evaluation."""
     config.plan.hardware = 'mi250x:192'
     config.evaluate = dict(every=2000)
     config.checkpoint = dict(every=2000, keep=1)
@@ -114,7 +119,7 @@ def _paper(config, scale):
 def _desk(config, scale):
     config.schedule = scale.wsd()
     config.plan = dict(hardware='h100')
-    # So often that the probe's 3,000 texts take a quarter of the time, not half of it.
+    # At this interval the probe on 3,000 texts takes a quarter of the time, not half.
     config.evaluate = dict(every=200, max_rows=256, tasks=('bundled',))
     config.checkpoint = dict(every=500, keep=1)
 
@@ -131,7 +136,7 @@ def _smoke(config, scale):
 
 
 def examine():
-    """The twelve tasks of the paper, fine-tuned as there, by category."""
+    """Returns the twelve tasks of the paper by category, fine-tuned as there."""
     return {
         name: dict(
             tasks=tuple(dict(name=task, path=f'sets/{task}') for task in tasks),

@@ -1,18 +1,18 @@
-"""An encoder in a day or two, on one small GPU as notebooks lend them: a T4 or an L4.
+"""Pretraining in a day or two on one small GPU, as in free notebooks: a T4 or an L4.
 
     jepa-text plan  --config=configs/small_gpu.py:clm_mlm,t4
     jepa-text train --config=configs/small_gpu.py:clm_mlm,l4 --workdir=runs/small \\
         --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
 
-The argument is a preset of configs/presets.py and the GPU: a T4, which has no bfloat16,
-trains the 35M parameters of arXiv 2606.05173 in float32, an L4 the 210m of arXiv
-2507.00994; both read 32,768 tokens a step. They were compiled for these GPUs
-(docs/guides/planning.md), and never ran on one.
+The argument is a preset of configs/presets.py and the GPU. A T4, which does not support
+bfloat16, trains the 35M parameters of arXiv 2606.05173 in float32; an L4 trains the 210m
+of arXiv 2507.00994. Both read 32,768 tokens per step. The configs were compiled for these
+GPUs (docs/guides/planning.md), but have not been run on one.
 """
 
 from jepa_text.config.config_file import shared
 
-# The size in configs/pretrain.py; rows of a step and their length.
+# Size in configs/pretrain.py; (rows per step, tokens per row).
 GPUS = {
     't4': dict(size='35m', rows=(128, 256), dtype='float32'),
     'l4': dict(size='210m', rows=(32, 1024), dtype='bfloat16'),
@@ -20,7 +20,7 @@ GPUS = {
 
 
 def get_config(argument='clm_mlm,l4'):
-    """A preset on a GPU: 'clm_jepa_mlm,t4'."""
+    """Returns the config of a preset on a GPU, as 'clm_jepa_mlm,t4'."""
     preset, _, name = argument.partition(',')
     name = name or 'l4'
     if name not in GPUS:

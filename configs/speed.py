@@ -1,45 +1,45 @@
-"""The speed board: the least time to a stated score, on the bundled corpus.
+"""Speed benchmark of training methods: time to a target score on the bundled corpus.
 
     jepa-text study --config=configs/speed.py:only=muon --workdir=runs/speed
     jepa-text study --config=configs/speed.py --workdir=runs/speed
 
-The target is read off a third of the held-out documents, which an entry may be tuned on;
-the others, the split 'test', are scored once, in the end. Rows, tokenizer and the size of
-the model are those of configs/quickstart.py; how it is trained is what an entry is.
+The target is measured on a third of the held-out documents, on which entries may be
+tuned. The others, the split 'test', are evaluated once, at the end. Rows, tokenizer and
+model size are those of configs/quickstart.py; an entry is a way to train the model.
 
-    scale=desk     the board: five seeds, and probes of the split 'test'
-    scale=tune     one seed, which never reads it: for trying things out
-    scale=smoke    a tiny model, two seeds and a target that it reaches: a minute or two
+    scale=desk     the benchmark: five seeds, and probes of the split 'test'
+    scale=tune     one seed, without the split 'test': for experiments
+    scale=smoke    a tiny model, two seeds and a target within its reach: a minute or two
 
-`only=muon` has one entry, `only=muon+hybrid` two, `seeds=3` other numbers of seeds. What
-was tried, and what it gained, is in LOG.md.
+`only=muon` runs one entry, `only=muon+hybrid` two; `seeds=3` sets the number of seeds.
+LOG.md lists what was tried and how much it gained.
 """
 
 from jepa_text.config.config_file import shared
 
 SEEDS = {'desk': 5, 'tune': 1, 'smoke': 2}
 STEPS = 1300  # at most
-# What the quickstart's CLM, then MLM comes to on the documents to tune on, where it has
-# 4.21 on all that are held out.
+# The quickstart's CLM-then-MLM run on the tuning documents; it has 4.21 on all held-out
+# documents.
 TARGET = {'heldout/mlm_loss': 4.25}
-EASY = {'heldout/mlm_loss': 9.0}  # more than that of a uniform guess, ln 2,048
+EASY = {'heldout/mlm_loss': 9.0}  # above that of a uniform guess, ln 2,048
 
 CLM = dict(name='clm', tied=True)
 MUON = dict(name='muon')
 
 
 def mlm(rate=0.3):
-    """The section of MLM."""
+    """Returns the objective section of MLM."""
     return dict(name='mlm', rate=rate, tied=True)
 
 
 def first_clm(objective, share=0.25):
-    """CLM for a share of the steps, and then another objective."""
+    """Returns the phases: CLM for a share of the steps, then another objective."""
     return (dict(share=share, objective=CLM), dict(objective=objective))
 
 
 def entries():
-    """{name: what a run has of its own}."""
+    """Returns {name: keys of the run}."""
     runs = shared('quickstart').get_config().runs
     phases = {run['name']: run['phases'] for run in runs}
     falling = dict(name='linear', start=0.3, end=0.15)
@@ -54,7 +54,7 @@ def entries():
 
 
 def get_config(argument=''):
-    """'scale=desk,seeds=5,only=muon+hybrid', or less of it."""
+    """Returns the config of, for example, 'scale=desk,seeds=5,only=muon+hybrid'."""
     scale, seeds, given = shared('scales').parsed(argument, SEEDS, 'only')
     names = [name for name in given.get('only', '').split('+') if name]
     config = shared('quickstart').get_config()
@@ -62,7 +62,7 @@ def get_config(argument=''):
     config.steps, config.runs = STEPS, _runs(names)
     config.prepare.source.test = True
     config.prepare.splits = ('train', 'heldout', 'test')
-    # Checkpoints only to go on from.
+    # Checkpoints are only needed to resume.
     config.checkpoint = dict(every=650, keep=1)
     config.evaluate = dict(every=25, max_rows=512)
     config.report = dict(target=TARGET)
@@ -83,5 +83,5 @@ def get_config(argument=''):
 def _runs(names):
     known = entries()
     if unknown := [name for name in names if name not in known]:
-        raise ValueError(f'{unknown[0]!r} is no entry; there are {", ".join(known)}.')
+        raise ValueError(f'{unknown[0]!r} is not one of {", ".join(known)}.')
     return tuple(dict(name=name, **known[name]) for name in names or known)

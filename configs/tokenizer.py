@@ -1,16 +1,16 @@
-r"""A tokenizer of a corpus, and how well it fits.
+r"""Training of a tokenizer on a corpus, with measurements of its fit.
 
     jepa-text tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ \
       --workdir=runs/tokenizer
 
-The argument names kind (bpe, unigram, wordpiece), size and text, each of which may be
-left out: a folder of .txt files, or a .txt, .jsonl or .parquet file; without one it is
-the bundled corpus. More, as the field of a text or a folder of Parquet files, is a
-setting, as in a `prepare`:
+The argument gives the kind (bpe, unigram, wordpiece), the vocabulary size and the text,
+each of them optional. The text is a folder of .txt files, or a .txt, .jsonl or .parquet
+file; by default, the bundled corpus. Further options, such as the text field or a folder
+of Parquet files, are set on the command line as in the section `prepare`:
 
     --config.source="{'name': 'parquet', 'path': 'corpus/', 'field': 'content'}"
 
-One that exists is measured, and gets the special tokens that it lacks:
+An existing tokenizer is measured, and missing special tokens are added:
 
     --config.tokenizer=hf:answerdotai/ModernBERT-base --config.compare="('bundled',)"
 """
@@ -22,7 +22,7 @@ SOURCES = ('jsonl', 'parquet')
 
 
 def get_config(chosen=''):
-    """Kind, size and text of the argument."""
+    """Returns the config with the kind, size and text of the argument."""
     config = ConfigDict(dict(source=dict(name='bundled'), train={}))
     for word in filter(None, chosen.split(',')):
         if word in KINDS:

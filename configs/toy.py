@@ -3,8 +3,8 @@
     jepa-text train --config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm
 
 The argument is one of PRESETS, the phases of configs/presets.py at the size of the
-quickstart. With --config.baseline=flops (or time), phases with a latent loss become MLM
-alone with as much of it.
+quickstart. With --config.baseline=flops (or time), phases with a latent loss are replaced
+by MLM with the same FLOPs (or time).
 """
 
 from jepa_text.config.config_file import shared
@@ -15,7 +15,7 @@ PRESETS = shared('presets').presets(
 
 
 def get_config(preset='clm_mlm'):
-    """The shared keys of configs/quickstart.py with the phases of a preset."""
+    """Returns the shared keys of configs/quickstart.py with the phases of a preset."""
     if preset not in PRESETS:
         raise ValueError(f'{preset!r} is not one of {", ".join(PRESETS)}.')
     config = shared('quickstart').get_config()

@@ -1,19 +1,19 @@
-"""Pretrain text encoders in JAX, and tell the truth about them.
+"""Pretraining, fine-tuning and analysis of text encoders in JAX.
 
-Data flows one way:
+Data flows in one direction:
 
     text -> rows -> batch -> hidden -> loss -> state -> checkpoint -> evaluation -> plots
 
-Arrays are named after their shape. One letter an axis, the same letter everywhere,
-also in einsum strings:
+Array names end in their shape: one letter per axis, the same letters everywhere,
+including einsum strings:
 
     B batch      L length              V vocabulary    D width      F features
-    H heads      G key/value heads     K width of a head, or components of a fit
-    M positions or examples that are chosen            N all of them
+    H heads      G key/value heads     K head width, or components of a fit
+    M selected positions or examples   N all positions or examples
     C classes or columns               J blocks        P prototypes or table rows
     R repeats    S samples             T targets       X contexts
-    1 a broadcast axis                 2 the two of a pair
+    1 a broadcast axis                 2 the two elements of a pair
 
-So `hidden_BLD` is [batch, length, width] and `mask_B1LL` broadcasts over heads.
-Importing this package imports nothing else.
+For example, `hidden_BLD` has shape [batch, length, width] and `mask_B1LL` broadcasts over
+heads. Importing this package imports none of its modules.
 """

@@ -1,7 +1,8 @@
-"""The commands: what each does, the config it takes, its flags, and its --help."""
+"""Definitions of the commands: summary, config dataclass, flags and --help text."""
 
 import dataclasses
 import importlib
+import textwrap
 
 from jepa_text.config import display
 from jepa_text.files import addresses
@@ -9,183 +10,171 @@ from jepa_text.files import addresses
 TRAIN = 'jepa_text.training.config'
 STUDY = 'jepa_text.study.study'
 
-
-# After an interrupt, of what writes nothing.
-UNTOUCHED = 'nothing was changed; the same command begins anew.'
+# Printed after an interrupt.
+NOTHING_CHANGED = 'nothing was changed; the same command starts over.'
+NOTHING_WRITTEN = 'nothing was written; the same command starts over.'
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """What a command does, in a line and in more; the function(config, workdir) that does
-    it; the module with the `Config` that it takes; an example that runs; what is true
-    after an interrupt; and flags of its own, {name: (example, line of --help)}."""
+    """A command of the command line.
 
-    text: str
-    more: tuple
+    summary          one line, in lower case, for the list of commands
+    description      a paragraph for --help
+    module           the module that implements it
+    function         the function of that module, called as function(config, workdir)
+    config_module    the module whose `Config` its config file is checked against, or None
+    example          arguments of a working example
+    on_interrupt     what is printed after Ctrl-C: what was kept, and how to continue
+    flags            {name: (example value, help)} of its own flags
+    """
+
+    summary: str
+    description: str
     module: str
     function: str
-    root: str | None
+    config_module: str | None
     example: str
-    after: str
+    on_interrupt: str
     flags: dict = dataclasses.field(default_factory=dict)
 
 
 COMMANDS = {
     'tokenizer': Command(
-        'a tokenizer, trained or taken over',
-        (
-            'Trains a tokenizer on a sample of a corpus, or reads one that exists, and',
-            'adds the special tokens that it lacks. Writes tokenizer.json, and how well',
-            'it fits held-out text: fertility, unknowns, use of the vocabulary.',
-        ),
+        'train a tokenizer, or adapt an existing one',
+        'Trains a tokenizer on a sample of a corpus, or loads an existing one, and adds '
+        'missing special tokens. Writes tokenizer.json and a report on held-out text: '
+        'fertility, unknown tokens and vocabulary usage.',
         'jepa_text.training.tokenizer',
         'run',
         'jepa_text.training.tokenizer',
         '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer-2048',
-        'nothing was written; the same command begins anew.',
+        NOTHING_WRITTEN,
     ),
     'prepare': Command(
-        'text to rows on disk',
-        (
-            'Reads documents, tokenizes and packs them, and writes rows to the workdir.',
-            'Only the section `prepare` counts. `train` does it where rows are missing.',
-        ),
+        'tokenize a corpus and pack it into rows',
+        'Reads documents, tokenizes them, packs the tokens into rows of fixed length and '
+        'writes the rows to the workdir. Only the config section `prepare` is used. '
+        '`train` runs this step by itself if its rows do not exist yet.',
         'jepa_text.training.prepare',
         'run',
         TRAIN,
         '--config=configs/toy.py:mlm --workdir=runs/rows-64',
-        'parts of the rows that are done stay; the same command makes the others.',
-        {'verify': (False, 'read the rows of the workdir against their checksums')},
+        'finished parts are kept; the same command prepares the remaining ones.',
+        {'verify': (False, 'verify the checksums of the rows in the workdir, and exit')},
     ),
     'train': Command(
-        'pretrain, or resume',
-        (
-            'Trains the phases of the config on the rows of data.folder, prepared where',
-            'they are missing. The same command again resumes from the newest good',
-            'checkpoint, exactly.',
-        ),
+        'pretrain a model, or resume pretraining',
+        'Trains the phases of the config on the rows in data.folder, which are prepared '
+        'first if they do not exist. Running the same command again resumes exactly, '
+        'from the newest valid checkpoint.',
         'jepa_text.evaluation.train_command',
         'run',
         TRAIN,
         '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',
-        'the same command goes on from the newest checkpoint, or begins anew where there '
-        'is none.',
-        {
-            'restart': (
-                True,
-                'begin anew where no checkpoint is good',
-            )
-        },
+        'the same command resumes from the newest checkpoint, or starts over if there is '
+        'none.',
+        {'restart': (True, 'start over if no checkpoint is valid')},
     ),
     'study': Command(
-        'several runs, one report',
-        (
-            'Trains every run of the config on the same rows, evaluates them, and writes',
-            'a report. The same command again goes on, or says that all is complete.',
-        ),
+        'train several runs and compare them in a report',
+        'Trains every run of the config on the same rows, evaluates the runs and writes '
+        'a report. Running the same command again continues an unfinished study; if the '
+        'study is complete, it says so.',
         STUDY,
         'study',
         STUDY,
         '--config=configs/quickstart.py --workdir=runs/quickstart',
-        'what is done stays; the same command goes on, a run at work from its newest '
-        'checkpoint.',
-        {'dry-run': (True, 'say what would be trained, and stop')},
+        'finished results are kept; the same command continues, and an unfinished run '
+        'resumes from its newest checkpoint.',
+        {'dry-run': (True, 'print what would be trained, and exit')},
     ),
     'analyze': Command(
-        'what vectors hold',
-        (
-            'Measures the vectors of models, layer by layer, against controls, and',
-            'writes analysis.html.',
-        ),
+        'analyze the representations of models',
+        'Measures the hidden representations of models layer by layer, compares them '
+        'with controls and writes analysis.html.',
         'jepa_text.analysis.analyze',
         'analyze',
         'jepa_text.analysis.analyze',
         '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
-        'vectors that were computed stay in its cache; the same command goes on.',
+        'vectors computed so far stay in the cache; the same command continues.',
     ),
     'evaluate': Command(
-        'fine-tune on tasks, and compare',
-        (
-            'Fine-tunes each model on each task for every learning rate and seed, takes',
-            'the rate by validation, and reports the test set with intervals over seeds.',
-            'The same command again goes on; several may share a workdir.',
-        ),
+        'fine-tune models on tasks and compare them',
+        'Fine-tunes each model on each task for every learning rate and seed, selects '
+        'the learning rate on the validation set, and reports test scores with '
+        'confidence intervals over seeds. Running the same command again continues; '
+        'several processes may share a workdir.',
         'jepa_text.evaluation.evaluate',
         'evaluate',
         'jepa_text.evaluation.config',
         '--config=configs/evaluate.py:models=runs/clm_mlm,tasks=bundled '
         '--workdir=runs/exam',
-        'results that are there stay; the same command makes the others.',
-        {'dry-run': (True, 'say what would be trained, and stop')},
+        'finished results are kept; the same command computes the remaining ones.',
+        {'dry-run': (True, 'print what would be trained, and exit')},
     ),
     'finetune': Command(
-        'one model for one task, kept',
-        (
-            'Fine-tunes a model on a task with one learning rate and seed, measures it,',
-            'and writes it to the workdir, from where load.load gives what predicts.',
-        ),
+        'fine-tune one model on one task and save it',
+        'Fine-tunes a model on a task with one learning rate and seed, evaluates it and '
+        'saves it to the workdir. `jepa_text.load.load` loads the saved model for '
+        'prediction.',
         'jepa_text.evaluation.finetune_command',
         'finetune',
         'jepa_text.evaluation.finetune_command',
         '--config=configs/finetune.py:model=runs/clm_mlm,task=bundled '
         '--workdir=runs/tuned',
-        'nothing was kept; the same command begins anew.',
+        'nothing was saved; the same command starts over.',
     ),
     'plan': Command(
-        'memory, hours and money of a run',
-        (
-            'Prints parameters, arithmetic, memory, hours and price of a run, before it.',
-            'Needs no rows, no accelerator and no workdir, and writes nothing.',
-        ),
+        'estimate the memory, time and price of a run',
+        'Prints an estimate of the parameters, FLOPs, memory, hours and price of a run '
+        'before it is started. Needs no rows, no accelerator and no workdir, and writes '
+        'nothing.',
         'jepa_text.planning.plan',
         'plan',
         TRAIN,
         '--config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64',
-        UNTOUCHED,
-        # Keys of the section of that name.
+        NOTHING_CHANGED,
+        # These set keys of the config section `plan`.
         {
             'hardware': ('h100:8', 'CHIP or CHIP:COUNT'),
-            'mfu': (0.4, "the share of the chips' peak"),
-            'price': (2.5, 'US dollars a chip and hour'),
-            'compile': (True, 'ask the compiler for the memory, too'),
+            'mfu': (0.4, "fraction of the chips' peak FLOP/s"),
+            'price': (2.5, 'US dollars per chip and hour'),
+            'compile': (True, 'compile the step to get its exact memory'),
         },
     ),
     'benchmark': Command(
-        'steps in turns',
-        (
-            'Times training steps of several kinds against each other, round by round,',
-            'and writes benchmark.json.',
-        ),
+        'time training steps against each other',
+        'Times several kinds of training steps in alternating rounds and writes '
+        'benchmark.json.',
         'jepa_text.planning.benchmark',
         'benchmark',
         'jepa_text.planning.benchmark',
         '--config=configs/benchmark.py:objectives --workdir=runs/speed',
-        'benchmark.json has what was timed by then; the same command begins anew.',
+        'benchmark.json contains what was timed so far; the same command starts over.',
     ),
-    # It has no config file: its flags are its config.
+    # Configured by flags alone, without a config file.
     'export': Command(
-        'a run as a folder for transformers',
-        (
-            'Writes a run, or an hf: model, as a folder that transformers and',
-            'sentence-transformers read.',
-        ),
+        'export a model for transformers',
+        'Writes a run, or an hf: model, as a folder that transformers and '
+        'sentence-transformers can load.',
         'jepa_text.export',
         'run',
         None,
         '--workdir=runs/clm_mlm --to=exports/clm_mlm',
-        'nothing was written; the same command begins anew.',
+        NOTHING_WRITTEN,
         {
-            'to': ('exports/first', 'the folder to write'),
-            'step': (500, 'of the checkpoint; the newest'),
-            'family': ('llama', 'of the model that is written'),
-            'license': ('mit', 'of the model card'),
+            'to': ('exports/first', 'folder to write'),
+            'step': (500, 'step of the checkpoint; default: the newest'),
+            'family': ('llama', 'model family to write'),
+            'license': ('mit', 'license for the model card'),
         },
     ),
 }
-# Beside them, without a workdir.
+# Commands that have no workdir and no config of their own.
 OTHERS = {
-    'init': 'a config file to start from',
-    'supervise': 'a command, started again after a failure while it makes progress',
+    'init': 'write a config file to start from',
+    'supervise': 'run a command, and restart it after failures while it makes progress',
 }
 
 USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
@@ -196,67 +185,92 @@ jepa-text study --config=FILE[:ARG] --workdir=DIR [--dry-run]
 jepa-text export --workdir=DIR --to=FOLDER [--step=N --family=NAME --license=NAME]
 jepa-text supervise [--restarts=5] COMMAND ...
 
+Commands:
+
 {commands}
 
-`jepa-text COMMAND --help` shows the keys of its config, with their defaults; every one
-can be set on the command line. --print-config shows what a command would run with, and
-where each value came from; --traceback, where an error arose; --distributed=auto|on|off
-says whether this is one process of several. Exit codes: 0 done, 1 failed, 2 wrong usage
-or config, or training that diverged or collapsed, 75 stopped with the state saved (the
-same command resumes), 87 hung. Examples that run:
+`jepa-text COMMAND --help` lists the keys of the command's config with their defaults.
+Every key can be set on the command line as --config.KEY=VALUE.
+
+Common flags:
+
+  --print-config             print the resolved config and the origin of each value
+  --traceback                print the traceback of an error
+  --distributed=auto|on|off  whether this is one process of a multi-process job
+
+Exit codes:
+
+   0  success
+   1  failure; a retry may succeed
+   2  wrong usage, an invalid config, or training that diverged or collapsed; a retry
+      will not help
+  75  stopped after saving its state; the same command resumes
+  87  the run hung and was stopped by the watchdog; the same command resumes
+
+Examples:
 
 {examples}
   jepa-text train --config=configs/toy.py:mlm --config.steps=200 --workdir=runs/short
 """
+# What --workdir means for commands that do not write to it.
+OTHER_WORKDIRS = {'plan': 'not used', 'export': 'run, or hf: model, to export'}
 SHARED_FLAGS = {
-    'workdir': 'the folder to write to',
-    'print-config': 'show what it would run with, and where each value is from',
-    'traceback': 'show where an error arose',
-    'distributed': 'auto, on or off: is this one process of several?',
+    'workdir': 'folder to write to',
+    'print-config': 'print the resolved config and the origin of each value, and exit',
+    'traceback': 'print the traceback of an error',
+    'distributed': 'auto, on or off: whether this is one process of a multi-process job',
 }
 
 
-def usage(words=()):
-    """The text of --help: of the first of the words that is a command, or of all."""
-    command = next((word for word in words if word in COMMANDS), None)
-    if command is None or words[0] == 'supervise':
-        width = max(map(len, (*COMMANDS, *OTHERS)))
-        texts = {name: one.text for name, one in COMMANDS.items()} | OTHERS
-        examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
-        return USAGE.format(
-            commands='\n'.join(f'  {name:{width}}  {texts[name]}' for name in texts),
-            examples='\n'.join(examples),
-        )
-    about = COMMANDS[command]
-    flags = {name: line for name, (_, line) in about.flags.items()} | SHARED_FLAGS
-    config = [] if about.root is None else ['--config=FILE[:ARG]']
-    said = [f'jepa-text {command} {" ".join([*config, "--workdir=DIR [FLAGS]"])}', '']
-    said += [about.text.capitalize() + '.', '', *about.more, '', 'Flags:']
-    said += display.aligned([(f'--{name}', line) for name, line in flags.items()], 16)
-    if about.root is not None:
-        said += ['', 'Keys of the config, each with its default, as --config.KEY=VALUE:']
-        said += display.help_lines(root(command, {}))
-    said += ['', 'An example that runs:', '', f'  jepa-text {command} {about.example}']
-    return '\n'.join(said)
+def usage(arguments=()):
+    """Returns the --help text of the first command in `arguments`, or of all commands."""
+    name = next((word for word in arguments if word in COMMANDS), None)
+    if name is None or arguments[0] == 'supervise':
+        return _usage_of_all()
+    command = COMMANDS[name]
+    flags = {flag: line for flag, (_, line) in command.flags.items()} | SHARED_FLAGS
+    flags['workdir'] = OTHER_WORKDIRS.get(name, flags['workdir'])
+    config = '' if command.config_module is None else '--config=FILE[:ARG] '
+    lines = [f'jepa-text {name} {config}--workdir=DIR [FLAGS]', '']
+    lines += [command.summary.capitalize() + '.', '']
+    description = textwrap.wrap(command.description, 80, break_on_hyphens=False)
+    lines += [*description, '', 'Flags:']
+    lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
+    if command.config_module is not None:
+        lines += ['', 'Config keys with their defaults; set them as --config.KEY=VALUE:']
+        lines += display.help_lines(root(name, {}))
+    lines += ['', 'Example:', '', f'  jepa-text {name} {command.example}']
+    return '\n'.join(lines)
+
+
+def _usage_of_all():
+    summaries = {name: command.summary for name, command in COMMANDS.items()} | OTHERS
+    width = max(map(len, summaries))
+    listed = [f'  {name:{width}}  {text}' for name, text in summaries.items()]
+    examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
+    return USAGE.format(commands='\n'.join(listed), examples='\n'.join(examples))
 
 
 def after_interrupt(command, workdir, config, switches):
-    """What is true when a command was interrupted, with these of its own flags on."""
+    """Returns what to print after a command was interrupted.
+
+    `switches` are its own boolean flags that are on.
+    """
     if {'verify', 'dry_run'} & {*switches}:
-        return UNTOUCHED
-    # What is made whole here is copied to an address file by file.
-    place = {'prepare': workdir, 'export': config.get('to')}.get(command)
-    if addresses.is_address(place):
+        return NOTHING_CHANGED
+    # These write a folder atomically on a local disk, but file by file at an address.
+    target = {'prepare': workdir, 'export': config.get('to')}.get(command)
+    if addresses.is_address(target):
         return (
-            f'if files lie at {place}, they are not whole: delete them. The same command '
-            'begins anew.'
+            f'files at {target} may be incomplete: delete them. The same command starts '
+            'over.'
         )
-    return COMMANDS[command].after
+    return COMMANDS[command].on_interrupt
 
 
 def root(command, config):
-    """The dataclass that a config of a command is checked against."""
-    module = COMMANDS[command].root
+    """Returns the dataclass that a config of a command is checked against."""
+    module = COMMANDS[command].config_module
     if command == 'train' and 'runs' in config and 'phases' not in config:
         raise ValueError(importlib.import_module(TRAIN).OF_A_STUDY)
     if command in ('prepare', 'plan') and 'runs' in config:

@@ -1,4 +1,4 @@
-"""Our model -> a folder that `transformers` and `sentence-transformers` load.
+"""Exports a model to a folder for `transformers` and `sentence-transformers`.
 
     config.json                                                       to_family.py
     model.safetensors, or shards and their index                      names.py, layout.py
@@ -6,8 +6,7 @@
     modules.json, 1_Pooling/, sentence_bert_config.json               sentence.py
     README.md                                                         card.py
 
-A folder appears only once it is whole, was read back, and scores tokens as the model
-does.
+The folder is created atomically, after it was read back and gave the model's scores.
 """
 
 import contextlib
@@ -33,18 +32,18 @@ TOLERANCE = 1e-4
 
 
 def run(options, workdir):
-    """The command: exports a run, or an 'hf:' model, to the folder `options['to']`.
+    """The export command: exports a run or an 'hf:' model to `options['to']`.
 
     Other options: step, family, license. Raises as `load.load`, `of_run` and `write` do.
     """
     given = {key: options.get(key) for key in ('step', 'family', 'license', 'to')}
     if not given['to']:
-        raise ValueError('--to is missing: the folder to write, as exports/first.')
+        raise ValueError('--to is missing: the folder to write, such as exports/first.')
     check_free(given['to'])
-    place = addresses.place('--workdir', workdir, model=True)
-    foreign = place.startswith(paths.MODEL)
-    run = None if foreign else download.folder('--workdir', place, given['step'])
-    if foreign:
+    place = addresses.location('--workdir', workdir, model=True)
+    is_imported = place.startswith(paths.MODEL)
+    run = None if is_imported else download.folder('--workdir', place, given['step'])
+    if is_imported:
         model, facts = loading.load(place, given['step']), None
     elif (run / saved.FILE).is_file():
         model, facts = loading.load(run), card.Facts(tuned=saved.read(run)[-1])
@@ -55,27 +54,29 @@ def run(options, workdir):
         found = write(model, folder, family=given['family'], **settings)
     print(
         f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
-        f'read back, it says the same (by {found["difference"]:.1e} at most)'
+        f'verified after reading it back (largest difference {found["difference"]:.1e})'
     )
 
 
 @contextlib.contextmanager
 def _place(folder):
-    """Where to write what is for a folder: there; for an address, in a temporary folder,
-    which is copied there then, config.json last, which whoever loads a model reads first.
+    """Yields where to write a folder: there, or for an address a temporary folder.
+
+    The temporary folder is uploaded at the end, config.json last, because that is the
+    first file that loading reads.
     """
     if not addresses.is_address(folder):
         yield folder
         return
     with tempfile.TemporaryDirectory() as temporary:
         yield f'{temporary}/model'
-        transfer.folder(f'{temporary}/model', folder, last='config.json')
+        transfer.upload_folder(f'{temporary}/model', folder, last='config.json')
 
 
 def of_run(workdir, step=None):
     """(load.Pretrained, card.Facts) of a run.
 
-    Raises ValueError for a prefix-LM, whose reading no family has.
+    Raises ValueError for a prefix-LM, whose attention no family has.
     """
     if step is None:
         step = restore.newest_good_step(Path(workdir) / 'checkpoints')
@@ -84,10 +85,10 @@ def of_run(workdir, step=None):
     last = facts.history[-1]['objective']
     if last['name'] == 'clm' and last.get('prefix') is not None:
         raise ValueError(
-            f'{workdir} was trained with clm and prefix={last["prefix"]}: it reads a '
-            'prefix bidirectionally and the rest causally, for which transformers has no '
-            'class. Let it go on with clm, mlm or mntp (config.init_from) and export '
-            'that.'
+            f'{workdir} was trained with clm and prefix={last["prefix"]}: its attention '
+            'is bidirectional in the prefix and causal in the rest, for which '
+            'transformers has no class. Continue training with clm, mlm or mntp '
+            '(config.init_from) and export the result.'
         )
     name = f'{Path(workdir).resolve().name}-{step}'
     return dataclasses.replace(model, name=name), facts
@@ -112,7 +113,7 @@ def facts_of(workdir, step):
 
 
 def _manifests(config, count):
-    """Of each folder that the first phases of a run read, {folder: manifest, or None}."""
+    """{folder: manifest, or None} for the folders that the first phases of a run read."""
     datas = [
         reads.changed(config['data'], phase.get('data'))
         for phase in config['phases'][:count]
@@ -122,23 +123,23 @@ def _manifests(config, count):
 
 
 def _init_from(workdir, config):
-    """What the run started from, in lines that name it."""
+    """The record of the model that a run started from, with paths reduced to names."""
     found = _json(workdir / INIT_FROM)
     path = (config.get('init_from') or {}).get('path')
     if found is None or not path:
         return found
-    # A folder of others is recorded without the 'hf:' before it.
-    for one in (path, path.removeprefix('hf:')):
-        named = str(card.named(one))
-        found['lines'] = [line.replace(one, named) for line in found['lines']]
+    # The record of an imported folder does not contain the prefix 'hf:'.
+    for text in (path, path.removeprefix('hf:')):
+        public = str(card.public_name(text))
+        found['lines'] = [line.replace(text, public) for line in found['lines']]
     return found
 
 
 def _manifest(folder):
-    """That of prepared rows, here or at an address; None where they are gone."""
-    if not downloaded.is_there(folder):
+    """The manifest of prepared rows, local or at an address; None if they are missing."""
+    if not downloaded.exists(folder):
         return None
-    local = downloaded.here(folder, shards=False)
+    local = downloaded.fetch(folder, shards=False)
     return checksums.read_json(local / row_folder.MANIFEST)
 
 
@@ -158,12 +159,12 @@ def write(
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
-    `family` is one of kinds.KINDS, the usual one if None; `facts` go onto the card; the
-    head of a `task` (a task_head.TaskHead), or of what it was fine-tuned to answer,
-    stands in the place of the LM head. Returns {'family', 'architecture', 'parameters',
-    'difference'}. Raises FileExistsError for a folder with files in it, ValueError where
-    the family has no word for what the model does, RuntimeError if it reads back as
-    another model; then nothing is left.
+    `family` is one of families.KINDS, None for the default; `facts` are shown on the
+    model card. The head of a `task` (a task_head.TaskHead), or of the model's
+    fine-tuning, replaces the LM head. Returns {'family', 'architecture', 'parameters',
+    'difference'}. Raises FileExistsError for a folder that is not empty, ValueError if
+    the family cannot express the model, RuntimeError if it reads back as another model;
+    then nothing is left behind.
     """
     folder = check_free(folder)
     origin = _origin(model, facts)
@@ -173,11 +174,11 @@ def write(
     if task is None and model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
     if task is not None:
-        # First of all: does the family have its layers?
+        # Checked first: whether the family has its layers.
         task.fitting(family)
         params = {'encoder': model.params['encoder']}
         model = dataclasses.replace(model, params=params)
-    section, leaves = to_family.fitted(model, model.causal, family)
+    section, leaves = to_family.converted(model, model.causal, family)
     config = to_family.config_of(model, section, model.causal, family, origin)
     config |= task.config(family) if task else {}
     own = task.tensors(family) if task else {}
@@ -200,24 +201,24 @@ def write(
 
 
 def compared(model, folder, task=None, own=None):
-    """How far logits (or hidden states) of a folder are from the model's.
+    """The largest difference of logits (or hidden states) between a folder and the model.
 
-    `own` are tensors that it must hold as they are, those of a TaskHead `task`. Raises
-    RuntimeError beyond TOLERANCE of the largest score, for another direction, another
-    head of a task, and for other ids around a text.
+    `own` are tensors that it must contain unchanged, those of a TaskHead `task`. Raises
+    RuntimeError if the difference exceeds TOLERANCE of the largest score, and if
+    attention direction, task head, or ids around a text differ.
     """
     again, tensors = load.load(folder), files.Tensors(folder)
     for name, x in (own or {}).items():
         if not np.array_equal(tensors.read(name, *map(slice, x.shape)), x):
             raise _differs(folder, f'{name} has other values')
     ends = model.ends()
-    said, has_head = (model.causal, *ends), 'lm_head' in model.params
+    expected, has_head = (model.causal, *ends), 'lm_head' in model.params
     pooled = sentence.Pooling(model.pool, model.normalize, model.length)
     for what, is_now, was in (
-        ('(reads left, begin, end)', (again.causal, again.begin, again.end), said),
+        ('(causal, begin, end)', (again.causal, again.begin, again.end), expected),
         ('the shift of its head', again.shift, model.shift if has_head else 0),
         ('its pooling', again.pooling, pooled),
-        ('the head of its task', _said(again.task), _said(task)),
+        ('the head of its task', _settings(again.task), _settings(task)),
     ):
         if is_now != was:
             raise _differs(folder, f'{what} is {is_now}, not {was}')
@@ -225,14 +226,14 @@ def compared(model, folder, task=None, own=None):
     wanted = _logits(model.network.encoder, model, to_family.tied(model), batch)
     found = _logits(again.encoder, again, again.tied, batch)
     difference = float(np.abs(found - wanted).max())
-    # Written so that NaN fails too.
+    # In this form NaN fails, too.
     if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise _differs(folder, f'scores differ by {difference:.1e}')
     return difference
 
 
-def _said(task):
-    """What of a TaskHead is no tensor."""
+def _settings(task):
+    """The fields of a TaskHead that are not stored as tensors."""
     if task is None:
         return None
     act = task.act if 'dense' in task.params else ''
@@ -241,22 +242,21 @@ def _said(task):
 
 
 def check_free(folder):
-    """The folder as a Path, or the address as it is; FileExistsError unless it is empty
-    or does not exist."""
+    """The folder as a Path, or the address; FileExistsError unless empty or missing."""
     if addresses.is_address(folder):
-        transfer.check_free(addresses.place('--to', folder))
+        transfer.check_free(addresses.location('--to', folder))
         return folder
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
-            f'{folder} is there already and is not overwritten: give another --to, or '
+            f'{folder} exists already and is not overwritten: give another --to, or '
             'delete it first.'
         )
     return folder
 
 
 def _origin(model, facts):
-    """The family that a model came from; None if it was made here."""
+    """The family that a model was imported from; None if it was trained here."""
     for record in (model.record, facts and facts.init_from):
         if record:
             return record.get('family')

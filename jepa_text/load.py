@@ -1,6 +1,8 @@
-"""A model out of training: `load(workdir)`, then `encode(texts)`, `fill(text)`, and, of a
-fine-tuned one, `predict(texts)`; `load('hf:NAME_OR_FOLDER')` gives the same of a model of
-others."""
+"""Loads pretrained, fine-tuned and Hugging Face models: `load(workdir)`.
+
+The result has `encode(texts)`, `fill(text)` and, if fine-tuned, `predict(texts)`. A
+folder or hub name of Hugging Face is loaded with `load('hf:NAME_OR_FOLDER')`.
+"""
 
 import dataclasses
 import functools
@@ -23,25 +25,25 @@ from jepa_text.running import download, identity, restore, xla_flags
 def load(workdir, step=None, **options):
     """The model of a workdir's newest good checkpoint, or of the one at `step`.
 
-    It reads as the objective of that step did: causally after CLM. To make it
-    bidirectional, take `dataclasses.replace(model, causal=False)`.
-    A folder of `jepa-text finetune` gives a model that can `predict`. What lies on gs://
-    or s3:// is copied to this machine once (running/download.py).
-    With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
-    their hub, and `options` are those of hf/load.load: revision, adapt, family, mesh.
-    Raises FileNotFoundError when the folder holds no run or no good checkpoint.
+    Its attention is that of the objective at that step, causal after CLM; for
+    bidirectional attention, use `dataclasses.replace(model, causal=False)`.
+    The folder of `jepa-text finetune` gives a model that can `predict`. A workdir on
+    gs:// or s3:// is copied to this machine once (running/download.py). With the prefix
+    'hf:', `workdir` is a folder in Hugging Face's format or a name on the hub, and
+    `options` are those of hf/load.load: revision, adapt, family, mesh. Raises
+    FileNotFoundError if the folder contains no run or no good checkpoint.
     """
-    xla_flags.mend()
-    if addresses.place('The model', workdir, model=True).startswith(paths.MODEL):
+    xla_flags.apply()
+    if addresses.location('The model', workdir, model=True).startswith(paths.MODEL):
         if step is not None:
             raise ValueError(
-                f'{workdir} has no steps, so step={step} means nothing: leave it out. '
-                'For another state of a model on the hub, give revision.'
+                f'{workdir} has no steps, so step={step} has no meaning: leave it out. '
+                'For another version of a model on the hub, use revision.'
             )
-        return _foreign(str(workdir), options)
+        return _imported(str(workdir), options)
     if options:
         raise ValueError(
-            f'{", ".join(options)}: only for models of others, whose names begin with '
+            f'{", ".join(options)}: only for Hugging Face models, whose names start with '
             f"'hf:'; {workdir} is a workdir."
         )
     folder = download.folder('The model', workdir, step)
@@ -55,9 +57,11 @@ def load(workdir, step=None, **options):
 
 
 def check(workdir):
-    """Raises as `load` does, without reading parameters; a name on the hub is fetched, so
-    that what is not there, or not to be had, is told now. What the cache holds is enough
-    where the hub cannot be reached."""
+    """Raises as `load` does, without reading parameters.
+
+    A name on the hub is downloaded, so that a missing or inaccessible model is reported
+    now. If the hub cannot be reached, the cache is used.
+    """
     name, folder = _place(workdir)
     if folder is None:
         hf_load.sketch(name)
@@ -66,8 +70,10 @@ def check(workdir):
 
 
 def outline(workdir):
-    """The model that `load` would give, without parameters: its weights are not read, and
-    of a name on the hub not fetched. Raises as `load` does."""
+    """The model that `load` would return, without parameters; raises as `load` does.
+
+    Weights are not read, and not downloaded from the hub.
+    """
     name, folder = _place(workdir)
     if folder is None:
         encoder, tokenizer, length, begin, end = hf_load.outline(name)
@@ -81,8 +87,11 @@ def outline(workdir):
 
 
 def stamp(workdir):
-    """A checksum of all that `load` would give, by its files, which are not loaded: the
-    same wherever they lie, another one when a run goes on. Raises as `load` does."""
+    """A checksum of what `load` would return, computed from the files without loading.
+
+    It does not depend on the location, and changes when a run continues. Raises as `load`
+    does.
+    """
     name, folder = _place(workdir)
     if folder is None:
         return hf_files.stamp(name)
@@ -100,8 +109,10 @@ def stamp(workdir):
 
 
 def check_fills(workdir):
-    """Raises ValueError for a model that cannot name a masked word, without reading its
-    parameters: Pretrained.check_fills. One of the hub is downloaded."""
+    """Raises ValueError if a model cannot predict masked tokens: Pretrained.check_fills.
+
+    Does not read parameters, but downloads a model from the hub.
+    """
     name, folder = _place(workdir)
     if folder is None:
         pretrained.check_fills(f'{paths.MODEL}{name}', *hf_load.head_of(name))
@@ -112,7 +123,7 @@ def check_fills(workdir):
 
 
 def abstract(workdir, step=None):
-    """(step, the model at it), whose parameters, of all modules, are shapes only.
+    """(step, the model at it), whose parameters, of all modules, are only shapes.
 
     Raises FileNotFoundError as `load` does.
     """
@@ -120,28 +131,27 @@ def abstract(workdir, step=None):
 
 
 def _abstract(workdir, name, step=None):
-    """`abstract` of a folder of this machine, called `name`."""
+    """`abstract` of a local folder; `name` is the model's name."""
     config, tokenizer = _read(workdir, name)
     folder = workdir / 'checkpoints'
     if step is None:
         step = restore.newest_good_step(folder)
     if step is None:
-        raise FileNotFoundError(f'{folder} holds no good checkpoint: train first.')
+        raise FileNotFoundError(f'{folder} has no good checkpoint: train first.')
     meta = restore.meta(folder, step)
     identity.check(name, config, tokenizer, meta)
     return step, _model(config, tokenizer, meta['phase'], f'{name} at step {step}')
 
 
 def _place(workdir):
-    """(what a model is called, its folder here); of one of others, (its name or folder,
-    None)."""
-    name = addresses.place('The model', workdir, model=True)
+    """(name of the model, its local folder); for 'hf:', (name or folder, None)."""
+    name = addresses.location('The model', workdir, model=True)
     if name.startswith(paths.MODEL):
         return name.removeprefix(paths.MODEL), None
     return name, download.folder('The model', name)
 
 
-def _foreign(name, options):
+def _imported(name, options):
     found = hf_load.load(name.removeprefix('hf:'), **options)
     section = {'name': 'mlm', 'tied': found.tied, 'shift': found.shift}
     objective = resolve.build(
@@ -174,9 +184,9 @@ def _finetuned(folder, name):
 
 
 def untrained(workdir):
-    """The model that the run of a workdir started from: its seed, no step taken.
+    """The model from which the run of a workdir started: its seed, before any step.
 
-    It reads as what the run ends with does, beside which it is looked at.
+    Attention and shift are those of the run's last phase, for comparison with its result.
     """
     folder = download.folder('The workdir', workdir)
     config, tokenizer = _read(folder, workdir)
@@ -192,8 +202,8 @@ def _read(folder, name):
     """(config, tokenizer) of a run."""
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
-            f'{name} holds no config.json, so no run of jepa-text: give the --workdir '
-            'of a training run.'
+            f'{name} contains no config.json, so it is no run of jepa-text: give the '
+            '--workdir of a training run.'
         )
     renamed.check_folder(folder)
     config = checksums.read_json(folder / 'config.json')
@@ -202,8 +212,8 @@ def _read(folder, name):
 
 
 def _model(config, tokenizer, phase, name):
-    """A model whose parameters are shapes only."""
-    # Not the kernel of where it was trained: it may be read on another machine.
+    """A model whose parameters are only shapes."""
+    # The kernel is chosen again: the model may be used on another machine.
     encoder = {**config['model'], 'attention': 'auto'}
     own = config['phases'][phase]
     encoder = stack.with_theta(encoder, own.get('rope_theta'))

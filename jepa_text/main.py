@@ -1,11 +1,8 @@
-"""`jepa-text COMMAND --config=FILE --workdir=DIR`: flags, and one call.
+"""The `jepa-text` command line: parses flags and calls the command's function.
 
-All logic is in functions that a notebook can call too; only this file knows of flags.
+Only this file knows about flags. All logic is in functions that a notebook can call, too.
 
-Exit codes: 0 done; 1 the run failed, a restart may help; 2 wrong usage, a config that
-cannot run, or training that diverged or collapsed: a restart never helps; 75 stopped by
-SIGTERM or SIGINT with the state saved, the same command resumes; 87 the watchdog ended a
-run that hung. See parallel/exits.py.
+The exit codes are documented in parallel/exits.py.
 """
 
 import contextlib
@@ -23,35 +20,35 @@ from jepa_text.files import addresses
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
 
-# Those that all processes of a job run together.
-TOGETHER = ('train',)
-# Those with a training loop: they say themselves what comes before it.
-LOOPING = ('train', 'study')
-# How a flag is switched on; as absl reads it.
+# Commands that all processes of a multi-process job run together.
+MULTI_PROCESS = ('train',)
+# Commands with a training loop. They convert errors before the loop to ConfigError.
+WITH_TRAINING_LOOP = ('train', 'study')
+# Values that switch a boolean flag on; the same as absl's.
 ON = ('true', 't', '1')
 HELP = ('-h', '--help', '-help', 'help')
-# Those that need no device.
-TEXT_ONLY = ('prepare', 'tokenizer')
-# Those whose own flags are switches, which their function takes by name.
-SWITCHED = ('prepare', 'train', 'study', 'evaluate')
-# Those whose workdir is a model, which may have a name on the hub.
+# Commands that need no device.
+WITHOUT_DEVICE = ('prepare', 'tokenizer')
+# Commands whose own flags are booleans, passed to their function as keyword arguments.
+WITH_SWITCHES = ('prepare', 'train', 'study', 'evaluate')
+# Commands whose workdir may also be the name of a model on the Hugging Face Hub.
 OF_MODELS = ('export',)
-# Those that write nothing.
-READING = ('plan',)
+# Commands that write nothing.
+READ_ONLY = ('plan',)
 
 
 def run(argv=None):
-    """The console command."""
+    """Entry point of the console script: runs a command line and exits."""
     argv = sys.argv if argv is None else argv
     try:
-        if argv[1:2] and argv[1] in LOOPING:
+        if argv[1:2] and argv[1] in WITH_TRAINING_LOOP:
             _keep_memory()
         code = main(argv)
-    except Exception:  # a fault of the program
+    except Exception:  # a bug
         traceback.print_exc()
         code = exits.FAILED
-    if code not in (exits.DONE, exits.RESUME) and _is_one_of_several():
-        # The orderly way out would wait for processes that wait for this one.
+    if code not in (exits.DONE, exits.RESUME) and _is_distributed():
+        # A regular exit would wait for processes that wait for this one.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -60,11 +57,11 @@ def run(argv=None):
 
 def main(argv):
     """Runs one command line and returns its exit code."""
-    xla_flags.mend()  # before anything imports jax
+    xla_flags.apply()  # before anything imports jax
     if any(word in HELP for word in argv[1:]):
         print(commands.usage(argv[1:]))
         return exits.DONE
-    is_traced = _is_set('traceback', argv)
+    with_traceback = _is_set('traceback', argv)
     try:
         if argv[1:2] == ['supervise']:
             return _supervise(argv)
@@ -75,148 +72,166 @@ def main(argv):
             return exits.DONE
         command, config, workdir = parse(argv)
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        return _fail(error, exits.USAGE, is_traced)
+        return _fail(error, exits.USAGE, with_traceback)
     except KeyboardInterrupt:
-        return _fail('interrupted before anything was begun.', exits.FAILED)
-    _quiet()
-    switches = _keywords(command, argv)
+        return _fail('interrupted before the command was started.', exits.FAILED)
+    _silence_libraries()
+    switches = _switches(command, argv)
     try:
-        if command in TOGETHER:
+        if command in MULTI_PROCESS:
             _join(argv)
-        if os.environ.get('JAX_PLATFORMS') and command not in TEXT_ONLY:
+        if os.environ.get('JAX_PLATFORMS') and command not in WITHOUT_DEVICE:
             importlib.import_module('jepa_text.running.self_test').check_platforms()
-        own = command in LOOPING
-        with contextlib.nullcontext() if own else exits.refusals():
+        converts_itself = command in WITH_TRAINING_LOOP
+        with contextlib.nullcontext() if converts_itself else exits.config_errors():
             module = importlib.import_module(COMMANDS[command].module)
-            run = getattr(module, COMMANDS[command].function)
-            run(config, workdir, **switches)
+            function = getattr(module, COMMANDS[command].function)
+            function(config, workdir, **switches)
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
-        return _fail(error, exits.code_of(error), is_traced)
+        return _fail(error, exits.code_of(error), with_traceback)
     except exits.Stopped as stopped:
         return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
-        truth = commands.after_interrupt(command, workdir, config, switches)
-        return _fail(f'interrupted; {truth}', exits.FAILED)
+        state = commands.after_interrupt(command, workdir, config, switches)
+        return _fail(f'interrupted; {state}', exits.FAILED)
     return exits.DONE
 
 
 def parse(argv):
-    """(command, config, workdir) of a command line; ValueError says what is wrong."""
+    """Returns (command, config, workdir) of a command line.
+
+    Raises ValueError if the command line or the config is invalid.
+    """
     command, config, _, workdir = _read(argv)
     _check_workdir(command, workdir)
     return command, config, workdir
 
 
 def _check_workdir(command, workdir):
-    if not workdir and command not in READING:
-        raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
+    if not workdir and command not in READ_ONLY:
+        raise ValueError(
+            '--workdir is missing: give the folder to write to, such as runs/first.'
+        )
 
 
 def config_lines(argv):
-    """What a command would run with, key by key, and where each value came from. Nothing
-    is written, and no run begins."""
+    """Returns the lines of --print-config: each resolved key, its value and its origin.
+
+    Starts no run and writes nothing.
+    """
     command, config, file, workdir = _read(argv)
-    if COMMANDS[command].root is None:
-        raise ValueError(f'{command} has no config; its flags are all that it takes.')
+    if COMMANDS[command].config_module is None:
+        raise ValueError(f'{command} has no config; it is configured by flags alone.')
     root = commands.root(command, config)
-    made = before = schema.read(root, config)
-    if getattr(made, 'init_from', None) is not None and 'phases' in config:
-        settle = importlib.import_module('jepa_text.training.completion')
-        whole = settle.completed(schema.as_dict(made), workdir)
-        made = schema.read(root, whole)
-    return display.lines(made, file, config, before)
+    resolved = before = schema.read(root, config)
+    if getattr(resolved, 'init_from', None) is not None and 'phases' in config:
+        completion = importlib.import_module('jepa_text.training.completion')
+        completed = completion.with_init_from(schema.as_dict(resolved), workdir)
+        resolved = schema.read(root, completed)
+    return display.lines(resolved, file, config, before)
 
 
 def _read(argv):
-    """(command, config, that of the file alone, workdir) of a command line."""
-    command, words, settings, workdir, given = _split(argv)
-    if COMMANDS[command].root is None:
-        return command, given, {}, workdir
+    """Returns (command, config, config of the file alone, workdir) of a command line."""
+    command, words, settings, workdir, own_flags = _split(argv)
+    if COMMANDS[command].config_module is None:
+        return command, own_flags, {}, workdir
     file = config_file.read(words)
     root = commands.root(command, file)
     config = overrides.apply(root, file, settings)
-    if command == 'plan' and given:
-        config = config | {'plan': {**config.get('plan', {}), **given}}
+    if command == 'plan' and own_flags:
+        config = config | {'plan': {**config.get('plan', {}), **own_flags}}
     schema.read(root, config)
     return command, config, file, workdir
 
 
 def _split(argv):
-    """(command, its words but the settings, these, workdir, {own flag: value}) of a
-    command line."""
+    """Returns (command, words without the settings, settings, workdir, own flags).
+
+    The settings are the --config.KEY=VALUE flags. The command's own flags are {name:
+    value} of those that are set.
+    """
     command = argv[1] if len(argv) > 1 else ''
     if command not in COMMANDS:
         known = resolve.nearest(command, [*COMMANDS, *commands.OTHERS])
         raise ValueError(f'{command!r} is not a command.{known}')
     words, settings = overrides.split([argv[0], *argv[2:]])
-    values, given = _flags(COMMANDS[command], words)
+    values, own_flags = _parse_flags(COMMANDS[command], words)
     if values.workdir:
-        addresses.place('--workdir', values.workdir, model=command in OF_MODELS)
-    return command, words, settings, values.workdir, given
+        addresses.location('--workdir', values.workdir, model=command in OF_MODELS)
+    return command, words, settings, values.workdir, own_flags
 
 
-def _flags(about, words):
-    """(values of flags, {own flag: value} of those that are given)."""
+def _parse_flags(command, words):
+    """Returns (absl flag values, {name: value} of the command's own flags)."""
     from absl import flags
 
     values = flags.FlagValues()
     flags.DEFINE_string('workdir', None, 'folder of the run', flag_values=values)
-    if about.root is not None:
+    if command.config_module is not None:
         flags.DEFINE_string('config', None, 'FILE[:ARG]', flag_values=values)
     for name in ('traceback', 'print-config'):
         flags.DEFINE_bool(name, False, commands.SHARED_FLAGS[name], flag_values=values)
     choices = ('auto', 'on', 'off')
-    flags.DEFINE_enum('distributed', 'auto', choices, 'several', flag_values=values)
-    kinds = {
+    text = commands.SHARED_FLAGS['distributed']
+    flags.DEFINE_enum('distributed', 'auto', choices, text, flag_values=values)
+    define = {
         str: flags.DEFINE_string,
         int: flags.DEFINE_integer,
         float: flags.DEFINE_float,
         bool: flags.DEFINE_bool,
     }
-    for name, (example, line) in about.flags.items():
-        kinds[type(example)](name, None, line, flag_values=values)
+    for name, (example, line) in command.flags.items():
+        define[type(example)](name, None, line, flag_values=values)
     try:
-        left = values(words)[1:]
+        unparsed = values(words)[1:]
     except flags.Error as error:
         raise ValueError(str(error).strip().splitlines()[-1]) from error
-    if left:
-        raise ValueError(f'{left[0]!r} is no flag; settings are --config.KEY=VALUE.')
-    return values, {key: values[key].value for key in about.flags if values[key].present}
+    if unparsed:
+        raise ValueError(
+            f'{unparsed[0]!r} is not a flag; config keys are set as --config.KEY=VALUE.'
+        )
+    own = {name: values[name].value for name in command.flags if values[name].present}
+    return values, own
 
 
 def _init(argv):
-    """`jepa-text init FILE.py [--preset=NAME[,SIZE]]`"""
+    """Runs `jepa-text init FILE.py [--preset=NAME[,SIZE]]`."""
     files, preset = [], 'clm_mlm'
     for word in argv[2:]:
-        given = re.fullmatch(r'--?preset=(.*)', word)
-        if given is None and word.startswith('-'):
-            raise ValueError(f'{word!r} is no flag of init; it takes --preset=NAME.')
-        preset = given[1] if given else preset
-        files += [] if given else [word]
+        match = re.fullmatch(r'--?preset=(.*)', word)
+        if match is None and word.startswith('-'):
+            raise ValueError(
+                f'{word!r} is not a flag of init; its only flag is --preset=NAME[,SIZE].'
+            )
+        if match:
+            preset = match[1]
+        else:
+            files.append(word)
     if len(files) != 1:
         raise ValueError(
-            f'init takes the one file to write, not {files}: jepa-text init my.py'
+            f'init takes one file to write, not {files}: jepa-text init my.py'
         )
     command, text = new_file.text(preset, files[0], lambda name: commands.root(name, {}))
     new_file.write(files[0], text)
     workdir = f'--workdir=runs/{preset.split(",")[0]}'
-    print(f'{files[0]}: written. Next: jepa-text {command} --config={files[0]} {workdir}')
+    print(f'Wrote {files[0]}. Next: jepa-text {command} --config={files[0]} {workdir}')
     return exits.DONE
 
 
 def _supervise(argv):
-    """`jepa-text supervise [--restarts=N] COMMAND ...`"""
+    """Runs `jepa-text supervise [--restarts=N] COMMAND ...`."""
     from jepa_text.running import supervise
 
     restarts, rest = 5, argv[2:]
-    if rest and (given := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
-        restarts, rest = int(given[1]), rest[1:]
-    # The command itself reads its config, which takes all that it is checked against.
+    if rest and (match := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
+        restarts, rest = int(match[1]), rest[1:]
+    # Only the flags are checked here: the child process reads the config.
     command, _, _, workdir, _ = _split([argv[0], *rest])
     _check_workdir(command, workdir)
     if addresses.is_address(workdir):
         mirror = importlib.import_module('jepa_text.running.mirror')
-        # Workers of one machine have a copy each.
+        # Each worker on this machine has a local copy of its own.
         workdir = mirror.folder_of(workdir).parent
     return supervise.supervise(
         [sys.executable, '-m', f'{__package__}.main', *rest],
@@ -226,54 +241,55 @@ def _supervise(argv):
 
 
 def _join(argv):
-    """Finds the other processes of this job, as --distributed says."""
+    """Joins the other processes of the job, according to --distributed."""
     from jepa_text.parallel import processes
 
-    given = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
-    with exits.refusals():
-        processes.start(next((word[1] for word in reversed(given) if word), 'auto'))
+    matches = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
+    choices = [match[1] for match in matches if match]
+    with exits.config_errors():
+        processes.start(choices[-1] if choices else 'auto')
 
 
 def _keep_memory():
     """This process is ours alone: what steps on a CPU free may stay with it."""
-    xla_flags.mend()
+    xla_flags.apply()
     from jepa_text.running import allocator
 
     if allocator.computes_on_cpu():
         allocator.keep_freed_memory()
 
 
-def _keywords(command, argv):
-    """What flags say to the function of a command beside config and workdir."""
-    names = COMMANDS[command].flags if command in SWITCHED else ()
+def _switches(command, argv):
+    """Returns the command's own boolean flags that are on, as keyword arguments."""
+    names = COMMANDS[command].flags if command in WITH_SWITCHES else ()
     return {name.replace('-', '_'): True for name in names if _is_set(name, argv)}
 
 
 def _is_set(flag, argv):
-    """Is a flag that is on or off on?"""
-    said = [re.fullmatch(f'--?(no)?{flag}(?:=(.*))?', word) for word in argv]
-    last = next((match for match in reversed(said) if match), None)
+    """Returns whether a boolean flag is on: the last occurrence counts."""
+    matches = [re.fullmatch(f'--?(no)?{flag}(?:=(.*))?', word) for word in argv]
+    last = next((match for match in reversed(matches) if match), None)
     return bool(last) and not last[1] and (last[2] or 'true').lower() in ON
 
 
-def _is_one_of_several():
-    # A command that never imported jax is alone.
+def _is_distributed():
+    # A process that never imported jax cannot have joined a job.
     jax = sys.modules.get('jax')
     return jax is not None and jax.distributed.is_initialized()
 
 
-def _fail(error, code, is_traced=False):
-    if is_traced:
+def _fail(error, code, with_traceback=False):
+    if with_traceback:
         traceback.print_exception(error)
     text = str(error) or type(error).__name__
     print(f'\njepa-text: {text}', file=sys.stderr)
     return code
 
 
-def _quiet():
-    # Libraries report progress of their own at INFO; errors still come through.
+def _silence_libraries():
+    # Libraries log their progress at INFO; their errors are still shown.
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    # It logs the trace of each request that failed, and raises it, too.
+    # gcsfs logs the traceback of each failed request in addition to raising it.
     logging.getLogger('gcsfs').setLevel(logging.CRITICAL)
 
 

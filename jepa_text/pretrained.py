@@ -1,4 +1,4 @@
-"""A model out of training, with what it can do: `encode`, `fill`, `predict`."""
+"""A loaded model with its methods `encode`, `fill` and `predict`."""
 
 import dataclasses
 import functools
@@ -14,8 +14,8 @@ from jepa_text.models import pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 
-# Tokens of a batch. On a CPU larger ones leave the cache, and from 32 MiB on the kernel
-# clears every array anew.
+# Tokens per batch. On a CPU larger batches do not fit the cache, and the kernel zeroes
+# arrays of 32 MiB or more on every allocation.
 BATCH_TOKENS, MANY = {'cpu': 1024}, 32_768
 
 
@@ -23,13 +23,13 @@ BATCH_TOKENS, MANY = {'cpu': 1024}, 32_768
 class Pretrained:
     """An encoder with its tokenizer. params: {'encoder': ..., 'lm_head': ...}.
 
-    causal         a token sees only those before it
+    causal         tokens attend only to those before them
     begin, end     ids around a text; <bos> and <eos> if None
-    pool           how it makes one vector of a text, which is what is exported; scaled
-                   to length 1 if `normalize`
-    shift          a masked token is told by the position this far before it
-    record         how it was imported, for JSON; None for models of our own
-    kind           of what it was fine-tuned to answer (kinds/base.py), or None
+    pool           default pooling of `encode`, also exported; vectors are scaled to
+                   length 1 if `normalize`
+    shift          a masked token is predicted at the position this far before it
+    record         how it was imported, as JSON values; None for models trained here
+    kind           the task that it was fine-tuned for (kinds/base.py), or None
     """
 
     network: Network
@@ -47,16 +47,16 @@ class Pretrained:
     kind: Any = None
 
     def encode(self, texts, layer=-1, pool=None, batch_tokens=None):
-        """One vector a text, [N, D] float32 in numpy.
+        """One vector per text, [N, D] float32 in numpy.
 
         `layer` counts as in Python: -1 is the last, after its norm; 0 the embedding,
-        before the first. Texts are cut at `length` tokens, with a warning of how many.
-        `pool` is one of pooling.POOLINGS, over all tokens, special ones among them, or
-        without these with '-specials' after its name; None is the model's own way, as
-        `pool` and `normalize` say. `batch_tokens` is how many tokens, filling among them,
-        the device has at a time; None: BATCH_TOKENS. Parameters that lie on a mesh have
-        the rows of a batch split over it. Raises ValueError for a text without tokens,
-        for 'cls' where no special token begins a text, an unknown pool or layer.
+        before the first. Texts are truncated to `length` tokens, with a warning that says
+        how many. `pool` is one of pooling.POOLINGS, over all tokens including special
+        ones, or without these if its name ends in '-specials'; None uses `pool` and
+        `normalize` of the model. `batch_tokens` is the number of tokens per batch
+        including padding; None: BATCH_TOKENS. If the parameters are on a mesh, the rows
+        of a batch are sharded over it. Raises ValueError for a text without tokens, for
+        'cls' if no special token begins a text, and for an unknown pool or layer.
         """
         normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
@@ -66,7 +66,7 @@ class Pretrained:
         depth = self.network.encoder.depth + 1
         if not -depth <= layer < depth:
             raise ValueError(
-                f'layer={layer}: there are {depth}, -{depth} to {depth - 1}.'
+                f'layer={layer} must be from -{depth} to {depth - 1}: there are {depth}.'
             )
         rows = self.rows(texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
@@ -78,7 +78,7 @@ class Pretrained:
         for index_M, *shape in shapes:
             batch = self.pad([rows[i] for i in index_M], *shape)
             found.append((index_M, encode(self.params, *batch)))
-            # The device works on one while the next is made, and holds no third.
+            # The next batch is prepared while the device computes; at most two exist.
             jax.block_until_ready(found[-2:-1])
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
         for index_M, pooled_BD in found:
@@ -89,10 +89,10 @@ class Pretrained:
         return vectors_ND
 
     def fill(self, text, top=3):
-        """The `top` likeliest tokens for each '<mask>': [[(token, share), ...], ...].
+        """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
 
-        Raises ValueError when the text has no '<mask>' or is longer than a row, and for
-        a model without mask token or without LM head.
+        Raises ValueError if the text has no '<mask>' or is longer than a row, and for a
+        model without mask token or LM head.
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
         check_fills(self.name, tokenizer, 'lm_head' in self.params)
@@ -112,26 +112,26 @@ class Pretrained:
         return answers
 
     def check_fills(self):
-        """Raises ValueError for a model that never learned to name a masked word: without
-        mask token or LM head, or causal."""
+        """Raises ValueError for a model that cannot predict masked tokens: without mask
+        token or LM head, or causal."""
         has_head = 'lm_head' in self.params
         check_fills(self.name, self.tokenizer, has_head, self.causal)
 
     def predict(self, first, second=None, max_length=None):
-        """What a fine-tuned model answers to each text, or pair of texts: a label, a
-        score, tags or a span, with probabilities; each kind says what (kinds/).
+        """The answers of a fine-tuned model to texts or pairs of texts.
 
-        For tags a text is a list of words. Raises ValueError for a model that was not
-        fine-tuned, for a text without tokens, and for texts that are not as the kind
-        reads them.
+        They are labels, scores, tags or spans, with probabilities, depending on the kind
+        (kinds/). For tags a text is a list of words. Raises ValueError for a model that
+        was not fine-tuned, for a text without tokens, and for texts that are not in the
+        format of the kind.
         """
         if self.kind is None:
             raise ValueError(
-                f'{self.name or "The model"} was fine-tuned to answer nothing: '
-                'jepa-text finetune makes such a model.'
+                f'{self.name or "The model"} was not fine-tuned, so it cannot predict: '
+                'fine-tune it with jepa-text finetune.'
             )
-        asked = base.asked(self.kind, first, second)
-        return prediction.answers(self, self.kind, asked, max_length)
+        examples = base.unlabeled(self.kind, first, second)
+        return prediction.answers(self, self.kind, examples, max_length)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""
@@ -140,12 +140,17 @@ class Pretrained:
         return tuple(begin), tuple(end)
 
     def row(self, text):
-        """int32 ids of a text with its specials, cut at `length`; ValueError if empty."""
+        """int32 ids of a text with special tokens, truncated to `length`.
+
+        Raises ValueError for a text without tokens.
+        """
         return self._row(text, self.tokenizer.encode(text))
 
     def rows(self, texts):
-        """`row` of every text, tokenized together; warns whoever called a method that
-        calls this of texts that are cut."""
+        """`row` of each text, tokenized together.
+
+        Warns of truncated texts, at the caller of the method that calls this.
+        """
         texts = list(texts)
         ids = self.tokenizer.encode_many(texts)
         truncation.warn(self, [len(each) for each in ids])
@@ -159,14 +164,14 @@ class Pretrained:
         return np.concatenate([begin, ids, end]).astype(np.int32)
 
     def cut_at(self, text):
-        """How many characters of a text its row holds; None if it holds all tokens."""
+        """The number of characters of a text that its row contains; None if all."""
         maximum = self.length - sum(map(len, self.ends()))
         return truncation.stop(self.tokenizer, text, maximum)
 
     def pad(self, rows, batch_size, length=None):
-        """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 its filling.
+        """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 padding.
 
-        `length` None is that of the longest row, as a multiple of 32.
+        `length` None is that of the longest row, rounded up to a multiple of 32.
         """
         if length is None:
             longest = max(map(len, rows))
@@ -181,51 +186,51 @@ class Pretrained:
 
     @functools.cached_property
     def _encode(self):
-        """(layer, pool) -> a compiled function, kept with this model and gone with it."""
+        """(layer, pool) -> a compiled function; the cache lives as long as the model."""
         reading = self.network, self.causal, tuple(self.tokenizer.special_ids)
         return functools.cache(functools.partial(_encoding, *reading))
 
     @functools.cached_property
     def _probabilities(self):
-        return _naming(self.network, self.causal)
+        return _probabilities_of(self.network, self.causal)
 
 
 def usual_tokens():
-    """Tokens of a batch of `encode`, on the devices that are here."""
+    """The default tokens per batch of `encode` on the present devices."""
     return BATCH_TOKENS.get(jax.default_backend(), MANY)
 
 
 def check_fills(name, tokenizer, has_head, causal=False):
-    """Raises ValueError for a model that cannot name a masked word."""
+    """Raises ValueError for a model that cannot predict masked tokens."""
     if tokenizer.mask_id is None or not has_head:
         lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
         raise ValueError(
-            f'{name} has no {lacks}, so it can fill nothing. A fine-tuned model keeps '
-            'none: load the model that it was made of. A decoder of others gets what it '
-            'lacks by load(..., adapt=dict()).'
+            f'{name} has no {lacks}, so it cannot fill masks. Fine-tuned models have no '
+            'LM head: load the model before fine-tuning. For an imported decoder, use '
+            'load(..., adapt=dict()).'
         )
     if causal:
         raise ValueError(
-            f'{name} reads causally, so it names no masked word by what follows: take a '
-            'model that was trained with masks, or train this one on.'
+            f'{name} has causal attention, so it cannot predict masked tokens: use a '
+            'model that was trained with masks, or continue training this one.'
         )
 
 
 def _encoding(network, causal, special_ids, layer, pool):
-    """(params, *batch) -> vectors; without the model, whose parameters would stay."""
+    """(params, *batch) -> vectors; holds no reference to the model and its parameters."""
     last = layer == network.encoder.depth
 
     def encode(params, *batch):
         given = dict(causal=causal, every_layer=not last)
         hidden = network.apply('encoder', params, *batch, **given)
         hidden_BLD = hidden if last else hidden[1][layer]
-        valid_BL = pooling.counted(pool, batch[1] > 0, batch[0], special_ids)
+        valid_BL = pooling.valid_mask(pool, batch[1] > 0, batch[0], special_ids)
         return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
 
     return jax.jit(encode)
 
 
-def _naming(network, causal):
+def _probabilities_of(network, causal):
     def probabilities(params, *batch):
         hidden_BLD = network.apply('encoder', params, *batch, causal=causal)
         embedding_VD = params['encoder']['embedding']

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Is the accelerator of this machine right, and how fast is it? One JSON, and one page.
+# Checks and benchmarks the accelerator of this machine; writes a JSON file and a page.
 #
-#   bash launch/accelerator.sh                     ten minutes; three on a CPU
-#   bash launch/accelerator.sh --minutes=30        and more of the speeds
-#   bash launch/accelerator.sh --sizes=tiny,toy    where 210m is too large
+#   bash launch/accelerator.sh                     takes 10 minutes; 3 on a CPU
+#   bash launch/accelerator.sh --minutes=30        measures more speeds
+#   bash launch/accelerator.sh --sizes=tiny,toy    if 210m is too large
 #   bash launch/accelerator.sh --to=runs/here.json --peer-python=/usr/bin/python3
 #
-# Small programs against numpy; every attention backend against the reference; a short run
-# against the CPU's; tokens/s and MFU of steps, beside transformers where an interpreter
-# has it; a trace; the training loop. What fails stops nothing; the exit code is then 1.
-# No network is needed once the environment is there. docs/guides/planning.md says more.
+# Compares small programs with numpy, every attention backend with the reference, and a
+# short run with the CPU; measures tokens/s and MFU of steps, also of transformers if an
+# interpreter has it; records a trace; runs the training loop. A failed check does not
+# stop the others; the exit code is then 1. Needs no network once the environment exists.
+# See docs/guides/planning.md.
 #
-#   ACCELERATOR   cpu, cuda, cuda12 or tpu: which packages the environment gets; if not
-#                 set, by what is here: of NVIDIA's GPUs those for the driver's CUDA, 13
-#                 from driver 580 on, else 12; AMD's are refused
-#   VENV          the environment's folder, .venv if not set; made when it is missing
-#   PYTHON_RUN    the interpreter to run instead of that environment's
+#   ACCELERATOR   cpu, cuda, cuda12 or tpu: packages of the environment; by default detected:
+#                 for NVIDIA GPUs, CUDA 13 with driver 580 or later, otherwise CUDA 12;
+#                 AMD GPUs are not supported
+#   VENV          folder of the environment, by default .venv; created if missing
+#   PYTHON_RUN    Python interpreter to use instead of the environment's
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -30,14 +31,14 @@ for word in "$@"; do
   esac
 done
 
-# Says what the device that is here needs: cpu, cuda, cuda12 or tpu.
+# Prints the ACCELERATOR for this machine's device: cpu, cuda, cuda12 or tpu.
 needed() {
   local driver
   if command -v nvidia-smi >/dev/null; then
     driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null || :)"
     driver="${driver%%.*}"
     case "$driver" in
-      '' | *[!0-9]*) fail "accelerator.sh: nvidia-smi is here, but names no GPU with a driver; call it to see why. ACCELERATOR=cpu checks the CPU." ;;
+      '' | *[!0-9]*) fail "accelerator.sh: nvidia-smi is installed, but names no GPU with a driver. Run it to see why, or set ACCELERATOR=cpu to check the CPU." ;;
     esac
     if [ "$driver" -ge 580 ]; then
       echo cuda
@@ -49,7 +50,7 @@ needed() {
   elif [ -e /dev/accel0 ] || [ -e /dev/vfio/0 ]; then
     echo tpu
   elif [ -e /dev/kfd ] || command -v rocm-smi >/dev/null; then
-    fail "accelerator.sh: this machine has AMD GPUs (ROCm), for which jepa_text has no kernels, no environment and no test. ACCELERATOR=cpu checks the CPU."
+    fail "accelerator.sh: this machine has AMD GPUs (ROCm), for which jepa_text has no kernels, environment or tests. Set ACCELERATOR=cpu to check the CPU."
   else
     echo cpu
   fi
@@ -58,7 +59,7 @@ needed() {
 device="${ACCELERATOR:-$(needed)}"
 kind="$(kind_of "$device")"
 say device "$device"
-# Without it jax takes the CPU where the device does not start, and says little.
+# Without JAX_PLATFORMS, jax silently falls back to the CPU if the device fails to start.
 case "$device" in
   cpu) platforms=cpu ;;
   tpu) platforms=tpu,cpu ;;

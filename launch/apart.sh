@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Tests that need packages which clash with those of the rest, in environments of their own
-# ($VENV-remote, $VENV-beam) over that of the tests: those with the marker KIND. Further
-# arguments go to pytest.
+# Runs the tests with the marker KIND, whose packages conflict with those of other tests, in
+# an environment of their own ($VENV-remote, $VENV-beam) on top of the test environment.
+# Further arguments are passed to pytest.
 #
-#   bash launch/apart.sh remote         addresses: servers of S3, Google Cloud Storage and
-#                                       the web as processes of their own
-#   bash launch/apart.sh beam           Apache Beam's runner on this machine
+#   bash launch/apart.sh remote         addresses, with local servers of S3, Google Cloud
+#                                       Storage and HTTP
+#   bash launch/apart.sh beam           Apache Beam's local runner
 #   bash launch/apart.sh remote -k s3
 #
-# Fails when a test fails, and when none ran or one is skipped.
+# Fails if a test fails or is skipped, or if no test ran.
 #
-#   RESULTS        a file for the results, as JUnit XML
+#   RESULTS        file for the results, as JUnit XML
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -20,7 +20,7 @@ KIND="${1:-}"
 case "$KIND" in
   remote) EXTRAS=gs,s3,https,stores ;;
   beam) EXTRAS=beam ;;
-  *) fail "apart.sh takes remote or beam, not '$KIND': bash launch/apart.sh remote" ;;
+  *) fail "apart.sh: unknown kind '$KIND'; use remote or beam: bash launch/apart.sh remote" ;;
 esac
 shift
 ready_venv test
@@ -33,17 +33,17 @@ VENV="$VENV-$KIND"
 MARK="$VENV/made-by-launch"
 if [ ! -f "$VENV/stamp-$KIND" ] || [ "$(cat "$VENV/stamp-$KIND")" != "$wanted" ]; then
   if [ -e "$VENV" ] && [ ! -e "$MARK" ]; then
-    fail "$VENV exists and was not made by this script. Move it away, or set VENV to another folder."
+    fail "$VENV exists but was not created by this script. Move it away, or set VENV to another folder."
   fi
   rm -rf "$VENV"
   mkdir -p "$VENV"
   touch "$MARK"
   "${VENV%-"$KIND"}/bin/python" -m venv "$VENV"
-  # What is there in the wanted version is not installed again.
+  # Packages of the test environment that have the required version are not reinstalled.
   "$VENV/bin/python" -c 'import sys, sysconfig
 with open(sysconfig.get_path("purelib") + "/under.pth", "w") as file:
     print(sys.argv[1], file=file)' "$under"
-  say packages "${lock##*/}, what the tests' environment lacks of it"
+  say packages "${lock##*/}, those missing from the test environment"
   if [ -n "$lock" ]; then
     install --require-hashes --only-binary :all: --no-binary promise,seqeval -r "$lock"
   else

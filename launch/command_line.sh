@@ -1,9 +1,9 @@
-# What the launch scripts read and print; sourced, after ROOT is set.
+# Command-line parsing and output of the launch scripts; to be sourced after ROOT is set.
 #
-#   read_command "$@"    [--dry-run] COMMAND --config=... --workdir=... into COMMAND, DRY
-#   needs PROGRAM HOW    ends with exit code 2 unless the program is there
-#   perform WORDS...     runs them; after --dry-run prints them instead
-#   become WORDS...      the same, in place of the script, at its end
+#   read_command "$@"    parses [--dry-run] COMMAND --config=... --workdir=...
+#   needs PROGRAM HOW    exits with code 2 unless the program is installed
+#   perform WORDS...     runs a command, or prints it with --dry-run
+#   become WORDS...      like perform, but replaces the script's process
 #
 # shellcheck shell=bash
 
@@ -16,11 +16,12 @@ fail() {
   exit 2
 }
 
-# The comment at the top of the script that was called.
+# Prints the comment at the top of the calling script.
 usage() { sed -n -e 1d -e '/^#\( .*\)\{0,1\}$/!q' -e 's/^# \{0,1\}//p' "$ROOT/launch/${0##*/}"; }
 
-# Sets the array COMMAND, DRY to 'yes' or '', and ADDRESSES to 'addresses' where a word has
-# one whose client is no part of every environment. Looks at what would fail much later.
+# Sets the array COMMAND, DRY to 'yes' or '', and ADDRESSES to 'addresses' if an argument
+# contains an address, whose client is not part of every environment. Checks early what
+# would fail much later.
 read_command() {
   local word config='' workdir=''
   COMMAND=() DRY='' ADDRESSES=''
@@ -37,26 +38,26 @@ read_command() {
       --config=?*) config=${word#*=} ;;
       --workdir=?*) workdir=${word#*=} ;;
     esac
-    # shellcheck disable=SC2034 # callers read it
+    # shellcheck disable=SC2034 # used by callers
     case "$word" in *gs://* | *s3://* | *https://*) ADDRESSES=addresses ;; esac
   done
   case "${COMMAND[0]:-}" in
-    '' | -*) fail "${0##*/}: no COMMAND. Write it as for jepa-text: train --config=configs/toy.py:mlm --workdir=runs/first; --help says more." ;;
+    '' | -*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train --config=configs/toy.py:mlm --workdir=runs/first. See --help." ;;
   esac
   case "${COMMAND[0]}" in
-    export) config=-- ;; # Its run knows it.
-    plan) workdir=-- ;;  # It writes nothing.
+    export) config=-- ;; # uses the config of its run
+    plan) workdir=-- ;;  # writes nothing
   esac
-  [ -n "$config" ] || fail "${0##*/}: --config is missing: a config file, as --config=configs/toy.py:mlm."
-  [ -n "$workdir" ] || fail "${0##*/}: --workdir is missing: the folder to write to, as --workdir=runs/first."
+  [ -n "$config" ] || fail "${0##*/}: --config is missing. Pass a config file, as --config=configs/toy.py:mlm."
+  [ -n "$workdir" ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
   [ "$config" != -- ] || return 0
   config=${config%%:*}
   case "$config" in /*) ;; *) config="$ROOT/$config" ;; esac
   [ -f "$config" ] || fail "${0##*/}: config file $config does not exist. Paths are relative to the repository."
 }
 
-# Sets WORKDIR to that of COMMAND, and AT to its bucket, as gs://bucket, where it is an
-# address.
+# Sets WORKDIR to the --workdir of COMMAND, and if it is an address, AT to its bucket, as
+# gs://bucket.
 read_workdir() {
   local word
   WORKDIR='' AT=''
@@ -66,24 +67,24 @@ read_workdir() {
   if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
 }
 
-# Ends unless WORKDIR is an address or lies below /data, which is WHAT and stays.
+# Exits unless WORKDIR is an address or is below /data, the persistent storage $1.
 in_data() {
   [ -z "$AT" ] || return 0
   case "$WORKDIR" in
     /data/?*) ;;
-    *) fail "${0##*/}: --workdir=$WORKDIR is lost with the machine. Put it below /data, which is $1, as --workdir=/data/first, or at an address, as --workdir=gs://bucket/first." ;;
+    *) fail "${0##*/}: --workdir=$WORKDIR is lost with the machine. Use a folder below /data, which is $1, as --workdir=/data/first, or an address, as --workdir=gs://bucket/first." ;;
   esac
 }
 
-# Ends unless COMMAND is one that WORKERS of one folder may share.
+# Exits unless COMMAND supports several WORKERS that share a folder.
 shared_by_workers() {
   case "${COMMAND[0]}" in
     evaluate | study) ;;
-    *) fail "${0##*/}: WORKERS is of evaluate and study, whose members are claimed one by one; ${COMMAND[0]} needs a folder for each task$1." ;;
+    *) fail "${0##*/}: WORKERS requires evaluate or study, whose workers claim members one by one; ${COMMAND[0]} needs a folder for each task$1." ;;
   esac
 }
 
-# Prints words so that a shell reads them back; only those that need it are quoted.
+# Prints a command with shell quoting where needed.
 quoted() {
   local word text=''
   for word in "$@"; do
@@ -103,14 +104,15 @@ perform() {
   if [ -n "$DRY" ]; then quoted "$@"; else "$@"; fi
 }
 
-# A signal then reaches the program, and its exit code is the script's.
+# With exec, signals reach the program, and the script has its exit code.
 become() {
   if [ -z "$DRY" ]; then exec "$@"; fi
   quoted "$@"
 }
 
-# Sets CODE to the exit code of a child. A trapped signal ends `wait`, not the child.
-# shellcheck disable=SC2034 # the caller reads it
+# Waits for a child and sets CODE to its exit code. A trapped signal interrupts `wait`, but
+# not the child.
+# shellcheck disable=SC2034 # used by the caller
 await() {
   while :; do
     CODE=0
@@ -119,16 +121,16 @@ await() {
   done
 }
 
-# A whole number of at least 1, or the end.
+# Exits unless $2, the value of the variable named $1, is a whole number above 0.
 positive() {
   case "$2" in '' | 0* | *[!0-9]*) fail "${0##*/}: $1=$2 is not a whole number above 0." ;; esac
 }
 
-# cpu, cuda, cuda12 or tpu to the kind of environment that launch/venv.sh makes.
+# Maps ACCELERATOR (cpu, cuda, cuda12 or tpu) to the kind of environment of launch/venv.sh.
 kind_of() {
   case "$1" in
     cpu) printf run ;;
     cuda | cuda12 | tpu) printf %s "$1" ;;
-    *) fail "${0##*/}: ACCELERATOR=$1; there are cpu, cuda, cuda12 and tpu." ;;
+    *) fail "${0##*/}: unknown ACCELERATOR=$1; use cpu, cuda, cuda12 or tpu." ;;
   esac
 }

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# jepa-text in a container: builds the image, and runs it on this machine.
+# Builds a container image of jepa-text and runs it on this machine.
 #
 #   bash launch/docker.sh train --config=configs/toy.py:mlm --workdir=/data/first
 #   ACCELERATOR=cuda PUSH=1 IMAGE=REGISTRY/jepa-text:cuda bash launch/docker.sh build
 #
-# --dry-run prints the commands. /data in the container is the folder DATA here; configs
-# are those in the image. The user in it is the caller, who owns what it writes. What opens
-# addresses (gs://, s3://) is handed on from the environment: AWS_ACCESS_KEY_ID and others,
-# and GOOGLE_APPLICATION_CREDENTIALS with its file.
+# --dry-run prints the commands. The local folder DATA is mounted at /data; configs are
+# those in the image. The container runs as the calling user, who owns the files that it
+# writes. Credentials for addresses (gs://, s3://) are passed on from the environment:
+# AWS_ACCESS_KEY_ID and others, and GOOGLE_APPLICATION_CREDENTIALS with its file.
 #
-#   ACCELERATOR   cpu (if not set), cuda, cuda12 (both need NVIDIA's container toolkit) or tpu
-#   IMAGE         name of the image; jepa-text:ACCELERATOR if not set
-#   DATA          the folder that is /data; runs/ of the repository if not set
-#   PUSH          1: push the image after it is built
-#   ENGINE        docker (if not set) or podman
+#   ACCELERATOR   cpu (default), cuda, cuda12 (both need NVIDIA's container toolkit) or tpu
+#   IMAGE         name of the image, by default jepa-text:ACCELERATOR
+#   DATA          local folder for /data, by default runs/ in the repository
+#   PUSH          1: push the image after building it
+#   ENGINE        docker (default) or podman
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -39,7 +39,7 @@ perform "$ENGINE" build --build-arg=KIND="$kind" --file=launch/docker/Dockerfile
 if [ "${PUSH:-}" = 1 ]; then perform "$ENGINE" push "$IMAGE"; fi
 [ -n "$run" ] || exit 0
 
-# --init passes SIGTERM on; then there is time to save.
+# --init forwards SIGTERM; the stop timeout leaves time to save a checkpoint.
 options=(--rm --init --stop-timeout=120 --user="$(id -u):$(id -g)" --volume="$DATA:/data")
 case "$ACCELERATOR" in
   cuda*) options+=(--gpus=all --shm-size=8g) ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documentation into runs/site, every warning an error; arguments go to mkdocs.
+# Builds the documentation in runs/site; warnings are errors. Arguments go to mkdocs.
 #
 #   bash launch/docs.sh
 set -euo pipefail
@@ -9,8 +9,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 source "$ROOT/launch/venv.sh"
 ready_venv test
 cd "$ROOT"
-# The theme's notice about a version of mkdocs that is not installed here.
+# Disables the theme's notice about mkdocs 2, which is not used here.
 export NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true
-# Not with --quiet: mkdocs counts the warnings that it prints, and passes if it prints none.
+# Not with --quiet: mkdocs fails only for warnings that it prints.
 "$VENV/bin/python" -m mkdocs build "$@"
 say ready "$ROOT/runs/site/index.html"

@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# jepa-text on Google Kubernetes Engine, as a JobSet: one pod on each host.
+# Runs jepa-text on Google Kubernetes Engine as a JobSet with one pod per host.
 #
 #   IMAGE=REGISTRY/jepa-text:tpu NAME=first TPU=tpu-v6e-slice TOPOLOGY=4x4 HOSTS=4 \
 #     bash launch/gke.sh train --config=configs/toy.py:mlm --workdir=/data/first
 #   IMAGE=REGISTRY/jepa-text:cuda NAME=first GPU=nvidia-h100-80gb WORKERS=4 \
 #     bash launch/gke.sh study --config=... --workdir=gs://my-bucket/seeds
 #
-# Fills in launch/gke/jobset.yaml and gives it to kubectl; --dry-run prints it. The image
-# is made by launch/docker.sh, the paths in the command are those inside of it.
+# Fills in launch/gke/jobset.yaml and passes it to kubectl; --dry-run prints it. The image
+# is built by launch/docker.sh; paths in the command are paths in the image.
 #
-#   NAME, IMAGE   required: of the JobSet; the image
-#   CLAIM         the volume claim (ReadWriteMany) that is /data; if not set, jepa-text,
-#                 and none where --workdir is an address
-#   HOSTS         hosts of a TPU slice, or GPU nodes; 1 if not set
-#   WORKERS       of evaluate or study: JobSets NAME-0, NAME-1, ..., that share --workdir
-#   RESTARTS      restarts after a failure, 5 if not set; 75 and evictions do not count
-#   TPU, TOPOLOGY gke-tpu-accelerator, as tpu-v6e-slice; that of the slice, as 4x4
-#   SLICES        slices that train together; 1 if not set
-#   GPU           value of gke-accelerator
-#   CHIPS         TPU chips (4 if not set) or GPUs (8) of each host
-#   SPOT          1: on spot nodes
-#   ACCOUNT       service account of the pods, which opens gs://; default if not set
-#   SECRET        a secret of variables for the pods, as AWS_ACCESS_KEY_ID
+#   NAME, IMAGE   required: names of the JobSet and of the image
+#   CLAIM         volume claim (ReadWriteMany) for /data, by default jepa-text; by default
+#                 none if --workdir is an address
+#   HOSTS         hosts of a TPU slice, or GPU nodes; by default 1
+#   WORKERS       for evaluate or study: number of JobSets NAME-0, ... that share --workdir
+#   RESTARTS      restarts after failures, by default 5; exit code 75 and evictions are free
+#   TPU, TOPOLOGY gke-tpu-accelerator, as tpu-v6e-slice, and slice topology, as 4x4
+#   SLICES        slices that train together; by default 1
+#   GPU           gke-accelerator, as nvidia-h100-80gb
+#   CHIPS         TPU chips (by default 4) or GPUs (8) per host
+#   SPOT          1: use spot nodes
+#   ACCOUNT       service account of the pods, for access to gs://; by default `default`
+#   SECRET        secret with environment variables for the pods, as AWS_ACCESS_KEY_ID
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -34,7 +34,7 @@ NAME="${NAME:-}" IMAGE="${IMAGE:-}" CLAIM="${CLAIM:-}"
 [ -n "$CLAIM$AT" ] || CLAIM=jepa-text
 HOSTS="${HOSTS:-1}" SLICES="${SLICES:-1}" RESTARTS="${RESTARTS:-5}"
 for name in NAME IMAGE; do
-  [ -n "${!name}" ] || fail "gke.sh: $name is not set; --help says more."
+  [ -n "${!name}" ] || fail "gke.sh: $name is not set; see --help."
 done
 names=("$NAME")
 if [ -n "${WORKERS:-}" ]; then
@@ -44,24 +44,24 @@ if [ -n "${WORKERS:-}" ]; then
   for ((n = 0; n < WORKERS; n++)); do names+=("$NAME-$n"); done
 fi
 for name in "${names[@]}"; do
-  # JobSet adds -workers-0-0 and more; a name in the cluster ends at 63 letters.
-  [[ "$name" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$name is no name in a cluster: at most 40 of a-z, 0-9 and -, beginning with a letter."
+  # JobSet appends -workers-0-0 and more; names in a cluster have at most 63 characters.
+  [[ "$name" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$name is not a valid name in a cluster: use at most 40 characters of a-z, 0-9 and -, starting with a letter."
 done
 case "$HOSTS:$SLICES:${COMMAND[0]}" in
   1:1:*) ;;
-  *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS, SLICES=$SLICES of ${COMMAND[0]}: each worker has one host. Unset both; WORKERS starts several." ;;
+  *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS, SLICES=$SLICES with ${COMMAND[0]}: each worker has one host. Unset both and set WORKERS to start several." ;;
 esac
 in_data "the volume claim $CLAIM"
 for name in HOSTS SLICES RESTARTS; do positive "$name" "${!name}"; done
 
-# text WORD: as a string of JSON, which YAML reads.
+# text WORD: prints it as a JSON string, which is valid YAML.
 text() {
   local word=${1//\\/\\\\}
   word=${word//\"/\\\"}
   printf '"%s"' "${word//$'\n'/\\n}"
 }
 
-# What stands for the $NAMES of the manifest.
+# Values of the $NAMES in the manifest.
 declare -A value=([IMAGE]="$(text "$IMAGE")" [HOSTS]=$HOSTS [SLICES]=$SLICES
   [RESTARTS]=$RESTARTS [ANNOTATIONS]='{}' [ENVIRONMENT]='[]' [VARIABLES]='[]'
   [VOLUME]='{name: data, emptyDir: {}}' [ACCOUNT]="$(text "${ACCOUNT:-default}")")
@@ -71,24 +71,24 @@ fi
 if [ -n "${SECRET:-}" ]; then value[VARIABLES]="[{secretRef: {name: $(text "$SECRET")}}]"; fi
 case "${TPU:+tpu}${GPU:+gpu}" in
   tpu)
-    [ -n "${TOPOLOGY:-}" ] || fail 'gke.sh: TOPOLOGY is not set: that of the slice, as TOPOLOGY=4x4.'
+    [ -n "${TOPOLOGY:-}" ] || fail 'gke.sh: TOPOLOGY is not set. Set the topology of the slice, as TOPOLOGY=4x4.'
     CHIPS="${CHIPS:-4}"
     value[DEVICES]="{google.com/tpu: $CHIPS}"
     selector="{cloud.google.com/gke-tpu-accelerator: $(text "$TPU"), cloud.google.com/gke-tpu-topology: $(text "$TOPOLOGY")"
-    # A slice to a job. The cluster tells each pod its place among hosts and slices.
+    # One slice per job. The cluster tells each pod its index among hosts and slices.
     value[ANNOTATIONS]='{alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}'
     ;;
   gpu)
-    [ "$SLICES" = 1 ] || fail "gke.sh: SLICES=$SLICES with GPU; slices are of TPUs. Set HOSTS."
+    [ "$SLICES" = 1 ] || fail "gke.sh: SLICES=$SLICES with GPU: only TPUs have slices. Set HOSTS instead."
     CHIPS="${CHIPS:-8}"
     value[DEVICES]="{nvidia.com/gpu: $CHIPS}"
     selector="{cloud.google.com/gke-accelerator: $(text "$GPU")"
-    # Said in full: then jax needs neither a Kubernetes client nor rights to ask.
+    # With these variables jax needs neither a Kubernetes client nor cluster permissions.
     place="metadata.annotations['batch.kubernetes.io/job-completion-index']"
     [ -n "${WORKERS:-}" ] || value[ENVIRONMENT]="[{name: JAX_COORDINATOR_ADDRESS, value: $(text "$NAME-workers-0-0.$NAME:8476")},
       {name: JAX_NUM_PROCESSES, value: $(text "$HOSTS")}, {name: JAX_PROCESS_ID, valueFrom: {fieldRef: {fieldPath: $(text "$place")}}}]"
     ;;
-  *) fail 'gke.sh: set TPU, as TPU=tpu-v6e-slice, or GPU, as GPU=nvidia-h100-80gb, and one of them only.' ;;
+  *) fail 'gke.sh: set TPU, as TPU=tpu-v6e-slice, or GPU, as GPU=nvidia-h100-80gb, but not both.' ;;
 esac
 positive CHIPS "$CHIPS"
 if [ "${SPOT:-}" = 1 ]; then selector+=', cloud.google.com/gke-spot: "true"'; fi
@@ -97,7 +97,8 @@ words=''
 for word in "${COMMAND[@]}"; do words+=", $(text "$word")"; done
 value[ARGUMENTS]="[${words#, }]"
 
-# manifest NAME. At most one name a line, at its end; a $ in a value stays as it is.
+# manifest NAME: prints the manifest. Replaces at most one $NAME per line, at its end; a $
+# in a value is unchanged.
 manifest() {
   local line
   value[NAME]=$1

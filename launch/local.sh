@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# jepa-text on this machine; the other launch scripts call it on theirs.
+# Runs jepa-text on this machine; the other launch scripts call it on their machines.
 #
 #   bash launch/local.sh train --config=configs/toy.py:mlm --workdir=runs/first
 #   bash launch/local.sh --dry-run train --config=... --workdir=...
 #
-# All words but --dry-run go to jepa-text. Paths are relative to the repository. The exit
-# code is that of jepa-text: 0 done, 1 failed, 2 cannot run, 75 stopped and saved, 87 hung.
-# Where a word has an address (gs://, s3://, https://), its clients are installed, too.
+# All arguments except --dry-run are passed to jepa-text. Paths are relative to the
+# repository. The exit code is that of jepa-text: 0 done, 1 failed, 2 cannot run, 75 stopped
+# and saved, 87 hung. If an argument contains an address (gs://, s3://, https://), its
+# client is installed too.
 #
-#   ACCELERATOR   cpu (if not set), cuda, cuda12 or tpu: which packages the environment gets
-#   PROCESSES     1 (if not set); more of them act as so many hosts, on the CPU only
-#   VENV          the environment's folder, .venv if not set; made when it is missing
-#   JEPA_TEXT     the program to run instead of that environment's jepa-text
+#   ACCELERATOR   cpu (default), cuda, cuda12 or tpu: packages of the environment
+#   PROCESSES     processes that act as separate hosts, on CPUs only; by default 1
+#   VENV          folder of the environment, by default .venv; created if missing
+#   JEPA_TEXT     program to run instead of the environment's jepa-text
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -23,7 +24,7 @@ positive PROCESSES "$PROCESSES"
 ACCELERATOR="${ACCELERATOR:-cpu}"
 kind="$(kind_of "$ACCELERATOR")"
 if [ "$PROCESSES" -gt 1 ] && [ "$ACCELERATOR" != cpu ]; then
-  fail "local.sh: PROCESSES=$PROCESSES with ACCELERATOR=$ACCELERATOR. One process drives all devices of a machine; unset PROCESSES."
+  fail "local.sh: PROCESSES=$PROCESSES with ACCELERATOR=$ACCELERATOR. One process uses all devices of a machine; unset PROCESSES."
 fi
 cd "$ROOT"
 program="${JEPA_TEXT:-$VENV/bin/jepa-text}"
@@ -34,8 +35,9 @@ if [ "$PROCESSES" = 1 ]; then
   exit
 fi
 
-# Several: each is told the others' meeting point, as by a cluster. Each has a process
-# group: of Ctrl-C and the trap's signal they would take the second for 'end at once'.
+# Each process gets the coordinator's address, as from a cluster. Each has its own process
+# group; otherwise Ctrl-C and the trap's signal would both reach it, and the second means
+# 'stop at once'.
 set -m
 port=$((20000 + $$ % 20000))
 children=()
@@ -51,7 +53,7 @@ for ((i = 0; i < PROCESSES; i++)); do
   fi
 done
 
-# One answer for all: 2 before a failure before 75 before 0.
+# Combined exit code: 2 takes precedence over failures, those over 75, and 75 over 0.
 answer=0
 for child in "${children[@]}"; do
   await "$child"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# The tests against other people's code: installs torch and transformers, and what else
-# reads an exported model or what a launcher writes, into the environment of the tests and
-# runs those with the marker `peer`. Arguments go to pytest.
+# Runs the tests against other libraries (marker `peer`). Installs torch, transformers and
+# other packages that read exported models or launcher output into the test environment.
+# Arguments are passed to pytest.
 #
 #   bash launch/peers.sh
 #   TORCH=2.12.0 bash launch/peers.sh -k rope
 #
-# Exit code 77: there is no torch for this Python and machine, and no test ran. Otherwise
-# it fails when a test fails, and when none ran or one is skipped, too, except for want of
-# what is not torch or transformers, of which some machines have no package that fits.
+# Exits with 77, without running tests, if no torch exists for this Python and machine.
+# Otherwise fails if a test fails, if no test ran, or if a test is skipped, unless for
+# lack of a package other than torch and transformers, as some do not exist for every
+# machine.
 #
-#   RESULTS        a file for the results, as JUnit XML
-#   TORCH          version of torch, 2.13.0 if not set
-#   PIP_INDEX_URL  and what else pip reads: on Linux the default index brings CUDA with
-#                  torch, several GB; PyTorch documents one with CPU builds
+#   RESULTS        file for the results, as JUnit XML
+#   TORCH          version of torch, by default 2.13.0
+#   PIP_INDEX_URL  package index, as for pip: on Linux, torch from the default index
+#                  includes several GB of CUDA; PyTorch documents an index of CPU builds
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -24,27 +25,27 @@ cd "$ROOT"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 
-# Nothing that is there may move: the same versions are tested as without the peers.
+# Installed packages keep their versions, so that the same ones are tested.
 "$VENV/bin/python" -m pip freeze --all --exclude-editable |
   grep -v -E '^(torch|transformers)==' >"$scratch/versions.txt"
 peers=("torch==${TORCH:-2.13.0}" 'transformers>=5.3,<6')
 say peers "${peers[*]}"
 if ! "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "${peers[@]}" >"$scratch/log" 2>&1; then
   tail -n 20 "$scratch/log" >&2
-  # An index that cannot be reached has nothing that matches, either.
+  # pip reports no match also if the index cannot be reached.
   if grep -q 'No matching distribution found for torch' "$scratch/log" && ! grep -q 'connection broken' "$scratch/log"; then
     say skipped "no ${peers[0]} for this Python and machine: the peer tests did not run"
     exit 77
   fi
-  fail "pip could not install ${peers[*]}; the lines above end its log."
+  fail "pip could not install ${peers[*]}; see the end of its log above."
 fi
 
 missing=''
-# Notes that a package is missing; fails if it is there and cannot be installed.
+# Records that no package exists for this machine; fails for other errors of pip.
 without() {
   grep -q 'No matching distribution found' "$scratch/log" || {
     tail -n 20 "$scratch/log" >&2
-    fail "pip could not install $1; the lines above end its log."
+    fail "pip could not install $1; see the end of its log above."
   }
   say missing "$1: its tests do not run"
   missing="$missing ${1//-/_}"
@@ -55,7 +56,7 @@ for more in sentencepiece tiktoken sentence-transformers mteb onnxscript onnxrun
     without "$more"
 done
 
-# In a folder of its own, with all it needs: other versions than ours.
+# In a separate folder, as its dependencies have other versions than ours.
 say peers skypilot
 if "$VENV/bin/python" -m pip install --target "$scratch/sky" 'skypilot>=0.14' >"$scratch/log" 2>&1; then
   export SKYPILOT="$scratch/sky"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The main job on the bundled texts: an environment, three short runs, and a report.
+# Quickstart on the bundled texts: installs the environment, trains three short runs, and
+# writes a report.
 #
 #   bash launch/quickstart.sh                       about seven minutes on two cores
 #   bash launch/quickstart.sh --config.steps=40     any setting of configs/quickstart.py
-#   WORKDIR=/some/folder bash launch/quickstart.sh  elsewhere than runs/quickstart
+#   WORKDIR=/some/folder bash launch/quickstart.sh  writes there instead of runs/quickstart
 #
-# Again with the same settings: goes on where it stopped, or says that it is complete.
+# The same command again resumes, or reports that everything is complete.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -20,6 +21,6 @@ source "$ROOT/launch/venv.sh"
 ready_venv run
 
 cd "$ROOT"
-# Below the repository the short name; it is what the job prints.
+# Paths in the repository are passed relative to it, as the job prints them.
 exec "$VENV/bin/jepa-text" study --config=configs/quickstart.py \
   --workdir="${WORKDIR#"$ROOT/"}" "$@"

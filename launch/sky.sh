@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# jepa-text on any cloud, by SkyPilot, as a managed job that survives lost machines.
+# Runs jepa-text on any cloud with SkyPilot, as a managed job that survives preemption.
 #
 #   BUCKET=gs://my-bucket GPUS=H100:8 bash launch/sky.sh train \
 #     --config=configs/toy.py:mlm --workdir=/data/first
@@ -7,17 +7,17 @@
 #   WORKERS=4 bash launch/sky.sh study --config=configs/quickstart.py \
 #     --workdir=gs://my-bucket/seeds
 #
-# Starts launch/sky.yaml, with the files of this folder; --dry-run prints the command. The
-# workdir is an address (gs://, s3://) or lies below /data; that of a study is an address, as
-# workers agree by what a mounted bucket does not know.
+# Starts launch/sky.yaml with the files of this folder; --dry-run prints the command. The
+# workdir must be an address (gs://, s3://) or below /data. For `study` and `evaluate` it
+# must be an address: workers coordinate by hard links, which mounted buckets lack.
 #
-#   BUCKET   becomes /data: s3://, gs://, r2://, ...; if not set, the bucket of --workdir
-#   WORKERS  so many jobs alike that share the workdir, of `evaluate` or `study`; 1 if not set
-#   GPUS     accelerators of each node, as A100:8, H200:1, or tpu-v6e-8; H100:8 if not set
-#   NODES    1 if not set
-#   NAME     of the job; jepa-text if not set
-#   SPOT     0: on machines that are not taken away, at their price
-#   INFRA    where, as gcp/us-central1; if not set, the cheapest that SkyPilot finds
+#   BUCKET   mounted at /data: s3://, gs://, r2://, ...; by default the bucket of --workdir
+#   WORKERS  for `evaluate` or `study`: number of jobs that share the workdir; by default 1
+#   GPUS     accelerators per node, as A100:8, H200:1 or tpu-v6e-8; by default H100:8
+#   NODES    number of nodes; by default 1
+#   NAME     name of the job; by default jepa-text
+#   SPOT     0: use on-demand instead of spot machines
+#   INFRA    location, as gcp/us-central1; by default the cheapest that SkyPilot finds
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -27,15 +27,15 @@ cd "$ROOT"
 read_command "$@"
 read_workdir
 BUCKET="${BUCKET:-$AT}"
-[ -n "$BUCKET" ] || fail 'sky.sh: BUCKET is not set: where the run is kept, as BUCKET=gs://my-bucket.'
+[ -n "$BUCKET" ] || fail 'sky.sh: BUCKET is not set. Set the bucket for the run, as BUCKET=gs://my-bucket.'
 NODES="${NODES:-1}" GPUS="${GPUS:-H100:8}" NAME="${NAME:-jepa-text}"
 positive NODES "$NODES"
 in_data "$BUCKET"
 [ -z "${WORKERS:-}" ] || positive WORKERS "$WORKERS"
 case "${COMMAND[0]}" in
   evaluate | study)
-    [ "$NODES" = 1 ] || fail "sky.sh: NODES=$NODES of ${COMMAND[0]}: each worker has one node. Unset NODES; WORKERS=$NODES starts so many."
-    [ -n "$AT" ] || fail "sky.sh: --workdir=$WORKDIR lies in a mounted bucket, which has no hard links, by which workers agree. Give the address, as --workdir=gs://bucket/first."
+    [ "$NODES" = 1 ] || fail "sky.sh: NODES=$NODES with ${COMMAND[0]}: each worker has one node. Unset NODES and set WORKERS=$NODES to start several."
+    [ -n "$AT" ] || fail "sky.sh: --workdir=$WORKDIR is in a mounted bucket, which lacks the hard links that workers need to coordinate. Use the address, as --workdir=gs://bucket/first."
     ;;
 esac
 ACCELERATOR=cuda spot=--use-spot

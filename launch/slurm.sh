@@ -1,36 +1,36 @@
 #!/usr/bin/env bash
-# jepa-text as a SLURM job: one process on each node, which drives all its devices.
+# Runs jepa-text as a SLURM job, with one process per node for all of its devices.
 #
 #   bash launch/slurm.sh train --config=configs/toy.py:mlm --workdir=/shared/first
 #   SEEDS='0 1 2' PRESETS='mlm clm_mlm' bash launch/slurm.sh train ...   an array of six
 #
-# It submits itself, and --dry-run prints how. Paths are relative to the repository, which
-# the nodes must see too. Stopped before the time limit, or preempted with a grace time,
-# the run saves its state, ends with 75, and is queued again. So is a run that failed (1)
-# or hung (87), or that was killed (137), but no more than RESTARTS times from one stop to
-# the next; other codes end the job. To do so by hand: scancel --signal=USR1 --batch JOB.
+# Submits itself; --dry-run prints the commands. Paths are relative to the repository, which
+# must be visible on the nodes. Before the time limit, or if preempted with a grace period,
+# the run saves its state, exits with 75, and is requeued. Runs that failed (1), hung (87)
+# or were killed (137) are requeued at most RESTARTS times between two saved stops; other
+# codes end the job. To requeue manually: scancel --signal=USR1 --batch JOB.
 #
-#   NODES, GPUS   nodes (1 if not set), GPUs of each (none)
-#   CPUS          cores of each node; if not set, whole nodes (--exclusive)
-#   TIME          the time limit, as 24:00:00
-#   SEEDS         an array: --config.seed=S, in WORKDIR/seed_S
-#   PRESETS       an array: --config=FILE:PRESET, in WORKDIR/PRESET
-#   WORKERS       an array: so many tasks alike that share WORKDIR, of `evaluate` or `study`
-#   LIST          an array: a file, each line more words for one task, in WORKDIR/task_N
-#   RESTARTS      how often a job that failed or hung is queued again (5; 0 never)
-#   MAX_TASKS     the most tasks of an array that run at once
-#   SBATCH_...    what sbatch reads itself: SBATCH_PARTITION, SBATCH_ACCOUNT, ...
-#   ACCELERATOR, VENV, JEPA_TEXT   as in launch/local.sh; cuda where GPUS is set
+#   NODES, GPUS   nodes (by default 1), GPUs per node (by default none)
+#   CPUS          cores per node; by default whole nodes (--exclusive)
+#   TIME          time limit, as 24:00:00
+#   SEEDS         array over seeds: --config.seed=S, in WORKDIR/seed_S
+#   PRESETS       array over presets: --config=FILE:PRESET, in WORKDIR/PRESET
+#   WORKERS       array of WORKERS equal tasks that share WORKDIR, for `evaluate` or `study`
+#   LIST          array over the lines of a file: further arguments, in WORKDIR/task_N
+#   RESTARTS      maximum number of restarts after failures; by default 5
+#   MAX_TASKS     maximum number of array tasks that run at the same time
+#   SBATCH_...    read by sbatch itself: SBATCH_PARTITION, SBATCH_ACCOUNT, ...
+#   ACCELERATOR, VENV, JEPA_TEXT   as in launch/local.sh; by default cuda if GPUS is set
 #SBATCH --job-name=jepa-text
 #SBATCH --ntasks-per-node=1
 #SBATCH --requeue
 #SBATCH --open-mode=append
-# To this script alone, and not TERM: of that, SLURM sends one to all when it cancels, and
-# jepa-text takes a second for 'end at once'.
+# Sent to this script only. Not TERM, which SLURM also sends to all processes when it
+# cancels a job: jepa-text interprets a second TERM as 'stop at once'.
 #SBATCH --signal=B:USR1@120
 set -euo pipefail
 
-# Within a job this is a copy of the script in a folder of SLURM's.
+# In a job, SLURM runs a copy of this script from its own folder.
 if [ -n "${SLURM_JOB_ID:-}" ]; then ROOT=$PWD; else ROOT="$(cd "$(dirname "$0")/.." && pwd)"; fi
 if [ ! -f "$ROOT/launch/command_line.sh" ]; then
   echo "jepa-text: $ROOT is not the repository; submit launch/slurm.sh from there." >&2
@@ -46,19 +46,20 @@ positive NODES "$NODES"
 [ -z "${CPUS:-}" ] || positive CPUS "$CPUS"
 if [ -n "${WORKERS:-}" ]; then
   positive WORKERS "$WORKERS"
-  [ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: WORKERS share one folder; unset SEEDS, PRESETS and LIST.'
+  [ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: WORKERS share one folder: unset SEEDS, PRESETS and LIST.'
   shared_by_workers ': SEEDS, PRESETS or LIST'
 fi
 [ -z "${MAX_TASKS:-}" ] || positive MAX_TASKS "$MAX_TASKS"
 RESTARTS="${RESTARTS:-5}"
 [ "$RESTARTS" = 0 ] || positive RESTARTS "$RESTARTS"
 if [ -n "${LIST:-}" ]; then
-  [ -z "${SEEDS:-}${PRESETS:-}" ] || fail 'slurm.sh: LIST says all words of each task; unset SEEDS and PRESETS.'
-  grep -q '^[^#]' "$LIST" || fail "slurm.sh: LIST=$LIST has no line that is no comment, or is no file."
+  [ -z "${SEEDS:-}${PRESETS:-}" ] || fail 'slurm.sh: LIST has all arguments of each task: unset SEEDS and PRESETS.'
+  grep -q '^[^#]' "$LIST" || fail "slurm.sh: LIST=$LIST has no line except comments, or is not a file."
 fi
 if [ -n "${GPUS:-}" ]; then export ACCELERATOR="${ACCELERATOR:-cuda}"; fi
 
-# One line for each task of the array: folder, preset, then words. None without an array.
+# Prints a line for each task of the array: folder, preset, arguments. Nothing without an
+# array.
 tasks() {
   local seed preset n=0 line
   if [ -n "${LIST:-}" ]; then
@@ -82,7 +83,7 @@ tasks() {
   done
 }
 
-# COMMAND with the folder, the preset and the words of one line of tasks.
+# Applies the folder, preset and arguments of a line of `tasks` to COMMAND.
 specialize() {
   local folder preset words word rest i
   read -r folder preset words <<<"$1"
@@ -91,14 +92,15 @@ specialize() {
     case "$word" in
       --workdir=*) [ "$folder" = - ] || COMMAND[i]="${word%/}/$folder" ;;
       --config=*)
-        # What follows the preset, as a size, stays unless the preset brings its own.
+        # Keeps what follows the preset, such as a size, unless the preset has its own.
         rest=''
         case "$preset" in *,*) ;; *) case "$word" in *:*,*) rest=",${word#*:*,}" ;; esac ;; esac
         [ "$preset" = - ] || COMMAND[i]="${word%%:*}:$preset$rest"
         ;;
     esac
   done
-  # Of a list, quoted as a shell would read them, but nothing is expanded or run.
+  # Splits the arguments of a LIST line with shell quoting, without expanding or running
+  # anything.
   while IFS= read -r -d '' word; do
     COMMAND+=("$word")
   done < <(printf '%s' "$words" | xargs -r printf '%s\0')
@@ -115,7 +117,8 @@ submit() {
   needs sbatch 'Run this on a login node of a SLURM cluster (Debian: apt install slurm-client).'
   if [ -z "$DRY" ]; then
     mkdir -p runs
-    # Here and not in the job: nodes may have no network, and tasks would wait in turn.
+    # Installs here and not in the job: nodes may have no network, and tasks would wait for
+    # each other.
     if [ -z "${JEPA_TEXT:-}" ]; then bash launch/venv.sh "$(kind_of "${ACCELERATOR:-cpu}")" "$ADDRESSES"; fi
   fi
   perform sbatch "${options[@]}" launch/slurm.sh "${COMMAND[@]}"
@@ -133,31 +136,32 @@ run_job() {
   local line cores state
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     line="$(tasks | sed -n "$((SLURM_ARRAY_TASK_ID + 1))p")"
-    [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line in SEEDS, PRESETS, WORKERS or LIST; they give $(tasks | wc -l)."
+    [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line: SEEDS, PRESETS, WORKERS or LIST define $(tasks | wc -l) tasks."
     specialize "$line"
   fi
-  # Not to srun: at a signal it kills the processes without warning.
+  # scancel and not srun, which on a signal kills the processes without warning.
   trap 'scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-  # SLURM sends this to all when it cancels. Not trapped: with two traps pending, bash
-  # may lose one.
+  # SLURM sends TERM to all processes when it cancels. It is ignored, not trapped: with two
+  # pending traps, bash may lose one.
   trap '' TERM
   say job "$SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), on ${SLURM_JOB_NODELIST:-?}"
   say command "$(quoted "${COMMAND[@]}")"
   cores="${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}"
   (
     trap - TERM
-    # A process that ends first leaves the others time to save.
+    # When one process ends first, the others have time to save.
     exec srun --ntasks-per-node=1 --cpus-per-task="$cores" --kill-on-bad-exit=0 \
       --wait=300 bash launch/local.sh "${COMMAND[@]}"
   ) &
   await $!
-  # One that somebody cancelled runs no more.
+  # A cancelled job is not requeued.
   state="$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T || :)"
   if [ "$state" = RUNNING ]; then queue_again; fi
   exit "$CODE"
 }
 
-# Stopped with its state saved: always. Failed, hung or killed: a machine may be better.
+# Requeues a job that stopped with its state saved; after failures at most RESTARTS times,
+# as another machine may work.
 queue_again() {
   local failures="runs/slurm-$SLURM_JOB_ID.failures" count=0
   case "$CODE" in
@@ -165,10 +169,10 @@ queue_again() {
       rm -f "$failures"
       say queued "again: job $SLURM_JOB_ID stopped with its state saved"
       ;;
-    # Of those that a signal killed: aborted, killed, a fault of memory.
+    # Failed, hung, or killed by SIGABRT, SIGBUS, SIGKILL or SIGSEGV.
     1 | 87 | 134 | 135 | 137 | 139)
       mkdir -p runs
-      # SLURM's own count has the stops in it, too.
+      # SLURM's own count includes saved stops.
       [ ! -f "$failures" ] || count=$(wc -l <"$failures")
       if [ "$count" -ge "$RESTARTS" ]; then
         say ended "with $CODE: job $SLURM_JOB_ID was queued again $count times after failures (RESTARTS=$RESTARTS)"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Format, lint (Python, shell, YAML, Dockerfile), unused code, packages, tests. Arguments go to
-# pytest:
+# Checks format, lint (Python, shell, YAML, Dockerfile), unused code and packages, and runs
+# the tests. Arguments are passed to pytest.
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/losses -n 0 -k cosine
-#   bash launch/test.sh -m slow        those of two seconds and more
+#   bash launch/test.sh -m slow        tests that take two seconds or more
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -15,7 +15,7 @@ cd "$ROOT"
 
 YAML_RULES='{extends: default, rules: {line-length: {max: 90}, document-start: disable}}'
 
-# All of them, so that a wrong blank line does not hide a wrong number.
+# All checks run even if some fail.
 failed=''
 check() {
   local name=$1
@@ -28,8 +28,8 @@ check lint ruff check
 check scripts shellcheck -x launch/*.sh .ci/run
 check yaml yamllint --strict -d "$YAML_RULES" launch
 check docker hadolint launch/docker/Dockerfile
-say unused 'vulture, but for keys of configs'
-found="$("$VENV/bin/vulture")" || [ $? = 3 ] # 3: there are some
+say unused 'vulture, except config keys'
+found="$("$VENV/bin/vulture")" || [ $? = 3 ] # 3: unused code found
 if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
   failed="$failed unused"
 fi

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# jepa-text on a TPU VM or pod of Google Cloud: one process on each host.
+# Runs jepa-text on a TPU VM or pod of Google Cloud, with one process per host.
 #
 #   NAME=first ZONE=us-east5-b TYPE=v6e-8 bash launch/tpu_vm.sh train \
 #     --config=configs/toy.py:mlm --workdir=/data/first
 #
-# Makes the machine unless it exists, copies the committed files of this repository there,
-# installs, and runs; --dry-run prints the commands. Called again, the run resumes. A lost
-# connection does not end it: the output goes on in jepa-text.log on each host. The machine
-# stays, and costs money, until it is deleted: the last line says how.
+# Creates the machine if needed, copies the committed files of this repository, installs,
+# and runs; --dry-run prints the commands. The same command again resumes the run. The run
+# survives a lost connection; its output is in jepa-text.log on each host. The machine
+# exists, and costs money, until it is deleted; the last line of output shows how.
 #
-#   NAME, ZONE, TYPE   required: of the machine; its accelerator type, as v5litepod-16
-#   VERSION            the runtime's version; if not set, the one for TYPE
+#   NAME, ZONE, TYPE   required: name and zone of the machine; its type, as v5litepod-16
+#   VERSION            version of the runtime; by default the one for TYPE
 #   QUEUED             1: wait in a queue for the machine (queued-resources)
-#   SPOT               1: cheaper, may be taken away
-#   BEFORE             a shell line to run on every host first, as to install Python 3.12
-#                      or to mount: all hosts must see the file system of --workdir
-#   PROJECT            of Google Cloud; if not set, the one that gcloud is set to
+#   SPOT               1: use a spot machine, which is cheaper but may be preempted
+#   BEFORE             shell command to run on every host first, such as installing Python
+#                      3.12 or mounting a disk: all hosts need the file system of --workdir
+#   PROJECT            Google Cloud project; by default the one configured in gcloud
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -34,7 +34,7 @@ case "$TYPE" in
   *) version='' ;;
 esac
 VERSION="${VERSION:-$version}"
-[ -n "$VERSION" ] || fail "tpu_vm.sh: no runtime version is known for TYPE=$TYPE. Set VERSION; gcloud compute tpus tpu-vm versions list --zone=$ZONE names them."
+[ -n "$VERSION" ] || fail "tpu_vm.sh: no runtime version is known for TYPE=$TYPE. Set VERSION; gcloud compute tpus tpu-vm versions list --zone=$ZONE lists them."
 needs gcloud 'Install the Google Cloud CLI (cloud.google.com/sdk) and run gcloud auth login.'
 needs git 'Install git.'
 
@@ -42,7 +42,7 @@ place=(--zone="$ZONE" ${PROJECT:+--project="$PROJECT"})
 machine=(--accelerator-type="$TYPE" "${place[@]}")
 if [ "${SPOT:-}" = 1 ]; then machine+=(--spot); fi
 
-# state KIND FIELD: READY, ACTIVE, ...; nothing when it does not exist.
+# state KIND FIELD: prints READY, ACTIVE, ...; nothing if the machine does not exist.
 state() {
   gcloud compute tpus "$1" describe "$NAME" "${place[@]}" --format="value($2)" 2>/dev/null || :
 }
@@ -58,7 +58,7 @@ make_queued() {
     now="$(state queued-resources state.state)"
     case "$now" in
       ACTIVE) return ;;
-      FAILED | SUSPEND*) fail "tpu_vm.sh: the queued resource $NAME is $now. Delete it (gcloud compute tpus queued-resources delete $NAME --force --zone=$ZONE), then call again." ;;
+      FAILED | SUSPEND*) fail "tpu_vm.sh: the queued resource $NAME is $now. Delete it (gcloud compute tpus queued-resources delete $NAME --force --zone=$ZONE), then run this command again." ;;
     esac
     say waiting "queued resource $NAME: ${now:-unknown}"
     sleep "${POLL:-30}"
@@ -71,7 +71,7 @@ make_now() {
   case "$now" in
     READY) return ;;
     '') ;;
-    *) fail "tpu_vm.sh: the machine $NAME is $now. Delete it (gcloud compute tpus tpu-vm delete $NAME --zone=$ZONE), then call again: the run resumes." ;;
+    *) fail "tpu_vm.sh: the machine $NAME is $now. Delete it (gcloud compute tpus tpu-vm delete $NAME --zone=$ZONE), then run this command again: the run resumes." ;;
   esac
   perform gcloud compute tpus tpu-vm create "$NAME" --version="$VERSION" "${machine[@]}"
 }
@@ -90,7 +90,8 @@ fi
 perform git archive --format=tar.gz --output="$archive" HEAD
 perform gcloud compute tpus tpu-vm scp "$archive" "$NAME:" --worker=all "${place[@]}"
 on_all "${BEFORE:+$BEFORE && }mkdir -p jepa-text && tar -xzf jepa-text.tar.gz -C jepa-text && bash jepa-text/launch/venv.sh tpu $ADDRESSES"
-# Out of reach of the connection's end, and yet seen and waited for.
+# The run survives the end of the connection, while its output is shown and its exit code
+# returned.
 answer=0
 on_all ": >jepa-text.log; ACCELERATOR=tpu nohup bash jepa-text/launch/local.sh $(quoted "${COMMAND[@]}") >>jepa-text.log 2>&1 </dev/null & tail -n +1 -f --pid=\$! jepa-text.log; wait \$!" || answer=$?
 delete=(tpu-vm delete "$NAME")

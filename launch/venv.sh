@@ -1,17 +1,17 @@
-# The virtual environment of the launch scripts; sourced, or called with a kind:
+# Creates the virtual environment of the launch scripts; sourced, or run with a kind:
 #
-#   ready_venv run      what the main job needs
-#   ready_venv test     that, and what the tests need
-#   ready_venv cuda     that of run, and jax for NVIDIA GPUs
-#   ready_venv cuda12   the same for drivers before 580, which know no CUDA 13
-#   ready_venv tpu      that of run, and jax for TPUs
+#   ready_venv run      packages of the main job
+#   ready_venv test     packages of run, and those of the tests
+#   ready_venv cuda     packages of run, and jax for NVIDIA GPUs
+#   ready_venv cuda12   the same for drivers before 580, which lack CUDA 13
+#   ready_venv tpu      packages of run, and jax for TPUs
 #
-# A second word, addresses, adds the clients of gs://, s3:// and https:// to any of them.
+# A second argument, addresses, adds the clients for gs://, s3:// and https://.
 #
-# Makes or completes $VENV (ROOT/.venv unless set) from launch/requirements/, checks every
-# file's hash, and does nothing when setup.py and the requirements have not changed since.
-# PYTHON names the interpreter; otherwise the first that works is taken, and one with a
-# requirements file of its own (3.11, 3.12) before a newer one.
+# Creates or completes $VENV (by default ROOT/.venv) from launch/requirements/, verifies all
+# hashes, and does nothing if setup.py and the requirements have not changed. PYTHON names
+# the interpreter; by default it is the first that works, preferring versions with their
+# own requirements file (3.11, 3.12).
 # shellcheck shell=bash
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -20,11 +20,11 @@ source "$ROOT/launch/command_line.sh"
 VENV="${VENV:-$ROOT/.venv}"
 MARK="$VENV/made-by-launch" # Only a folder with this file is ever deleted.
 
-# What would make pip install elsewhere, or find packages that are not in the venv.
+# These would make pip install elsewhere, or find packages outside of the venv.
 unset PIP_USER PIP_TARGET PIP_PREFIX PYTHONHOME PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-# The version, as 3.11, of an interpreter that runs, is new enough and can make venvs.
+# Prints the version, as 3.11, of an interpreter that is new enough and can create venvs.
 version_of() {
   "$1" -c '
 import sys
@@ -42,7 +42,7 @@ find_python() {
     return
   fi
   for name in python3.12 python3.11 python3 python python3.13 python3.14; do
-    # All on the PATH, not only the first: a version manager's shim may not run.
+    # All on the PATH, not only the first, which may be a version manager's broken shim.
     for candidate in $(type -ap "$name"); do
       case "$(version_of "$candidate")" in
         '') ;;
@@ -54,18 +54,18 @@ find_python() {
       esac
     done
   done
-  [ -n "$any" ] || fail 'found no Python of version 3.11 or later that can make virtual environments. Install Python 3.12 (on Debian and Ubuntu also the package python3-venv), or set PYTHON=/path/to/python3.'
+  [ -n "$any" ] || fail 'found no Python 3.11 or later that can create virtual environments. Install Python 3.12 (on Debian and Ubuntu also the package python3-venv), or set PYTHON=/path/to/python3.'
   FOUND=$any
 }
 
-# The requirements file of a kind for an interpreter; nothing when there is none.
+# Prints the requirements file of a kind for an interpreter; nothing if it has none.
 lock_for() {
   local file
   file="$ROOT/launch/requirements/$1-py$("$2" -c 'import sys; print("%d%d" % sys.version_info[:2])').txt"
   if [ -f "$file" ]; then printf '%s' "$file"; fi
 }
 
-# What an installation depends on, as one hash: files, folder, interpreter.
+# Prints a hash of everything that an installation depends on: files, folder, interpreter.
 digest() {
   "$1" - "$ROOT" "$ROOT/setup.py" "${@:2}" <<'PYTHON'
 import hashlib
@@ -79,7 +79,7 @@ print(total.hexdigest())
 PYTHON
 }
 
-# Whether the venv holds a kind as the files describe it now.
+# Whether the venv has the current packages of a kind.
 current() {
   local stamp="$VENV/stamp-$1" python="$VENV/bin/python"
   [ -f "$stamp" ] && "$python" -c '' 2>/dev/null || return 1
@@ -87,48 +87,48 @@ current() {
   [ -z "${PYTHON:-}" ] || [ "$(version_of "$PYTHON")" = "$(version_of "$python")" ]
 }
 
-# pip, with its talk in a file that is shown when it fails.
+# Runs pip; its output goes to a log whose end is shown after a failure.
 install() {
   local log="$VENV/install.log"
   "$VENV/bin/python" -m pip install "$@" </dev/null >>"$log" 2>&1 && return
   tail -n 20 "$log" >&2
-  fail "pip could not install the packages; the lines above end its log, $log. The same command tries again from the start."
+  fail "pip could not install the packages; see the end of its log above, or $log. Run the same command again to retry."
 }
 
 make_venv() {
   if [ -e "$VENV" ] && [ ! -e "$MARK" ]; then
-    fail "$VENV exists and was not made by this script. Move it away, or set VENV to another folder."
+    fail "$VENV exists but was not created by this script. Move it away, or set VENV to another folder."
   fi
   find_python
   say python "$("$FOUND" -c 'import platform; print(platform.python_version())')  $FOUND"
   rm -rf "$VENV"
   mkdir -p "$VENV"
   touch "$MARK"
-  "$FOUND" -m venv "$VENV" || fail "$FOUND could not make a virtual environment in $VENV; the lines above say why."
+  "$FOUND" -m venv "$VENV" || fail "$FOUND could not create a virtual environment in $VENV; see its output above."
   install --require-hashes -r "$ROOT/launch/requirements/build.txt"
 }
 
 install_kind() {
   local extras=$2 lock began=$SECONDS
-  rm -f "$VENV/stamp-addresses" # They share packages, in other versions.
+  rm -f "$VENV/stamp-addresses" # They share packages, with other versions.
   lock="$(lock_for "$1" "$VENV/bin/python")"
   if [ -n "$lock" ]; then
     say packages "$(grep -c '^[a-zA-Z0-9].*==' "$lock") of ${lock##*/}, hash-checked (minutes the first time)"
-    # Wheels only: nothing of others runs while it is installed. These two have none.
+    # Wheels only, so that no foreign code runs during installation; two have no wheel.
     install --require-hashes --only-binary :all: --no-binary promise,seqeval \
       --no-build-isolation --use-pep517 --no-compile -r "$lock"
-    # On all cores, as pip would not; a file of another Python's syntax is no error.
+    # Compiles on all cores, unlike pip. Files with syntax of other Pythons may fail.
     "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" || :
     install --no-deps --no-build-isolation -e "$ROOT"
   else
-    say packages 'no requirements file for this Python: newest versions that setup.py allows'
+    say packages 'no requirements file for this Python: installing the newest versions that setup.py allows'
     install --no-build-isolation -e "${ROOT}[$extras]"
   fi
   digest "$VENV/bin/python" "$lock" >"$VENV/stamp-$1"
   say ready "$VENV after $((SECONDS - began)) s"
 }
 
-# Whether the venv has all of a kind; the others contain what run needs.
+# Whether the venv has all packages of a kind; every other kind includes those of run.
 has() {
   local kind kinds=("$1")
   if [ "$1" = run ]; then kinds=(run test cuda cuda12 tpu); fi
@@ -142,19 +142,19 @@ ready_venv() {
   local extras
   case "${2:-}" in
     '' | addresses) ;;
-    *) fail "$2 can not be added to an environment; addresses can." ;;
+    *) fail "unknown addition $2 to an environment; use addresses." ;;
   esac
   case "$1" in
     run) extras=eval,viz ;;
     test | cuda | cuda12 | tpu) extras=eval,viz,$1 ;;
-    *) fail "$1 is no kind of environment; there are run, test, cuda, cuda12 and tpu." ;;
+    *) fail "unknown kind $1 of environment; use run, test, cuda, cuda12 or tpu." ;;
   esac
-  # One at a time; a file system without locks goes on without.
+  # One installation at a time, if the file system supports locks.
   if command -v flock >/dev/null; then
     exec 9<"$ROOT/launch/venv.sh"
     if ! flock -n 9; then
-      say waiting 'for another launch script that installs packages'
-      flock 9 || say waiting 'is not possible on this file system'
+      say waiting 'for another launch script that is installing packages'
+      flock 9 || say waiting 'is not possible: the file system has no locks'
     fi
   fi
   if ! has "$1"; then

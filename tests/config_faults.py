@@ -104,7 +104,7 @@ def build(config, folder):
 
     config = settings.plain(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
-    config = completion.matched(config, folder / 'run')
+    config = completion.with_baseline(config, folder / 'run')
     assemble.make(config, EVALUATIONS)
     profiling.Trace(folder / 'profile', config['profile_steps'])
 
@@ -116,7 +116,7 @@ def verdict(config, path, folder):
     named = [str(key) for key in path if isinstance(key, str)][-2:]
     named += [RELATED[name] for name in named if name in RELATED]
     try:
-        with exits.refusals():
+        with exits.config_errors():
             build(config, folder)
     except exits.ConfigError as error:
         known = [*named, *(name.replace('_', ' ') for name in named)]

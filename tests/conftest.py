@@ -28,7 +28,7 @@ if 'host_platform_device_count' not in _FLAGS:
 if 'collective_call_terminate' not in _FLAGS:
     _FLAGS = f'{_FLAGS} --xla_cpu_collective_call_terminate_timeout_seconds=300'
 os.environ['XLA_FLAGS'] = _FLAGS
-xla_flags.mend()
+xla_flags.apply()
 # What several tests compile alike is compiled once, by whichever worker or run was first;
 # programs that tests start find it too.
 _CACHE = Path(__file__).parents[1] / '.pytest_cache' / 'jax'

@@ -33,7 +33,7 @@ def model(length=64, depth=2):
 
 
 def saved_model(folder):
-    """The same in a folder that `load.load` reads."""
+    """Saves the model to a folder for `load.load`."""
     network = Network(model().network.encoder, labels.Labels(labels=('a', 'b')))
     params = model().params | {'task_head': network.init(0)['task_head']}
     saved.write(folder, dataclasses.replace(model(), params=params), network.objective)
@@ -41,7 +41,7 @@ def saved_model(folder):
 
 
 def sea_or_land(count, seed=0):
-    """Examples whose label is told by one word of five."""
+    """Examples whose label depends on one of five words."""
     rng, texts, told = random.Random(seed), [], []
     for number in range(count):
         told.append(rng.choice(['sea', 'land']))
@@ -52,7 +52,7 @@ def sea_or_land(count, seed=0):
 
 
 def labeled():
-    """A task of these."""
+    """A task of such examples."""
     parts = [sea_or_land(count, seed) for seed, count in enumerate((64, 16, 32))]
     return tasks.Task(
         'sea', 'labels', 'accuracy', parts[0], parts[2], validation=parts[1]
@@ -60,7 +60,7 @@ def labeled():
 
 
 def file_of(folder, count=60):
-    """The same in a file of one's own."""
+    """Writes such examples to a file."""
     made, path = sea_or_land(count), folder / 'sea.jsonl'
     rows = [{'text': t, 'label': str(y)} for t, y in zip(made.first, made.target)]
     path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
@@ -68,7 +68,7 @@ def file_of(folder, count=60):
 
 
 def bert_of_others(transformers, folder, head, **changes):
-    """A random BertFor`head` of two layers in a folder, with the bundled tokenizer."""
+    """Saves a random BertFor`head` of two layers, with the bundled tokenizer."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     config = transformers.BertConfig(
         vocab_size=tokenizer.vocab_size,

@@ -1,10 +1,10 @@
-"""Accuracy over seeds, ours beside transformers', of one fine-tuning.
+"""Accuracy over seeds of fine-tuning, ours compared with transformers'.
 
     python -m tests.finetune_means FOLDER TRAIN.jsonl TEST.jsonl [--seeds 5] [--rate 2e-4]
 
-FOLDER is a BERT of transformers' format; the files have a `text` and a `label` a row.
-Both sides learn with the same head, batches, schedule, AdamW and clipping, without
-dropout, each with its own draws of heads and order. Needs torch and transformers.
+FOLDER is a BERT in transformers' format; rows of the files have a `text` and a `label`.
+Both use the same head, batches, schedule, AdamW and clipping, no dropout, and their own
+random heads and data orders. Needs torch and transformers.
 """
 
 import argparse
@@ -19,14 +19,14 @@ BATCH, WARMUP, LENGTH = 32, 0.1, 64
 
 
 def read(path):
-    """(texts, labels) of a file."""
+    """Reads (texts, labels) from a file."""
     lines = Path(path).read_text(encoding='utf-8').splitlines()
     rows = list(map(json.loads, lines))
     return [row['text'] for row in rows], [row['label'] for row in rows]
 
 
 def ours(folder, train, test, rate, seeds, epochs):
-    """[accuracy of each seed] by the grid."""
+    """Returns the accuracy of each seed, trained by the grid."""
     from jepa_text import load
     from jepa_text.evaluation.members import grid
     from jepa_text.evaluation.sets.task import Examples
@@ -49,7 +49,7 @@ def ours(folder, train, test, rate, seeds, epochs):
 
 
 def theirs(folder, train, test, rate, seeds, epochs):
-    """[accuracy of each seed] by BertForSequenceClassification."""
+    """Returns the accuracy of each seed, by BertForSequenceClassification."""
     import torch
     import transformers
 

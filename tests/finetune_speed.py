@@ -1,11 +1,11 @@
-"""Seconds of a grid of members, ours beside a loop of transformers' Trainer.
+"""Seconds of a grid of members, ours compared with a loop of transformers' Trainer.
 
     python -m tests.finetune_speed FOLDER [--members 30] [--steps 50] [--width 1]
 
-FOLDER is a model of transformers' format, such as a MiniLM. Both sides are processes of
-their own that read the model, learn the same 1,600 sentences of 5 to 25 words in batches
-of 32, and end: theirs are padded to the longest of each, ours share rows. Start-up and
-compilation count. Needs torch and transformers.
+FOLDER is a model in transformers' format, e.g. MiniLM. Both run in their own process,
+which loads the model and trains on the same 1,600 sentences of 5 to 25 words in batches
+of 32: theirs are padded to the longest text of a batch, ours are packed. Start-up and
+compilation are included. Needs torch and transformers.
 """
 
 import argparse
@@ -20,14 +20,14 @@ RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
 
 
 def sentences():
-    """(texts, labels): six classes."""
+    """Returns (texts, labels) with six classes."""
     rng = random.Random(0)
     made = [rng.choices(WORDS, k=rng.randint(5, 25)) for _ in range(1600)]
     return [' '.join(words) for words in made], [len(words) % 6 for words in made]
 
 
 def ours(folder, members, steps, width):
-    """Trains them by one program."""
+    """Trains members by one program."""
     import numpy as np
 
     from jepa_text import load
@@ -46,7 +46,7 @@ def ours(folder, members, steps, width):
 
 
 def theirs(folder, members, steps, width):
-    """Trains them one after the other, as one writes it."""
+    """Trains members one after another with transformers."""
     import tempfile
 
     import torch
@@ -93,7 +93,7 @@ SIDES = {'ours': ours, 'theirs': theirs}
 
 
 def main():
-    """Prints the seconds of both sides, and how many times as fast ours is."""
+    """Prints the seconds of both, and the speedup of ours."""
     parser = argparse.ArgumentParser()
     parser.add_argument('folder')
     parser.add_argument('--members', type=int, default=30)

@@ -1,4 +1,4 @@
-"""Vectors of texts: the same whatever shares a batch, and over several devices."""
+"""Vectors of texts do not depend on batches or the number of devices."""
 
 import dataclasses
 
@@ -33,8 +33,8 @@ def model():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('pool', sorted(pooling.POOLINGS))
-def test_a_vector_is_that_of_the_text_alone(model, pool):
-    """By hand, one row without filling; and whatever the batches are."""
+def test_vectors_do_not_depend_on_the_batch(model, pool):
+    """Compares with one row without padding, and with other batches."""
     together = model.encode(TEXTS, pool=pool)
     apply = jax.jit(lambda p, *x: model.network.apply('encoder', p, *x, causal=False))
     for number in (0, 7, 30):
@@ -52,7 +52,7 @@ def test_a_vector_is_that_of_the_text_alone(model, pool):
 
 
 @pytest.mark.slow
-def test_devices_share_the_rows(model):
+def test_rows_are_sharded_over_devices(model):
     mesh = sharding.make_mesh(data=2, fsdp=2)
     shapes = jax.eval_shape(lambda: model.params)
     params = jax.device_put(model.params, sharding.shardings(shapes, mesh))
@@ -68,13 +68,13 @@ def test_devices_share_the_rows(model):
     assert_allclose(shared.encode(TEXTS[:1]), model.encode(TEXTS[:1]), atol=1e-5)
 
 
-def test_no_texts_have_no_vectors(model):
+def test_no_texts_give_an_empty_array(model):
     assert model.encode([]).shape == (0, model.network.encoder.width)
 
 
-def test_texts_that_are_cut_are_counted_once(model):
-    with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as told:
+def test_truncated_texts_are_reported_once(model):
+    with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as caught:
         model.encode(['whale ' * 200, 'whale'])
-    assert len(told) == 1 and told[0].filename == __file__
+    assert len(caught) == 1 and caught[0].filename == __file__
     with pytest.raises(ValueError, match="the text '' has no tokens"):
         model.encode(['whale', ''])

@@ -1,4 +1,4 @@
-"""The command line: what it runs, and what it says when it cannot."""
+"""The command line: commands, help texts, errors and exit codes."""
 
 import re
 import subprocess
@@ -30,24 +30,25 @@ def test_help_shows_commands_and_examples_that_parse(capsys):
 
 
 @pytest.mark.parametrize('command', main.COMMANDS)
-def test_help_of_a_command_is_about_it(command, capsys):
+def test_help_of_a_command_lists_its_own_flags(command, capsys):
     about = main.COMMANDS[command]
     assert main.main(['jepa-text', command, '--help']) == 0
     text = capsys.readouterr().out
-    assert about.text in text.lower() and f'jepa-text {command} {about.example}' in text
+    assert about.summary in text.lower()
+    assert f'jepa-text {command} {about.example}' in text
     assert all(f'--{flag}' in text for flag in (*about.flags, 'workdir', 'traceback'))
     others = {f'--{f}' for one in main.COMMANDS.values() for f in one.flags}
     others -= {f'--{flag}' for flag in about.flags}
     assert not any(re.search(rf'^  {other} ', text, re.M) for other in others)
-    if about.root is None:
-        assert 'Keys of the config' not in text
+    if about.config_module is None:
+        assert 'Config keys' not in text
         return
     for key, default, doc in display.fields(commands.root(command, {})):
         assert f'  {key} = {default}' in text if default else f'  {key}  ' in text
         assert doc in text and len(doc) > 3, f'{key}: {doc}'
 
 
-def test_help_names_what_there_is():
+def test_help_lists_available_names():
     text = commands.usage(['train'])
     assert re.search(r'model = .*transformer', text)
     assert re.search(r'objective = .*clm.*mlm', text)
@@ -62,7 +63,7 @@ def test_overrides_reach_the_config():
     _, config, workdir = main.parse(['jepa-text', 'study', *flags])
     assert config['steps'] == 7 and workdir == 'x'
     assert config['runs'][0]['phases'][0]['objective']['rate'] == 0.5
-    # Sections that the file does not have, or has in part.
+    # Sections that the file does not have, or only in part.
     assert config['watchdog'] == {'seconds': 60}
     assert config['data'] == {
         'row_length': 64,
@@ -118,7 +119,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ),
         (
             ['train', f'--config={TOY}', '--workdir=x', '--config.steps=many'],
-            "--config.steps='many' must be a whole number",
+            "--config.steps='many' must be an integer",
         ),
         (
             ['train', f'--config={TOY}', '--workdir=x', '--config.evaluate.evry=3'],
@@ -134,7 +135,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ),
         (
             ['train', f'--config={QUICKSTART}', '--workdir=x'],
-            'that of a study: `jepa-text study`',
+            'config of a study: use `jepa-text study`',
         ),
         (['train', f'--config={TOY}', '--workdir=x', 'more'], "'more'"),
     ],
@@ -174,7 +175,7 @@ def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
         (OSError('disk'), 1),
         (FloatingPointError('nan'), 1),
         (KeyboardInterrupt(), 1),
-        # A library's, as jax's for a peer that died: another try may help.
+        # Of a library, such as jax if a process died: a retry may help.
         (ValueError('Gloo all-reduce failed'), 1),
         (FileNotFoundError('rows'), 1),
         (exits.ConfigError('config'), 2),
@@ -190,36 +191,34 @@ def test_exit_codes(error, code, monkeypatch, capsys):
     monkeypatch.setattr('jepa_text.training.train.train', train)
     command = ['jepa-text', 'train', f'--config={TOY}', '--workdir=x']
     assert main.main(command) == code
-    said = capsys.readouterr().err
-    assert str(error or '') in said and 'Traceback' not in said
+    error_output = capsys.readouterr().err
+    assert str(error or '') in error_output and 'Traceback' not in error_output
     if isinstance(error, Exception) and not isinstance(error, exits.Stopped):
-        # The flag changes what is printed, and nothing else.
+        # The flag only changes what is printed.
         assert main.main([*command, '--traceback']) == code
         assert 'Traceback' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ('words', 'truth'),
+    ('words', 'state'),
     [
-        ('train', 'the same command goes on from the newest checkpoint, or begins'),
-        ('study', 'what is done stays'),
+        ('train', 'the same command resumes from the newest checkpoint, or starts'),
+        ('study', 'finished results are kept'),
         ('study --dry-run', 'nothing was changed'),
-        ('prepare', 'parts of the rows that are done stay'),
+        ('prepare', 'finished parts are kept'),
         ('prepare --verify', 'nothing was changed'),
-        ('prepare --workdir=memory://b/rows', 'if files lie at memory://b/rows'),
+        ('prepare --workdir=memory://b/rows', 'files at memory://b/rows may be'),
         ('tokenizer', 'nothing was written'),
-        ('analyze', 'vectors that were computed stay'),
-        ('evaluate', 'results that are there stay'),
-        ('finetune', 'nothing was kept'),
+        ('analyze', 'vectors computed so far stay'),
+        ('evaluate', 'finished results are kept'),
+        ('finetune', 'nothing was saved'),
         ('plan', 'nothing was changed'),
-        ('benchmark', 'benchmark.json has what was timed'),
+        ('benchmark', 'benchmark.json contains what was timed'),
         ('export', 'nothing was written'),
-        ('export --to=memory://b/model', 'if files lie at memory://b/model'),
+        ('export --to=memory://b/model', 'files at memory://b/model may be'),
     ],
 )
-def test_an_interrupted_command_says_what_is_true_of_it(
-    words, truth, monkeypatch, capsys
-):
+def test_an_interrupted_command_reports_its_state(words, state, monkeypatch, capsys):
     def interrupted(config, workdir, **_):
         raise KeyboardInterrupt
 
@@ -229,21 +228,21 @@ def test_an_interrupted_command_says_what_is_true_of_it(
     monkeypatch.setattr(f'{about.module}.{about.function}', interrupted)
     line = ['jepa-text', command, *about.example.split(), *flags]
     assert main.main(line) == exits.FAILED
-    said = capsys.readouterr().err
-    assert f'interrupted; {truth}' in said
-    assert ('checkpoint' in said) == (words in ('train', 'study'))
+    error_output = capsys.readouterr().err
+    assert f'interrupted; {state}' in error_output
+    assert ('checkpoint' in error_output) == (words in ('train', 'study'))
 
 
-def test_a_command_that_was_not_begun_is_interrupted_in_words(monkeypatch, capsys):
+def test_an_interrupt_before_the_start_is_reported(monkeypatch, capsys):
     def interrupted(argv):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(main, 'parse', interrupted)
     assert main.main(['jepa-text', 'train']) == exits.FAILED
-    assert 'before anything was begun' in capsys.readouterr().err
+    assert 'before the command was started' in capsys.readouterr().err
 
 
-def test_a_supervised_command_is_this_very_one(monkeypatch):
+def test_supervise_starts_the_given_command(monkeypatch):
     seen = []
 
     def supervised(command, restarts, progress):
@@ -259,14 +258,14 @@ def test_a_supervised_command_is_this_very_one(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ('words', 'said'),
+    ('words', 'message'),
     [
         (['--restarts=0', 'train'], 'restarts=0'),
         (['--restart=3', 'train'], "'--restart=3' is not a command"),
         (['trian'], "'train'"),
     ],
 )
-def test_a_supervised_command_is_checked_before(words, said, capsys):
+def test_supervise_checks_the_command_first(words, message, capsys):
     flags = [f'--config={TOY}', '--workdir=nowhere']
     assert main.main(['jepa-text', 'supervise', *words, *flags]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

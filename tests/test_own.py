@@ -176,7 +176,7 @@ def test_others_are_made_by_their_names():
         ('my_lab.broken', "cannot be imported: No module named 'no_such_module_at_all'"),
         ('my_lab.nothing', "module 'my_lab.nothing' has no function `make`"),
         ('.rtd', "'.rtd' cannot be imported"),
-        ('base', "objectives has no 'base'.* There are: clm, hybrid.* dotted name"),
+        ('base', "objectives has no 'base'.* Available: clm, hybrid.* dotted name"),
         ('latent', "objectives has no 'latent'"),
     ],
 )
@@ -216,7 +216,7 @@ def test_every_objective_keeps_the_contract(name):
         )
     )[2]
     look = dict.fromkeys(objective.diagnostic_names, jnp.nan)
-    after = jax.eval_shape(lambda seen: objective.remember(memory, seen, look), seen)
+    after = jax.eval_shape(lambda seen: objective.update_memory(memory, seen, look), seen)
     assert jax.tree.structure(after) == jax.tree.structure(memory)
     assert (objective.diagnostics_every(7) == 0) == (not objective.diagnostic_names)
     assert objective.collapse({}) == {} and objective.notes({}) == {}

@@ -1,10 +1,10 @@
-"""A decayed model goes on with MLM: Tables 14 to 17 of arXiv 2507.00994.
+"""Continued pretraining of a decayed model with MLM: Tables 14 to 17 of arXiv 2507.00994.
 
     jepa-text study --config=configs/studies/cpt.py:scale=desk --workdir=runs/cpt-study
 
-From 42,000 decayed steps of MLM or of CLM, 2,000, 12,000 and 22,000 more of MLM. The
-rate is back at its peak at once and decays over the last 2,000, so that 2,000 steps only
-decay; the moments of Adam are kept. The paper states none of the three.
+42,000 decayed steps of MLM or CLM, followed by 2,000, 12,000 or 22,000 steps of MLM. The
+learning rate returns to its peak at once and decays over the last 2,000 steps, so that
+2,000 steps only decay; Adam's moments are kept. The paper does not specify any of this.
 """
 
 from jepa_text.config.config_file import shared
@@ -14,7 +14,7 @@ FURTHER = (22_000, 12_000, 2_000)
 
 
 def get_config(argument='scale=desk'):
-    """'scale=paper', 'scale=desk' or 'scale=smoke', and ',seeds=5'."""
+    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
     config, scale = shared('scales').begun('cpt', argument)
     again = scale.wsd(name='wsd_twice', first=scale.steps(FIRST))
     runs = []

@@ -1,10 +1,10 @@
-"""Which objective learns faster: Tables 6 to 9 of arXiv 2507.00994.
+"""Data efficiency of MLM and CLM: Tables 6 to 9 of arXiv 2507.00994.
 
     jepa-text study --config=configs/studies/data_efficiency.py:scale=desk \\
         --workdir=runs/efficiency
 
-MLM and CLM after 1,000 to 40,000 steps of 42,000, before any decay: one trunk each, of
-which the checkpoints are what is measured.
+MLM and CLM after 1,000 to 40,000 of 42,000 steps, before any decay: one trunk each, whose
+checkpoints are evaluated.
 """
 
 from jepa_text.config.config_file import shared
@@ -13,9 +13,9 @@ STEPS = (40_000, 20_000, 10_000, 5_000, 2_000, 1_000)
 
 
 def get_config(argument='scale=desk'):
-    """'scale=paper', 'scale=desk' or 'scale=smoke', and ',seeds=5'."""
+    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
     config, scale = shared('scales').begun('data_efficiency', argument)
-    # Of the whole run, so that shorter ones end within it.
+    # The schedule of the whole run: shorter runs end before its decay.
     config.schedule = scale.wsd(steps=scale.steps(42_000))
     config.runs = tuple(
         scale.run(f'{name}_{steps // 1000}k', steps, steps if name == 'clm' else 0)

@@ -1,13 +1,13 @@
-"""Does an encoder that began with CLM mind the learning rate of fine-tuning less? Figure
-5 of arXiv 2507.00994, in float32 and in the paper's bfloat16.
+"""Stability of fine-tuning after CLM: Figure 5 of arXiv 2507.00994, in two precisions.
 
     jepa-text study --config=configs/studies/finetune_stability.py:scale=desk \\
         --workdir=runs/stability
 
-The paper's weights are bfloat16 while they are fine-tuned: at its lower learning rates
-most updates round to nothing, so what was measured there may be the rounding. Here each
-grid is trained twice. Its deviation over learning rates 1e-5 to 1e-4 and seeds is
-compared over seeds of pretraining.
+Is an encoder that started with CLM less sensitive to the learning rate of fine-tuning?
+The paper fine-tunes weights in bfloat16. At its lower learning rates most updates round
+to zero, so its result may be due to rounding. Here each grid is trained in float32 and in
+the paper's bfloat16. Its standard deviation over learning rates 1e-5 to 1e-4 and seeds is
+compared over pretraining seeds.
 """
 
 from jepa_text.config.config_file import shared
@@ -17,7 +17,7 @@ PRECISIONS = ('float32', 'paper_bf16')
 
 
 def get_config(argument='scale=desk'):
-    """'scale=paper', 'scale=desk' or 'scale=smoke', and ',seeds=5'."""
+    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
     config, scale = shared('scales').begun('finetune_stability', argument)
     config.examine = {name: _exam(scale, name) for name in PRECISIONS}
     config.runs = (
@@ -29,7 +29,7 @@ def get_config(argument='scale=desk'):
 
 
 def _exam(scale, precision):
-    """The grid of the paper; at a desk of a task and two seeds, and smaller still."""
+    """Returns the fine-tuning grid of the paper, or a smaller one at the other scales."""
     exam = dict(finetuning=dict(precision=precision))
     if scale.name == 'paper':
         tasks = sum(shared('scales').CATEGORIES.values(), ())

@@ -1,17 +1,18 @@
-"""Does JEPA beside MLM help? arXiv 2606.05173, with every balance of the two losses, and
-against MLM of as many steps, as much arithmetic and as much time.
+"""Does JEPA in addition to MLM help? arXiv 2606.05173 with all balances and fair
+baselines.
 
     jepa-text study --config=configs/studies/jepa_vs_mlm.py:scale=desk --workdir=runs/jepa
 
-At paper scale its 35M parameters and 300,000 steps; `mlm_time` is planned as if time were
-arithmetic. The paper compares equal steps of one run each, of which its hybrid takes 2.0
-to 3.6 times the arithmetic.
+Every balance of the two losses is compared with MLM at equal steps, equal FLOPs and equal
+time. The paper scale has its 35M parameters and 300,000 steps; `mlm_time` is planned as
+if time were proportional to FLOPs. The paper compares single runs at equal steps, where
+its hybrid takes 2.0 to 3.6 times the FLOPs.
 """
 
 from jepa_text.config.config_file import shared
 
 BALANCES = {
-    'sigmoid': dict(name='sigmoid'),  # learned, as in the paper, but clipped
+    'sigmoid': dict(name='sigmoid'),  # learned as in the paper, but clipped
     'gradient_ratio': dict(name='gradient_ratio', ratio=0.5),
     'fixed': dict(name='fixed', weight=0.5),
     'normalized': dict(name='normalized'),
@@ -21,7 +22,7 @@ BALANCES = {
 
 
 def get_config(argument='scale=desk'):
-    """'scale=paper', 'scale=desk' or 'scale=smoke', and ',seeds=5'."""
+    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
     config, scale = shared('scales').begun('jepa_vs_mlm', argument, 'jepa_mlm_paper,35m')
     if scale.name == 'paper':
         config.plan.hardware = 'h100'
@@ -32,7 +33,7 @@ def get_config(argument='scale=desk'):
         config.steps = scale.steps(40_000)
     tasks = ('word_order', 'bigram_shift', 'odd_word', 'word_content')
     config.study = dict(tasks=tasks if scale.name != 'smoke' else tasks[:1])
-    # What all others are compared with comes first: a study cut short has its baselines.
+    # Baselines come first, so that an unfinished study has them.
     config.runs = (
         dict(name='mlm', phases=(dict(objective=_tokens(scale)),)),
         *(
@@ -41,7 +42,7 @@ def get_config(argument='scale=desk'):
         ),
         *(dict(name=name, phases=(_hybrid(scale, name),)) for name in BALANCES),
     )
-    # The fair match for each; all three for the paper's balance, and for ours.
+    # Equal FLOPs for each; all three baselines for the paper's balance and for ours.
     pairs = [(name, 'mlm_flops') for name in BALANCES]
     for name in ('sigmoid', 'gradient_ratio'):
         pairs += [(name, 'mlm'), (name, 'mlm_time')]
@@ -50,13 +51,13 @@ def get_config(argument='scale=desk'):
 
 
 def _tokens(scale):
-    """MLM as the paper draws and replaces: 15 %, of these 80, 10 and 10 %."""
+    """Returns MLM as in the paper: 15% of the tokens, replaced 80/10/10."""
     options = dict(rate=0.15, sampler='iid', mask_share=0.8, random_share=0.1)
     return dict(name='mlm', tied=scale.tied, **options)
 
 
 def _hybrid(scale, balance):
-    """I-JEPA's blocks beside MLM, as configs/presets.py has them of the paper."""
+    """Returns the phase of I-JEPA with MLM, as `jepa_mlm_paper` in configs/presets.py."""
     tokens = {k: v for k, v in _tokens(scale).items() if k != 'name'}
     wide = dict(predictor_width=192, predictor_depth=6, predictor_heads=8)
     narrow = dict(predictor_width=96)

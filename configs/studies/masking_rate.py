@@ -1,11 +1,11 @@
-"""Which share of the tokens to mask, and what CLM first does to it: Tables 2 to 5 and
-Figure 7 of arXiv 2507.00994.
+"""Masking rate of MLM, alone and after CLM: Tables 2-5 and Figure 7 of arXiv 2507.00994.
 
     jepa-text study --config=configs/studies/masking_rate.py:scale=desk \\
         --workdir=runs/rate
 
-MLM at four rates and CLM, 42,000 steps each; and 40,000 of CLM with 2,000 of MLM, which
-are its decay, at each rate. At paper scale at 210m and 1b, too.
+MLM at four masking rates and CLM, 42,000 steps each; and, at each rate, 40,000 steps of
+CLM with 2,000 steps of MLM, during which the learning rate decays. The paper scale also
+has 210m and 1b.
 """
 
 from jepa_text.config.config_file import shared
@@ -15,7 +15,7 @@ STEPS = 42_000
 
 
 def get_config(argument='scale=desk'):
-    """'scale=paper', 'scale=desk' or 'scale=smoke', and ',seeds=5'."""
+    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
     config, scale = shared('scales').begun('masking_rate', argument)
     runs = [scale.run(f'mlm{100 * rate:.0f}', STEPS, rate=rate) for rate in RATES]
     runs.append(scale.run('clm', STEPS, STEPS))

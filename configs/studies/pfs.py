@@ -1,15 +1,16 @@
-"""CLM first, then MLM, at equal steps: Tables 10 to 13 of arXiv 2507.00994.
+"""Pretraining from scratch, CLM then MLM: Tables 10 to 13 of arXiv 2507.00994.
 
     jepa-text study --config=configs/studies/pfs.py:scale=desk --workdir=runs/pfs
 
-Three budgets, five shares of CLM each. What runs have in common is trained once: of the
-380,000 steps of the grid at paper scale 206,000, that is 122,000 beside the two runs of
-42,000 steps of one objective, which the paper had from before.
+Three budgets with five shares of CLM each, at equal steps. Common prefixes of the runs
+are trained once: at paper scale, 206,000 of the 380,000 steps of the grid, or 122,000
+without the two runs of 42,000 steps of a single objective, which the paper had trained
+before.
 """
 
 from jepa_text.config.config_file import shared
 
-# Steps, and after how many of them CLM ends.
+# {steps: steps after which CLM ends}
 BUDGETS = {
     42_000: (10_000, 21_000, 32_000),
     22_000: (5_000, 11_000, 17_000),
@@ -18,7 +19,7 @@ BUDGETS = {
 
 
 def get_config(argument='scale=desk'):
-    """'scale=paper', 'scale=desk' or 'scale=smoke', and ',seeds=5'."""
+    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
     config, scale = shared('scales').begun('pfs', argument)
     runs = []
     for steps, switches in BUDGETS.items():

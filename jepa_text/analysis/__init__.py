@@ -1,1 +1,1 @@
-"""Models x layers x poolings x tasks -> values with controls, and a page."""
+"""Representation analysis: geometry and probes per model, layer, pooling and task."""

@@ -1,5 +1,7 @@
-"""Arrays that took long to compute, kept as sealed folders of .npy files: whole, checked,
-or not there. Objects are never unpickled."""
+"""Disk cache of named arrays as .npy files, verified by checksums and written atomically.
+
+Arrays of Python objects are rejected: nothing is unpickled.
+"""
 
 import contextlib
 import shutil
@@ -12,16 +14,16 @@ from jepa_text.files import checksums
 
 
 class ArrayCache:
-    """{key: {name: array}} in a folder; without one, in a temporary folder of its own."""
+    """Maps keys to {name: array}, in a folder or, without one, in a temporary folder."""
 
     def __init__(self, folder=None):
-        self._own = None if folder else tempfile.TemporaryDirectory()
-        self.folder = Path(folder or self._own.name)
+        self._temporary = None if folder else tempfile.TemporaryDirectory()
+        self.folder = Path(folder or self._temporary.name)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def get(self, key):
-        """{name: array}, mapped and not to be written to; None if they are not there, or
-        not as they were written."""
+        """Read-only memory-mapped {name: array}, or None if missing. A damaged entry is
+        deleted and counts as missing."""
         folder = self.folder / key
         if not folder.is_dir():
             return None
@@ -35,8 +37,8 @@ class ArrayCache:
 
     @contextlib.contextmanager
     def writing(self, keys, forms):
-        """{key: {name: array}} to be filled, where `forms` is {name: (shape, dtype)};
-        kept at the end, all of them, and none if that ends in an error."""
+        """Context manager that yields {key: {name: array}} to fill, with `forms` {name:
+        (shape, dtype)}. Saves all arrays at its end, or none after an error."""
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             folders = {key: Path(scratch, key) for key in keys}
             for folder in folders.values():
@@ -55,6 +57,6 @@ class ArrayCache:
                 for array in arrays[key].values():
                     array.flush()
                 checksums.write(folder)
-                # Another analysis may have computed the same.
+                # Another process may have computed the same entry.
                 if not (self.folder / key).exists():
                     folder.replace(self.folder / key)

@@ -1,14 +1,15 @@
-"""Figures of an analysis: arrays -> matplotlib figures, in the style of plots.py.
+"""Charts of an analysis: arrays -> matplotlib figures, in the style of report/plots.py.
 
-    plane       alignment against uniformity
-    by_layer    curves over layers, with bars
-    dots        values with intervals, one line each
-    eigenspectra, similarity (CKA)
+    plane         alignment against uniformity
+    by_layer      curves over layers, with error bars
+    dots          values with intervals, one line each
+    eigenspectra  eigenvalues of covariances
+    similarity    CKA between layers
 
-A subject is (model, control). A model has one color in all figures; its controls have the
-same color and are told apart by marker and line, so that a figure is read in gray as
-well. `models` are all names in their order, which gives the colors; intervals are
-(value, low, high), without ends where these are None or NaN.
+A subject is (model, control). A model has the same color in all figures. Its controls
+have the same color, with other markers and line styles, so that figures are readable in
+grayscale. `models` are all model names in order, which determines the colors. Intervals
+are (value, low, high); ends that are None or NaN are not drawn.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
 
-# control: marker and line.
+# {control: (marker, line style)}
 LOOKS = {
     '': ('o', 'solid'),
     controls.UNTRAINED: ('o', (0, (4, 2))),
@@ -28,7 +29,7 @@ _OTHER = 'D', (0, (6, 2, 1, 2))
 
 
 def label(model, control):
-    """'mlm', 'mlm, untrained', 'TF-IDF'.
+    """The label of a subject.
 
     >>> label('mlm', ''), label('mlm', 'untrained'), label('', 'TF-IDF')
     ('mlm', 'mlm, untrained', 'TF-IDF')
@@ -39,12 +40,12 @@ def label(model, control):
 def plane(points, title, models):
     """Alignment against uniformity (Wang & Isola 2020): lower left is better.
 
-    `points` is {subject: (uniformity, alignment)}, both intervals or numbers.
+    `points` is {subject: (uniformity, alignment)}, intervals or numbers.
     """
     figure, axes = plots.blank(
         title,
-        'alignment (distance² of positives)',
-        'uniformity (lower left is near and spread)',
+        'alignment (squared distance of positive pairs)',
+        'uniformity (lower left is better)',
         _height(points),
     )
     for subject, ends in points.items():
@@ -60,8 +61,8 @@ def plane(points, title, models):
 
 
 def by_layer(lines, title, ylabel, models, hlines=None):
-    """Curves over layers. `lines` is {subject: (layers, intervals)}; where an interval
-    has ends, a bar is drawn. `hlines` {subject: value}: controls that have no layers."""
+    """Curves over layers. `lines` is {subject: (layers, intervals)}; intervals are drawn
+    as error bars. `hlines` {subject: value} are controls without layers."""
     hlines, maximum = hlines or {}, 0
     height = _height([*lines, *hlines])
     figure, axes = plots.blank(title, ylabel, 'layer (0: the embedding)', height)
@@ -81,8 +82,8 @@ def by_layer(lines, title, ylabel, models, hlines=None):
 
 
 def dots(groups, title, xlabel, models, vlines=None):
-    """Values with intervals. `groups` is {group: {subject: interval}}: one block of lines
-    a group, its name on the left; `vlines` {label: x} for references."""
+    """Values with intervals. `groups` is {group: {subject: interval}}: each group is a
+    block of lines with its name on the left. `vlines` {label: x} are references."""
     count = sum(map(len, groups.values()))
     height = 1.1 + 0.17 * count + 0.16 * len(groups)
     figure, axes = plots.blank(title, '', xlabel, height)
@@ -110,35 +111,35 @@ def dots(groups, title, xlabel, models, vlines=None):
 
 
 def eigenspectra(values, title, models):
-    """Eigenvalues over their sum, both axes logarithmic: a power law is straight.
+    """Normalized eigenvalues on logarithmic axes, where a power law is a straight line.
 
-    `values` is {subject: eigenvalues, largest first}.
+    `values` is {subject: eigenvalues in descending order}.
     """
     figure, axes = plots.blank(
-        title, 'share of the first 64', 'direction, strongest first', _height(values)
+        title, 'fraction of the first 64', 'eigenvalue rank', _height(values)
     )
     for subject, spectrum in values.items():
         spectrum = np.asarray(spectrum, np.float64)
         spectrum = spectrum[spectrum > 0]
         if spectrum.size:
-            place = np.arange(1, spectrum.size + 1)
-            share = spectrum / spectrum.sum()
-            _line(axes.loglog, place, share, subject=subject, models=models)
+            rank = np.arange(1, spectrum.size + 1)
+            fraction = spectrum / spectrum.sum()
+            _line(axes.loglog, rank, fraction, subject=subject, models=models)
             axes.minorticks_off()
     plots.legend(figure, axes)
     return figure
 
 
 def similarity(values_RC, title, rows, columns, layers=None):
-    """A map of CKA: layers of `rows` (its name) down, of `columns` across; 0 to 1.
+    """Heat map of CKA from 0 to 1; `rows` and `columns` are the names of the two models.
 
-    `layers`: the numbers of both sides' layers; None: 0, 1, ...
+    `layers` are the layer numbers of both sides; by default 0, 1, ...
     """
     values_RC = np.asarray(values_RC)
     names = f'layer of {rows}', f'layer of {columns}'
     figure, axes = plots.blank(title, *names, height=3.6)
     is_long = max(values_RC.shape) > 2 * min(values_RC.shape)
-    # One hue, monotone in lightness: the same order in color, in gray and in print.
+    # One hue, monotone in lightness: readable in color, in grayscale and in print.
     axes.imshow(
         np.clip(values_RC, 0, 1),
         **dict(cmap='Blues', vmin=0, vmax=1, origin='lower'),
@@ -152,15 +153,15 @@ def similarity(values_RC, title, rows, columns, layers=None):
             axes.text(column, row, text, color=color, **style)
     layers = layers or tuple(range(size) for size in values_RC.shape)
     for axis, numbers in zip((axes.set_yticks, axes.set_xticks), layers):
-        shown = range(0, len(numbers), max(1, len(numbers) // 12))
-        axis(shown, [str(numbers[place]) for place in shown])
+        ticks = range(0, len(numbers), max(1, len(numbers) // 12))
+        axis(ticks, [str(numbers[tick]) for tick in ticks])
     axes.grid(False)
     axes.spines['bottom'].set_visible(False)
     return figure
 
 
 def _height(names):
-    """Inches: the axes keep their size whatever the legend below them needs."""
+    """Figure height in inches, including the legend below the axes."""
     return 2.75 + 0.17 * -(-len(names) // 2)
 
 
@@ -170,7 +171,7 @@ def _color(subject, models):
 
 
 def _line(draw, *values, subject, models, **style):
-    """A line of a subject; wider for a model than for its controls."""
+    """Draws a line of a subject, wider for a model than for its controls."""
     draw(
         *values,
         color=_color(subject, models),
@@ -182,7 +183,8 @@ def _line(draw, *values, subject, models, **style):
 
 
 def _mark(axes, x, y, subject, models, size, name=''):
-    """Full for a model, hollow for a control; `name` None is not in the legend."""
+    """Draws a marker: filled for a model, hollow for a control. With `name` None it is
+    omitted from the legend."""
     color = _color(subject, models)
     axes.plot(
         [x],
@@ -199,6 +201,6 @@ def _mark(axes, x, y, subject, models, size, name=''):
 
 
 def _interval(value):
-    """(value, low, high), the ends at the value where there are none."""
+    """(value, low, high); missing ends are replaced by the value."""
     middle, *ends = np.broadcast_to(np.array(value, float), 3) + 0.0
     return middle, *(x if np.isfinite(x) else middle for x in ends)

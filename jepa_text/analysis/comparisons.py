@@ -1,10 +1,10 @@
-"""Is one way of training better than another? Two models of an analysis, seed by seed.
+"""Pairwise tests between the models of an analysis, over training seeds.
 
-tests     every two models on every task: differences, and verdicts over training seeds
-fragile   differences of raw vectors that are gone once length is taken out
+tests           differences of all pairs of models on all tasks, with verdicts over seeds
+length_effects  differences of raw vectors that vanish in the length-residualized form
 
-A verdict takes statistics.MIN_SEEDS seeds of both. With fewer there is none: the
-interval is over texts then, of these training runs, and describes these alone.
+A verdict needs statistics.MIN_SEEDS seeds of both models. With fewer, there is no verdict
+and the interval is over texts: it only describes these training runs.
 """
 
 import math
@@ -23,15 +23,15 @@ GEOMETRY = tuple(
 OVER_SEEDS = 'over seeds'
 OVER_TEXTS = 'over texts, one training run of each'
 OVER_MEANS = 'over texts, the means of these training runs'
-_RESULT = ('task', 'model', 'control', 'layer', 'pooling')
+_CELL = ('task', 'model', 'control', 'layer', 'pooling')
 
 
-def tests(chosen, rows, single, deviations):
-    """Rows of every two models; `chosen` are those of findings.final.
+def tests(chosen, rows, per_example, deviations):
+    """The tests of all pairs of models, as dicts; `chosen` is findings.final_rows.
 
-    `difference`, `low`, `high` are of the seeds that both have where these give a
-    verdict, else over texts, as `over` says; `p` and `p_holm`, corrected over all
-    verdicts, are NaN without one; `verdict` is in words.
+    `difference`, `low` and `high` are over the common seeds if these give a verdict, else
+    over texts, as `over` says. `p`, and `p_holm` corrected over all verdicts, are NaN
+    without a verdict; `verdict` is a text.
     """
     seeds = by_seed(rows)
     models = list(dict.fromkeys(model for _, model, *_ in chosen if model))
@@ -41,72 +41,78 @@ def tests(chosen, rows, single, deviations):
         for task, pair, value in product(tasks, combinations(models, 2), READ + GEOMETRY)
     ]
     compared = [sides for sides in compared if _are_comparable(sides)]
-    values = ([seeds[_place(side)] for side in sides] for sides in compared)
+    values = ([seeds[value_key(side)] for side in sides] for sides in compared)
     verdicts = statistics.corrected([statistics.paired(*both) for both in values])
-    kept = by_result(single), by_result(deviations)
-    return [_test(sides, *verdict, kept) for sides, verdict in zip(compared, verdicts)]
+    samples = by_cell(per_example), by_cell(deviations)
+    return [_test(sides, *verdict, samples) for sides, verdict in zip(compared, verdicts)]
 
 
 def _are_comparable(sides):
-    """Are two cells there, with values, and of as many texts?"""
-    is_there = all(side and math.isfinite(side['value']) for side in sides)
-    return is_there and as_many(*sides)
+    """Whether both rows exist with finite values on the same number of texts."""
+    is_finite = all(side and math.isfinite(side['value']) for side in sides)
+    return is_finite and same_count(*sides)
 
 
 def by_seed(rows):
-    """{place of a value: {seed: value}} of the rows of single seeds."""
+    """{value_key: {seed: value}} of the rows of single seeds."""
     found = {}
     for row in rows:
         if isinstance(row['seed'], int) and not row['other']:
-            found.setdefault(_place(row), {})[row['seed']] = row['value']
+            found.setdefault(value_key(row), {})[row['seed']] = row['value']
     return found
 
 
-def by_result(kept):
-    """{task, model, control, layer, pooling: what was kept, one a seed}."""
+def by_cell(samples):
+    """{(task, model, control, layer, pooling): [values of each seed]} from {Result:
+    values}."""
     found = {}
-    for result, values in kept.items():
+    for result, values in samples.items():
         if values:
-            key = tuple(getattr(result, name) for name in _RESULT)
+            key = tuple(getattr(result, name) for name in _CELL)
             found.setdefault(key, []).append(values)
     return found
 
 
-def result_of(row):
-    """The key of `by_result` for a row."""
-    return tuple(row[name] for name in _RESULT)
+def _cell(row):
+    return tuple(row[name] for name in _CELL)
 
 
-def kept_of(by_result, row, key):
-    """[the values of that key that were kept for the cell of a row], one a seed."""
-    kept = by_result.get(result_of(row), ())
-    return [values[key] for values in kept if key in values]
+def value_key(row):
+    """Identifies a value across seeds: (task, model, control, layer, pooling, form,
+    metric)."""
+    return (*_cell(row), row['form'], row['metric'])
 
 
-def as_many(one, other):
-    """Are two values of geometry of as many texts? Ranks depend on their number."""
+def samples_of(cells, row, key):
+    """[samples of `key` for each seed] of the cell of a row; `cells` from by_cell."""
+    return [values[key] for values in cells.get(_cell(row), ()) if key in values]
+
+
+def same_count(one, other):
+    """Whether two values are comparable: geometry depends on the number of texts."""
     return not one['form'] or one['count'] == other['count']
 
 
-def fragile(tests):
-    """Differences of raw vectors that are gone once length is taken out."""
-    found, other = [], {}
+def length_effects(tests):
+    """Warnings for differences of raw vectors that vanish or change sign in the
+    length-residualized form."""
+    found, by_value = [], {}
     for test in tests:
-        place = test['task'], test['first'], test['second'], test['metric']
-        other.setdefault(place, {})[test['form']] = test
-    for forms in other.values():
+        key = test['task'], test['first'], test['second'], test['metric']
+        by_value.setdefault(key, {})[test['form']] = test
+    for forms in by_value.values():
         test, controlled = forms.get('raw'), forms.get('length_residualized')
         if test is None or controlled is None or not _is_clear(test):
             continue
-        gone = not _is_clear(controlled)
-        if not gone and controlled['difference'] * test['difference'] >= 0:
+        is_reversed = _is_clear(controlled)
+        if is_reversed and controlled['difference'] * test['difference'] >= 0:
             continue
         words = (
             f'{test["first"]} and {test["second"]} differ by '
             f'{test["difference"]:.3g} in raw {test["metric"]}, but '
-            f'{"not clearly" if gone else "the other way round"} '
-            f'({controlled["difference"]:.3g}) once length is taken out: the raw '
-            'difference is one in how they show the length of a text '
+            f'{"with opposite sign" if is_reversed else "not clearly"} '
+            f'({controlled["difference"]:.3g}) without length: the raw difference is due '
+            'to how the vectors encode the length of a text '
             f'({test["over"]}).'
         )
         model = f'{test["first"]}, {test["second"]}'
@@ -118,15 +124,16 @@ def fragile(tests):
     return found
 
 
-def is_sure(test):
-    """Is there a verdict, and does it name a difference?"""
+def is_significant(test):
+    """Whether there is a verdict that shows a difference."""
     return test['p_holm'] <= 1 - statistics.LEVEL
 
 
-def said(found, p, names):
-    """The verdict of a statistics.OverSeeds in words, with its corrected p.
+def verdict_text(found, p, names):
+    """The verdict of a statistics.OverSeeds as text, with its corrected p.
 
-    >>> said(statistics.OverSeeds(0.2, 0.1, 0.3, 0.005, 5, 't-test'), 0.01, ('a', 'b'))
+    >>> found = statistics.OverSeeds(0.2, 0.1, 0.3, 0.005, 5, 't-test')
+    >>> verdict_text(found, 0.01, ('a', 'b'))
     'a is above b (p = 0.01, 5 seeds)'
     """
     count = f'{found.seeds} seed{"" if found.seeds == 1 else "s"}'
@@ -140,41 +147,37 @@ def said(found, p, names):
 
 
 def _is_clear(test):
-    """By the verdict; without one, by the interval over texts."""
-    is_verdict = not math.isnan(test['p_holm'])
-    return is_sure(test) if is_verdict else test['low'] > 0 or test['high'] < 0
+    """Whether a difference is clear by its verdict, or without one, by its interval."""
+    has_verdict = not math.isnan(test['p_holm'])
+    return is_significant(test) if has_verdict else test['low'] > 0 or test['high'] < 0
 
 
-def _place(row):
-    return (*result_of(row), row['form'], row['metric'])
-
-
-def _test(sides, found, p, kept):
+def _test(sides, found, p, samples):
     one, two = sides
     pair = one['model'], two['model']
     difference, low, high, over = *found[:3], OVER_SEEDS
     if not found.test:
         over = OVER_TEXTS if found.seeds <= 1 else OVER_MEANS
         difference = one['value'] - two['value']
-        low, high = _over_texts(sides, difference, *kept)
+        low, high = _over_texts(sides, difference, *samples)
     return (
         dict(task=one['task'], first=pair[0], second=pair[1])
         | dict(metric=one['metric'], form=one['form'])
         | dict(difference=difference, low=low, high=high, over=over, seeds=found.seeds)
-        | dict(p=found.p, p_holm=p, test=found.test, verdict=said(found, p, pair))
+        | dict(p=found.p, p_holm=p, test=found.test, verdict=verdict_text(found, p, pair))
     )
 
 
-def _over_texts(sides, difference, single, deviations):
-    """The ends of the interval over texts: paired, the same texts or halves for both."""
+def _over_texts(sides, difference, per_example, deviations):
+    """(low, high) of the interval over texts, paired by text or by half-sample."""
     metric, form = sides[0]['metric'], sides[0]['form']
-    source, key = (deviations, (metric, form)) if form else (single, metric)
-    found = [kept_of(source, side, key) for side in sides]
+    source, key = (deviations, (metric, form)) if form else (per_example, metric)
+    found = [samples_of(source, side, key) for side in sides]
     if not all(found):
         return math.nan, math.nan
     first_N, second_N = (np.mean(side, axis=0) for side in found)
     if not form:
         return statistics.bootstrap_interval(np.mean, first_N - second_N)[1:]
-    # The same random halves of the texts for both.
-    reach = statistics.t_reach(first_N - second_N)
+    # Both models have the same random halves of the texts.
+    reach = statistics.t_margin(first_N - second_N)
     return difference - reach, difference + reach

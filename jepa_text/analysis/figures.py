@@ -1,16 +1,16 @@
-"""Rows of an analysis -> figures and their sections; the pictures of charts.py."""
+"""Selects the rows of an analysis for each figure and draws them with charts.py."""
 
 from jepa_text.analysis import charts, findings
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
 from jepa_text.running import download, metrics
 
-# Measure, form, label: what is drawn over layers, after the probe.
+# (metric, form, label) of the figures over layers, besides the probe.
 LAYERED = (
     ('word_recovery_auc', '', 'AUC of content words'),
     ('effective_rank', 'raw', 'effective rank'),
     ('uniformity', 'raw', 'uniformity, raw'),
-    ('uniformity', 'length_residualized', 'uniformity, length taken out'),
+    ('uniformity', 'length_residualized', 'uniformity, length-residualized'),
     ('intrinsic_dimension', 'raw', 'intrinsic dimension (TwoNN)'),
 )
 TRAINING = (
@@ -21,19 +21,20 @@ TRAINING = (
     ('geometry/effective_rank', 'Effective rank of held-out rows', ''),
     ('geometry/uniformity', 'Uniformity of held-out rows', ''),
 )
-FORMS = {'raw': 'raw', 'length_residualized': 'length taken out'}
+FORMS = {'raw': 'raw', 'length_residualized': 'length-residualized'}
 
 
 def probe_of(task):
-    """The metric of a task that tells how well it is read off."""
+    """The main metric of a task."""
     return {'labels': f'probe_{task["metric"]}', 'scores': 'cosine_spearman'}.get(
         task['kind'], 'word_recovery_auc'
     )
 
 
 def geometry(task, results):
-    """Planes, eigenspectra, ranks by pooling: of the last layer that was measured."""
-    found, models = findings.final(results['rows']), models_of(results)
+    """Figures of the last measured layer: alignment and uniformity, eigenspectra, and
+    effective rank by pooling."""
+    found, models = findings.final_rows(results['rows']), models_of(results)
     planes, spectra = [], []
     for form, title in FORMS.items():
         points, values = {}, {}
@@ -51,41 +52,37 @@ def geometry(task, results):
             is_first = one['pooling'] in (results['config']['poolings'][0], '', 'mean')
             if is_first and (one['task'], one['form']) == (task['name'], form):
                 values.setdefault((one['model'], one['control']), one['values'])
-        title = 'Eigenspectrum' + f', {FORMS[form]}' * (form != 'raw')
+        title = 'Eigenspectrum' if form == 'raw' else f'Eigenspectrum, {FORMS[form]}'
         spectra.append(charts.eigenspectra(values, title, models))
     return [*planes, *spectra, _by_pooling(task, results)]
 
 
 def _by_pooling(task, results):
-    groups, last = {}, {}
-    value = task['name'], 'effective_rank', 'raw'
-    rows = [row for row in of(results, *value) if row['layer'] is not None]
-    for row in rows:
+    groups, last = {}, findings.last_layers(results['rows'])
+    for row in rows_of(results, task['name'], 'effective_rank', 'raw'):
         subject = row['model'], row['control']
-        last[subject] = max(row['layer'], last.get(subject, 0))
-    for row in rows:
-        subject = row['model'], row['control']
-        if row['layer'] == last[subject]:
-            # Rows of seed 'mean' come last, and so win.
+        if row['layer'] is not None and row['layer'] == last[task['name'], *subject]:
+            # Rows with seed 'mean' come last and replace those of single seeds.
             groups.setdefault(row['pooling'], {})[subject] = interval(row)
     title = f'Effective rank by pooling in {deepest(results)}'
-    return charts.dots(groups, title, 'directions', models_of(results))
+    return charts.dots(groups, title, 'effective rank', models_of(results))
 
 
 def layers(task, results):
-    """A figure of the probe and for each of LAYERED."""
-    drawn, probe = [], probe_of(task)
-    first = [(probe, '', probe.replace('_', ' '))]
-    for metric, form, label in (first * (probe != LAYERED[0][0])) + list(LAYERED):
+    """Figures over layers: of the probe, and of each metric of LAYERED."""
+    drawn, probe, measures = [], probe_of(task), list(LAYERED)
+    if probe != LAYERED[0][0]:
+        measures.insert(0, (probe, '', probe.replace('_', ' ')))
+    for metric, form, label in measures:
         lines, flat = {}, {}
-        for row in of(results, task['name'], metric, form):
+        for row in rows_of(results, task['name'], metric, form):
             subject = row['model'], row['control']
-            # Of another width, there is no rank to compare.
-            is_counted = not row['model'] or row['control'] in _COUNTED
+            # Ranks of TF-IDF are not comparable, as its width differs.
+            is_without_rank = not row['model'] or row['control'] in _WITHOUT_RANK
             if row['layer'] is not None:
                 if row['pooling'] == results['config']['poolings'][0]:
                     lines.setdefault(subject, {})[row['layer']] = interval(row)
-            elif metric != 'effective_rank' or not is_counted:
+            elif metric != 'effective_rank' or not is_without_rank:
                 flat[subject] = row['value']
         lines = {s: tuple(zip(*sorted(x.items()))) for s, x in lines.items()}
         if lines:
@@ -95,11 +92,11 @@ def layers(task, results):
     return drawn
 
 
-_COUNTED = controls.TF_IDF, controls.WHOLE, controls.LARGEST
+_WITHOUT_RANK = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 
 
 def similarity(results):
-    """The section of CKA maps, or None."""
+    """The section of CKA maps; falsy if CKA was not measured."""
     maps, seeds = {}, {}
     for row in results['rows']:
         if row['metric'] == 'unbiased_cka':
@@ -115,24 +112,25 @@ def similarity(results):
     figures = []
     for sides, values in maps.items():
         numbers = tuple(sorted(set(side)) for side in zip(*values))
-        whole = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
+        values_RC = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
         one, two = map(named, sides)
         title = f'within {one}' if one == two else f'of {one} and {two}'
         figures.append(
-            charts.similarity(whole, f'Unbiased CKA {title}', one, two, numbers)
+            charts.similarity(values_RC, f'Unbiased CKA {title}', one, two, numbers)
         )
     return figures and {
-        'heading': f'How alike layers are, on {results["tasks"][0]["name"]}',
-        'text': 'Unbiased linear CKA of centered vectors, unbiased_cka in analysis.csv: '
-        '1 is the same up to rotation and scale; about 0, maybe a little below, is '
-        'unrelated, however few the texts. The usual CKA (similarity.linear_cka) is near '
-        '1 for few texts whatever the vectors.',
+        'heading': f'Similarity of layers on {results["tasks"][0]["name"]}',
+        'text': 'Unbiased linear CKA of centered vectors (unbiased_cka in '
+        'analysis.csv). 1 means equal up to rotation and scale; values around 0, '
+        'possibly slightly negative, mean unrelated, for any number of texts. The biased '
+        'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors.',
         'figures': figures[:12],
     }
 
 
 def training(results):
-    """The section of lambda and collapse curves of runs that logged them, or None."""
+    """The section of the λ and collapse curves that training runs logged; falsy if there
+    are none."""
     logs, names = {}, [name for name, _ in results['models'].values()]
     for path, (name, seed) in results['models'].items():
         folder = None if path.startswith('hf:') else download.folder('models', path)
@@ -144,19 +142,19 @@ def training(results):
         runs = {name: metrics.series(log, key) for name, log in logs.items()}
         if any(len(steps) for steps, _ in runs.values()):
             figures.append(plots.curves(runs, title, label))
-    heading = 'How they were trained: λ and collapse'
+    heading = 'Training: λ and collapse'
     return figures and {'heading': heading, 'figures': figures}
 
 
-def of(results, task, metric, form):
-    """The rows of a value."""
+def rows_of(results, task, metric, form):
+    """The rows of a metric and form on a task."""
     wanted = task, metric, form
     keys = 'task', 'metric', 'form'
     return [r for r in results['rows'] if tuple(r[key] for key in keys) == wanted]
 
 
 def subjects(results, task):
-    """(model, control) in the order of the page: models, their controls, the rest."""
+    """[(model, control)] in display order: models, their controls, other controls."""
     found = dict.fromkeys(
         (row['model'], row['control'])
         for row in results['rows']
@@ -168,20 +166,17 @@ def subjects(results, task):
 
 
 def deepest(results):
-    """'the last layer'; where that is not measured, 'layer 3', or of models 'layer 3 or
-    5'."""
+    """Names the deepest measured layer: 'the last layer', or 'layer 3', or for models of
+    different depth 'layer 3 or 5'."""
     wanted = results['config']['layers']
     if not wanted or -1 in wanted:
         return 'the last layer'
-    last = {}
-    for row in results['rows']:
-        if row['layer'] is not None:
-            last[row['model']] = max(row['layer'], last.get(row['model'], 0))
+    last = findings.last_layers(results['rows'])
     return f'layer {" or ".join(map(str, sorted(set(last.values()))))}'
 
 
 def models_of(results):
-    """The names of the models, in their order."""
+    """The names of the models in order."""
     return list(dict.fromkeys(name for name, _ in results['models'].values()))
 
 

@@ -1,11 +1,10 @@
-"""Values of an analysis -> what may be said: over seeds, between models, of controls.
+"""Conclusions from the values of an analysis: means over seeds, comparison with controls.
 
-over_seeds    rows of several training seeds -> their mean, with an interval
-compare       {'tests': comparisons.py, 'warnings': what a control explains, in words,
-              'examined', 'collapsed', 'worse'}
+over_seeds    means over training seeds, with intervals
+compare       tests between models, and warnings about values that a control explains
 
-What is said of a model beside its controls is over texts, of these training runs: it is
-no verdict on a way of training.
+Comparisons of a model with its controls are over texts, for these training runs: they
+give no verdict on a training method.
 """
 
 import math
@@ -19,8 +18,8 @@ from jepa_text.evaluation import controls
 from jepa_text.measures import geometry, statistics
 from jepa_text.measures.statistics import Interval
 
-# (measure, form): is more better? What the text and the tests look at.
-READ = {
+# {(metric, form): whether higher is better} of probe metrics.
+PROBES = {
     (metric, ''): True
     for metric in (
         *('probe_accuracy', 'probe_f1', 'probe_mcc', 'probe_spearman'),
@@ -29,39 +28,44 @@ READ = {
     )
 }
 GEOMETRY = {value: value[0] == 'effective_rank' for value in comparisons.GEOMETRY}
-# How near what belongs together is: drawn, and read against controls.
+# Distances of related texts.
 NEARNESS = {
     (metric, form): False
     for metric in ('class_alignment', 'distance_ratio', 'alignment')
     for form in ('raw', 'length_residualized')
 }
 MEAN = 'mean'
-_NAMED = ('task', 'model', 'metric', 'form')
-_PLACE = ('task', 'model', 'control', 'layer', 'pooling', 'form', 'metric')
-_SAID = {
+_NAMES = ('task', 'model', 'metric', 'form')
+_CONTROLS = {
     controls.UNTRAINED: 'the untrained architecture',
     controls.BAG: 'the bag of its input embeddings',
     controls.TF_IDF: 'TF-IDF',
-    controls.LARGEST: 'saying the commonest label always',
-    controls.ALWAYS_ONE: "saying '1' always",
+    controls.LARGEST: 'always predicting the most frequent label',
+    controls.ALWAYS_ONE: "always predicting '1'",
 }
 
 
 class Verdict(NamedTuple):
-    """`kind` is 'explained', 'unclear' or 'beyond'; `words` say so for a report."""
+    """Comparison with a control: `kind` is 'explained', 'unclear' or 'beyond', `words`
+    describes it for a report."""
 
     kind: str
     words: str
 
 
 def explained_by_control(model, control, name, higher=True, p=None):
-    """A Verdict: does a control (untrained, bag of embeddings, TF-IDF) reach the value?
+    """Verdict on whether a control, such as TF-IDF, reaches the value of a model.
 
-    `model` and `control` are Intervals; `higher` says which way is better. 'explained':
-    the control is as good or better, or the intervals meet and `p`, of a paired test over
-    the same sentences, is above 0.05; 'unclear': the intervals meet; 'beyond': they do
-    not. Intervals alone explain nothing: what both models find hard makes each of them
-    wide, and their difference not.
+    `model` and `control` are Intervals; `higher` says whether higher is better; `name`
+    names the control. Raises ValueError for values that are not finite.
+
+    explained  the control is as good or better, or the intervals overlap and `p`, of a
+               paired test over the same texts, is above 0.05
+    unclear    the intervals overlap
+    beyond     the intervals do not overlap
+
+    Overlap alone does not explain a value: texts that are hard for both widen both
+    intervals, but not the interval of their difference.
 
     >>> found, control = Interval(0.62, 0.59, 0.65), Interval(0.6, 0.6, 0.6)
     >>> [explained_by_control(found, control, 'it', p=p).kind for p in (0.4, 0.001, None)]
@@ -72,36 +76,36 @@ def explained_by_control(model, control, name, higher=True, p=None):
     if not np.isfinite([model, control]).all():
         raise ValueError(f'A verdict needs finite values, not {model} and {control}.')
     sign = 1 if higher else -1
-    meet = max(sign * x for x in control) >= min(sign * x for x in model)
-    said = f'{model.value:.4g} ({model.low:.4g} to {model.high:.4g})'
-    reach = f'{control.value:.4g}'
+    overlap = max(sign * x for x in control) >= min(sign * x for x in model)
+    value = f'{model.value:.4g} ({model.low:.4g} to {model.high:.4g})'
+    reached = f'{control.value:.4g}'
     is_reached = sign * control.value >= sign * model.value
-    if is_reached or (meet and p is not None and p > 1 - statistics.LEVEL):
-        words = f'{name} explains {said}: it reaches {reach}'
+    if is_reached or (overlap and p is not None and p > 1 - statistics.LEVEL):
+        words = f'{name} explains {value}: it reaches {reached}'
         if not is_reached:
-            words += f', and over the same sentences they do not differ (p = {p:.2g})'
+            words += f', and on the same texts they do not differ (p = {p:.2g})'
         return Verdict('explained', f'{words}.')
     if control.low < control.high:
-        reach += f' ({control.low:.4g} to {control.high:.4g})'
-    if not meet:
-        return Verdict('beyond', f'{said} is beyond {name}, which reaches {reach}.')
-    words = f'{said} is not clearly beyond {name}, which reaches {reach}.'
+        reached += f' ({control.low:.4g} to {control.high:.4g})'
+    if not overlap:
+        return Verdict('beyond', f'{value} is beyond {name}, which reaches {reached}.')
+    words = f'{value} is not clearly beyond {name}, which reaches {reached}.'
     if p is not None:
-        words += f' Over the same sentences they do differ (p = {p:.2g}).'
+        words += f' On the same texts they do differ (p = {p:.2g}).'
     return Verdict('unclear', words)
 
 
 def over_seeds(rows):
-    """The mean over the training seeds of each model, as rows of seed 'mean'.
+    """Means over the training seeds of each model, as rows with seed 'mean'.
 
-    The interval joins Student's t over the seeds with that over sentences, which more
-    seeds do not shrink: sqrt(t^2 s^2 / S + mean half-width^2). It describes; verdicts on
-    two ways of training are in comparisons.py.
+    The interval combines Student's t over the seeds with the interval over texts, which
+    more seeds do not shrink: sqrt(t^2 s^2 / S + mean half-width^2). It is descriptive;
+    comparisons.py tests training methods.
     """
     groups = defaultdict(list)
     for row in rows:
         if row['model'] and not row['other']:
-            groups[tuple(row[key] for key in _PLACE)].append(row)
+            groups[comparisons.value_key(row)].append(row)
     found = []
     for group in groups.values():
         if len({row['seed'] for row in group}) < 2:
@@ -110,72 +114,78 @@ def over_seeds(rows):
         half_widths = np.array([(row['high'] - row['low']) / 2 for row in group])
         known = half_widths[np.isfinite(half_widths)]
         within = known.mean() if known.size else 0.0
-        reach = math.hypot(statistics.t_reach(values) / math.sqrt(len(group)), within)
+        reach = math.hypot(statistics.t_margin(values) / math.sqrt(len(group)), within)
         mean = float(np.mean(values))
-        whole = {'value': mean, 'low': mean - reach, 'high': mean + reach}
-        found.append({**group[0], 'seed': MEAN, **whole})
+        interval = {'value': mean, 'low': mean - reach, 'high': mean + reach}
+        found.append({**group[0], 'seed': MEAN, **interval})
     return found
 
 
-def final(rows):
-    """Rows of the last layer measured and the first pooling; of several seeds, the mean.
-
-    {(task, model, control, metric, form): row}.
-    """
-    last, pooling, several = {}, {}, set()
+def last_layers(rows):
+    """{(task, model, control): last measured layer}."""
+    last = {}
     for row in rows:
-        place = row['task'], row['model'], row['control']
         if row['layer'] is not None:
-            last[place] = max(last.get(place, 0), row['layer'])
-        pooling.setdefault(place, row['pooling'])
-        if row['seed'] == MEAN:
-            several.add(row['model'])
-    found = {}
+            subject = row['task'], row['model'], row['control']
+            last[subject] = max(last.get(subject, 0), row['layer'])
+    return last
+
+
+def final_rows(rows):
+    """{(task, model, control, metric, form): row} of the last measured layer and the
+    first pooling; for several seeds, their mean."""
+    last, pooling, found = last_layers(rows), {}, {}
+    several = {row['model'] for row in rows if row['seed'] == MEAN}
     for row in rows:
-        place = row['task'], row['model'], row['control']
-        is_last = row['layer'] in (None, last.get(place)) and not row['other']
+        subject = row['task'], row['model'], row['control']
+        pooling.setdefault(subject, row['pooling'])
+        is_last = row['layer'] in (None, last.get(subject)) and not row['other']
         is_seed = row['model'] in several and row['seed'] != MEAN
-        if is_last and not is_seed and row['pooling'] == pooling[place]:
-            found[(*place, row['metric'], row['form'])] = row
+        if is_last and not is_seed and row['pooling'] == pooling[subject]:
+            found[(*subject, row['metric'], row['form'])] = row
     return found
 
 
-def compare(rows, deviations, single):
-    """Tests between models; warnings where a control explains a value; which values were
-    `examined`, having a control, and are `beyond` all of theirs; which models have
-    `collapsed`, [(task, model)]; which values are `worse` than untrained."""
+def compare(rows, deviations, per_example):
+    """Compares models with each other and with their controls.
+
+    Returns a dict of
+
+    tests      comparisons.tests of all pairs of models
+    warnings   values that a control explains or may explain
+    examined   all values that have a control, and whether they are `beyond` all controls
+    collapsed  [(task, model)] with collapsed vectors
+    worse      values that are clearly worse than those of the untrained control
+    """
     rows = rows + over_seeds(rows)
-    chosen = final(rows)
-    tests = comparisons.tests(chosen, rows, single, deviations)
+    chosen = final_rows(rows)
+    tests = comparisons.tests(chosen, rows, per_example, deviations)
     found = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
     warnings, seeds = [], comparisons.by_seed(rows)
-    for row, higher, verdicts in _verdicts(chosen, single, found['collapsed']):
-        named = {key: row[key] for key in _NAMED}
-        bad = [one for one in verdicts if one[1].kind != 'beyond']
-        found['examined'].append(named | {'beyond': not bad})
-        if not bad:
+    for row, higher, verdicts in _verdicts(chosen, per_example, found['collapsed']):
+        names = {key: row[key] for key in _NAMES}
+        reaching = [one for one in verdicts if one[1].kind != 'beyond']
+        found['examined'].append(names | {'beyond': not reaching})
+        if not reaching:
             continue
-        # The strongest: 'explained' before 'unclear', then by what it reaches.
+        # The strongest control: 'explained' before 'unclear', then the best value.
         sign = -1 if higher else 1
-        control, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
-        runs = len(
-            seeds.get((*comparisons.result_of(row), row['form'], row['metric']), ())
+        control, verdict, reached = min(
+            reaching, key=lambda one: (one[1].kind, sign * one[2])
         )
-        over = 'Over texts, this one training run'
+        runs = len(seeds.get(comparisons.value_key(row), ()))
+        scope = 'Over texts, for this one training run'
         if runs > 1:
-            over = f'Over texts and {runs} training runs, described: '
-            over += 'no verdict on a method'
-        said = {
-            'kind': worst.kind,
-            'control': control,
-            'words': f'{worst.words} ({over}.)',
-        }
-        warnings.append(named | said | {'found': row['value'], 'reached': reached})
-    return found | {'tests': tests, 'warnings': warnings + comparisons.fragile(tests)}
+            scope = f'Over texts and {runs} training runs; no verdict on the method'
+        warning = dict(kind=verdict.kind, control=control, found=row['value'])
+        warning |= dict(reached=reached, words=f'{verdict.words} ({scope}.)')
+        warnings.append(names | warning)
+    warnings += comparisons.length_effects(tests)
+    return found | {'tests': tests, 'warnings': warnings}
 
 
 def _collapsed(chosen):
-    """[(task, model)] whose vectors are nearly equal, or on a line, or not finite."""
+    """[(task, model)] with vectors that are nearly equal, on a line, or not finite."""
     found = []
     for (task, model, control, metric, form), row in chosen.items():
         rank = chosen.get((task, model, control, 'effective_rank', form))
@@ -186,97 +196,98 @@ def _collapsed(chosen):
 
 
 def _worse(chosen):
-    """Values that can be read off, and are clearly below those of the untrained network:
-    the intervals do not meet. Over texts, of these training runs."""
+    """Probe values clearly below those of the untrained control: the intervals do not
+    overlap. Over texts, for these training runs."""
     found = []
     for (task, model, control, *value), row in chosen.items():
-        floor = chosen.get((task, model, controls.UNTRAINED, *value))
-        if control or not model or tuple(value) not in READ or floor is None:
+        untrained = chosen.get((task, model, controls.UNTRAINED, *value))
+        if control or not model or tuple(value) not in PROBES or untrained is None:
             continue
-        ours, theirs = _interval(row), _interval(floor)
-        # An interval that was not measured may not hold its value.
+        ours, theirs = _interval(row), _interval(untrained)
+        # An unmeasured interval need not contain its value.
         if ours.high < theirs.low and ours.value < theirs.value:
-            reached = {'found': ours.value, 'reached': theirs.value}
-            found.append({key: row[key] for key in _NAMED} | reached)
+            values = {'found': ours.value, 'reached': theirs.value}
+            found.append({key: row[key] for key in _NAMES} | values)
     return found
 
 
-def _verdicts(chosen, single, collapsed):
-    """[(row, higher, [(control, Verdict, reached)])] of values that have a control."""
-    made, single = [], comparisons.by_result(single)
+def _verdicts(chosen, per_example, collapsed):
+    """[(row, higher, [(control, Verdict, value of the control)])] of all values that have
+    a control."""
+    found, per_example = [], comparisons.by_cell(per_example)
     for (task, model, control, metric, form), row in chosen.items():
-        higher = (READ | GEOMETRY | NEARNESS).get((metric, form))
+        higher = (PROBES | GEOMETRY | NEARNESS).get((metric, form))
         if control or not model or higher is None or not math.isfinite(row['value']):
             continue
         verdicts = []
-        for name, said in _SAID.items():
+        for name, description in _CONTROLS.items():
             other = _control_of(row, name, chosen)
-            if other is None or not comparisons.as_many(row, other):
+            if other is None or not comparisons.same_count(row, other):
                 continue
-            p = _paired(single, row, other)
+            p = _paired_p(per_example, row, other)
             sides = _interval(row), _interval(other)
-            verdict = explained_by_control(*sides, said, higher, p)
+            verdict = explained_by_control(*sides, description, higher, p)
             if verdict.kind == 'beyond':
                 is_collapsed = (task, model) in collapsed
-                verdict = _merited(row, other, chosen, is_collapsed) or verdict
+                verdict = _artifact(row, other, chosen, is_collapsed) or verdict
             verdicts.append((name, verdict, other['value']))
         if verdicts:
-            made.append((row, higher, verdicts))
-    return made
+            found.append((row, higher, verdicts))
+    return found
 
 
 def _control_of(row, name, chosen):
-    """The row of a control of this value; None without a finite one to compare with."""
-    # Widths differ, so the geometry of TF-IDF says nothing about a model.
+    """The row of a control for the value of `row`; None if missing or not finite."""
+    # TF-IDF vectors have another width, so their geometry is not comparable.
     if row['form'] and name not in (controls.UNTRAINED, controls.BAG):
         return None
-    # Its own, which reads what it reads, if there is one.
-    places = [
+    # The model's own control reads the same truncated texts, so it is preferred.
+    keys = [
         (row['task'], owner, name, row['metric'], row['form'])
         for owner in (row['model'], '')
     ]
-    other = next((chosen[place] for place in places if place in chosen), None)
+    other = next((chosen[key] for key in keys if key in chosen), None)
     return other if other and math.isfinite(other['value']) else None
 
 
-def _merited(row, other, chosen, is_collapsed):
-    """A Verdict against a value that is beyond a control and still has no merit, or None.
+def _artifact(row, other, chosen, is_collapsed):
+    """A Verdict against a value that is beyond a control for a trivial reason, or None.
 
-    The shape of a collapsed cloud is that of rounding errors. Where all texts lie closer
-    together than those of the control, texts that belong together do, too.
+    The geometry of collapsed vectors is that of rounding errors. If all texts are closer
+    together than those of the control, so are related texts.
     """
     value = row['metric'], row['form']
-    if value not in READ and is_collapsed:
-        words = f'{row["value"]:.4g} is of collapsed vectors, which are all nearly equal.'
+    if value not in PROBES and is_collapsed:
+        words = f'{row["value"]:.4g} is of collapsed vectors, which are nearly equal.'
         return Verdict('explained', words)
     if value not in NEARNESS or row['metric'] == 'distance_ratio':
         return None
-    place = row['task'], row['model']
-    near = [
-        chosen.get((*place, one['control'], 'uniformity', row['form']))
+    ours, theirs = (
+        chosen.get((row['task'], row['model'], one['control'], 'uniformity', row['form']))
         for one in (row, other)
-    ]
-    if None in near or near[0]['value'] <= near[1]['value']:
+    )
+    if ours is None or theirs is None or ours['value'] <= theirs['value']:
         return None
     return Verdict(
         'explained',
         f'{row["value"]:.4g} is nearer than {other["value"]:.4g}, but all of its texts '
-        f'lie closer together (uniformity {near[0]["value"]:.3g} against '
-        f'{near[1]["value"]:.3g}): alignment alone is no merit.',
+        f'are closer together (uniformity {ours["value"]:.3g}, compared with '
+        f'{theirs["value"]:.3g}), which explains the alignment.',
     )
 
 
 def _interval(row):
-    """The Interval of a row, with its value for ends that were not measured."""
+    """The Interval of a row; unmeasured ends are replaced by its value."""
     ends = (row[key] for key in ('value', 'low', 'high'))
     return Interval(*(x if math.isfinite(x) else row['value'] for x in ends))
 
 
-def _paired(single, row, other):
-    """p of the test over the sentences of both; None where there is none."""
+def _paired_p(per_example, row, other):
+    """p of the paired test over the texts of both rows; None if not available."""
+    if row['form']:
+        return None
     sides = [
-        comparisons.kept_of(single, one, row['metric']) if not row['form'] else ()
-        for one in (row, other)
+        comparisons.samples_of(per_example, one, row['metric']) for one in (row, other)
     ]
     if not all(sides):
         return None

@@ -1,4 +1,4 @@
-"""The cells of an analysis, model by model: features, then measures, in parallel."""
+"""Measures all cells of an analysis: computes features, then geometry and probes."""
 
 import math
 import os
@@ -17,55 +17,62 @@ from jepa_text.files import checksums
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling
 
-POOLING_TEXTS = 600  # from which trained poolings learn
+POOLING_TEXTS = 600  # training texts for trained poolings
 _CKA_TEXTS = 2000
 
 
-class _Made(NamedTuple):
-    """What one cloud of vectors gave: [(form, metric, interval, count)], and what cells
-    and readouts keep for comparisons."""
+class _Measures(NamedTuple):
+    """Measures of one set of vectors: `values` [(form, metric, interval, count)], and the
+    data that comparisons between models need."""
 
     values: list
     deviations: dict
-    single: dict
+    per_example: dict
     spectra: dict
 
 
-class Measured:
-    """Rows as they come, and what comparisons need beside them."""
+class Measurements:
+    """Measures models and controls on tasks.
 
-    def __init__(self, config, tasks, cache, tell=None):
-        self.tell = tell or monitor.Telling()
+    rows         the values, one dict each
+    deviations   {Result: deviations of half-samples}, for comparisons
+    per_example  {Result: {metric: one value per test example}}, for paired tests
+    spectra      eigenvalues of the last layers
+    cuts         truncation.Cut of each model and task
+    """
+
+    def __init__(self, config, tasks, cache, progress=None):
+        self.progress = progress or monitor.Monitor()
         self.config, self.tasks, self.cache = config, tasks, cache
         self._seed, self._pooling = config['seed'], config['poolings'][0]
         self.rows, self.spectra = [], []
-        # What models read of tasks whose texts are longer, and how many are.
+        # Tasks with their texts truncated to what each model reads.
         self.read, self.cuts = {}, []
-        self.deviations, self.single, self.last = {}, {}, {}
+        self.deviations, self.per_example, self.last = {}, {}, {}
         for task in tasks:
-            for control, single in probes.baselines(task).items():
+            for control, per_example in probes.baselines(task).items():
                 result = Result(task.name, '', 0, control, None, '')
-                self.single[result] = single
-                for metric, values_N in single.items():
+                self.per_example[result] = per_example
+                for metric, values_N in per_example.items():
                     value = values_N.mean(), math.nan, math.nan
                     self._row(result, '', metric, value, len(task.test))
 
     def model(self, model, name, seed):
-        """A model, its untrained self and its bag of embeddings on every task."""
+        """Measures a model, its untrained control and its bag of embeddings."""
         wanted = self.config['controls']
         for task in self.tasks:
-            read, cut = truncation.task(model, task, name, seed)
+            read, cut = truncation.truncate(model, task, name, seed)
             self.read[name, seed, task.name] = read
             self.cuts.append(cut)
         if 'cls' in self.config['poolings'] and not model.ends()[0]:
-            self.tell.say('  (no cls: no special token begins its texts)')
+            self.progress.log('  (cls skipped: the model has no initial special token)')
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
-            # Another draw for each training seed: they differ as the control does.
+            # A different initialization for each training seed.
             fresh = controls.untrained(model, self._seed + seed)
             self._features(fresh, name, seed, controls.UNTRAINED)
         for task in self.tasks if controls.BAG in wanted else ():
-            with self.tell.part(name, controls.BAG, task.name):
+            with self.progress.part(name, controls.BAG, task.name):
                 texts, read = _texts(task), self.read[name, seed, task.name]
                 result = Result(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
@@ -75,20 +82,22 @@ class Measured:
                 )
 
     def tf_idf(self):
-        """The control without any model: of what models read, and of the whole texts."""
+        """Measures TF-IDF, of the text that the models read and of the full texts."""
         for task in self.tasks if controls.TF_IDF in self.config['controls'] else ():
-            with self.tell.part(controls.TF_IDF, task.name):
-                # Models that read the same share their control.
+            with self.progress.part(controls.TF_IDF, task.name):
+                # Models that read the same text share a control.
                 groups = {_texts(task): (task, [])}
                 for (name, seed, of), read in self.read.items():
                     if of == task.name:
                         result = Result(of, name, seed, controls.TF_IDF, None, '')
                         groups.setdefault(_texts(read), (read, []))[1].append(result)
-                whole = controls.WHOLE
+                control = controls.WHOLE
                 if len(groups) == 1:
                     groups[_texts(task)][1].clear()
-                    whole = controls.TF_IDF
-                groups[_texts(task)][1].append(Result(task.name, '', 0, whole, None, ''))
+                    control = controls.TF_IDF
+                groups[_texts(task)][1].append(
+                    Result(task.name, '', 0, control, None, '')
+                )
                 for texts, (read, wanted) in groups.items():
                     rows_NW = controls.tf_idf(texts, read.train.texts())
                     lengths_N2 = controls.word_lengths(texts)
@@ -97,12 +106,12 @@ class Measured:
                     )
 
     def similarity(self):
-        """Unbiased CKA of all layers with all, within and between models, on the first
-        task."""
+        """Measures the unbiased CKA between all layers, within and between models, on the
+        first task."""
         names = list(self.last)
         pairs = [(one, two) for n, one in enumerate(names) for two in names[n:]]
         for one, two in pairs:
-            self.tell.within(f'{one[0]} and {two[0]}')
+            self.progress.status(f'{one[0]} and {two[0]}')
             down, across = self.last[one], self.last[two]
             cka = similarity.similarity_map([*down.values()], [*across.values()])
             for (i, rows_ND), values in zip(down.items(), cka):
@@ -114,18 +123,19 @@ class Measured:
                     self._row(result, 'centered', 'unbiased_cka', value, count, other)
 
     def _features(self, model, name, seed, control):
+        """Measures all layers and poolings of a model or control on every task."""
         for task in self.tasks:
-            with self.tell.part(name, control, task.name):
+            with self.progress.part(name, control, task.name):
                 texts, read = _texts(task), self.read[name, seed, task.name]
-                poolings, given = self._poolings(model, task)
-                found = features.of(
+                poolings, weights = self._poolings(model, task)
+                found = features.extract(
                     model,
                     texts,
                     poolings,
                     layers=self.config['layers'] or None,
-                    given=given,
+                    weights=weights,
                     folder=self.cache,
-                    tell=self.tell.within,
+                    on_progress=self.progress.status,
                 )
                 wanted = {
                     (Result(task.name, name, seed, control, *pair),): partial(
@@ -144,8 +154,8 @@ class Measured:
                     }
 
     def _poolings(self, model, task):
-        """The poolings that model and task allow, and weights trained on its training
-        split."""
+        """(poolings, weights): the poolings that model and task support, and the weights
+        of trained poolings, from the training split."""
         wanted = [
             name
             for name in self.config['poolings']
@@ -156,62 +166,63 @@ class Measured:
             return wanted, {}
         if task.kind != 'labels' or task.train.second is not None:
             return [name for name in wanted if name not in trained], {}
-        self.tell.within(f'training {", ".join(trained)}')
+        self.progress.status(f'training {", ".join(trained)}')
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
     def _measure_all(self, wanted, task, lengths_N2, labels=None):
-        """Measures clouds in parallel, and keeps what they give, in their order.
+        """Measures sets of vectors in parallel, and stores the results in order.
 
-        `wanted` is {Results: a function that gives the vectors of all of them}.
+        `wanted` is {Results: a function that returns the vectors they share}.
         """
         deepest = max(result.layer or 0 for result, *_ in wanted)
-        once = results.once(task)
+        unique = results.unique_texts(task)
 
         def measure(group):
             result, rows_ND = group[0], wanted[group]()
             is_last = (result.layer or 0) == deepest
-            made = self._geometry(task, once, rows_ND, lengths_N2, is_last)
+            measures = self._geometry(task, unique, rows_ND, lengths_N2, is_last)
             if is_last or result.pooling == self._pooling:
                 is_first = result.pooling in (self._pooling, 'mean')
                 paper = labels if is_last and is_first else None
                 split = results.split(rows_ND, task)
-                values, single = probes.answers(task, split, self._seed, paper)
-                made.single.update(single)
+                values, per_example = probes.evaluate(task, split, self._seed, paper)
+                measures.per_example.update(per_example)
                 count = len(task.test)
-                made.values.extend(('', name, x, count) for name, x in values.items())
-            return made
+                measures.values.extend(('', name, x, count) for name, x in values.items())
+            return measures
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
-            made = zip(wanted, pool.map(measure, wanted))
-            for number, (group, cloud) in enumerate(made, 1):
-                self.tell.within(f'measured {number:,} of {len(wanted):,} clouds')
+            measured = zip(wanted, pool.map(measure, wanted))
+            for number, (group, measures) in enumerate(measured, 1):
+                self.progress.status(f'measured {number:,} of {len(wanted):,} cells')
                 for result in group:
-                    self._keep(result, cloud)
+                    self._store(result, measures)
 
-    def _keep(self, result, made):
-        for value in made.values:
+    def _store(self, result, measures):
+        for value in measures.values:
             self._row(result, *value)
-        self.deviations[result], self.single[result] = made.deviations, made.single
-        for form, values in made.spectra.items():
+        self.deviations[result] = measures.deviations
+        self.per_example[result] = measures.per_example
+        for form, values in measures.spectra.items():
             self.spectra.append(result._asdict() | dict(form=form, values=values))
 
-    def _geometry(self, task, once, rows_ND, lengths_N2, is_last):
-        """Every measure of the test texts, each once; in the last layer, intervals."""
+    def _geometry(self, task, unique, rows_ND, lengths_N2, is_last):
+        """Geometry of the unique test texts; with intervals in the last layer."""
         start = len(rows_ND) - len(task.test.texts())
-        rows_ND, lengths_N2 = (x[start:][once.index_M] for x in (rows_ND, lengths_N2))
+        rows_ND, lengths_N2 = (x[start:][unique.index_M] for x in (rows_ND, lengths_N2))
         by_class = task.kind == 'labels' and task.test.second is None
         values, deviations = results.geometry_values(
             rows_ND,
             lengths_N2,
-            task.test.target[once.index_M] if by_class else None,
+            task.test.target[unique.index_M] if by_class else None,
             self.config['half_samples'] if is_last else 0,
             self._seed,
-            once.units_M,
-            once.positives_P2,
+            unique.units_M,
+            unique.positives_P2,
         )
         values = [(form, name, x, len(rows_ND)) for (name, form), x in values.items()]
         spectra = results.spectra(rows_ND, lengths_N2) if is_last else {}
-        return _Made(values, deviations, {}, spectra)
+        return _Measures(values, deviations, {}, spectra)
 
     def _row(self, result, form, metric, interval, count, other=''):
         value, low, high = (float(x) for x in interval)
@@ -220,25 +231,26 @@ class Measured:
 
 
 def trained_weights(model, task, seed, folder):
-    """{pooling: weights} of trained_pooling.py, from training texts of a task; kept."""
+    """{pooling: weights} of trained_pooling.py, from training texts of a task; cached in
+    `folder`."""
     chosen = task.train.take(np.arange(min(len(task.train), POOLING_TEXTS)))
     cache = array_cache.ArrayCache(folder)
-    question = [identity.of(model), chosen.first, chosen.target.tolist(), seed]
-    key = f'pooling-{checksums.checksum(question)}'
-    kept = cache.get(key)
-    if kept is not None:
-        return {name: np.array(weights) for name, weights in kept.items()}
+    inputs = [identity.of(model), chosen.first, chosen.target.tolist(), seed]
+    key = f'pooling-{checksums.checksum(inputs)}'
+    cached = cache.get(key)
+    if cached is not None:
+        return {name: np.array(weights) for name, weights in cached.items()}
     hidden_NLD, valid_NL = features.token_states(model, chosen.first)
     labels_N = np.unique(chosen.target, return_inverse=True)[1]
-    found = {
+    trained = {
         name: trained_pooling.train(name, hidden_NLD, valid_NL, labels_N, seed=seed)
         for name in features.TRAINED
     }
-    forms = {name: (weights.shape, weights.dtype) for name, weights in found.items()}
+    forms = {name: (weights.shape, weights.dtype) for name, weights in trained.items()}
     with cache.writing([key], forms) as arrays:
-        for name, weights in found.items():
+        for name, weights in trained.items():
             arrays[key][name][...] = weights
-    return found
+    return trained
 
 
 def _texts(task):
@@ -246,13 +258,14 @@ def _texts(task):
 
 
 def _lengths(tokens_N, read):
-    """[N, 2]: tokens, and characters of what the model reads of the texts; what length
-    control takes out."""
+    """[N, 2]: tokens, and characters of the truncated texts; the covariates of the
+    length-residualized forms."""
     return np.stack([tokens_N, [max(1, len(part)) for part in _texts(read)]], axis=1)
 
 
 def _token_labels(model, task):
-    """(train, test) of lexical.paper_token_labels, for classes of single texts."""
+    """(train, test) of lexical.paper_token_labels for classification of single texts,
+    else None."""
     if task.kind != 'labels' or task.train.second is not None:
         return None
     sides = []

@@ -1,4 +1,4 @@
-"""The results of an analysis as analysis.html, and as a short table on the terminal."""
+"""Report of an analysis: analysis.html, and a short table on the terminal."""
 
 from jepa_text.analysis import charts, features, figures, findings, measuring, verdicts
 from jepa_text.data import truncation
@@ -8,19 +8,19 @@ from jepa_text.report import console, page
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
 SHOWN = 6  # warnings on the terminal
-METHODS = """Everything is measured on texts that no probe has learned from. Geometry
-comes in four forms: raw, centered, whitened, and with what the length of a text predicts
-taken out (cross-fitted); raw measures of variance mostly show length. A text that occurs
-twice counts once there. {controls}
+METHODS = """All values are measured on texts that no probe was trained on. Geometry has
+four forms: raw, centered, whitened, and length-residualized (cross-fitted), which removes
+what the length of a text predicts; raw measures of variance mostly reflect length.
+Duplicate texts count once. {controls}
 
-Intervals are 95 %: of probes, a bootstrap over test examples, which is too narrow where
-these are alike, as paragraphs of one book are; {geometry}; over training seeds, Student's
-t joined with the mean interval over sentences, which describes and decides nothing.
-Probes are logistic regression (classes) or ridge (scores), the penalty chosen within the
-training split of at most {train} examples; test sets are samples of at most {test}, seed
-{seed}. Verdicts between models are paired t-tests over training seeds (from 8 on sign
-flips), and take five; all else is over texts: about these training runs, not about their
-objectives."""
+Intervals are 95 %. For probes, they are a bootstrap over test examples, which is too
+narrow if these are not independent, such as paragraphs of one book. {geometry} Over
+training seeds, they combine Student's t with the mean interval over texts; they are
+descriptive. Probes are logistic regression (classes) or ridge regression (scores), with
+the penalty chosen within the training split of at most {train} examples; test sets are
+samples of at most {test} examples, seed {seed}. Verdicts between models are paired
+t-tests over at least five training seeds (sign-flip tests from 8 on). All other
+comparisons are over texts: they describe these training runs, not their objectives."""
 CONTROLS = {
     controls.UNTRAINED: 'the same architecture at random initialization',
     controls.BAG: "the mean of the model's input embeddings",
@@ -29,7 +29,7 @@ CONTROLS = {
 
 
 def show(results):
-    """Prints the short table, what to remember, and the warnings."""
+    """Prints the short table, the headline, and the first warnings."""
     title = figures.deepest(results).removeprefix('the ').capitalize()
     console.table(title, list(COLUMNS), table(results))
     for sentence in truncation.sentences(_cuts(results)):
@@ -37,16 +37,16 @@ def show(results):
     print(f'\n{verdicts.headline(results)}')
     for warning in results['warnings'][:SHOWN]:
         print(
-            f'\n! {warning["task"]}, {warning["model"]}, {verdicts.described(warning)}: '
-            f'{warning["words"]}'
+            f'\n! {warning["task"]}, {warning["model"]}, '
+            f'{verdicts.value_label(warning)}: {warning["words"]}'
         )
     if (more := len(results['warnings']) - SHOWN) > 0:
-        print(f'\n! and {more} more: see the page.')
+        print(f'\n! and {more} more warnings: see the page.')
 
 
 def table(results):
-    """A row for each task and model or control, in the order of COLUMNS."""
-    found, rows = findings.final(results['rows']), []
+    """One row per task and model or control, in the order of COLUMNS."""
+    found, rows = findings.final_rows(results['rows']), []
     for task in results['tasks']:
         values = (
             *((figures.probe_of(task), ''), ('word_recovery_auc', '')),
@@ -54,15 +54,15 @@ def table(results):
             ('effective_rank', 'raw'),
         )
         for subject in figures.subjects(results, task['name']):
-            places = [found.get((task['name'], *subject, *value)) for value in values]
-            shown = [row and row['value'] for row in places]
-            rows.append([task['name'], charts.label(*subject), *shown])
+            cells = [found.get((task['name'], *subject, *value)) for value in values]
+            numbers = [row and row['value'] for row in cells]
+            rows.append([task['name'], charts.label(*subject), *numbers])
     return rows
 
 
 def write(path, results):
-    """Writes the page, and returns its path."""
-    sections = [_facts(results), _read_of(results), verdicts.beyond(results)]
+    """Writes the HTML page and returns its path."""
+    sections = [_facts(results), _truncation(results), verdicts.beyond(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     sections += [
@@ -73,7 +73,7 @@ def write(path, results):
     ]
     sections.append(
         {
-            'heading': 'How it was measured',
+            'heading': 'Methods',
             'text': methods(results['config']),
             'details': {
                 'Config': results['config'],
@@ -84,28 +84,29 @@ def write(path, results):
     names = ', '.join(f'`{name}`' for name in figures.models_of(results))
     return page.write(
         path,
-        title='What the vectors hold',
+        title='Representation analysis',
         lead=verdicts.headline(results),
         sections=[section for section in sections if section],
-        subtitle=f'Representation analysis of {names}'.replace('`', ''),
+        subtitle=names.replace('`', ''),
     )
 
 
 def methods(config):
-    """How it was measured, by this config, in words."""
+    """Describes the methods of an analysis with this config."""
     names = [CONTROLS[name] for name in config['controls']]
-    geometry = 'of geometry, none'
+    geometry = 'Geometry has none.'
     if config['half_samples']:
         geometry = (
-            f'of geometry, {config["half_samples"]} random half-samples of at most '
-            '1,000 texts, the two of a pair together, scaled to all'
+            f'For geometry, they come from {config["half_samples"]} random half-samples '
+            'of at most 1,000 texts, scaled to the full sample; the two texts of a pair '
+            'are drawn together.'
         )
-    said = f'Controls: {", ".join(names)}.' if names else 'No control was asked for.'
-    text = METHODS.format(**{**config, 'controls': said, 'geometry': geometry})
+    sentence = f'Controls: {", ".join(names)}.' if names else 'There are no controls.'
+    text = METHODS.format(**{**config, 'controls': sentence, 'geometry': geometry})
     trained = [n for n in config['poolings'] if pooling.base(n) in features.TRAINED]
     if trained:
         text += (
-            f' The weights of {", ".join(trained)} are learned from the first '
+            f' The weights of {", ".join(trained)} are trained on the first '
             f'{features.TRAINED_ON:,} tokens of at most {measuring.POOLING_TEXTS:,} '
             'training texts.'
         )
@@ -116,23 +117,23 @@ def _cuts(results):
     return [truncation.Cut(**one) for one in results['cuts']]
 
 
-def _read_of(results):
-    """How many texts were cut, for every model and task."""
+def _truncation(results):
+    """The section of truncated texts, by model and task."""
     rows = []
     for one in _cuts(results):
         row = [one.task, one.model, one.length, one.texts, truncation.percent(one)]
         row.append(f'{100 * one.read:.0f} %')
         rows += [] if row in rows else [row]
-    text = 'No text was cut.'
+    text = 'No text was truncated.'
     if any(one.cut for one in _cuts(results)):
         text = (
-            'A text that is longer than the rows of a model is cut there. Its controls '
-            'read the same part, and words are counted in it; TF-IDF of the whole texts '
-            'has a name of its own, and says what the rest of the texts holds.'
+            'Texts longer than the rows of a model are truncated. Its controls and word '
+            'counts use the same truncated texts. A separate control is TF-IDF of the '
+            'full texts; it shows what the rest of the texts adds.'
         )
-    columns = 'task, model, tokens of a row, texts, cut, characters read'
+    columns = 'task, model, tokens per row, texts, truncated, characters read'
     return {
-        'heading': 'How much of the texts was read',
+        'heading': 'Truncation',
         'text': text,
         'table': {'columns': columns.split(', '), 'rows': rows},
     }
@@ -153,32 +154,32 @@ def _facts(results):
 def _task_sections(task, results):
     name = task['name']
     return [
-        {'heading': f'{name}: what can be read off', **_reading(task, results)},
+        {'heading': f'{name}: probes', **_probes(task, results)},
         {
             'heading': f'{name}: geometry',
-            'text': _how_many(task, results),
+            'text': _text_counts(task, results),
             'figures': figures.geometry(task, results),
         },
         {
-            'heading': f'{name}: layer by layer',
+            'heading': f'{name}: by layer',
             'figures': figures.layers(task, results),
         },
     ]
 
 
-def _how_many(task, results):
-    """Of how many texts the geometry of a task is, as most measures depend on it."""
-    rows = figures.of(results, task['name'], 'effective_rank', 'raw')
+def _text_counts(task, results):
+    """States the number of texts of the geometry, as most measures depend on it."""
+    rows = figures.rows_of(results, task['name'], 'effective_rank', 'raw')
     counts = {row['count'] for row in rows}
-    said = ' or '.join(f'{count:,}' for count in sorted(counts))
+    numbers = ' or '.join(f'{count:,}' for count in sorted(counts))
     return (
-        f'Of {said} texts, each once. Ranks, dimension and hubness depend on this '
-        'number: they compare with those of as many texts, and with no others.'
+        f'Measured on {numbers} unique texts. Ranks, dimension and hubness depend on the '
+        'number of texts: compare them only between equal numbers.'
     )
 
 
-# What can be read off: with the interval in the table, and without.
-READ = {
+# {kind of task: (metrics shown with interval, metrics shown without)}
+PROBES = {
     'labels': ((), ('word_recovery_auc', 'balance', 'paper_probe_gap')),
     'scores': (
         ('cosine_spearman',),
@@ -191,51 +192,50 @@ READ = {
 }
 
 
-def _reading(task, results):
-    found, groups = findings.final(results['rows']), {}
-    ended, plain = READ[task['kind']]
+def _probes(task, results):
+    found, groups = findings.final_rows(results['rows']), {}
+    with_interval, plain = PROBES[task['kind']]
     if task['kind'] == 'labels':
-        ended = (figures.probe_of(task), *ended)
+        with_interval = (figures.probe_of(task), *with_interval)
     subjects = figures.subjects(results, task['name'])
     columns, rows = ['model'], [[charts.label(*subject)] for subject in subjects]
-    for metric in (*ended, *plain):
-        name = verdicts.words(metric)
-        columns += [name, *(['95 %'] if metric in ended else [])]
+    for metric in (*with_interval, *plain):
+        name = verdicts.metric_label(metric)
+        columns += [name, *(['95 %'] if metric in with_interval else [])]
         for row, subject in zip(rows, subjects):
             one = found.get((task['name'], *subject, metric, ''))
             row.append(one and one['value'])
-            if metric in ended:
-                row.append(one and verdicts.ends(one))
+            if metric in with_interval:
+                row.append(one and verdicts.format_interval(one))
             if one:
                 groups.setdefault(name, {})[subject] = figures.interval(one)
-    title, models = f'Read off {figures.deepest(results)}', figures.models_of(results)
+    title, models = f'Probes of {figures.deepest(results)}', figures.models_of(results)
     return {
-        'text': _about(task),
+        'text': _task_description(task),
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
         'figures': [charts.dots(groups, title, '', models)] if groups else [],
     }
 
 
-def _about(task):
+def _task_description(task):
     kind = {
         'labels': f'{len(task["classes"])} classes',
         'scores': 'pairs with a score',
         'texts': 'texts without labels',
     }[task['kind']]
-    return (
-        f'{kind}: {task["train"]:,} examples to learn from, {task["test"]:,} to be '
-        'measured on.'
-    )
+    return f'{kind}: {task["train"]:,} training and {task["test"]:,} test examples.'
 
 
+_WORD_RECOVERY = (
+    'Word recovery: AUC of predicting from the vector whether a text contains a content '
+    'word, compared with equally frequent words; chance is 0.5.'
+)
 _NOTES = {
-    'labels': 'Word recovery: can content words be told from the vector, against words '
-    'as frequent; chance is 0.5. Balance: probe minus words, both corrected for chance. '
-    "The paper's gap (arXiv 2606.05173): probe minus a probe for the commonest token, "
-    'neither corrected.',
-    'scores': 'Given overlap: what agrees with people beyond the words that a pair '
-    'shares. High overlap: pairs that share most words, 0.5 is chance. Against scores of '
-    'only two values, as frequent, Spearman cannot pass 0.866.',
-    'texts': 'Word recovery: can content words be told from the vector, against words as '
-    'frequent; chance is 0.5.',
+    'labels': f'{_WORD_RECOVERY} Balance: probe minus word recovery, both corrected for '
+    "chance. The paper's gap (arXiv 2606.05173): probe minus a probe for the most "
+    'frequent token, neither corrected.',
+    'scores': 'Given overlap: partial correlation with human scores given the word '
+    'overlap of a pair. High overlap: AUC on the pairs with most word overlap; chance is '
+    '0.5. If scores have only two equally frequent values, Spearman is at most 0.866.',
+    'texts': _WORD_RECOVERY,
 }

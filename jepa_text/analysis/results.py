@@ -1,7 +1,7 @@
-"""One cell of an analysis: the geometry of one task's texts, with intervals.
+"""Geometry of one cell of an analysis, with intervals.
 
-A cell is a task, a model or control, a layer and a pooling. What can be read off its
-vectors is in probes.py.
+A cell is the vectors of one task's texts from one model or control, layer and pooling.
+probes.py evaluates probes on the same vectors.
 """
 
 import math
@@ -12,12 +12,12 @@ import numpy as np
 from jepa_text.measures import class_geometry, forms, geometry, statistics
 from jepa_text.measures.statistics import Interval
 
-HALVED_ROWS = 1000  # of so many texts the halves are taken
+HALVED_ROWS = 1000  # half-samples are drawn from at most this many texts
 SPECTRUM_FORMS = ('raw', 'length_residualized')
 
 
 class Result(NamedTuple):
-    """Where a value belongs; `control` is '' for the model itself."""
+    """The cell of a value; `control` is '' for the model itself."""
 
     task: str
     model: str
@@ -28,7 +28,7 @@ class Result(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """A task's texts as vectors; `second` is None for single texts."""
+    """Vectors of a task's texts; `*_second_ND` are None for single texts."""
 
     train_ND: np.ndarray
     test_ND: np.ndarray
@@ -37,7 +37,7 @@ class Vectors(NamedTuple):
 
     @property
     def sides(self):
-        """((first, second) to learn from, (first, second) to be scored on)."""
+        """((first, second) of the training split, (first, second) of the test split)."""
         train = self.train_ND, self.train_second_ND
         return train, (self.test_ND, self.test_second_ND)
 
@@ -51,11 +51,12 @@ def split(rows_ND, task):
     return Vectors(train[0], test[0], train[1], test[1])
 
 
-class Once(NamedTuple):
-    """The test texts of a task, each once: as repeated rows would be neighbors.
+class UniqueTexts(NamedTuple):
+    """The test texts of a task without duplicates, which would be nearest neighbors.
 
-    `index_M`: their places in task.test.texts(); `units_M`: the example of each;
-    `positives_P2`: which of them make a pair that says the same, or None.
+    index_M       positions in task.test.texts()
+    units_M       the example of each text
+    positives_P2  pairs of these texts with the same meaning, or None
     """
 
     index_M: np.ndarray
@@ -63,13 +64,13 @@ class Once(NamedTuple):
     positives_P2: np.ndarray | None
 
 
-def once(task):
-    """Once of a task."""
-    place = {}
+def unique_texts(task):
+    """The UniqueTexts of a task."""
+    first_index = {}
     for i, text in enumerate(task.test.texts()):
-        place.setdefault(text, i)
-    index_M = np.array(list(place.values()))
-    number = {text: n for n, text in enumerate(place)}
+        first_index.setdefault(text, i)
+    index_M = np.array(list(first_index.values()))
+    number = {text: n for n, text in enumerate(first_index)}
     pairs_P2 = None
     if task.test.second is not None and task.positive is not None:
         target_N = task.test.target
@@ -78,7 +79,7 @@ def once(task):
         pairs = zip(task.test.first, task.test.second)
         positions_N2 = np.array([[number[text] for text in pair] for pair in pairs])
         pairs_P2 = positions_N2[same_N] if same_N.sum() >= 2 else None
-    return Once(index_M, index_M % len(task.test), pairs_P2)
+    return UniqueTexts(index_M, index_M % len(task.test), pairs_P2)
 
 
 def geometry_values(
@@ -92,15 +93,15 @@ def geometry_values(
 ):
     """({(metric, form): Interval}, {(metric, form): deviations_R}).
 
-    Intervals come from `half_samples` random halves of at most HALVED_ROWS texts, whose
-    standard deviation is the standard error of the whole (delete-half jackknife, Shao &
-    Wu 1989), scaled by the root of the sizes; without halves, low and high are NaN. A
-    bootstrap repeats texts, and repeated rows are neighbors at distance 0. Halves are
-    compared with their own mean, so a rank, which grows with the texts, is not shifted.
-    The same seed and number of texts give the same halves, so deviations of two models
-    are paired. Rows of one of `units_N` are
-    drawn together, as the two texts of a pair, which are no two independent texts.
-    `pairs_P2` are rows that say the same, for the alignment.
+    Intervals come from `half_samples` random halves of at most HALVED_ROWS texts. Their
+    standard deviation estimates the standard error (delete-half jackknife, Shao & Wu
+    1989), scaled by the root of the ratio of sizes; without halves, low and high are NaN.
+    A bootstrap would repeat texts, which makes them neighbors at distance 0. Deviations
+    are from the mean of the halves, so that a rank, which grows with the number of texts,
+    is not biased. The same seed and number of texts give the same halves, so deviations
+    of two models are paired. Rows with the same unit in `units_N` are drawn together, as
+    the two texts of a pair are not independent. `pairs_P2` are rows with the same
+    meaning, for the alignment.
     """
     values = _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed)
     units_N = np.arange(len(rows_ND)) if units_N is None else np.asarray(units_N)
@@ -109,20 +110,20 @@ def geometry_values(
         rng = np.random.default_rng(seed)
         maximum = max(8, HALVED_ROWS * len(units) // len(rows_ND))
         chosen_U = rng.permutation(units)[:maximum]
-        found = []
+        halves = []
         for _ in range(half_samples):
             drawn_U = rng.permutation(chosen_U)[: len(chosen_U) // 2]
             index_M = np.flatnonzero(np.isin(units_N, drawn_U))
             labels_M = None if labels_N is None else np.asarray(labels_N)[index_M]
             part = rows_ND[index_M], lengths_NF[index_M], labels_M
-            found.append(_summary(*part, _within(pairs_P2, index_M)))
+            halves.append(_summary(*part, _pairs_within(pairs_P2, index_M)))
         scale = math.sqrt(len(chosen_U) / len(units))
         for key in values:
-            values_R = np.array([one[key] for one in found])
+            values_R = np.array([half[key] for half in halves])
             deviations[key] = scale * (values_R - values_R.mean())
     intervals = {}
     for key, value in values.items():
-        reach = statistics.t_reach(deviations[key]) if key in deviations else math.nan
+        reach = statistics.t_margin(deviations[key]) if key in deviations else math.nan
         intervals[key] = Interval(float(value), value - reach, value + reach)
     return intervals, deviations
 
@@ -134,18 +135,19 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
         metrics |= class_geometry.CLASS_METRICS
     if pairs_P2 is not None:
         metrics['alignment'] = lambda rows: _alignment(rows.rows_ND, pairs_P2)
-    return _by_form(forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed))
+    summary = forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed)
+    return {tuple(name.split('/')): value for name, value in summary.items()}
 
 
 def _alignment(rows_ND, pairs_P2):
-    """Wang & Isola's, of pairs that say the same; NaN if there are none."""
+    """Alignment (Wang & Isola 2020) of the pairs; NaN without pairs."""
     if not len(pairs_P2):
         return math.nan
     return geometry.alignment(*(rows_ND[one_P] for one_P in pairs_P2.T))
 
 
-def _within(pairs_P2, index_M):
-    """Pairs of which both rows are among those, as places there."""
+def _pairs_within(pairs_P2, index_M):
+    """The pairs with both rows in `index_M`, as positions in it."""
     if pairs_P2 is None:
         return None
     place = np.full(max(pairs_P2.max(), index_M.max()) + 1, -1)
@@ -154,12 +156,8 @@ def _within(pairs_P2, index_M):
     return positions_P2[(positions_P2 >= 0).all(axis=1)]
 
 
-def _by_form(summary):
-    return {tuple(name.split('/')): value for name, value in summary.items()}
-
-
 def spectra(rows_ND, lengths_NF, maximum=64):
-    """{form: eigenvalues of the covariance, largest first}, at most so many."""
+    """{form: the `maximum` largest eigenvalues of the covariance, largest first}."""
     clouds = forms.clouds(rows_ND, lengths_NF)
     return {
         form: geometry.eigenspectrum(one)[:maximum].tolist()

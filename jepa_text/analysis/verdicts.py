@@ -1,4 +1,4 @@
-"""What is left of the values beside their controls, and between models, in words."""
+"""Summarizes the findings of an analysis: headline, control and comparison sections."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ _REACHED = 'found', 'reached'
 
 
 def headline(results):
-    """What to remember: which models have collapsed, or are worse than untrained; how
-    many values survive their controls; whether there is a verdict between models."""
+    """The main findings: models that have collapsed or are worse than untrained, the
+    number of values beyond their controls, and verdicts between models."""
     bad = {
         (w['task'], w['model'], w['metric'], w['form'])
         for w in results['warnings']
@@ -22,12 +22,12 @@ def headline(results):
             f'Of {len(results["examined"])} values that have a control, {len(bad)} are '
             'not clearly beyond it.'
         )
-    known = [test for test in results['tests'] if test['test']]
-    if known:
-        sure = sum(map(comparisons.is_sure, known))
+    tested = [test for test in results['tests'] if test['test']]
+    if tested:
+        significant = sum(map(comparisons.is_significant, tested))
         text += (
-            f' Over training seeds, {sure} of {len(known)} differences between models '
-            'remain after correction for their number.'
+            f' Over training seeds, {significant} of {len(tested)} differences between '
+            'models remain after correction for their number.'
         )
     elif results['tests']:
         text += f' Between models: {results["tests"][0]["verdict"]}.'
@@ -35,85 +35,94 @@ def headline(results):
 
 
 def _alarms(results):
-    """Sentences that come before all others."""
-    said = [
+    """Sentences about collapsed models and models that are worse than untrained."""
+    collapsed = [
         f'Collapsed on {task}, all vectors nearly equal: `{model}`.'
         for task, model in results['collapsed']
     ]
-    by_position = {}
+    worse = {}
     for one in results['worse']:
-        by_position.setdefault((one['task'], one['model']), []).append(
-            f'{words(one["metric"])} {one["found"]:.3f} against {one["reached"]:.3f}'
+        worse.setdefault((one['task'], one['model']), []).append(
+            f'{metric_label(one["metric"])} {one["found"]:.3f}, untrained '
+            f'{one["reached"]:.3f}'
         )
-    return said + [
+    return collapsed + [
         f'Worse than untrained on {task}: `{model}` ({"; ".join(values)}).'
-        for (task, model), values in by_position.items()
+        for (task, model), values in worse.items()
     ]
 
 
 def beyond(results):
-    """What is left of each model, task by task."""
+    """The section of the values beyond all controls, by model and task; None if no value
+    has a control."""
     if not results['examined']:
         return None
     tasks = [task['name'] for task in results['tasks']]
     models = figures.models_of(results)
-    left = {(task, model): {} for task in tasks for model in models}
+    found = {(task, model): {} for task in tasks for model in models}
     for one in results['examined']:
         if one['beyond']:
-            left[one['task'], one['model']].setdefault(one['metric'], []).append(one)
-    rows = [[model, *(_named(left[task, model]) for task in tasks)] for model in models]
+            found[one['task'], one['model']].setdefault(one['metric'], []).append(one)
+    rows = [
+        [model, *(_metrics(found[task, model]) for task in tasks)] for model in models
+    ]
     return {
-        'heading': 'What no control explains',
+        'heading': 'Values that no control explains',
         'text': f'Values of {figures.deepest(results)} that are clearly beyond every '
-        'control, over texts: of these training runs, not of a way of training. What '
-        'explains the others stands below. Alignment alone is no merit: where all texts '
-        'lie close together, those of a class do, too.',
+        'control. Intervals are over texts, so this holds for these training runs, not '
+        'for the training method. The controls that explain the other values are listed '
+        'below. Better alignment does not count if all texts are closer together, as '
+        'then so are the texts of a class.',
         'table': {'columns': ['model', *tasks], 'rows': rows},
     }
 
 
-def _named(by_metric):
-    """Each metric; with its form where another form of it is missing."""
+def _metrics(by_metric):
+    """Lists metrics; a metric with one form only is listed with its form."""
     names = [
-        words(name) if rows[1:] else described(rows[0])
+        metric_label(name) if rows[1:] else value_label(rows[0])
         for name, rows in by_metric.items()
     ]
-    return '; '.join(names) or 'nothing'
+    return '; '.join(names) or 'none'
 
 
 def explained(results):
-    """Every value that a control reaches, or may reach; None where none does."""
-    said = {'explained': 'explains it', 'unclear': 'may explain it'}
+    """The section of the values that a control explains or may explain; falsy if there
+    are none."""
     rows = []
     for w in results['warnings']:
-        # Their sizes differ, so each has its own digits.
+        # Magnitudes differ between rows, so each value is formatted by itself.
         found, reached = (f'{w[key]:.3g}'.replace('-', '−') for key in _REACHED)
-        beside = found, w['control'], reached, said[w['kind']]
-        rows.append([w['task'], w['model'], described(w), *beside])
-    columns = ['task', 'model', 'value', 'is', 'control', 'reaches', 'so it']
+        rows.append([w['task'], w['model'], value_label(w)])
+        rows[-1] += [found, w['control'], reached, w['kind']]
+    columns = 'task, model, value, result, control, control result, conclusion'
     return rows and {
-        'heading': 'What a control explains',
+        'heading': 'Values that a control explains',
         'text': f'Values of {figures.deepest(results)} that are not clearly beyond a '
-        'control. What an untrained network or TF-IDF reaches is no finding about '
-        "training; what the bag of the model's own input embeddings reaches, which are "
-        'trained, is none about its layers.',
-        'table': {'columns': columns, 'rows': rows, 'fold': f'Values: {len(rows)}'},
+        'control. A value that an untrained network or TF-IDF reaches shows nothing '
+        "about training; one that the bag of the model's own trained input embeddings "
+        'reaches shows nothing about its layers.',
+        'table': {
+            'columns': columns.split(', '),
+            'rows': rows,
+            'fold': f'Values: {len(rows)}',
+        },
     }
 
 
 def differences(results):
-    """The verdicts between models; None where there is one model."""
+    """The section of the tests between models; falsy if there is only one model."""
     rows = []
     for t in results['tests']:
-        found = t['difference'], ends(t), t['over'], t['verdict']
-        rows.append([t['task'], t['first'], t['second'], described(t), *found])
+        found = t['difference'], format_interval(t), t['over'], t['verdict']
+        rows.append([t['task'], t['first'], t['second'], value_label(t), *found])
     columns = 'task, first, second, value, first − second, 95 %, interval, verdict'
     return rows and {
         'heading': 'Differences between models',
-        'text': f'A verdict takes {statistics.MIN_SEEDS} seeds of both: a paired '
-        f't-test over seeds, sign flips from {statistics.FLIPPED_SEEDS} on; p is '
-        'after Holm, over all verdicts. Intervals over texts describe these training '
-        'runs: another seed may turn the difference round.',
+        'text': f'A verdict needs {statistics.MIN_SEEDS} seeds of both models: it is a '
+        f'paired t-test over seeds, or from {statistics.FLIPPED_SEEDS} seeds on a '
+        'sign-flip test; p is corrected over all verdicts (Holm). Intervals over texts '
+        'describe these training runs: another seed may reverse the difference.',
         'table': {
             'columns': columns.split(', '),
             'rows': rows,
@@ -122,20 +131,20 @@ def differences(results):
     }
 
 
-def described(row):
-    """'uniformity, raw' of a row of these."""
+def value_label(row):
+    """The metric and form of a row, such as 'uniformity, raw'."""
     form = figures.FORMS.get(row['form'], row['form'])
-    return ', '.join(filter(None, (words(row['metric']), form)))
+    return ', '.join(filter(None, (metric_label(row['metric']), form)))
 
 
-def words(metric):
-    """'word recovery AUC' of word_recovery_auc."""
+def metric_label(metric):
+    """The label of a metric, such as 'word recovery AUC' for word_recovery_auc."""
     text = metric.replace('paper_probe_gap', "paper's_probe_gap").replace('_', ' ')
     return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
 
 
-def ends(row):
-    """An interval in words; None where it was not measured."""
+def format_interval(row):
+    """The interval of a row as text; None if it was not measured."""
     if not np.isfinite(row['low']):
         return None
     return f'{row["low"]:.3f} to {row["high"]:.3f}'.replace('-', '−')

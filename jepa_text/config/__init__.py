@@ -1,1 +1,1 @@
-"""What a config may say: a name is a file, a number has a range."""
+"""Configs: loading, overrides, validation against dataclasses, and display."""

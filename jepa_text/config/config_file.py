@@ -1,6 +1,6 @@
-"""The config file of a command line: found, read, and what is wrong with it, in words.
+"""Loading of config files, with readable errors.
 
-It is a program of the user, so reading it may raise anything.
+A config file is a Python program of the user, so loading it may raise anything.
 """
 
 import importlib.util
@@ -15,14 +15,16 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def folder():
-    """The folder of the config files that are shipped: of an installed package inside it,
-    of a clone beside it."""
+    """Returns the folder of the shipped config files.
+
+    It is inside an installed package, and next to the package in a clone.
+    """
     installed = PACKAGE / 'configs'
     return installed if installed.is_dir() else PACKAGE.parent / 'configs'
 
 
 def shared(name):
-    """A config file of `folder` as a module: what several of them share.
+    """Returns a shipped config file as a module, so that others can build on it.
 
     >>> shared('quickstart').get_config().name
     'quickstart'
@@ -31,16 +33,16 @@ def shared(name):
 
 
 def read(argv):
-    """The config of the file that a command line names last, as plain dicts.
+    """Returns the config of the last --config on a command line, as plain dicts.
 
-    Raises ValueError, which names file and line, for a file that is not there, fails, or
-    gives no config.
+    Raises ValueError, with file and line, if the file does not exist, fails, or does not
+    return a config.
     """
-    path, _, argument = named(argv).partition(':')
+    path, colon, argument = config_argument(argv).partition(':')
     if not path:
         raise ValueError(
-            '--config is missing: a config file, as --config=configs/quickstart.py; '
-            '`jepa-text init my.py` writes one.'
+            '--config is missing: give a config file, as in '
+            '--config=configs/quickstart.py; `jepa-text init my.py` writes one.'
         )
     if not Path(path).is_file():
         near = [str(p) for p in sorted(Path(path).parent.glob('*.py'))]
@@ -48,10 +50,10 @@ def read(argv):
             f'config file {path!r} does not exist.{resolve.nearest(path, near)}'
         )
     try:
-        make = _module(Path(path)).get_config
-        config = make(argument) if ':' in named(argv) else make()
+        get_config = _module(Path(path)).get_config
+        config = get_config(argument) if colon else get_config()
     except Exception as error:  # a config file is a program, and may raise anything
-        raise ValueError(_why_not(error, path)) from error
+        raise ValueError(_explanation(error, path)) from error
     if not hasattr(config, 'keys'):
         raise ValueError(
             f'{path}: get_config() must return a ConfigDict, not {config!r}.'
@@ -59,10 +61,10 @@ def read(argv):
     return schema.plain(config)
 
 
-def named(argv):
-    """What a command line names last as its config: FILE or FILE:ARGUMENT; '' if none."""
-    given = [a.split('=', 1)[1] for a in argv if re.match(r'--?config=', a)]
-    return paths.local('--config', given[-1]) if given else ''
+def config_argument(argv):
+    """Returns the value of the last --config, FILE or FILE:ARGUMENT; '' if none."""
+    values = [word.split('=', 1)[1] for word in argv if re.match(r'--?config=', word)]
+    return paths.local('--config', values[-1]) if values else ''
 
 
 def _module(path):
@@ -72,8 +74,8 @@ def _module(path):
     return module
 
 
-def _why_not(error, path):
-    """What was wrong with the config file, in words."""
+def _explanation(error, path):
+    """Returns an error message with the line of the config file that failed."""
     file = Path(path).absolute()
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).absolute() == file]
@@ -82,5 +84,5 @@ def _why_not(error, path):
     if lines:
         return f'{file}, line {lines[-1]}: {type(error).__name__}: {error}'
     if isinstance(error, AttributeError) and "'get_config'" in str(error):
-        return f'{file} defines no function get_config().'
+        return f'{file} does not define a function get_config().'
     return f'{file}: {type(error).__name__}: {error}'

@@ -1,5 +1,4 @@
-"""A config in lines: what a section may hold, for --help, and what a run has, with where
-each value came from, for --print-config."""
+"""Config text: keys and defaults for --help, values and origins for --print-config."""
 
 import dataclasses
 import typing
@@ -11,50 +10,50 @@ MISSING, NONE = object(), '(none)'
 
 
 def fields(root, prefix=''):
-    """(key, its default as text, what it is) of every key of a tree of dataclasses."""
+    """Yields (key, default as text, documentation) of every key of a dataclass tree."""
     hints = typing.get_type_hints(root)
-    for one in dataclasses.fields(root):
-        key = f'{prefix}{one.name}'
-        inner, many = _section_of(hints[one.name])
-        default = schema.default_of(one)
-        is_left_out = default is None
-        if inner:
-            is_empty = many and not is_left_out and default is not schema.REQUIRED
-            text = repr(default) if is_empty else NONE if is_left_out else ''
-            yield key, text, one.metadata['doc']
-            yield from fields(inner, f'{key}[0].' if many else f'{key}.')
+    for field in dataclasses.fields(root):
+        key = f'{prefix}{field.name}'
+        section, is_list = _section_of(hints[field.name])
+        default = schema.default_of(field)
+        if section:
+            is_empty = is_list and default is not None and default is not schema.REQUIRED
+            text = repr(default) if is_empty else NONE if default is None else ''
+            yield key, text, field.metadata['doc']
+            yield from fields(section, f'{key}[0].' if is_list else f'{key}.')
         elif default is schema.REQUIRED:
-            yield key, '(needed)', _doc(one)
+            yield key, '(required)', _doc(field)
         else:
-            yield key, repr(default), _doc(one)
+            yield key, repr(default), _doc(field)
 
 
-def _doc(one):
-    """What a field is; of a section that names a file, which there are."""
-    doc, folder = one.metadata['doc'], one.metadata.get('folder')
+def _doc(field):
+    """Returns the documentation of a field, with the available names if it has a name."""
+    doc, folder = field.metadata['doc'], field.metadata.get('folder')
     return f'{doc}: {", ".join(resolve.names(folder))}' if folder else doc
 
 
 def _section_of(hint):
-    """(dataclass that a type holds or None, are there many of them?)."""
+    """Returns (dataclass in a type or None, whether it is a list of them)."""
     for kind in schema.kinds_of(hint):
-        item = schema.item_of(kind)
-        for one, many in ((kind, False), (item, True)):
-            if one and dataclasses.is_dataclass(one):
-                return one, many
+        for section, is_list in ((kind, False), (schema.item_of(kind), True)):
+            if section and dataclasses.is_dataclass(section):
+                return section, is_list
     return None, False
 
 
 def help_lines(root):
-    """Lines of --help: each key with its default and what it is."""
-    found = list(fields(root))
-    return aligned(
-        [(f'{key} = {default}' if default else key, doc) for key, default, doc in found]
+    """Returns the lines of --help: each key with its default and documentation."""
+    return two_columns(
+        [
+            (f'{key} = {default}' if default else key, doc)
+            for key, default, doc in fields(root)
+        ]
     )
 
 
-def aligned(pairs, width=44):
-    """Two columns; the second begins anew on a line of its own after a long first."""
+def two_columns(pairs, width=44):
+    """Returns lines of two columns. A long first column gets a line of its own."""
     lines = []
     for first, second in pairs:
         if len(first) > width:
@@ -64,43 +63,47 @@ def aligned(pairs, width=44):
     return lines
 
 
-def lines(made, file, given, before=None):
-    """Lines of --print-config: each value of `made`, an instance of a root dataclass, and
-    where it is from: the default, the `file`, the command line, whose settings `given`
-    has besides, or, where it differs from `before`, what the run starts from."""
-    file, given = flat(file), flat(given)
-    before = flat(schema.as_dict(before or made))
+def lines(resolved, file, config, before=None):
+    """Returns the lines of --print-config: each value and its origin.
+
+    resolved    instance of the root dataclass with all values
+    file        config of the config file alone
+    config      the same with the settings of the command line
+    before      `resolved` before values of init_from were filled in
+    """
+    file, config = flat(file), flat(config)
+    before = flat(schema.as_dict(before or resolved))
     pairs = []
-    for path, value, is_implied in _values('', made, {}):
+    for path, value, is_implied in _values('', resolved, {}):
         if not is_implied and before.get(path, MISSING) != value:
             origin = INIT_FROM
-        elif path in given and (path not in file or given[path] != file[path]):
+        elif path in config and (path not in file or config[path] != file[path]):
             origin = COMMAND_LINE
         else:
             origin = FILE if path in file and not is_implied else DEFAULT
         pairs.append((f'{path} = {value!r}', origin))
-    return aligned(pairs)
+    return two_columns(pairs)
 
 
 def flat(value, path=''):
-    """{path: value} of plain dicts and lists of them: {'runs[0].name': 'mlm'}."""
-    return {found: leaf for found, leaf, _ in _values(path, value, {})}
+    """Returns {path: value} of nested dicts and lists, as {'runs[0].name': 'mlm'}."""
+    return {path: leaf for path, leaf, _ in _values(path, value, {})}
 
 
 def _values(path, value, rules):
-    """(path, value, is it a default of the `make` that the section names?)."""
+    """Yields (path, value, whether it is a default of the section's `make` function)."""
     if dataclasses.is_dataclass(value):
-        for one in dataclasses.fields(value):
-            inner = getattr(value, one.name)
+        for field in dataclasses.fields(value):
+            inner = getattr(value, field.name)
             if inner is not None:
-                yield from _values(_dotted(path, one.name), inner, one.metadata)
+                yield from _values(_dotted(path, field.name), inner, field.metadata)
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _values(_dotted(path, key), inner, {})
         if 'name' in value and 'folder' in rules:
-            known = resolve.defaults(rules['folder'], value['name'], rules['given'])
-            for key in [key for key in known if key not in value]:
-                yield _dotted(path, key), known[key], True
+            defaults = resolve.defaults(rules['folder'], value['name'], rules['given'])
+            for key in [key for key in defaults if key not in value]:
+                yield _dotted(path, key), defaults[key], True
     elif isinstance(value, tuple | list) and any(map(_is_section, value)):
         for index, inner in enumerate(value):
             yield from _values(f'{path}[{index}]', inner, rules)

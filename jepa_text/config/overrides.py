@@ -1,9 +1,9 @@
-"""Settings of a command line: `--config.data.row_length=64` into the config of a file.
+"""Settings of config keys on the command line, such as `--config.data.row_length=64`.
 
---config.steps=200                     a value, as the schema has its type
---config.runs[0].name=short            of a list
---config.optimizer.weight_decay=0.05   a section that the file has not: its defaults
---config.data='{"threads": 2}'         several keys; the others stay
+--config.steps=200                     a value, converted to the type in the schema
+--config.runs[0].name=short            an item of a list
+--config.optimizer.weight_decay=0.05   creates a section that the file does not have
+--config.data='{"threads": 2}'         sets several keys; the others are kept
 --config.model.scan, --noconfig.model.scan    True, False
 """
 
@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import json
 import re
+import types
 import typing
 
 from jepa_text.config import ranges, renamed, resolve, schema
@@ -21,8 +22,8 @@ NONE = ('none', 'null')
 
 
 def split(argv):
-    """(words that are no settings, [(path, text)]) of a command line."""
-    rest, found, words = [], [], list(argv)
+    """Returns (words that are not settings, [(path, text)] of the settings)."""
+    rest, settings, words = [], [], list(argv)
     while words:
         word = words.pop(0)
         match = FLAG.fullmatch(word)
@@ -34,31 +35,32 @@ def split(argv):
             text = words.pop(0)
         elif text is None:
             text = 'false' if is_no else 'true'
-        found.append((path, text))
-    return rest, found
+        settings.append((path, text))
+    return rest, settings
 
 
 def apply(root, config, settings):
-    """The config, plain dicts, with settings: (path, text), each as `put`."""
+    """Returns the config, as plain dicts, with all settings [(path, text)] applied."""
     for path, text in settings:
         renamed.check_setting(path, text)
-        config = put(root, config, path, text)
+        config = set_value(root, config, path, text)
     return config
 
 
-def put(root, config, path, text):
-    """The config with the value of a text at a path such as 'runs[0].phases[1].steps'.
+def set_value(root, config, path, text):
+    """Returns the config with a value set at a path such as 'runs[0].phases[1].steps'.
 
-    A section that is not there is made; a dict is added to the section that is there,
-    unless it names another file. Raises ValueError for a path that `root` does not have,
-    with the nearest one, and for a text that is no value of the type there.
+    The text is converted to the type that `root` has there. Missing sections are created.
+    A dict is merged into an existing section unless it has another `name`. Raises
+    ValueError for a path that `root` does not have, with the closest one, and for a text
+    that can't be converted.
     """
     keys = [int(n) if n else key for key, n in re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)]
-    return _put(root, config, keys, text, path)
+    return _set(root, config, keys, text, path)
 
 
-def _put(kind, at, keys, text, path):
-    """`at`, of a type or None for any, with the value of the text at the end of keys."""
+def _set(kind, at, keys, text, path):
+    """Returns `at`, of type `kind` or None if unknown, with the value set below it."""
     what = f'--config.{path}'
     if not keys:
         return _parsed(kind, at, text, what)
@@ -69,77 +71,77 @@ def _put(kind, at, keys, text, path):
             length = len(at) if isinstance(at, list | tuple) else 'no'
             raise ValueError(f'{what}: there is no [{key}], but {length} items.')
         return [
-            _put(inner, item, rest, text, path) if number == key else item
+            _set(inner, item, rest, text, path) if number == key else item
             for number, item in enumerate(at)
         ]
     if at is not None and not ranges.is_section(at):
         raise ValueError(f'{what}: there is no {key!r} in {at!r}.')
     at = dict(at or {})
-    return {**at, key: _put(inner, at.get(key), rest, text, path)}
+    return {**at, key: _set(inner, at.get(key), rest, text, path)}
 
 
 def _inner(kind, key, what):
-    """(kind, type of what a key leads to); None for a type that is not known."""
+    """Returns (type, type of its key or item); None for unknown types."""
     if kind is None:
         return None, None
-    kinds = [one for one in schema.kinds_of(kind) if one is not schema.NOTHING]
+    kinds = [option for option in schema.kinds_of(kind) if option is not types.NoneType]
     if isinstance(key, int):
-        items = [schema.item_of(one) for one in kinds]
+        items = [schema.item_of(option) for option in kinds]
         return kind, next(filter(None, items), None)
-    for one in kinds:
-        if dataclasses.is_dataclass(one):
-            hints = typing.get_type_hints(one)
+    for option in kinds:
+        if dataclasses.is_dataclass(option):
+            hints = typing.get_type_hints(option)
             if key not in hints:
                 raise ValueError(
                     f'{what}: there is no key {key!r}.{resolve.nearest(key, hints)}'
                 )
-            return one, hints[key]
+            return option, hints[key]
     return kind, None
 
 
 def _parsed(kind, old, text, what):
-    """The value of a text: of its type, or, where that is not known, of the old one's."""
+    """Converts a text to a type or, if that is unknown, to the type of the old value."""
     kinds = _plain_kinds(kind, old)
-    if text.lower() in NONE and (schema.NOTHING in kinds or kind is None):
+    if text.lower() in NONE and (types.NoneType in kinds or kind is None):
         return None
-    for one in kinds:
+    for option in kinds:
         try:
-            value = _as(one, text)
+            value = _converted(option, text)
         except (ValueError, SyntaxError):
             continue
         if isinstance(value, dict) and ranges.is_section(old):
             is_other = value.get('name', old.get('name')) != old.get('name')
             return value if is_other else {**old, **value}
         return value
-    words = [ranges.WORDS[one] for one in kinds if one in ranges.WORDS]
+    words = [ranges.WORDS[option] for option in kinds if option in ranges.WORDS]
     raise ValueError(f'{what}={text!r} must be {" or ".join(dict.fromkeys(words))}.')
 
 
 def _plain_kinds(kind, old):
-    """The types to try, of ranges.WORDS, NoneType and object, for any literal."""
+    """Returns the types to try: of ranges.WORDS, NoneType, or object for any literal."""
     if kind is None and isinstance(old, bool | int | float | str):
         return {bool: (bool,), int: (int, float), float: (float,), str: (str,)}[type(old)]
     if kind is None:
         return (object,)
     kinds = []
-    for one in schema.kinds_of(kind):
-        is_list = tuple in (one, typing.get_origin(one))
-        one = dict if dataclasses.is_dataclass(one) else one
-        kinds.append(list if is_list else one)
-    # A text is what nothing else is.
-    return sorted(kinds, key=lambda one: one is str)
+    for option in schema.kinds_of(kind):
+        is_list = tuple in (option, typing.get_origin(option))
+        option = dict if dataclasses.is_dataclass(option) else option
+        kinds.append(list if is_list else option)
+    # Any text is a valid string, so strings are tried last.
+    return sorted(kinds, key=lambda option: option is str)
 
 
 def _literal(text):
-    """A value as Python or JSON writes it."""
+    """Parses a Python or JSON literal."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return json.loads(text)
 
 
-def _as(kind, text):
-    if kind is schema.NOTHING:
+def _converted(kind, text):
+    if kind is types.NoneType:
         raise ValueError
     if kind is bool:
         if text.lower() not in (*TRUE, *FALSE):

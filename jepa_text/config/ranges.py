@@ -1,21 +1,21 @@
-"""What the numbers of a config may be: checked once, before anything is made of them.
+"""Types and ranges of config values, checked before anything is built from them.
 
-A wrong number must not train nonsense (a negative rate climbs), nor end in an error of
-arithmetic, after which a supervisor would try the same again.
+A wrong number must neither train silently (a negative learning rate climbs) nor fail
+later with an arithmetic error, after which a supervisor would repeat the run.
 """
 
 import math
 import operator
 import re
+import types
 import typing
 
 MAX_INT = 2**31 - 1  # steps are counted in 32 bits
-NOTHING = type(None)
-# Kinds of keywords whose default does not tell, wherever they are asked for.
+# Types of keyword arguments, by name, whose default does not determine them.
 KINDS = {
     **dict.fromkeys(('mlm', 'latent', 'regularizer', 'adapt'), (dict,)),
     **dict.fromkeys(('balance', 'of'), (float, dict)),
-    'momentum': (float, dict, NOTHING),
+    'momentum': (float, dict, types.NoneType),
     **dict.fromkeys(('parts', 'shares', 'prefix'), (list,)),
     **dict.fromkeys(('target_scale', 'context_scale'), (list,)),
     'rate': (float, list, dict),
@@ -29,39 +29,41 @@ HOLDS = dict(
 AS_PHRASES = dict(minimum='at least', maximum='at most', above='above', below='below')
 WORDS = {
     bool: 'True or False',
-    int: 'a whole number',
+    int: 'an integer',
     float: 'a finite number',
-    str: 'a text',
+    str: 'a string',
     list: 'a list',
     dict: 'a section, as dict(name=...)',
 }
 
 
 def number(what, value, whole=False, finite=True, **bounds):
-    """Raises ValueError unless `value` is a number of the kind that is asked, within the
-    `bounds`: minimum, maximum, above, below. `what` names it.
+    """Raises ValueError unless `value` is a number within the bounds.
+
+    `whole` requires an integer, `finite` excludes infinity. The bounds are `minimum`,
+    `maximum`, `above` and `below`. `what` names the value in errors.
 
     >>> number('rate', 0.3, above=0, maximum=1)
     """
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    right = right and not math.isnan(value)
-    right = right and (math.isfinite(value) or not (finite or whole))
-    right = right and (not whole or value == value // 1)
-    right = right and all(HOLDS[name](value, bound) for name, bound in bounds.items())
-    if not right:
-        asked = describe(whole, finite and _is_infinite(value), **bounds)
-        raise ValueError(f'{what}={value!r} must be {asked}.')
+    valid = isinstance(value, int | float) and not isinstance(value, bool)
+    valid = valid and not math.isnan(value)
+    valid = valid and (math.isfinite(value) or not (finite or whole))
+    valid = valid and (not whole or value == value // 1)
+    valid = valid and all(HOLDS[name](value, bound) for name, bound in bounds.items())
+    if not valid:
+        expected = describe(whole, finite and _is_infinite(value), **bounds)
+        raise ValueError(f'{what}={value!r} must be {expected}.')
 
 
 def describe(whole=False, finite=False, **bounds):
-    """What is asked of a number, in words.
+    """Returns the requirements of `number` in words.
 
     >>> describe(whole=True, minimum=1)
-    'a whole number at least 1'
+    'an integer at least 1'
     """
     words = ' and '.join(f'{AS_PHRASES[k]} {v}' for k, v in bounds.items())
-    kind = 'whole number' if whole else 'number'
-    return f'a {"finite " if finite else ""}{kind} {words}'.rstrip()
+    kind = 'an integer' if whole else 'a finite number' if finite else 'a number'
+    return f'{kind} {words}'.rstrip()
 
 
 def _is_infinite(value):
@@ -69,23 +71,24 @@ def _is_infinite(value):
 
 
 def keyword(what, parameter, value):
-    """Raises ValueError unless `value` is of the kind that a parameter of a function
-    takes: as KINDS says, or its annotation, or its default. `what` names the function.
+    """Raises ValueError unless `value` has the type of a function's parameter.
 
-    What is no plain value of a config was made by the program, and passes.
+    The type is given by KINDS, else by the annotation, else by the default. `what` names
+    the function in errors. Values that are not plain config values pass: the program made
+    them.
     """
     kinds = _kinds(parameter)
-    if not kinds or not isinstance(value, (*WORDS, tuple, NOTHING)):
+    if not kinds or not isinstance(value, (*WORDS, tuple, types.NoneType)):
         return
-    nothing = value is None and (parameter.default is None or NOTHING in kinds)
-    known = [kind for kind in kinds if kind is not NOTHING]
+    nothing = value is None and (parameter.default is None or types.NoneType in kinds)
+    known = [kind for kind in kinds if kind is not types.NoneType]
     if not nothing and not any(_is_a(value, kind) for kind in known):
         words = ' or '.join(WORDS[kind] for kind in known)
         raise ValueError(f'{what}: {parameter.name}={value!r} must be {words}.')
 
 
 def _kinds(parameter):
-    """The types, of WORDS or NOTHING, that a parameter may have; none if unknown."""
+    """Returns the types, of WORDS or types.NoneType, of a parameter; none if unknown."""
     if parameter.name in KINDS:
         return KINDS[parameter.name]
     if parameter.annotation is not parameter.empty:
@@ -93,16 +96,17 @@ def _kinds(parameter):
     else:
         kinds = (type(parameter.default),)
     kinds = [list if kind is tuple else kind for kind in kinds]
-    return kinds if set(kinds) <= {*WORDS, NOTHING} and kinds != [NOTHING] else []
+    is_known = set(kinds) <= {*WORDS, types.NoneType} and kinds != [types.NoneType]
+    return kinds if is_known else []
 
 
 def is_section(value):
-    """Is it a dict, or a ConfigDict?"""
+    """Returns whether a value is a dict or a ConfigDict."""
     return hasattr(value, 'keys')
 
 
 def section(what, value):
-    """Raises ValueError unless `value` is a section; `what` names it."""
+    """Raises ValueError unless `value` is a section. `what` names it in errors."""
     if not is_section(value):
         raise ValueError(f'{what}={value!r} must be {WORDS[dict]}.')
 
@@ -120,17 +124,17 @@ def _is_a(value, kind):
 
 
 def pattern(what, value):
-    """Raises ValueError unless `value` is a regular expression."""
+    """Raises ValueError unless `value` is a valid regular expression."""
     try:
         re.compile(value)
     except (re.error, TypeError) as error:
         raise ValueError(
-            f'{what}={value!r} is no regular expression: {error}.'
+            f'{what}={value!r} is not a valid regular expression: {error}.'
         ) from error
 
 
 def in_steps(value, steps):
-    """A number of steps, or a fraction of `steps` when below 1, as a whole number.
+    """Converts a number of steps, or a fraction of `steps` below 1, to an integer.
 
     >>> in_steps(0.25, 8), in_steps(3, 8)
     (2, 3)

@@ -1,4 +1,7 @@
-"""A name is a file, or a dotted module: `build('objectives', {'name': 'mlm'})`."""
+"""Resolution of names in configs to functions: `build('objectives', {'name': 'mlm'})`.
+
+A name stands for a file of a folder of the package, or for a dotted module of the user.
+"""
 
 import difflib
 import functools
@@ -10,24 +13,24 @@ from jepa_text.config import ranges
 
 
 def nearest(name, known):
-    """A phrase that names the closest known spelling, and all that exist."""
+    """Returns the end of an error message: the closest known name, and all of them."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f' Did you mean {close[0]!r}?' if close else ''
-    return f'{hint} There are: {", ".join(sorted(known))}.'
+    return f'{hint} Available: {", ".join(sorted(known))}.'
 
 
 def check_choice(what, value, known):
-    """Raises ValueError, with the nearest, for a value that is none of the `known`."""
+    """Raises ValueError, with the closest name, unless a value is one of `known`."""
     if value not in known:
         raise ValueError(f'{what}={value!r}.{nearest(str(value), known)}')
 
 
 def names(folder):
-    """Names of the files with a `make` in a folder of the package, as 'objectives'."""
+    """Returns the names of the files with a `make` in a folder, such as 'objectives'."""
     return [*_names(folder)]
 
 
-@functools.cache  # each config is checked many times, and each section of it
+@functools.cache  # each config is checked many times, section by section
 def _names(folder):
     package = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}')
     files = Path(package.__path__[0]).glob('*.py')
@@ -35,67 +38,69 @@ def _names(folder):
 
 
 def build(folder, section, **given):
-    """Calls the `make` that section['name'] stands for with the other keywords: that of
-    jepa_text/<folder>/<name>.py, or of a module of the user's own, 'my_lab.objective'.
+    """Calls the `make` of section['name'] with the section's other keys as keywords.
 
-    `given` are keywords that the program supplies rather than the user. Raises
-    ValueError for a name that stands for nothing and for a keyword that `make` does not
-    take.
+    The name stands for jepa_text/<folder>/<name>.py or, if it is dotted, for a module of
+    the user, as in 'my_lab.objective'. `given` are keywords that the program supplies
+    instead of the user. Raises ValueError for an unknown name, and for a keyword that
+    `make` does not take.
     """
-    make, keywords = _found(folder, section)
+    make, keywords = _find(folder, section)
     return call(f'{folder}/{section["name"]}', make, keywords, **given)
 
 
 def check(folder, section, given):
-    """Raises ValueError for what `build` refuses before it calls; `given` are the names
-    of the keywords that the program supplies."""
-    make, keywords = _found(folder, section)
+    """Raises ValueError if `build` would reject a section; does not call `make`.
+
+    `given` are the names of the keywords that the program supplies.
+    """
+    make, keywords = _find(folder, section)
     _check(f'{folder}/{section["name"]}', make, keywords, given)
 
 
 def defaults(folder, name, given):
-    """{keyword: default} of the `make` that a name stands for, but for the `given`."""
-    make, _ = _found(folder, {'name': name})
-    parameters = inspect.signature(make).parameters.values()
+    """Returns {keyword: default} of the `make` of a name, without the `given` ones."""
+    make, _ = _find(folder, {'name': name})
     return {
-        one.name: one.default
-        for one in parameters
-        if one.name not in given and one.default is not one.empty
+        parameter.name: parameter.default
+        for parameter in inspect.signature(make).parameters.values()
+        if parameter.name not in given and parameter.default is not parameter.empty
     }
 
 
-def _found(folder, section):
-    """(`make` that section['name'] stands for, the other keywords)."""
+def _find(folder, section):
+    """Returns (`make` of section['name'], the other keywords)."""
     ranges.section(folder, section)
     keywords = dict(section)
     name = keywords.pop('name', None)
     if not isinstance(name, str):
         raise ValueError(
-            f'A section for {folder} needs a name, not {name!r}.'
+            f'A section of {folder} needs a name, not {name!r}.'
             f'{nearest("", names(folder))}'
         )
     if '.' in name:
-        return own(folder, name), keywords
+        return make_of(folder, name), keywords
     if name not in names(folder):
         raise ValueError(
-            f'{folder} has no {name!r}.{nearest(name, names(folder))} Of a module of '
-            "your own give the dotted name, as 'my_lab.mine'."
+            f'{folder} has no {name!r}.{nearest(name, names(folder))} To use a module of '
+            "your own, give its dotted name, as in 'my_lab.mine'."
         )
     module = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}')
     return module.make, keywords
 
 
-def own(what, name):
-    """`make` of a module of the user's own, of this dotted name; `what` it is for.
+def make_of(what, name):
+    """Returns the function `make` of a user's module with this dotted name.
 
-    Raises ValueError where there is no such module, or no `make` in it.
+    `what` names its purpose in errors. Raises ValueError if the module does not exist or
+    has no `make`.
     """
     try:
         module = importlib.import_module(name)
     except (ImportError, TypeError) as error:
         raise ValueError(
             f'{what}: the module {name!r} cannot be imported: {error}. Install it, or '
-            'put the folder that it is in on PYTHONPATH.'
+            'add its folder to PYTHONPATH.'
         ) from error
     if not callable(getattr(module, 'make', None)):
         raise ValueError(f'{what}: the module {name!r} has no function `make`.')
@@ -103,9 +108,12 @@ def own(what, name):
 
 
 def call(what, function, section, **given):
-    """`function(**section, **given)`; ValueError for a keyword that it does not take, or
-    needs and is not given, and for a value of another kind than its default or annotation
-    has (`ranges.keyword`). `what` names it in the message."""
+    """Returns `function(**section, **given)` after checking the keywords.
+
+    Raises ValueError for an unknown or missing keyword, and for a value of another type
+    than the default or annotation (`ranges.keyword`). `what` names the function in
+    errors.
+    """
     _check(what, function, section, given)
     return function(**section, **given)
 
@@ -122,6 +130,6 @@ def _check(what, function, section, given):
         optional = parameter.kind is parameter.VAR_KEYWORD
         optional |= parameter.default is not parameter.empty
         if not optional and name not in section and name not in given:
-            raise ValueError(f'{what} needs {name!r}; it takes: {", ".join(known)}.')
+            raise ValueError(f'{what} requires {name!r}; it takes: {", ".join(known)}.')
         if name in section:
             ranges.keyword(what, parameter, section[name])

@@ -1,19 +1,19 @@
-"""A config against a dataclass: its keys, types and ranges, at every level.
+"""Validation of configs against dataclasses: keys, types and ranges at every level.
 
-A section is a frozen dataclass, declared beside what uses it; a config is a dataclass of
-sections. This file knows none of them: it is handed the root.
+A section is a frozen dataclass, declared next to the code that uses it. A config is a
+dataclass of sections. This module knows none of them; callers pass the root.
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Data:
-        folder: str = field('', 'where the rows lie')
-        row_length: int = field(doc='tokens in a row', minimum=1)
+        folder: str = field('', 'folder of the rows')
+        row_length: int = field(doc='tokens per row', minimum=1)
 
     read(Config, {'data': {'row_length': 64}}).data.folder
 
-What a field may be: a number, text, bool, a list (`tuple`, `tuple[int, ...]`), another
-dataclass, a list of them (`tuple[Phase, ...]`), `dict` for a section that names a file
-and is checked by the `make` of that file, and a union of these. What is None by default
-is left out of a resolved config.
+A field is a number, string, bool, list (`tuple`, `tuple[int, ...]`), dataclass, list of
+dataclasses (`tuple[Phase, ...]`), or `dict` for a section whose `name` stands for a file
+and which is checked against that file's `make`; or a union of these. Fields whose value
+and default are None are left out of a resolved config.
 """
 
 import copy
@@ -27,16 +27,16 @@ import typing
 from jepa_text.config import ranges, renamed, resolve
 
 REQUIRED = dataclasses.MISSING
-NOTHING = type(None)
 BOUNDS = ('minimum', 'maximum', 'above', 'below', 'finite')
 
 
 def field(default=REQUIRED, doc='', **rules):
-    """A field of a section: its default, its line in --help, and rules.
+    """Returns a field of a section; one without a default is required.
 
-    Rules are the bounds of `ranges.number`; `choices`, the values there are; `folder`,
-    where the files of a section that names one lie, and `given`, what the program tells
-    their `make`. A field without default is required.
+    doc        its line in --help
+    rules      the bounds of `ranges.number`; `choices`, the allowed values; `folder`, the
+               folder of the names of its sections, and `given`, the keywords that the
+               program passes to their `make`
     """
     metadata = {'doc': doc, **rules}
     if isinstance(default, dict | list):
@@ -46,102 +46,103 @@ def field(default=REQUIRED, doc='', **rules):
 
 
 def section(kind, doc=''):
-    """A field that is a section of its own, and may be left out."""
+    """Returns a field that is a section of its own, and is optional."""
     return dataclasses.field(metadata={'doc': doc, 'section': kind})
 
 
 def plain(config):
-    """A config as plain dicts, lists and numbers, whatever it came as.
+    """Converts a config, such as a ConfigDict, to plain dicts, lists and numbers.
 
-    Raises ValueError for what is no config, or cannot be written as JSON.
+    Raises ValueError if it is not a config or cannot be written as JSON.
     """
     config = config.to_dict() if hasattr(config, 'to_dict') else config
     ranges.section('The config', config)
     try:
         return json.loads(json.dumps(config))
     except (TypeError, ValueError, RecursionError) as error:
-        # ValueError: a dict or list that holds itself.
-        found = _unwritable(config) if isinstance(error, TypeError) else ''
+        # ValueError: a dict or list that contains itself.
+        found = _unserializable(config) if isinstance(error, TypeError) else ''
         raise ValueError(
-            f'The config holds what JSON cannot ({found or error}): use numbers, texts, '
-            'booleans, None, lists and dicts.'
+            f'The config contains a value that JSON does not support ({found or error}): '
+            'use numbers, strings, booleans, None, lists and dicts.'
         ) from error
 
 
-def _unwritable(value, at=''):
-    """'a.b=<function f>' of the first value that JSON cannot hold; '' for none."""
+def _unserializable(value, at=''):
+    """Returns 'a.b=<function f>' of the first value that JSON does not support, or ''."""
     if isinstance(value, dict | list | tuple):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         dot = f'{at}.' if at else ''
-        return next(filter(None, (_unwritable(x, f'{dot}{key}') for key, x in inner)), '')
+        found = (_unserializable(item, f'{dot}{key}') for key, item in inner)
+        return next(filter(None, found), '')
     is_plain = value is None or isinstance(value, bool | int | float | str)
     return '' if is_plain else f'{at}={value!r}'
 
 
 def read(root, config, what=''):
-    """An instance of the dataclass `root`, with the defaults of what is left out.
+    """Returns an instance of the dataclass `root`, with defaults for missing keys.
 
-    `what` names the section in errors: 'data', or '' for the whole config. A section that
-    names a file and gives no `name` is changes to the default one. Raises ValueError for
-    a key that is no field, with the nearest one, a field without default that is left
-    out, a value of another type or out of range, and for what `root` itself refuses.
+    `what` names the section in errors: 'data', or '' for the whole config. A section
+    without `name`, whose default has one, is merged into the default. Raises ValueError
+    for an unknown key, with the closest one; for a missing required key; for a value of
+    wrong type or out of range; and as `root` itself does.
     """
     ranges.section(what or 'The config', config)
     if not what:
         renamed.check(config)
-    fields = {one.name: one for one in dataclasses.fields(root)}
+    fields = {field.name: field for field in dataclasses.fields(root)}
     for key in config:
         if key not in fields:
             known = resolve.nearest(str(key), fields)
             raise ValueError(f'{what or "The config"} has no key {key!r}.{known}')
-    kinds = _hints(root)
-    return root(
-        **{
-            name: _value(kinds[name], one, _given(one, config, what), _dotted(what, name))
-            for name, one in fields.items()
-        }
-    )
+    hints = _hints(root)
+    values = {}
+    for name, field in fields.items():
+        value = _with_default(field, config, what)
+        values[name] = _checked(hints[name], field, value, _dotted(what, name))
+    return root(**values)
 
 
 @functools.cache
 def _hints(root):
-    """{field: type} of a dataclass."""
+    """Returns {field: type} of a dataclass."""
     return typing.get_type_hints(root)
 
 
 def resolved(root, config, what=''):
-    """The config as plain dicts with every default in its place, checked as in `read`."""
+    """Returns the config as plain dicts with all defaults, checked as in `read`."""
     return as_dict(read(root, config, what))
 
 
-def as_dict(made):
-    """The plain dict of an instance of a dataclass, without what is None by default."""
-    pairs = ((one, getattr(made, one.name)) for one in dataclasses.fields(made))
+def as_dict(instance):
+    """Converts an instance to a plain dict, without fields that are None by default."""
+    fields = dataclasses.fields(instance)
+    pairs = ((field, getattr(instance, field.name)) for field in fields)
     return {
-        one.name: _plain(value)
-        for one, value in pairs
-        if value is not None or one.default is not None
+        field.name: _plain(value)
+        for field, value in pairs
+        if value is not None or field.default is not None
     }
 
 
-def default_of(one):
-    """The default of a field as plain values; REQUIRED where it has none."""
-    if 'section' in one.metadata:
+def default_of(field):
+    """Returns the default of a field as plain values, or REQUIRED if it has none."""
+    if 'section' in field.metadata:
         return {}
-    if one.default_factory is not REQUIRED:
-        return one.default_factory()
-    return one.default
+    if field.default_factory is not REQUIRED:
+        return field.default_factory()
+    return field.default
 
 
 def kinds_of(hint):
-    """The types that a field may have: those of a union, else its own."""
+    """Returns the types of a union, or the type itself in a tuple."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return typing.get_args(hint)
     return (hint,)
 
 
 def item_of(kind):
-    """The type of the items of a `tuple[X, ...]`; None for another type."""
+    """Returns the item type of a `tuple[X, ...]`; None for any other type."""
     arguments = typing.get_args(kind)
     is_list = typing.get_origin(kind) is tuple and arguments[1:] == (...,)
     return arguments[0] if is_list else None
@@ -151,64 +152,70 @@ def _dotted(what, name):
     return f'{what}.{name}' if what else name
 
 
-def _given(one, config, what):
-    """What a config says of a field: its value, changes to a section, or the default."""
-    default = default_of(one)
-    if one.name not in config:
+def _with_default(field, config, what):
+    """Returns the value of a field, merged into or replaced by its default if needed."""
+    default = default_of(field)
+    if field.name not in config:
         return default
-    value = config[one.name]
-    is_changes = ranges.is_section(value) and 'name' not in value
-    if is_changes and isinstance(default, dict) and 'name' in default:
-        _check_name(value, _dotted(what, one.name))
+    value = config[field.name]
+    is_unnamed = ranges.is_section(value) and 'name' not in value
+    if is_unnamed and isinstance(default, dict) and 'name' in default:
+        _check_name(value, _dotted(what, field.name))
         return {**default, **value}
     return value
 
 
-def _value(hint, one, value, what):
-    """The value of a field, as the type of it has it; ValueError says what is wrong."""
-    kinds, rules = kinds_of(hint), one.metadata
+def _checked(hint, field, value, what):
+    """Converts a value to the type of its field. Raises ValueError if it is invalid."""
+    kinds, rules = kinds_of(hint), field.metadata
     if value is REQUIRED:
         raise ValueError(f'The config has no {what}: {rules["doc"]}.')
-    if NOTHING in kinds and value in (None, {}):
+    if types.NoneType in kinds and value in (None, {}):
         return None
-    known = [kind for kind in kinds if kind is not NOTHING]
+    known = [kind for kind in kinds if kind is not types.NoneType]
     for kind in known:
         if _fits(kind, value):
-            return _made(kind, value, what, rules)
+            return _converted(kind, value, what, rules)
     words = ' or '.join(_words(kind, rules) for kind in known)
     raise ValueError(f'{what}={value!r} must be {words}.')
 
 
+def _is_list(kind):
+    return tuple in (kind, typing.get_origin(kind))
+
+
 def _fits(kind, value):
-    """Is a value of the shape of a type? Ranges and what is within come later."""
+    """Returns whether a value may have a type; ranges and contents are checked later."""
     if dataclasses.is_dataclass(kind) or kind is dict:
         return ranges.is_section(value)
-    if kind is tuple or typing.get_origin(kind) is tuple:
+    if _is_list(kind):
         return isinstance(value, list | tuple)
     if kind in (int, float):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is kind
 
 
+def _bounds(rules):
+    return {name: rules[name] for name in rules if name in BOUNDS}
+
+
 def _words(kind, rules):
-    """What a type is called in messages."""
+    """Returns the description of a type in error messages."""
     if dataclasses.is_dataclass(kind):
         return f'a section, as dict({dataclasses.fields(kind)[0].name}=...)'
     if kind in (int, float):
-        bounds = {name: rules[name] for name in rules if name in BOUNDS}
-        return ranges.describe(whole=kind is int, **bounds)
-    return ranges.WORDS[list if tuple in (kind, typing.get_origin(kind)) else kind]
+        return ranges.describe(whole=kind is int, **_bounds(rules))
+    return ranges.WORDS[list if _is_list(kind) else kind]
 
 
-def _made(kind, value, what, rules):
-    """A value that fits its type, checked in itself."""
+def _converted(kind, value, what, rules):
+    """Checks the range and contents of a value that fits its type, and converts it."""
     if dataclasses.is_dataclass(kind):
         return read(kind, value, what)
     if kind in (int, float):
-        bounds = {name: rules[name] for name in rules if name in BOUNDS}
-        ranges.number(what, value, whole=kind is int, **bounds)
+        ranges.number(what, value, whole=kind is int, **_bounds(rules))
         value = int(value) if kind is int else value
-    if kind is tuple or typing.get_origin(kind) is tuple:
+    if _is_list(kind):
         return _items(kind, value, what, rules)
     if kind is dict:
         _check_name(value, what)
@@ -216,29 +223,33 @@ def _made(kind, value, what, rules):
             resolve.check(rules['folder'], value, rules['given'])
     if kind is str and value not in rules.get('choices', (value,)):
         known = ', '.join(map(repr, rules['choices']))
-        raise ValueError(f'{what}={value!r}; there are: {known}.')
+        raise ValueError(f'{what}={value!r} is invalid; choices: {known}.')
     return value
 
 
 def _check_name(section, what):
-    """Raises ValueError for a `name` that is misspelt, in a section or within it: what
-    goes without one takes the default one, and would then not take the key."""
+    """Raises ValueError for a misspelled `name` in a section or within it.
+
+    Otherwise the section would get the default name, and the error would be that this one
+    does not take the misspelled key.
+    """
     for key, inner in section.items():
         if 'name' not in section and difflib.get_close_matches(key, ['name'], 1, 0.7):
             raise ValueError(f"{what} has no key {key!r}. Did you mean 'name'?")
-        for one in inner if isinstance(inner, list | tuple) else [inner]:
-            if ranges.is_section(one):
-                _check_name(one, f'{what}.{key}')
+        for item in inner if isinstance(inner, list | tuple) else [inner]:
+            if ranges.is_section(item):
+                _check_name(item, f'{what}.{key}')
 
 
 def _items(kind, value, what, rules):
-    """The items of a list, each checked."""
+    """Returns the items of a list, each checked."""
     item = item_of(kind)
     if item is None:
         return tuple(value)
-    one = dataclasses.field(metadata=rules)
+    field = dataclasses.field(metadata=rules)
     return tuple(
-        _value(item, one, inner, f'{what}[{index}]') for index, inner in enumerate(value)
+        _checked(item, field, inner, f'{what}[{index}]')
+        for index, inner in enumerate(value)
     )
 
 

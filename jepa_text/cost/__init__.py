@@ -1,1 +1,1 @@
-"""Arithmetic of a step, and what chips do."""
+"""FLOPs of training steps, and the speed, memory and price of accelerators."""

@@ -1,18 +1,20 @@
-"""How much arithmetic a training step is, counted in its program.
+"""FLOPs of a training step, counted in its jaxpr.
 
-Multiply-adds of matrix products count, as two operations each: the kernels of all
-modules, scores and values of attention, LM head, predictor, and the target's forward
-pass. What goes element by element (norms, softmax, rotations, optimizer) does not.
+A multiply-add of a matrix product counts as two FLOPs. Counted are the kernels of all
+modules, the scores and values of attention, the LM head, the predictor, and the forward
+pass of the target encoder. Elementwise operations (norms, softmax, rotary embeddings,
+optimizer) are not counted.
 
-    model    `Count.parts`: every product once, without what rematerialization computes
-             again; of attention, what its mask shows. This is what MFU counts (PaLM,
+    model    `Count.parts`: every product once, without what rematerialization repeats;
+             for attention, only what its mask allows. This is the numerator of MFU (PaLM,
              arXiv 2204.02311, appendix B), except that causal attention counts half,
-             which PaLM counts whole. Documents are not told apart in a row. For padding,
-             multiply by the share of real tokens.
-    program  `Count.held`: all products, with the masked half of attention.
+             while PaLM counts all of it. The documents of a row are not distinguished.
+             For padding, multiply by the share of real tokens.
+    program  `Count.program`: all products, with the masked half of attention.
 
-What the numbers of a program do not tell, its scopes do: the part that a product belongs
-to, what attention may see (`counted`), and how many layers are of a kind (`of_kinds`).
+What a jaxpr does not contain is given by named scopes: the part of the model, the share
+of attention that is visible (`masked`), and the number of layers of each kind
+(`layer_kinds`).
 """
 
 import dataclasses
@@ -23,103 +25,115 @@ import re
 import jax
 from jax.extend.core import jaxprs_in_params
 
-AGAIN = 'rematted_computation'  # jax's name for what is computed again
-_COUNTED, _KINDS = re.compile(r'counted_([\d.e-]+)'), re.compile(r'kinds_([\d_]+)')
-# Scopes that are no part; einsum's equations are no names.
-_NO_PART = ('', 'loss', AGAIN)
+REMAT = 'rematted_computation'  # jax's name for what is computed again
+_MASKED, _KINDS = re.compile(r'counted_([\d.e-]+)'), re.compile(r'kinds_([\d_]+)')
+# Scopes that are not parts of the model.
+_NO_PART = ('', 'loss', REMAT)
 
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """FLOPs of a function: `parts`, {scope: of the model}; `held`, of its program."""
+    """FLOPs of a function.
+
+    parts      {scope: FLOPs of the model}
+    program    FLOPs of the whole program
+    """
 
     parts: dict[str, float]
-    held: float
+    program: float
 
     @property
     def model(self):
+        """FLOPs of the model."""
         return sum(self.parts.values())
 
 
-def traced(function, *inputs):
-    """The Count of a function of abstract or real arrays; nothing is computed.
+def count(function, *inputs):
+    """Returns the Count of a function of real or abstract arrays, without running it.
 
-    Loops count as often as they run, of branches the dearest counts. Kernels written by
-    hand (Pallas, custom calls) are not seen. Raises ValueError for a loop whose length
-    is not known before it runs.
+    The body of a loop counts once per iteration; of several branches, the most expensive
+    one counts. Handwritten kernels (Pallas, custom calls) are not counted. Raises
+    ValueError for a loop with an unknown number of iterations.
     """
     jaxpr = jax.make_jaxpr(function)(*inputs).jaxpr
     parts = _count(jaxpr, '', is_model=True)
     return Count(parts, sum(_count(jaxpr, '', is_model=False).values()))
 
 
-def counted(share):
-    """A scope for products of which only a share counts: what a mask lets through."""
+def masked(share):
+    """Returns a scope for products of which a mask leaves only this share."""
     return jax.named_scope(f'counted_{share}')
 
 
-def seen(length, causal, window=None):
-    """How many positions of a row of `length` one looks at, on average.
+def visible(length, causal, window=None):
+    """Returns the mean number of positions that one position of a row attends to.
 
-    >>> seen(4, causal=False), seen(4, causal=True), seen(4, causal=True, window=1)
+    >>> visible(4, causal=False), visible(4, causal=True), visible(4, True, window=1)
     (4.0, 2.5, 1.75)
     """
     reach = length - 1 if window is None else min(window, length - 1)
-    # On one side, less what sticks out at the end of the row.
+    # On one side, minus what exceeds the end of the row.
     side = reach - reach * (reach + 1) / (2 * length)
     return 1 + side * (1 if causal else 2)
 
 
-def of_kinds(kinds):
-    """A scope for layers, given the kind of each: a number, the branch that it takes."""
+def layer_kinds(kinds):
+    """Returns a scope for a scan over layers.
+
+    `kinds` has the index of the branch that each layer takes.
+    """
     counts = [list(kinds).count(kind) for kind in range(max(kinds) + 1)]
     return jax.named_scope('kinds_' + '_'.join(map(str, counts)))
 
 
 def _count(jaxpr, scope, is_model):
-    """{part: FLOPs} of a program inside of a scope."""
+    """Returns {part: FLOPs} of a jaxpr in a scope."""
     counts = (_count_equation(equation, scope, is_model) for equation in jaxpr.eqns)
-    return _added(counts, itertools.repeat(1))
+    return _weighted_sum(counts, itertools.repeat(1))
 
 
-def _added(counts, times):
-    """{part: FLOPs} of several such, each so many times."""
+def _weighted_sum(counts, weights):
+    """Returns the weighted sum of several {part: FLOPs}."""
     total = {}
-    for count, time in zip(counts, times):
+    for count, weight in zip(counts, weights):
         for part, flops in count.items():
-            total[part] = total.get(part, 0) + time * flops
+            total[part] = total.get(part, 0) + weight * flops
     return total
 
 
 def _count_equation(equation, scope, is_model):
-    """{part: FLOPs} of an operation, with the programs inside of it."""
+    """Returns {part: FLOPs} of an operation, including the jaxprs inside it."""
     name = equation.primitive.name
     inner = [] if name == 'pallas_call' else list(jaxprs_in_params(equation.params))
     if name != 'dot_general' and not inner:
         return {}
     scope = f'{scope}/{equation.source_info.name_stack}'
-    if is_model and AGAIN in scope:
+    if is_model and REMAT in scope:
         return {}
     if name == 'dot_general':
-        shown = [float(share) for share in _COUNTED.findall(scope)] if is_model else []
-        return {_part(scope): _product(equation) * math.prod(shown)}
+        shares = [float(share) for share in _MASKED.findall(scope)] if is_model else []
+        return {_part(scope): _product(equation) * math.prod(shares)}
     counts = [_count(jaxpr, scope, is_model) for jaxpr in inner]
     if name == 'while' and any(counts):
         raise ValueError(
-            'flops.traced: a while loop with products runs an unknown number of times; '
-            'give jax.lax.fori_loop whole numbers as bounds, or use jax.lax.scan.'
+            'flops.count: a while loop with matrix products has an unknown number of '
+            'iterations; give jax.lax.fori_loop whole numbers as bounds, or use '
+            'jax.lax.scan.'
         )
     if name == 'cond':
-        return _added(counts, _shares(counts, scope, is_model))
+        return _weighted_sum(counts, _branch_weights(counts, scope, is_model))
     times = equation.params['length'] if name == 'scan' else 1
     if name == 'shard_map':
         times = equation.params['mesh'].size
-    return _added(counts, itertools.repeat(times))
+    return _weighted_sum(counts, itertools.repeat(times))
 
 
-def _shares(branches, scope, is_model):
-    """How often each branch counts: in the model those of kinds of layers as often as
-    there are, on average; else the dearest once."""
+def _branch_weights(branches, scope, is_model):
+    """Returns the weight of each branch of a conditional.
+
+    For the model, within a scope of `layer_kinds`, that is the share of layers that take
+    it. Otherwise only the most expensive branch counts.
+    """
     kinds = _KINDS.findall(scope)
     counts = [int(count) for count in kinds[-1].split('_')] if kinds else []
     if is_model and len(counts) == len(branches):
@@ -129,8 +143,9 @@ def _shares(branches, scope, is_model):
 
 
 def _part(scope):
-    """The first name in a scope such as 'transpose(jvp(loss))/encoder/layers'."""
+    """Returns the first name in a scope such as 'transpose(jvp(loss))/encoder/layers'."""
     names = (re.sub(r'\w+\(|\)', '', name) for name in scope.split('/'))
+    # The equations of einsum, which are scopes, too, are not identifiers.
     named = (name for name in names if name not in _NO_PART and name.isidentifier())
     return next(named, 'other')
 

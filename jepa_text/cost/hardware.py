@@ -1,10 +1,10 @@
-"""Chips by name: speed, memory, price, and where each figure is from.
+"""Accelerators by name: peak FLOP/s, memory, bandwidth and price, with sources.
 
-Speeds are dense bfloat16 products, float32 where a chip has no bfloat16, without the
-doubling by sparsity that data sheets like. Prices are per chip and hour, on demand,
-without discounts; they move by the month, so a plan of money should name its own
-(`--price`). Shares of the peak follow from a bound (planning/roofline.py) unless the text
-says otherwise.
+Peaks are of dense bfloat16 products, or float32 if a chip does not support bfloat16,
+without the factor two for sparsity that data sheets often include. Prices are per chip
+and hour, on demand, without discounts; they change monthly, so budgets should use current
+ones (`--price`). Default MFUs are derived from a bound (planning/roofline.py) unless
+stated otherwise.
 """
 
 import dataclasses
@@ -15,11 +15,22 @@ from jepa_text.config import schema
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chip:
-    """peak: FLOP/s. memory: bytes. bandwidth: bytes/s of it. links: bytes/s, each way,
-    to the other chips of its machine. price: US dollars an hour, or None. mfu: the share
-    of the peak to plan with. kind: what jax calls the device, as a regular expression.
-    capability: CUDA's, of NVIDIA's. float32: the speed of its products, as a share of the
-    peak; by default they go in as tensor float 32, on TPUs as bfloat16."""
+    """An accelerator.
+
+    peak          FLOP/s
+    memory        bytes
+    bandwidth     of the memory, bytes/s
+    price         US dollars per hour, or None
+    mfu           share of the peak to plan with
+    kind          regular expression of jax's `device_kind`
+    source        source of the speeds and the memory
+    priced        source of the price
+    assumed       source of the mfu
+    links         bytes/s in each direction to the other chips of the machine
+    capability    compute capability of NVIDIA GPUs
+    float32       speed of float32 products as a share of the peak. By default they are
+                  computed in TF32, on TPUs in bfloat16
+    """
 
     peak: float
     memory: float
@@ -36,22 +47,23 @@ class Chip:
 
     @property
     def dtype(self):
-        """Of which products the peak is: bfloat16's, unless the chip has none."""
-        is_old = self.capability is not None and self.capability < (8, 0)
-        return 'float32' if is_old else 'bfloat16'
+        """The dtype of the peak: bfloat16 if the chip supports it, else float32."""
+        lacks_bfloat16 = self.capability is not None and self.capability < (8, 0)
+        return 'float32' if lacks_bfloat16 else 'bfloat16'
 
     def share(self, dtype):
-        """The share of the peak to plan with for a model of this dtype."""
+        """Returns the share of the peak to plan with for a model of this dtype."""
         return self.mfu * (self.float32 if dtype == 'float32' else 1)
 
 
-# Of a device's memory: the rest is what allocators waste and libraries take.
+# Share of a device's memory; the rest is used by libraries or lost to fragmentation.
 USABLE = 0.92
 
 _RUNPOD = 'RunPod, as quoted by others in spring 2026'
 _GOOGLE = 'order of magnitude for Google Cloud in the USA, not confirmed'
-# Decoders of 8B and more in JAX reach 0.39 to 0.6 of the peak, where products, at 0.8 of
-# it, are nearly all: 0.49 to 0.75 of what bounds them. ModernBERT's code reached 0.25.
+# Decoders of 8B and more reach 0.39 to 0.6 of the peak in JAX. Nearly all of their time
+# is in products, at 0.8 of the peak: that is 0.49 to 0.75 of their bound. ModernBERT's
+# code reached 0.25 of the peak.
 REACHED = 0.65
 _BOUND = (
     f'{REACHED} of the bound {{}} of an MLM step of 610m, as compiled for eight H200s, '
@@ -177,7 +189,7 @@ CHIPS = {
         priced=_GOOGLE,
         assumed=_BOUND.format(0.34),
     ),
-    # One of the two dies of a module: what arXiv 2507.00994 counts as a GPU.
+    # One of the two dies of a module, which arXiv 2507.00994 counts as a GPU.
     'mi250x': Chip(
         peak=191.5e12,
         memory=64e9,
@@ -188,54 +200,57 @@ CHIPS = {
         source='AMD Instinct MI250X data sheet, one die',
         priced='',
         float32=0.25,
-        assumed='fitted to the 16,000 hours that arXiv 2507.00994 gives for 120,000 '
-        'steps at 610M; by it, its 15 base models take a tenth more than it says',
+        assumed='fitted to the 16,000 hours that arXiv 2507.00994 reports for 120,000 '
+        'steps at 610M; its 15 base models would then take 10% more than reported',
     ),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The section `plan`: what a run is to be planned for."""
+    """The config section `plan`: the hardware to plan a run for."""
 
     hardware: str = schema.field('h100:8', 'CHIP or CHIP:COUNT')
     mfu: float | None = schema.field(
-        None, "the share of the chips' peak; that of the chip", above=0, maximum=1
+        None,
+        "fraction of the chips' peak FLOP/s; default: of the chip",
+        above=0,
+        maximum=1,
     )
     price: float | None = schema.field(
-        None, 'US dollars a chip and hour; that of the chip', minimum=0
+        None, 'US dollars per chip and hour; default: of the chip', minimum=0
     )
     vocab_size: int | None = schema.field(
-        None, 'for a config whose tokenizer is not here', minimum=0
+        None, 'vocabulary size if the tokenizer is not available', minimum=0
     )
-    compile: bool = schema.field(False, 'ask the compiler for the memory, too')
+    compile: bool = schema.field(False, 'compile the step to get its exact memory')
 
     def __post_init__(self):
         find(self.hardware)
 
 
 def find(name):
-    """(chip, how many) of 'h100:8', or of 'h100' (one).
+    """Returns (chip, count) of 'h100:8', or of 'h100' for one.
 
-    Raises ValueError for a chip that is not in the table or a count below 1.
+    Raises ValueError for an unknown chip or a count below 1.
     """
-    asked = re.fullmatch(r'(\w+)(?::0*([1-9][0-9]*))?', str(name).lower())
-    kind, count = asked.groups() if asked else ('', None)
+    match = re.fullmatch(r'(\w+)(?::0*([1-9][0-9]*))?', str(name).lower())
+    kind, count = match.groups() if match else ('', None)
     if kind not in CHIPS:
         raise ValueError(
-            f'hardware {name!r} is not CHIP or CHIP:COUNT, as h100:8; chips: '
+            f'hardware={name!r} must be CHIP or CHIP:COUNT, as h100:8; available chips: '
             f'{", ".join(CHIPS)}.'
         )
     return CHIPS[kind], int(count or 1)
 
 
 def peak(device_kind):
-    """FLOP/s of the device that jax calls so; None for one that the table lacks."""
+    """Returns the peak FLOP/s of a device by jax's `device_kind`; None if unknown."""
     name = name_of(device_kind)
     return CHIPS[name].peak if name else None
 
 
 def name_of(device_kind):
-    """'h100' of the device that jax calls so; None for one that the table lacks."""
+    """Returns the name of a chip, as 'h100', by jax's `device_kind`; None if unknown."""
     named = (name for name, chip in CHIPS.items() if re.search(chip.kind, device_kind))
     return next(named, None)

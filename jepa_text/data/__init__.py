@@ -1,1 +1,1 @@
-"""Documents to rows to batches."""
+"""Text data: corpora, cleaning, tokenization, prepared rows, masking and batches."""

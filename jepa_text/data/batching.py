@@ -1,11 +1,11 @@
-"""Rows of many lengths as few batches of few shapes: alike lengths share a batch.
+"""Batches of rows grouped by similar length, with few shapes and little padding.
 
     lengths     250 249 ... 31 30 30 29          the longest first
     batches     [8, 256] [9, 224] ... [64, 32]   as many rows as the budget holds
 
-Lengths are rounded up to one of four in every octave (8, 16, 24, 32, 40, 48, 56, 64, 80,
-96, 112, 128, 160, ...): each shape is compiled once, and at most a fifth of a long row is
-filling.
+Lengths are rounded up to one of four values per octave (8, 16, 24, 32, 40, 48, 56, 64,
+80, 96, 112, 128, 160, ...), so that few shapes are compiled, and at most a fifth of a
+long row is padding.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ SHORTEST = 8
 
 
 def rounded(length):
-    """The next of the lengths that batches have.
+    """Returns the smallest batch length that is not below `length`.
 
     >>> [rounded(length) for length in (1, 8, 9, 64, 65, 129, 250)]
     [8, 8, 16, 64, 80, 160, 256]
@@ -24,16 +24,17 @@ def rounded(length):
 
 
 def padded(length, maximum):
-    """The length that rows of at most so many tokens are padded to."""
+    """Returns the length that rows of at most `length` tokens are padded to."""
     return min(rounded(length), maximum)
 
 
 def batches(lengths_N, budget, maximum, multiple=1):
-    """Yields (index_M of its rows, rows, length) of every batch, the longest first.
+    """Yields (index_M, rows, length) of every batch, the longest rows first; index_M are
+    the indices of its rows.
 
-    `rows` x `length` is at most `budget` tokens, but for a batch of `multiple` rows, of
-    which each has a multiple: over so many devices they are split. `length` is at most
-    `maximum`. `rows` is more than the indices only in the last batch: the next power of
+    `rows` is a multiple of `multiple`, the number of devices to split them over. `rows` x
+    `length` is at most `budget` tokens, unless `rows` is `multiple`. `length` is at most
+    `maximum`. Only the last batch may have more `rows` than indices: the next power of
     two.
 
     >>> [(index.tolist(), *shape) for index, *shape in batches([3, 30, 9, 31], 64, 64)]

@@ -1,13 +1,13 @@
-"""Which row comes next: several folders of rows as one stream, by weight.
+"""Mixtures: several folders of rows interleaved as one stream, by weight.
 
     i            0  1  2  3  4  5  6  7  8  9        weights 0.7 (a) and 0.3 (b)
     part         a  b  a  a  a  b  a  a  b  a        `Mixture.at(i)[0]`
     its row      0  0  1  2  3  1  4  5  2  6        `Mixture.at(i)[1]`, before shuffling
 
-No part is ever far from its share: of the first n rows it has n * share, give or take
-(1 + H(parts - 2)) / 2 rows, where H(k) = 1 + 1/2 + ... + 1/k: half a row of two parts,
-one of three, less than two of ten. Which part a row is of takes two divisions a part,
-wherever it lies, with weights as exact fractions: the only state is i.
+No part is ever far from its share: of the first n rows it has n * share, up to
+(1 + H(parts - 2)) / 2 rows, where H(k) = 1 + 1/2 + ... + 1/k: half a row for two parts,
+one for three, less than two for ten. The part of any row is computed from i alone, with
+two divisions per part and weights as exact fractions, so the only state is i.
 """
 
 import dataclasses
@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-# The key of a batch that says, of several parts, which one a row is of: bool [B, parts].
+# The key in the batches of a mixture for the part of each row: one-hot bool [B, parts].
 PART = 'data_part'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """Rows of a mixture.
+    """The rows of one part of a mixture.
 
-    name     in metrics; '' for the only one
-    before   of its rows, how many were read before the mixture began
+    name     in metrics; '' if there is only one part
+    before   how many of its rows were read before the mixture began
     """
 
     name: str
@@ -40,15 +40,15 @@ class Part:
 class Mixture:
     """Parts as one endless stream; a single folder is a mixture of one part.
 
-    `begins` is the row of the run that is row 0 of the mixture.
+    `begins` is the number in the run of row 0 of the mixture.
     """
 
     def __init__(self, parts, begins=0):
         self.parts, self.begins = tuple(parts), begins
-        # The heaviest is taken out first: the bound above is of that order.
+        # The heaviest part is split off first: the bound above holds for this order.
         order = sorted(range(len(self.parts)), key=lambda p: -self.parts[p].weight)
         total = sum(part.weight for part in self.parts)
-        # (part, its share of the rows that are left, as two whole numbers)
+        # (part, numerator and denominator of its share of the remaining rows)
         self._split, left = [], total
         for number in order[:-1]:
             share = self.parts[number].weight / left
@@ -59,23 +59,24 @@ class Mixture:
 
     @functools.cached_property
     def fingerprint(self):
-        """Of the rows, their order and their weights; of one part, that of its rows."""
+        """The sha256 of all rows' fingerprints in order and their shares; for a single
+        part, the fingerprint of its rows."""
         if len(self.parts) == 1:
             return self.parts[0].rows.fingerprint
-        said = [
+        identity = [
             (part.rows.fingerprint, str(share))
             for part, share in zip(self.parts, self.shares)
         ]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     @property
     def max_documents(self):
-        """As many documents has a row at most; None if a folder does not say it."""
+        """The maximum number of documents in a row; None if unknown for some folder."""
         found = [part.rows.max_documents for part in self.parts]
         return None if None in found else max(found)
 
     def at(self, index):
-        """(part, which of its rows in the mixture) of row `index`, from 0.
+        """Returns (part, number of its row within the mixture) of row `index`, from 0.
 
         >>> parts = [Part(name=n, rows=(), weight=Fraction(n)) for n in ('0.7', '0.3')]
         >>> [Mixture(parts).at(i) for i in range(4)]
@@ -83,7 +84,7 @@ class Mixture:
         """
         now, then = index, index + 1
         for number, share, whole in self._split:
-            # The nearest whole number, so that what is left is near its share, too.
+            # Rounded to nearest, so that the remaining rows are near their share, too.
             had, has = ((2 * n * share + whole) // (2 * whole) for n in (now, then))
             if has > had:
                 return number, had
@@ -91,7 +92,7 @@ class Mixture:
         return self._last, now
 
     def counts(self, index):
-        """How many of the first `index` rows each part has."""
+        """Returns how many of the first `index` rows each part has."""
         found, left = [0] * len(self.parts), index
         for number, share, whole in self._split:
             found[number] = (2 * left * share + whole) // (2 * whole)
@@ -100,11 +101,11 @@ class Mixture:
         return found
 
     def read(self, row):
-        """How many rows of each part the run has read when `row` is its next one, those
-        before the mixture among them."""
+        """Returns how many rows of each part the run has read if `row` is its next one,
+        including those before the mixture."""
         counts = self.counts(row - self.begins)
         return [part.before + count for part, count in zip(self.parts, counts)]
 
     def one_hot(self, number):
-        """bool [parts]: which part a row is of."""
+        """Returns bool [parts], true at `number`."""
         return np.arange(len(self.parts)) == number

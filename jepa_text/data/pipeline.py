@@ -1,6 +1,6 @@
-"""Prepared folders, opened: their rows by index, and what must fit together.
+"""Reading of prepared rows by index, and checks that they fit the config.
 
-section.py says which folders, mixture.py in which order, stream.py makes batches.
+section.py has the config, mixture.py the order of rows, stream.py makes batches.
 """
 
 import bisect
@@ -23,11 +23,11 @@ from jepa_text.data.tokenizers import formats
 from jepa_text.files import addresses, checksums
 
 
-def opened(data, split='train'):
-    """The parts of a section `data`.
+def open_parts(data, split='train'):
+    """Opens the folders of a section `data`, and returns them as mixture.Part.
 
-    Raises ValueError for rows of another length than it says, rows that are there twice,
-    and whatever opening a folder raises.
+    Raises ValueError for rows of another length than the section's, and for rows given
+    twice, and what opening a folder raises.
     """
     parts = []
     for folder, weight, name in section.folders(data):
@@ -36,32 +36,32 @@ def opened(data, split='train'):
         for other in parts:
             if other.rows.fingerprint == rows.fingerprint:
                 raise ValueError(
-                    f'data.mixture: {other.rows.folder} and {rows.folder} hold the same '
-                    'rows: name them once, with the weight of both.'
+                    f'data.mixture: {other.rows.folder} and {rows.folder} have the same '
+                    'rows: name them once, with the sum of their weights.'
                 )
-        # As it was written: of 0.7, seven tenths, and not the nearest binary fraction.
+        # Exactly as written: 0.7 is seven tenths, not the nearest binary fraction.
         weight = Fraction(str(weight))
         parts.append(mixtures.Part(name=name, rows=rows, weight=weight))
     return parts
 
 
-def check_together(parts):
-    """Raises ValueError for parts of two tokenizers, and for two of one name."""
+def check_compatible(parts):
+    """Raises ValueError if parts differ in their tokenizers or share a name."""
     for one, other in itertools.combinations(parts, 2):
-        where = f'{one.rows.folder} and {other.rows.folder}'
+        folders = f'{one.rows.folder} and {other.rows.folder}'
         ours, theirs = one.rows.manifest, other.rows.manifest
         key = 'tokenizer_fingerprint'
         if ours[key] != theirs[key]:
             raise ValueError(
-                f'The rows in {where} were made with two tokenizers, of '
+                f'The rows in {folders} were made with different tokenizers, of '
                 f'{ours["vocab_size"]} and {theirs["vocab_size"]} entries '
                 f'({ours[key][:16]}..., {theirs[key][:16]}...): prepare one of them '
                 'again, with the tokenizer.json of the other.'
             )
         if one.name == other.name:
             raise ValueError(
-                f'The rows in {where} are both called {one.name!r} in metrics: give one '
-                'a name, as dict(folder=..., name=...) in a mixture.'
+                f'The rows in {folders} have the same name {one.name!r} in metrics: name '
+                'one of them, as dict(folder=..., name=...) in a mixture.'
             )
 
 
@@ -70,13 +70,13 @@ class Rows:
 
     `rows[i]` is a dict of tokens, segment_ids (from 1; 0 is padding) and positions, int32
     [L] each. Opening checks the manifest and the sizes of the files; `verify(folder)`
-    reads them whole. Those at an address are copied to this machine first
-    (rows/downloaded.py). Raises FileNotFoundError without a manifest, ValueError for
-    another split or a damaged folder.
+    checks their contents. Rows at an address are copied to this machine first
+    (rows/downloaded.py). Raises FileNotFoundError without a manifest, ValueError for an
+    unknown split or a damaged folder.
     """
 
     def __init__(self, folder, split):
-        self.folder, self.split = downloaded.here(folder), split
+        self.folder, self.split = downloaded.fetch(folder), split
         self.manifest = row_folder.read_manifest(self.folder)
         if split not in self.manifest['splits']:
             known = self.manifest['splits']
@@ -85,7 +85,7 @@ class Rows:
             )
         row_folder.check_sizes(self.folder, self.manifest, [split])
         self.row_length = self.manifest['row_length']
-        # Of a row; folders of before do not say it.
+        # Per row; missing in the manifests of older versions.
         self.max_documents = self.manifest['splits'][split].get('max_documents')
         entries = self.manifest['splits'][split]['files']
         self._paths = [str(self.folder / entry['name']) for entry in entries]
@@ -102,19 +102,19 @@ class Rows:
             records = ArrayRecordDataSource(self._paths)
         except RuntimeError as error:
             raise ValueError(
-                f'{self._damaged()} cannot be opened, it is damaged ({error}). '
+                f'{self._damaged()} is damaged and cannot be opened ({error}). '
                 f'{row_folder.REMEDY}'
             ) from error
         if len(records) != len(self):
             raise ValueError(
-                f'{self._damaged()} is damaged: the shards of {self.split!r} hold '
+                f'{self._damaged()} is damaged: the shards of {self.split!r} have '
                 f'{len(records)} rows, the manifest says {len(self)}. '
                 f'{row_folder.REMEDY}'
             )
         return records
 
     def _damaged(self):
-        """The first shard whose checksum is not the manifest's; the folder if none."""
+        """The first shard whose checksum is not the manifest's; if none, the folder."""
         for entry in self.manifest['splits'][self.split]['files']:
             path = self.folder / entry['name']
             if checksums.sha256(path) != entry['sha256']:
@@ -144,33 +144,33 @@ class Rows:
 def verify(folder):
     """Reads all files of a prepared folder and compares them with their checksums.
 
-    Returns the manifest. Raises ValueError that names the first file that differs. Of one
-    at an address the files there are read, not a copy.
+    Returns the manifest. Raises ValueError naming the first file that differs. For a
+    folder at an address, the files there are read, not a copy.
     """
     if addresses.is_address(folder):
         return downloaded.check(folder)
-    folder = downloaded.here(folder)
+    folder = downloaded.fetch(folder)
     manifest = row_folder.read_manifest(folder)
     row_folder.check_sums(folder, manifest)
     return manifest
 
 
-def prepared_otherwise(asked, folder):
-    """What the rows in a folder were prepared with, and a config's `prepare` asks for
-    otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
-    folder = downloaded.here(folder, shards=False)
+def changed_settings(config, folder):
+    """Returns a message for each setting of a config's section `prepare` that differs
+    from that of the rows in a folder. Absent and empty settings are not compared."""
+    folder = downloaded.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
     before = _flat(manifest['settings'])
     before.setdefault('bad_documents', invalid_text.ERROR)
-    now = _flat(json.loads(json.dumps(asked)))
-    for key in ('workers', 'engine', 'beam'):  # which change no byte
+    now = _flat(json.loads(json.dumps(config)))
+    for key in ('workers', 'engine', 'beam'):  # which do not affect the output
         now.pop(key, None)
     name, about = now.pop('tokenizer', None) or '', manifest.get('tokenizer') or {}
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name)
     if name and path.exists() and not name.endswith(formats.SUFFIXES):
         now['tokenizer'] = tokenizers.load(path).fingerprint
     elif about and name != 'init_from':
-        # Of other formats and places the name says it.
+        # Other formats and remote tokenizers are compared by name.
         before['tokenizer'], now['tokenizer'] = about['name'], name
     return [
         f'{key} was {before.get(key)!r} and is now {value!r}'
@@ -180,7 +180,7 @@ def prepared_otherwise(asked, folder):
 
 
 def _flat(settings):
-    """Settings of `prepare` with dotted keys, the defaults of `clean` among them."""
+    """Settings of `prepare` with dotted keys, including the defaults of `clean`."""
     usual = json.loads(json.dumps(schema.as_dict(cleaning.Config())))
     clean = usual | (settings.get('clean') or {})
     sections = {'source': settings.get('source') or {}, 'clean': clean}
@@ -191,7 +191,7 @@ def _flat(settings):
 
 
 def check_tokenizer(manifest, tokenizer, folder='the folder'):
-    """Raises ValueError when the rows were made with another tokenizer."""
+    """Raises ValueError if the rows were made with another tokenizer."""
     if tokenizer.fingerprint != manifest['tokenizer_fingerprint']:
         raise ValueError(
             f'The rows in {folder} were made with another tokenizer: theirs has the '
@@ -203,10 +203,10 @@ def check_tokenizer(manifest, tokenizer, folder='the folder'):
 
 
 def check_row_length(manifest, length, folder='the folder'):
-    """Raises ValueError when the rows are not of the length that the config asks for."""
+    """Raises ValueError if the rows do not have the length in the config."""
     if manifest['row_length'] != length:
         raise ValueError(
-            f'The rows in {folder} have {manifest["row_length"]} tokens, the config asks '
-            f'for {length}. Set config.data.row_length={manifest["row_length"]}, or '
+            f'The rows in {folder} have {manifest["row_length"]} tokens, but the config '
+            f'has {length}. Set config.data.row_length={manifest["row_length"]}, or '
             f'prepare rows of {length} in another folder.'
         )

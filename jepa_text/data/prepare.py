@@ -1,10 +1,10 @@
-"""Documents to rows on disk: tokenize, pack, shuffle, shard. Written whole or not at all.
+"""Preparation of documents as rows on disk: tokenize, pack, shuffle and shard.
 
     source --> units --tokenizer--> [bos] ids [eos] --packing--> rows --by seed--> shards
 
-A folder that has a manifest is finished. Units are shared among processes, and each is
-done once: killed and called again, it goes on. The same input gives the same bytes,
-whoever made them and however often they were stopped.
+A folder is written atomically: one with a manifest is complete. Units are distributed to
+processes, and each is done once, so that an interrupted run resumes when called again.
+The output is the same for any number of processes and interruptions.
 """
 
 import dataclasses
@@ -34,41 +34,41 @@ class Config:
     """The section `prepare`."""
 
     source: dict = schema.field(
-        doc='where text comes from, as dict(name=...)',
+        doc='the source of the text, as dict(name=...)',
         folder='data/sources',
         given=('split',),
     )
     tokenizer: str = schema.field(
         doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model or .tiktoken "
-        "file, 'tiktoken:NAME', or 'init_from': that of what the run starts from"
+        "file, 'tiktoken:NAME', or 'init_from': the one of the initial checkpoint"
     )
-    row_length: int = schema.field(doc='tokens in a row', minimum=MIN_ROW_LENGTH)
-    splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'of the source')
+    row_length: int = schema.field(doc='tokens per row', minimum=MIN_ROW_LENGTH)
+    splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')
     packing: str = schema.field(
         'best_fit',
-        "documents into rows: 'concat' cuts at any place, 'paper' as arXiv 2507.00994",
+        "how rows are packed: 'concat' cuts anywhere, 'paper' follows arXiv 2507.00994",
         choices=tuple(packings.PACKINGS),
     )
-    shards: int = schema.field(4, 'files of each split', minimum=1)
-    seed: int = schema.field(0, 'of the order of rows', minimum=0)
-    add_bos: bool = schema.field(True, '<bos> before a document')
-    add_eos: bool = schema.field(True, '<eos> after it')
-    clean: cleaning.Config = schema.section(cleaning.Config, 'what is left out')
+    shards: int = schema.field(4, 'files per split', minimum=1)
+    seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
+    add_bos: bool = schema.field(True, 'add <bos> before each document')
+    add_eos: bool = schema.field(True, 'add <eos> after each document')
+    clean: cleaning.Config = schema.section(cleaning.Config, 'cleaning of the documents')
     bad_documents: str = schema.field(
         invalid_text.ERROR,
-        "what is no text (not UTF-8, NULs, halves of surrogate pairs, null): 'skip' "
-        'leaves it out, counted and named',
+        "for invalid text (not UTF-8, NUL, half a surrogate pair, null): 'skip' counts "
+        'and reports it',
         choices=(invalid_text.ERROR, invalid_text.SKIP),
     )
     workers: int = schema.field(
-        0, 'processes, on large corpora; 0: as many as there are cores', minimum=0
+        0, 'number of processes; 0 for the number of cores', minimum=0
     )
     engine: str = schema.field(
         'local',
-        "of the work: processes here, or 'beam': machines that all see the folder",
+        "'local' processes, or 'beam' for machines that share the folder",
         choices=ENGINES,
     )
-    beam: tuple[str, ...] = schema.field((), "its flags, such as '--runner=FlinkRunner'")
+    beam: tuple[str, ...] = schema.field((), "Beam flags, such as '--runner=FlinkRunner'")
 
 
 def prepare(
@@ -90,15 +90,15 @@ def prepare(
     beam=Config.beam,
     tokenizer_about=None,
 ):
-    """Writes `folder` and returns its manifest; a finished one is left as it is.
+    """Writes `folder` and returns its manifest; if it is complete, it is unchanged.
 
     `source` is a section such as dict(name='bundled') or dict(name='text', path=...),
-    `clean` one of cleaning.settings.Config. The manifest gets `tokenizer_about`, a dict
-    of what the tokenizer was; a `commit` in it is one of the settings.
-    A folder made with the same settings counts as finished even when the corpus has
-    changed since: delete it to make it anew. Raises ValueError for unusable settings,
-    FileExistsError for a folder of other settings or of something else, ValueError for
-    a corpus without text, OSError when the disk has too little room.
+    `clean` one of cleaning.settings.Config. `tokenizer_about`, a dict that describes the
+    tokenizer, is stored in the manifest; a `commit` in it is one of the settings.
+    A folder made with the same settings counts as complete even if the corpus has changed
+    since: delete it to prepare it again. Raises ValueError for invalid settings or a
+    corpus without text, FileExistsError for a folder with other settings or other
+    content, OSError if the disk has too little space.
     """
     _check(row_length, packing, shards, splits, seed, bad_documents)
     folder = pathlib.Path(paths.local('The folder of rows', folder))
@@ -113,32 +113,32 @@ def prepare(
         'seed': seed,
         'add_bos': add_bos,
         'add_eos': add_eos,
-        **_unusual(about.get('commit'), clean or {}, bad_documents),
+        **_non_default(about.get('commit'), clean or {}, bad_documents),
     }
-    # As the manifest will say it: tuples become lists, paths strings.
+    # As in the manifest: tuples become lists, paths strings.
     settings = json.loads(json.dumps(settings, default=os.fspath))
     if finished := _finished(folder, settings):
         return finished
-    # Sources are looked up before anything is written: a wrong name costs nothing.
+    # Sources are opened before anything is written, so that a wrong name fails early.
     corpora = works.corpora(settings)
     plan = dict(settings=settings, units=works.units(corpora), marks=unit.MARKS)
-    do = _engine(engine, workers, beam)
+    run = _engine(engine, workers, beam)
     try:
-        with partial_files.filled(folder, plan, unit.COMPARED) as here:
-            return _write(here, corpora, tokenizer, do, about)
+        with partial_files.open_folder(folder, plan, unit.COMPARED) as partial:
+            return _write(partial, corpora, tokenizer, run, about)
     except OSError:
-        # Another process may have been first.
+        # Another process may have completed the folder first.
         if finished := _finished(folder, settings):
             return finished
         raise
 
 
 def _check(row_length, packing, shards, splits, seed, bad_documents):
-    is_whole = isinstance(row_length, int) and not isinstance(row_length, bool)
-    if not is_whole or row_length < MIN_ROW_LENGTH:
+    is_integer = isinstance(row_length, int) and not isinstance(row_length, bool)
+    if not is_integer or row_length < MIN_ROW_LENGTH:
         raise ValueError(
-            f'row_length={row_length!r} must be a whole number of tokens, at least '
-            f'{MIN_ROW_LENGTH}; 64 to 8192 are usual.'
+            f'row_length={row_length!r} must be an integer of at least {MIN_ROW_LENGTH} '
+            'tokens; 64 to 8192 are usual.'
         )
     if packing not in packings.PACKINGS:
         raise ValueError(
@@ -146,12 +146,12 @@ def _check(row_length, packing, shards, splits, seed, bad_documents):
             f'{resolve.nearest(str(packing), packings.PACKINGS)}'
         )
     if not isinstance(shards, int) or not 1 <= shards <= 99_999:
-        raise ValueError(f'shards={shards!r} must be a whole number from 1 to 99999.')
+        raise ValueError(f'shards={shards!r} must be an integer from 1 to 99999.')
     if not isinstance(seed, int) or seed < 0:
-        raise ValueError(f'seed={seed!r} must be a whole number from 0 on.')
+        raise ValueError(f'seed={seed!r} must be a non-negative integer.')
     if bad_documents not in (invalid_text.ERROR, invalid_text.SKIP):
         raise ValueError(
-            f'bad_documents={bad_documents!r}: take {invalid_text.ERROR!r} or '
+            f'bad_documents={bad_documents!r} must be {invalid_text.ERROR!r} or '
             f'{invalid_text.SKIP!r}.'
         )
     if not splits or isinstance(splits, str):
@@ -161,13 +161,13 @@ def _check(row_length, packing, shards, splits, seed, bad_documents):
 
 
 def _finished(folder, settings):
-    """The manifest of a finished folder of these settings; None when there is none."""
+    """The manifest of a complete folder with these settings; None if there is none."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return None
     if not (folder / row_folder.MANIFEST).is_file():
         raise FileExistsError(
-            f'{folder} exists and holds something other than prepared rows. Name another '
-            'folder, or move what is there out of the way.'
+            f'{folder} exists, but does not contain prepared rows. Choose another '
+            'folder, or move its content away.'
         )
     manifest = row_folder.read_manifest(folder)
     row_folder.check_sizes(folder, manifest)
@@ -179,24 +179,24 @@ def _finished(folder, settings):
     ]
     if changed:
         raise FileExistsError(
-            f'{folder} was prepared with other settings: {"; ".join(changed)}. Name '
-            'another folder, or delete this one to prepare it anew.'
+            f'{folder} was prepared with other settings: {"; ".join(changed)}. Choose '
+            'another folder, or delete this one to prepare it again.'
         )
     return manifest
 
 
-def _unusual(commit, clean, bad_documents):
-    """Settings that are told only where they are not the default."""
-    asked = schema.as_dict(schema.read(cleaning.Config, clean, 'prepare.clean'))
-    usual = schema.as_dict(cleaning.Config())
-    changed = {key: value for key, value in asked.items() if value != usual[key]}
+def _non_default(commit, clean, bad_documents):
+    """Settings that are stored only if they are not the default."""
+    given = schema.as_dict(schema.read(cleaning.Config, clean, 'prepare.clean'))
+    defaults = schema.as_dict(cleaning.Config())
+    changed = {key: value for key, value in given.items() if value != defaults[key]}
     skips = bad_documents if bad_documents != invalid_text.ERROR else ''
-    told = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': skips}
-    return {key: value for key, value in told.items() if value}
+    settings = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': skips}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _engine(engine, workers, flags):
-    """do(work, task, numbers): who does the work."""
+    """Returns run(work, task, numbers), which does a task for the units of `numbers`."""
     if engine not in ENGINES:
         raise ValueError(
             f'There is no engine {engine!r}.{resolve.nearest(engine, ENGINES)}'
@@ -207,25 +207,25 @@ def _engine(engine, workers, flags):
         from jepa_text.data.preparing import beam
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "prepare.engine='beam' needs Apache Beam, here and on its workers: pip "
+            "prepare.engine='beam' needs Apache Beam, here and on the workers: pip "
             f"install 'jepa-text[beam]' ({error})."
         ) from error
     return functools.partial(beam.run, flags=flags)
 
 
-def _write(partial, corpora, tokenizer, do, about):
+def _write(partial, corpora, tokenizer, run, about):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
     with shards.clear_disk_errors(partial):
         tokenizer.save(partial / works.TOKENIZER)
-    work = works.begin(partial, corpora)
+    work = works.load(partial, corpora)
     numbers = range(len(work.units))
     if work.clean.finds_duplicates:
         (partial / unit.FINGERPRINTS).mkdir(exist_ok=True)
         left = [n for n in numbers if not unit.has_fingerprint(work, n)]
-        do(work, 'compare', left)
+        run(work, 'compare', left)
         unit.decide(work)
-    done = partial_files.marked(partial)
-    do(work, 'prepare', [n for n in numbers if n not in done])
+    done = partial_files.done_parts(partial)
+    run(work, 'prepare', [n for n in numbers if n not in done])
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
-        return row_folder.write_manifest(partial, manifests.made(work, about))
+        return row_folder.write_manifest(partial, manifests.build(work, about))

@@ -1,4 +1,4 @@
-"""The section `data` of a config: what a run reads, and what a phase reads otherwise.
+"""The config section `data`: the rows of a run, and the changes of a phase.
 
 data = dict(folder='runs/rows', ...)                        one folder, or
 data = dict(mixture=(dict(folder='runs/wiki', weight=0.7),
@@ -15,28 +15,33 @@ from jepa_text.config import schema
 class Part:
     """A folder of a mixture."""
 
-    folder: str = schema.field(doc='prepared rows')
-    weight: float = schema.field(1.0, 'its share of the rows, beside the others', above=0)
-    name: str = schema.field('', 'in metrics; that of the folder')
+    folder: str = schema.field(doc='folder of prepared rows')
+    weight: float = schema.field(1.0, 'relative share of the rows', above=0)
+    name: str = schema.field('', "in metrics; '' for the name of the folder")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """The section `data`."""
 
-    folder: str = schema.field('', 'the prepared rows; made where `prepare` says how; or')
-    mixture: tuple[Part, ...] = schema.field((), 'several, by weight')
-    row_length: int = schema.field(doc='tokens in a row', minimum=1, maximum=2**24)
+    folder: str = schema.field(
+        '', 'folder of prepared rows, created if `prepare` is given; or use `mixture`'
+    )
+    mixture: tuple[Part, ...] = schema.field((), 'several folders, by weight')
+    row_length: int = schema.field(doc='tokens per row', minimum=1, maximum=2**24)
     batch_size: int = schema.field(
-        0, 'rows of a step, of all devices together; or', minimum=0, maximum=2**24
+        0,
+        'rows per step on all devices; or use `batch_per_device`',
+        minimum=0,
+        maximum=2**24,
     )
     batch_per_device: int = schema.field(
-        0, 'rows of a step on each device', minimum=0, maximum=2**24
+        0, 'rows per step on each device', minimum=0, maximum=2**24
     )
-    repeat: bool = schema.field(False, 'rows may be read again, epoch after epoch')
+    repeat: bool = schema.field(False, 'allow more than one epoch')
     threads: int = schema.field(
         1,
-        'that read: where rows come from memory, one is fastest',
+        'reader threads; one is fastest if rows are in memory',
         minimum=1,
         maximum=4096,
     )
@@ -44,30 +49,33 @@ class Config:
     def __post_init__(self):
         if self.folder and self.mixture:
             raise ValueError(
-                f'data.folder={self.folder!r} and data.mixture of {len(self.mixture)}: '
-                "give one of them, as data.folder=''."
+                f'data.folder={self.folder!r} and data.mixture with {len(self.mixture)} '
+                "parts are both given. Give only one, for example with data.folder=''."
             )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What a phase reads otherwise than `data` says."""
+    """The fields of `data` that a phase may change."""
 
-    folder: str | None = schema.field(None, 'the prepared rows; or')
-    mixture: tuple[Part, ...] | None = schema.field(None, 'several, by weight')
+    folder: str | None = schema.field(None, 'folder of prepared rows; or use `mixture`')
+    mixture: tuple[Part, ...] | None = schema.field(None, 'several folders, by weight')
     row_length: int | None = schema.field(
-        None, 'tokens in a row', minimum=1, maximum=2**24
+        None, 'tokens per row', minimum=1, maximum=2**24
     )
     batch_size: int | None = schema.field(
-        None, 'rows of a step; or', minimum=1, maximum=2**24
+        None,
+        'rows per step on all devices; or use `batch_per_device`',
+        minimum=1,
+        maximum=2**24,
     )
     batch_per_device: int | None = schema.field(
-        None, 'rows of a step on each device', minimum=1, maximum=2**24
+        None, 'rows per step on each device', minimum=1, maximum=2**24
     )
 
 
-# What a key of a phase's data takes the place of, and what that is when it is not given.
-INSTEAD = {
+# The field that each field of a phase's data replaces, and the value that resets it.
+REPLACES = {
     'folder': ('mixture', []),
     'mixture': ('folder', ''),
     'batch_size': ('batch_per_device', 0),
@@ -76,21 +84,20 @@ INSTEAD = {
 
 
 def changed(data, changes):
-    """The section `data` as a phase has it, with its `changes` or None; plain dicts."""
+    """Returns the section `data` with the `changes` of a phase or None; plain dicts."""
     given = {key: value for key, value in (changes or {}).items() if value is not None}
-    instead = dict(INSTEAD[key] for key in given if key in INSTEAD)
-    return {**data, **instead, **given}
+    replaced = dict(REPLACES[key] for key in given if key in REPLACES)
+    return {**data, **replaced, **given}
 
 
 def folders(data):
-    """(folder, weight, name) of each part of a section `data`, as plain dicts."""
-    if not data.get('mixture'):
-        return [(data['folder'], 1, pathlib.Path(data['folder']).name)]
+    """Returns [(folder, weight, name)] of the parts of a section `data`, a plain dict."""
+    parts = data.get('mixture') or [{'folder': data['folder']}]
     return [
         (
-            one['folder'],
-            one.get('weight', 1),
-            one.get('name') or pathlib.Path(one['folder']).name,
+            part['folder'],
+            part.get('weight', 1),
+            part.get('name') or pathlib.Path(part['folder']).name,
         )
-        for one in data['mixture']
+        for part in parts
     ]

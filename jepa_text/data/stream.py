@@ -1,6 +1,6 @@
-"""Rows to batches, by index: a stream that can be entered at any step.
+"""Batches of corrupted rows: a deterministic stream that can start at any step.
 
-    parts --shuffled anew each epoch, for ever; by weight--> row of the run   (mixture.py)
+    parts --reshuffled every epoch, endlessly; by weight--> row of the run   (mixture.py)
          --corrupt(row, rng(seed, number of the row))--> example
          --batches of B / P, every P-th, from a step--> this process's part of each step
 
@@ -8,10 +8,10 @@
     row          0  1  2  3  4  5      6  7  8  9 10 11     B = 6
     process      0  0  0  1  1  1      0  0  0  1  1  1     P = 2
 
-Everything is a function of (seed, row). So the global batch of a step is the same on any
-number of processes and threads, the only state is the number of steps taken, and to go
-on after a kill costs nothing. What the number means depends on the rows, the batch size
-and the seed: `fingerprint` says which, and is kept beside it.
+Everything is a function of (seed, row). So the global batch of a step is the same for any
+number of processes and threads, the only state is the number of steps taken, and resuming
+costs nothing. The meaning of a step number depends on the rows, the batch size and the
+seed, whose `fingerprint` is saved with it.
 """
 
 import dataclasses
@@ -24,27 +24,28 @@ import numpy as np
 
 from jepa_text.data.mixture import PART
 
-AHEAD = 2  # groups of batches that lie ready, at most
-GROUP = 4  # batches that are read at once
+PREFETCH = 2  # maximum number of groups of batches read ahead
+GROUP = 4  # batches read at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Cursor:
-    """Where a phase begins to read: before step `step`, at row `row` of the run."""
+    """Where a phase starts reading: at step `step`, with row `row` of the run."""
 
     step: int = 0
     row: int = 0
 
     def at(self, step, batch_size):
-        """The first row of a step of the phase."""
+        """Returns the first row of a step of the phase."""
         return self.row + (step - self.step) * batch_size
 
 
 def fingerprint(rows, batch_size, seed):
-    """What a step number means, in 48 hex digits: 16 each for rows, batch size, seed.
+    """Returns 48 hex digits, 16 each for rows, batch size and seed, which together
+    determine the batch of a step number.
 
-    `rows` is the fingerprint of a mixture; where phases have their own, both it and the
-    batch size tell of each.
+    `rows` is the fingerprint of a mixture. If phases differ, `rows` and `batch_size` list
+    the values of all phases.
     """
     parts = (rows, batch_size, seed)
     digests = (hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
@@ -52,7 +53,7 @@ def fingerprint(rows, batch_size, seed):
 
 
 def check_fingerprint(saved, now):
-    """Raises ValueError in words when a checkpoint was trained on another stream."""
+    """Raises ValueError if a checkpoint was trained on another stream of data."""
     if saved == now:
         return
     names = ('rows', 'batch size', 'seed')
@@ -61,7 +62,7 @@ def check_fingerprint(saved, now):
     raise ValueError(
         'This checkpoint was trained on another stream of data: other '
         f'{" and other ".join(changed)} (fingerprint {saved}, now {now}). To resume, use '
-        'what it was started with; to start anew from its weights, take a new workdir.'
+        'the original settings; to start over from its weights, use a new workdir.'
     )
 
 
@@ -77,12 +78,13 @@ def batches(
     process_count=1,
     threads=1,
 ):
-    """Endless batches of this process from step `start` on: dicts of [B / P, ...].
+    """Returns an endless iterator over the batches of this process from step `start` on:
+    dicts of [B / P, ...]. Close it when done.
 
-    `corrupt(row, rng, step)` gets a generator of (seed, row of the run), and the
-    step whose batch the row is in. A batch of several parts says which a row is of, under
-    mixture.PART. Close the iterator when done. Raises ValueError for a batch size that
-    the processes cannot share evenly.
+    `corrupt(row, rng, step)` returns an example; `rng` is keyed by (seed, row of the
+    run), and `step` is the one whose batch has the row. If there are several parts,
+    batches have the part of each row as mixture.PART. Raises ValueError if the batch size
+    is not divisible by the number of processes.
     """
     local = _local_batch_size(batch_size, process_index, process_count)
     if start < 0 or seed < 0:
@@ -94,10 +96,10 @@ def batches(
         return _stacked([rows.at(row, step) for row in range(first, first + local)])
 
     class Groups:
-        """All batches of this process; only those that are asked for are read.
+        """All batches of this process in groups, read on demand.
 
-        Who takes one of grain wakes its thread, and then waits for the interpreter's
-        lock; so that is done once for several."""
+        Grouped, because each element taken from grain wakes its thread and waits for the
+        GIL."""
 
         def __len__(self):
             return (sys.maxsize - start) // GROUP
@@ -107,18 +109,19 @@ def batches(
             return [batch(step) for step in range(first, first + GROUP)]
 
     dataset = grain.MapDataset.source(Groups())
-    # Rows are many short calls of numpy, between which several threads wait for the
-    # interpreter's lock: on two cores one reads 9 M tokens a second, four read 4.6.
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=AHEAD)
+    # Reading a row takes many short numpy calls, so several threads contend for the GIL:
+    # on two cores, one thread reads 9 M tokens per second, four read 4.6 M.
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=PREFETCH)
     return _iterate(dataset.to_iter_dataset(options))
 
 
 class _Rows:
-    """Corrupted rows of a run, by their number in it."""
+    """Corrupted rows of a run, by their number in the run."""
 
     def __init__(self, mixture, corrupt, seed):
         self._mixture, self._corrupt, self._seed = mixture, corrupt, seed
-        # Alike for all phases that read a part, so that one goes on where another ended.
+        # The same for all phases that read a part, so that a phase can continue
+        # another's.
         self._orders = [
             grain.MapDataset.range(len(part.rows)).seed(seed).shuffle()
             for part in mixture.parts
@@ -146,17 +149,17 @@ def _iterate(dataset):
 def heldout_batches(
     rows, corrupt, *, batch_size, seed, max_rows=None, process_index=0, process_count=1
 ):
-    """One pass over the rows (or the first `max_rows`) in order, in full batches.
+    """Yields one pass over the rows (or the first `max_rows`) in order, in full batches.
 
-    The last batch is filled up with rows of zeros: segment_ids 0, masks False. The
-    generator of row i is that of (seed, i), the same in every pass.
+    The last batch is padded with rows of zeros: segment_ids 0, masks False. The generator
+    of row i is keyed by (seed, i), the same in every pass.
     """
     local = _local_batch_size(batch_size, process_index, process_count)
     count = len(rows) if max_rows is None else min(max_rows, len(rows))
     first = process_index * local
     for begin in range(first, count + first, batch_size):
         indices = range(begin, min(begin + local, count))
-        # A process whose part of the last batch is empty needs the shapes all the same.
+        # Row 0 gives the shapes if this process has no row in the last batch.
         examples = [_corrupt_at(corrupt, seed, i, 0, rows[i]) for i in indices]
         like = examples[0] if examples else _corrupt_at(corrupt, seed, 0, 0, rows[0])
         blank = {key: np.zeros_like(value) for key, value in like.items()}
@@ -174,8 +177,8 @@ def _stacked(examples):
 def _local_batch_size(batch_size, process_index, process_count):
     if batch_size < 1 or batch_size % process_count:
         raise ValueError(
-            f'batch_size {batch_size} cannot be shared evenly by {process_count} '
-            f'processes. Take a multiple of {process_count}.'
+            f'batch_size {batch_size} cannot be divided evenly among {process_count} '
+            f'processes. Use a multiple of {process_count}.'
         )
     if not 0 <= process_index < process_count:
         raise ValueError(

@@ -1,13 +1,12 @@
-"""What a model reads of texts that are longer than its rows, and how many are.
+"""Truncation of texts that are longer than a model's rows, with warnings and counts.
 
     stop(tokenizer, text, maximum)  -> where a text is cut
     warn(model, tokens_N)           -> one warning for all texts of a call
-    told(...)                    -> the same of a task that is fine-tuned on
-    task(model, task)            -> the task with its texts cut so, and a Cut
-    sentences(cuts)              -> the same in words
+    message(...)                    -> the warning for a fine-tuning task
+    truncate(model, task)           -> the task with truncated texts, and a Cut
+    sentences(cuts)                 -> a report of several Cuts
 
-Whatever else looks at these texts for the model, to count their words or to be a control,
-gets the same part of them.
+Whatever else reads these texts, such as word counts and controls, gets the same part.
 """
 
 import dataclasses
@@ -15,13 +14,13 @@ import warnings
 from typing import NamedTuple
 
 
-class Longer(UserWarning):
-    """That texts are longer than rows."""
+class TruncationWarning(UserWarning):
+    """Some texts are longer than rows."""
 
 
 class Cut(NamedTuple):
-    """`cut` of `texts` are longer than `length` tokens; `read` is the share of all
-    characters that is not cut off."""
+    """`cut` of `texts` texts are longer than `length` tokens; `read` is the share of all
+    characters that remains."""
 
     task: str
     model: str
@@ -33,81 +32,82 @@ class Cut(NamedTuple):
 
 
 def stop(tokenizer, text, maximum):
-    """Characters of the first `maximum` tokens of a text; None if there are no more."""
+    """Returns the number of characters of the first `maximum` tokens of a text; None if
+    it has no more tokens."""
     encoding = tokenizer.backend.encode(text, add_special_tokens=False)
     return encoding.offsets[maximum - 1][1] if len(encoding.ids) > maximum else None
 
 
 def warn(model, tokens_N):
-    """Warns whoever called a method of a load.Pretrained of texts that it cuts, as they
-    have so many tokens, without specials."""
+    """Warns the caller of a method of a load.Pretrained if it truncates texts; tokens_N
+    are their numbers of tokens without specials."""
     maximum = model.length - sum(map(len, model.ends()))
     if cut := sum(tokens > maximum for tokens in tokens_N):
         texts = len(tokens_N)
         warnings.warn(
             f'{cut:,} of {texts:,} texts ({cut / texts:.0%}) are longer than the '
-            f'{model.length:,} tokens that {model.name or "the model"} reads: what comes '
-            'after these is not in their vectors. Split such texts, or take a model of '
-            'longer rows (data.row_length).',
-            Longer,
+            f'{model.length:,} tokens that {model.name or "the model"} reads; the rest '
+            'does not affect their vectors. Split such texts, or use a model with longer '
+            'rows (data.row_length).',
+            TruncationWarning,
             stacklevel=4,
         )
 
 
-def told(task, length, cut, texts):
-    """A sentence on the texts of a task that rows cut."""
+def message(task, length, cut, texts):
+    """Returns a sentence about the truncated texts of a task."""
     return (
         f'{task}: {cut:,} of {texts:,} texts are longer than the {length:,} tokens of a '
-        'row: what comes after these is not read, but by controls of words.'
+        'row; only the word controls read the rest.'
     )
 
 
-def task(model, whole, name='', seed=0):
-    """(task, Cut) of a load.Pretrained: the same object where nothing is cut."""
-    texts = [*whole.train.texts(), *whole.test.texts()]
-    stop = {text: model.cut_at(text) for text in dict.fromkeys(texts)}
-    kept = [text[: stop[text]] for text in texts]
+def truncate(model, task, name='', seed=0):
+    """Returns (truncated task, Cut) for a load.Pretrained; the same task if nothing is
+    cut."""
+    texts = [*task.train.texts(), *task.test.texts()]
+    stops = {text: model.cut_at(text) for text in dict.fromkeys(texts)}
     cut = Cut(
-        whole.name,
+        task.name,
         name,
         seed,
         model.length,
         len(texts),
-        sum(stop[text] is not None for text in texts),
-        sum(map(len, kept)) / sum(map(len, texts)),
+        sum(stops[text] is not None for text in texts),
+        sum(len(text[: stops[text]]) for text in texts) / sum(map(len, texts)),
     )
     if not cut.cut:
-        return whole, cut
+        return task, cut
 
     def part(examples):
         first, second = (
-            texts and [text[: stop[text]] for text in texts]
+            texts and [text[: stops[text]] for text in texts]
             for texts in (examples.first, examples.second)
         )
         return dataclasses.replace(examples, first=first, second=second)
 
-    read = dataclasses.replace(whole, train=part(whole.train), test=part(whole.test))
-    return read, cut
+    train, test = part(task.train), part(task.test)
+    return dataclasses.replace(task, train=train, test=test), cut
 
 
 def sentences(cuts):
-    """One sentence for each task and model of which texts were cut, and one for the rest.
+    """Returns a sentence for each task and model, without repeats.
 
     >>> one = Cut('sst2', 'a', 0, 64, 300, 111, 0.815)
     >>> sentences([one, one._replace(seed=1), one._replace(task='cola', cut=0)])
     ['sst2, a: 37 % of 300 texts cut at 64 tokens; 82 % of their characters are read.', \
 'cola, a: 0 % of 300 texts cut at 64 tokens.']
     """
-    said = []
-    for one in cuts:
-        share = f'{percent(one)} of {one.texts:,} texts cut at {one.length:,} tokens'
-        rest = f'; {one.read:.0%} of their characters are read' if one.cut else ''
-        said.append(f'{one.task}, {one.model}: {share}{rest.replace("%", " %")}.')
-    return list(dict.fromkeys(said))
+    found = []
+    for cut in cuts:
+        share = f'{percent(cut)} of {cut.texts:,} texts cut at {cut.length:,} tokens'
+        rest = f'; {cut.read:.0%} of their characters are read' if cut.cut else ''
+        found.append(f'{cut.task}, {cut.model}: {share}{rest.replace("%", " %")}.')
+    return list(dict.fromkeys(found))
 
 
 def percent(cut):
-    """'37 %' of a Cut; '<1 %' is more than none.
+    """Returns the percentage of cut texts of a Cut; '<1 %' means more than none.
 
     >>> [percent(Cut('t', 'm', 0, 64, 300, n, 1.0)) for n in (0, 1, 111, 299, 300)]
     ['0 %', '<1 %', '37 %', '>99 %', '100 %']

@@ -1,1 +1,1 @@
-"""Tasks, and what can be read off the vectors of their texts."""
+"""Downstream evaluation: tasks, fine-tuning, probes, retrieval, and result pages."""

@@ -1,11 +1,11 @@
-"""Which word stands at the mask? What a masked language model says, without training.
+"""Cloze scoring: the probability of words at a mask, by a masked language model as it is.
 
     text 'The whale is <mask>.', word 'white'
-    -> ids of 'The whale is white.', those of the word masked
+    -> ids of 'The whale is white.', with the word's tokens masked
     -> log p(word) = sum of log p(token | the text without the word) over its tokens
 
-All tokens of a word are masked at once: a pseudo-log-likelihood with as many masks as it
-has tokens, by which longer words are at a disadvantage. Words of as many share a row.
+All tokens of a word are masked at once: a pseudo-log-likelihood with one mask per token,
+which disadvantages longer words. Words with the same number of tokens share a row.
 """
 
 import functools
@@ -19,13 +19,16 @@ import numpy as np
 
 from jepa_text.kinds import base, prediction
 
-MARKS = ('<mask>', '[MASK]')
-TOKENS = 1024  # of a batch, each with the whole vocabulary at its masks
+MASKS = ('<mask>', '[MASK]')
+TOKENS = 1024  # per batch; logits over the whole vocabulary are computed at its masks
 
 
 class Question(NamedTuple):
-    """What stands before and after the mask, the words that may be there, and which of
-    them is right; `is_open`: every token of the vocabulary may be, beside the one."""
+    """A text with one mask, its candidate words, and the index of the correct one.
+
+    `before` and `after` are the text around the mask. If `is_open`, every token of the
+    vocabulary is a candidate, and `words` is the correct one only.
+    """
 
     before: str
     after: str
@@ -34,151 +37,172 @@ class Question(NamedTuple):
     is_open: bool = False
 
 
-class Told(NamedTuple):
-    """`said` is the likeliest word, `rank` that of the right one, from 1, as many as are
-    at least as likely; `log_likelihood` is the right one's, in nats."""
+class Prediction(NamedTuple):
+    """A model's answer to a Question.
 
-    said: str
+    word              the likeliest candidate
+    rank              rank of the correct word, from 1: the number of candidates that are
+                      at least as likely
+    log_likelihood    of the correct word, in nats
+    """
+
+    word: str
     rank: int
     log_likelihood: float
 
 
 class _Place(NamedTuple):
-    """Of a row: where its masks are, and {word: its tokens} at them."""
+    """The mask positions of a row, and {index of a candidate: its tokens} at them."""
 
     masks: tuple
     words: dict
 
 
-def halves(text, where):
-    """(what stands before the mask of a text, what after); ValueError unless there is
-    one, MARKS."""
-    count = sum(map(text.count, MARKS))
+def split_at_mask(text, where):
+    """Splits a text at its mask; raises ValueError unless it has exactly one of MASKS."""
+    count = sum(map(text.count, MASKS))
     if count != 1:
         raise ValueError(
-            f'{where}: {text!r} has {count} masks, and must have one: '
-            f'{" or ".join(MARKS)} in the place of the hidden word.'
+            f'{where}: {text!r} has {count} masks, but must have exactly one: '
+            f'{" or ".join(MASKS)} in place of the hidden word.'
         )
-    mark = next(mark for mark in MARKS if mark in text)
-    before, after = text.split(mark)
+    mask = next(mask for mask in MASKS if mask in text)
+    before, after = text.split(mask)
     return before, after
 
 
-class Reading:
-    """A load.Pretrained with a word head, in rows of at most `max_length` tokens."""
+class Scorer:
+    """Answers questions by a load.Pretrained with an LM head.
+
+    Rows have at most `max_length` tokens.
+    """
 
     def __init__(self, model, max_length=None):
         model.check_fills()
         self.model, self.reader = model, prediction.reader(model, max_length)
         self._unknown = _unknown(model.tokenizer)
 
-    def told(self, questions):
-        """[Told]. Raises ValueError for a word that the tokenizer does not know or cannot
-        tell from another of its question, or, of an open one, has no single token for."""
-        rows = self._rows(questions)
-        found = [{} for _ in questions]
-        for row, log_MV in self._read(rows):
-            places_M = np.arange(len(row.notes.masks))
+    def predict(self, questions):
+        """Returns the Prediction for each question.
+
+        Raises ValueError for a word that the tokenizer does not know, or that has the
+        same tokens as another candidate; for an open question also if the answer is not a
+        single token.
+        """
+        predictions = [None] * len(questions)
+        scores = [{} for _ in questions]
+        for row, log_MV in self._log_probabilities(self._rows(questions)):
+            masks_M = np.arange(len(row.notes.masks))
             for number, ids_M in row.notes.words.items():
-                found[row.example][number] = float(log_MV[places_M, ids_M].sum())
+                scores[row.example][number] = float(log_MV[masks_M, ids_M].sum())
             if questions[row.example].is_open:
-                # Of one row, whose one mask it is.
-                found[row.example] = self._of_all(log_MV[0], *row.notes.words.values())
+                # An open question has one row with one mask.
+                (ids_1,) = row.notes.words.values()
+                predictions[row.example] = self._of_vocabulary(log_MV[0], ids_1[0])
         return [
-            told if question.is_open else _best(question, told)
-            for question, told in zip(questions, found)
+            predicted or _of_candidates(*scored)
+            for predicted, *scored in zip(predictions, questions, scores)
         ]
 
-    def _of_all(self, log_V, ids_1):
-        right, best = float(log_V[ids_1[0]]), int(log_V.argmax())
-        said = self.model.tokenizer.decode([best]).strip()
-        return Told(said, int(np.sum(~(log_V < right))), right)
+    def _of_vocabulary(self, log_V, answer_id):
+        correct, best = float(log_V[answer_id]), int(log_V.argmax())
+        word = self.model.tokenizer.decode([best]).strip()
+        return Prediction(word, int(np.sum(~(log_V < correct))), correct)
 
     def _rows(self, questions):
-        """[base.Row] of all words; those that are masked alike share one."""
+        """Returns a base.Row for each different masked text of the questions.
+
+        Words that are masked alike share a row.
+        """
         texts = [q.before + word + q.after for q in questions for word in q.words]
         read = iter(self.reader.encode(texts))
-        rows, cut = [], set()
+        rows, truncated = [], set()
         for index, question in enumerate(questions):
             known, seen = {}, {}
             for number, word in enumerate(question.words):
                 ids, offsets = next(read)
-                own = self._own(question, word, ids, offsets)
-                if (same := seen.setdefault(tuple(ids[own]), word)) != word:
+                positions = self._token_positions(question, word, ids, offsets)
+                if (same := seen.setdefault(tuple(ids[positions]), word)) != word:
                     raise ValueError(
-                        f'{self._name} reads {word!r} and {same!r} as the same tokens: '
-                        f'leave one of them out{_in(question)}'
+                        f'{self._name} has the same tokens for {word!r} and {same!r}: '
+                        f'remove one of them{_in(question)}'
                     )
-                tokens, masks = self._masked(ids, own)
+                tokens, masks = self._masked_row(ids, positions)
                 if len(ids) > self.reader.room:
-                    cut.add(index)
+                    truncated.add(index)
                 place = _Place(masks, {})
                 row = known.setdefault(
                     tokens.tobytes(), base.Row(tokens, {}, index, place)
                 )
-                row.notes.words[number] = ids[own]
+                row.notes.words[number] = ids[positions]
             rows += known.values()
-        if cut:
+        if truncated:
             warnings.warn(
-                f'{len(cut):,} of {len(questions):,} texts are longer than the '
-                f'{self.reader.length:,} tokens that {self._name} reads: what is '
-                'farthest from the mask is left out.',
+                f'{len(truncated):,} of {len(questions):,} texts are longer than the '
+                f'{self.reader.length:,} tokens that {self._name} reads: the tokens '
+                'farthest from the mask are cut off.',
                 stacklevel=3,
             )
         return rows
 
-    def _own(self, question, word, ids, offsets):
-        """Places of the tokens that a word has in its text."""
+    def _token_positions(self, question, word, ids, offsets):
+        """Returns the positions of a word's tokens in its text."""
         start, text = len(question.before), question.before + word + question.after
         stop = start + len(word)
-        own = np.flatnonzero((offsets[:, 1] > start) & (offsets[:, 0] < stop))
-        ends = (offsets[own[0], 0], offsets[own[-1], 1]) if len(own) else (0, 0)
-        beside = text[ends[0] : start] + text[stop : ends[1]]
-        if not len(own) or beside.strip():
+        positions = np.flatnonzero((offsets[:, 1] > start) & (offsets[:, 0] < stop))
+        adjacent = ''
+        if len(positions):
+            first, last = offsets[positions[0], 0], offsets[positions[-1], 1]
+            adjacent = text[first:start] + text[stop:last]
+        if not len(positions) or adjacent.strip():
             raise ValueError(
-                f'{self._name} has no tokens for {word!r} alone: it hangs together with '
-                f'what stands beside it{_in(question)}'
+                f'{self._name} has no separate tokens for {word!r}: they contain '
+                f'adjacent text{_in(question)}'
             )
-        if self._unknown is not None and self._unknown in ids[own]:
+        if self._unknown is not None and self._unknown in ids[positions]:
             raise ValueError(
-                f'{self._name} does not know the word {word!r}: take another, or leave '
-                f'the text out{_in(question)}'
+                f'{self._name} does not know the word {word!r}: use another, or remove '
+                f'the text{_in(question)}'
             )
-        if question.is_open and len(own) > 1:
+        if question.is_open and len(positions) > 1:
             raise ValueError(
-                f'{word!r} has {len(own)} tokens for {self._name}, but without '
+                f'{word!r} has {len(positions)} tokens in {self._name}, but without '
                 f'candidates an answer must be one token: give candidates{_in(question)}'
             )
-        return own
+        return positions
 
-    def _masked(self, ids, own):
-        """(tokens of the row, places of the masks in it): the whole text, or as much as
-        fits, with the mask in its middle where it can be."""
-        room, begin = self.reader.room, len(self.reader.begin)
-        first = np.clip(own[0] - (room - len(own)) // 2, 0, max(0, len(ids) - room))
+    def _masked_row(self, ids, positions):
+        """Returns (tokens of the row, positions of its masks).
+
+        The row is the whole text, or as much as fits, with the mask in the middle if
+        possible.
+        """
+        limit, count = self.reader.room, len(positions)
+        start = positions[0] - (limit - count) // 2
+        start = np.clip(start, 0, max(0, len(ids) - limit))
         ids = ids.copy()
-        ids[own] = self.model.tokenizer.mask_id
-        masks = begin + own - first
-        if len(own) > room or masks[0] < self.model.shift:
+        ids[positions] = self.model.tokenizer.mask_id
+        masks = len(self.reader.begin) + positions - start
+        if count > limit or masks[0] < self.model.shift:
             raise ValueError(
-                f'{self._name} reads rows of {self.reader.length} tokens, and tells a '
-                f'word by the position {self.model.shift} before it: there is no place '
-                f'for {len(own)} masks at {masks[0]}.'
+                f'{self._name} reads rows of {self.reader.length} tokens and predicts a '
+                f'token from the position {self.model.shift} before it, so {count} '
+                f'masks at position {masks[0]} do not fit.'
             )
-        return self.reader.around(ids[first:]), tuple(masks.tolist())
+        return self.reader.with_specials(ids[start:]), tuple(masks.tolist())
 
-    def _read(self, rows):
-        """(row, log-probabilities of all tokens at its masks, [M, V]) of each."""
+    def _log_probabilities(self, rows):
+        """Yields (row, log_MV), the log-probabilities of all tokens at a row's masks."""
         pad_id = self.model.tokenizer.pad_id
         for count in sorted({len(row.notes.masks) for row in rows}):
-            alike = [row for row in rows if len(row.notes.masks) == count]
-            batches = prediction.batches(alike, pad_id, self.reader.length, TOKENS)
+            same_count = [row for row in rows if len(row.notes.masks) == count]
+            batches = prediction.batches(same_count, pad_id, self.reader.length, TOKENS)
             for chosen, batch in batches:
                 at_BM = np.full((len(batch['tokens']), count), self.model.shift)
-                at_BM[: len(chosen)] = [alike[i].notes.masks for i in chosen]
+                at_BM[: len(chosen)] = [same_count[i].notes.masks for i in chosen]
                 at_BM -= self.model.shift
                 log_BMV = np.asarray(self._program(self.model.params, batch, at_BM))
-                yield from ((alike[i], log_BMV[place]) for place, i in enumerate(chosen))
+                yield from ((same_count[i], log_MV) for i, log_MV in zip(chosen, log_BMV))
 
     @functools.cached_property
     def _program(self):
@@ -200,19 +224,21 @@ class Reading:
         return self.model.name or 'The model'
 
 
-def _best(question, told):
-    """The Told of {word: log-likelihood}."""
-    right, best = told[question.answer], max(sorted(told), key=told.get)
-    rank = sum(not value < right for value in told.values())
-    return Told(question.words[best], rank, right)
+def _of_candidates(question, log_likelihoods):
+    """Returns the Prediction of {index of a candidate: log-likelihood}."""
+    correct = log_likelihoods[question.answer]
+    best = max(sorted(log_likelihoods), key=log_likelihoods.get)
+    # Negated, so that NaN counts as likelier.
+    rank = sum(not value < correct for value in log_likelihoods.values())
+    return Prediction(question.words[best], rank, correct)
 
 
 def _in(question):
-    return f', in {question.before + MARKS[0] + question.after!r}.'
+    return f', in {question.before + MASKS[0] + question.after!r}.'
 
 
 def _unknown(tokenizer):
-    """The id of what stands for unknown text; None if there is none."""
+    """Returns the id of the unknown token, or None if there is none."""
     model = json.loads(tokenizer.content)['model']
     if model.get('unk_token') is not None:
         return tokenizer.backend.token_to_id(model['unk_token'])

@@ -1,4 +1,4 @@
-"""The config of an examination: models, tasks, and how each member is fine-tuned."""
+"""Config of `jepa-text evaluate`: models, tasks, the grid, and fine-tuning options."""
 
 import dataclasses
 
@@ -10,128 +10,136 @@ from jepa_text.kinds import base
 from jepa_text.models import pooling
 from jepa_text.running import compilation
 
-# Of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
+# The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finetuning:
-    """How a model is fine-tuned; the defaults are those of the paper, but float32."""
+    """Fine-tuning options; the defaults are those of arXiv 2507.00994, but in float32."""
 
-    steps: int = field(1000, 'at most', minimum=1)
-    epochs: int = field(1, 'at most', minimum=1)
-    batch_size: int = field(32, 'examples of a step', minimum=1)
+    steps: int = field(1000, 'maximum number of steps', minimum=1)
+    epochs: int = field(1, 'maximum number of epochs', minimum=1)
+    batch_size: int = field(32, 'examples per step', minimum=1)
     microbatches: int = field(
-        1, 'that a batch is computed in, exactly, of any kind', minimum=1
+        1, 'parts that a batch is computed in; the gradient is exact', minimum=1
     )
-    max_length: int = field(0, "tokens of a row; 0: the model's", minimum=0)
-    warmup: float = field(0.1, 'share of the steps', minimum=0, below=1)
-    weight_decay: float = field(0.1, 'of kernels and embeddings', minimum=0)
-    b1: float = field(0.9, "of Adam's first moment", minimum=0, below=1)
-    b2: float = field(0.95, 'of the second', minimum=0, below=1)
-    eps: float = field(1e-5, 'beside the root of the second', above=0)
-    clip_norm: float = field(1.0, 'of the gradient', above=0)
+    max_length: int = field(0, "tokens per row; 0: the model's maximum", minimum=0)
+    warmup: float = field(
+        0.1, 'warmup steps, as a share of the steps', minimum=0, below=1
+    )
+    weight_decay: float = field(0.1, 'for kernels and embeddings', minimum=0)
+    b1: float = field(0.9, "decay of Adam's first moment", minimum=0, below=1)
+    b2: float = field(0.95, "decay of Adam's second moment", minimum=0, below=1)
+    eps: float = field(1e-5, 'added to the root of the second moment', above=0)
+    clip_norm: float = field(1.0, 'maximum norm of the gradient', above=0)
     layers: int | None = field(
-        None, 'of the encoder, the last ones, are trained; 0: the head alone', minimum=0
+        None,
+        'number of last encoder layers to train; 0: only the head; None: all, and the '
+        'embeddings',
+        minimum=0,
     )
     pool: str = field(
         'mean',
-        'of the hidden states, for labels and scores',
+        'pooling of the hidden states, for labels and scores',
         choices=tuple(pooling.POOLINGS),
     )
     act: str = field(
         'gelu',
-        "of the layer before the classes of texts; 'gelu_norm': and of tags and spans, "
-        'as ModernBERT has it',
+        "activation of the layer before the classes of texts; 'gelu_norm': also for "
+        'tags and spans, as in ModernBERT',
         choices=base.ACTS,
     )
-    dropout: float = field(0.0, 'of what the head reads', minimum=0, below=1)
+    dropout: float = field(0.0, "of the head's input", minimum=0, below=1)
     rows: str = field(
         'standard',
-        'tags on the first token of a word, spans by their ends in rows that slide; '
-        "'paper': on every token, one row each",
+        'tags on the first token of a word, spans by start and end in sliding windows; '
+        "'paper': on every token, one row per example",
         choices=('standard', 'paper'),
     )
     precision: str = field(
         'float32',
-        'of products; paper_bf16: of parameters and updates, too',
+        "of products; 'paper_bf16': also of parameters and updates",
         choices=grid.PRECISIONS,
     )
 
     def __post_init__(self):
         if self.batch_size % self.microbatches:
             raise ValueError(
-                f'finetuning.batch_size={self.batch_size} is not a multiple of '
-                f'microbatches={self.microbatches}; change one of them.'
+                f'finetuning.batch_size={self.batch_size} must be a multiple of '
+                f'microbatches={self.microbatches}.'
             )
 
     def recipe(self, steps):
-        """The grid.Recipe of so many steps."""
-        names = {one.name for one in dataclasses.fields(grid.Recipe)}
-        given = {k: v for k, v in dataclasses.asdict(self).items() if k in names}
-        return grid.Recipe(**{**given, 'steps': steps})
+        """Returns the grid.Recipe for this number of steps."""
+        names = [f.name for f in dataclasses.fields(grid.Recipe)]
+        options = {name: getattr(self, name) for name in names}
+        return grid.Recipe(**options | {'steps': steps})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The config of `jepa-text evaluate`."""
+    """Config of `jepa-text evaluate`."""
 
-    name: str = field('evaluation', 'of the page')
+    name: str = field('evaluation', 'name of the page')
     models: tuple[str, ...] = field(
-        doc="workdirs of runs, and 'hf:' with a name or folder"
+        doc="workdirs of runs, or 'hf:' with a name on the hub or a folder"
     )
     tasks: tuple[dict, ...] = field(
-        doc="files of jepa_text/evaluation/tasks, as dict(name='sst2', path='...')"
+        doc="tasks of jepa_text/evaluation/tasks, e.g. dict(name='sst2', path='...')"
     )
     learning_rates: tuple[float, ...] = field(LEARNING_RATES, 'of the grid')
-    seeds: int = field(5, 'of the grid: 0 and on; 5 at least for a verdict', minimum=1)
-    finetuning: Finetuning = section(Finetuning, 'how each member is trained')
+    seeds: int = field(
+        5, 'number of seeds of the grid, from 0; a verdict needs at least 5', minimum=1
+    )
+    finetuning: Finetuning = section(Finetuning, 'fine-tuning of each member')
     controls: tuple[str, ...] = field(
         ('words',),
-        'beside the models: of words, and each model at random initialization',
+        "baselines: 'words' without a model, 'untrained' with random initialization",
         choices=('words', 'untrained'),
     )
     select_by: str = field(
-        'standard', 'definition of the metric', choices=('standard', 'paper')
+        'standard', 'definition of the selection metric', choices=('standard', 'paper')
     )
     selection: str = field(
         'pooled',
-        'of the learning rate: one for all seeds, or one for each',
+        'of the learning rate: one for all seeds, or one per seed',
         choices=('pooled', 'per seed'),
     )
     hub: dict = field(
         {},
-        'benchmarks of the hub, for .eval_results of each model, as '
+        'benchmarks on the hub, for .eval_results of each model, e.g. '
         "{'sst2': {'id': 'nyu-mll/glue', 'task_id': 'sst2'}}",
     )
-    train: int = field(0, 'examples to learn from, drawn by seed; 0: all', minimum=0)
-    test: int = field(0, 'examples to measure on; 0: all', minimum=0)
+    train: int = field(0, 'training examples, drawn by a seed; 0: all', minimum=0)
+    test: int = field(0, 'test examples, drawn by a seed; 0: all', minimum=0)
     width: int = field(
         0,
-        'members that are claimed together and, as many as fit into memory, trained at '
-        'once; 0: on CPUs 1, else a seed of each rate on each device',
+        'members that a worker claims together and trains at once, if they fit into '
+        'memory; 0: 1 on CPUs, else one seed of each learning rate per device',
         minimum=0,
     )
     hardware: str = field(
-        '', 'CHIP or CHIP:COUNT that --dry-run tells the hours of; that of this machine'
+        '', "CHIP or CHIP:COUNT whose hours --dry-run estimates; '': this machine"
     )
-    lease: float = field(60.0, 'seconds after which a silent worker is given up', above=0)
-    attempts: int = field(3, 'at a member that fails', minimum=1)
+    lease: float = field(
+        60.0, 'seconds after which a worker without a heartbeat is replaced', above=0
+    )
+    attempts: int = field(3, 'attempts at a member that fails', minimum=1)
     compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
         if not self.models or not self.tasks:
             raise ValueError(
-                'evaluate needs models and tasks: '
+                'evaluate needs models and tasks, e.g. '
                 '--config=configs/evaluate.py:models=runs/a,hf:NAME,tasks=mine.jsonl'
             )
         if self.hardware:
             hardware.find(self.hardware)
-        for rate in self.learning_rates:
+        rates = self.learning_rates
+        for rate in rates:
             ranges.number('learning_rates', rate, above=0)
-        if not self.learning_rates or len(set(self.learning_rates)) < len(
-            self.learning_rates
-        ):
+        if not rates or len(set(rates)) < len(rates):
             raise ValueError(
-                f'learning_rates={self.learning_rates}: give at least one, and each once.'
+                f'learning_rates={rates} must not be empty or have duplicates.'
             )

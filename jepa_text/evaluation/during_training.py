@@ -1,8 +1,8 @@
-"""A linear probe of labeled tasks beside the steps of training: how the exam is learned.
+"""Linear probes of labeled tasks, logged at the evaluation steps of training.
 
     config.evaluate.tasks = ('mine.jsonl', 'sst2@GLUE/SST-2')
 
-EVALUATIONS is what the command `train` hands to training/train.py.
+The command `train` passes EVALUATIONS to training/train.py.
 """
 
 import functools
@@ -17,71 +17,73 @@ from jepa_text.models import pooling
 from jepa_text.training import evals
 from jepa_text.training.evals import compiled
 
-LEARNED, SCORED = 2000, 1000  # examples at most, drawn by seed 0
-SHARE = 0.2  # of the training set, where a task has no validation set
+LEARNED, SCORED = 2000, 1000  # maximum training and validation examples, drawn by seed 0
+SHARE = 0.2  # of the training set, if a task has no validation set
 
 
 def make(recipe, section):
-    """The Prober of a run, at the steps of its other evaluations; None without tasks.
+    """Returns the Prober of a run; None without tasks or evaluations.
 
-    Raises ValueError for a task that is not of labels, and whatever reading it raises.
+    Raises ValueError for a task without labels, and all errors of reading a task.
     """
     if not section.every or not section.tasks:
         return None
-    made = [
+    probed = [
         tasks.with_validation(build(section_of(text)), SHARE) for text in section.tasks
     ]
-    names = [task.name for task in made]
-    for task in made:
+    names = [task.name for task in probed]
+    for task in probed:
         if task.kind != 'labels' or names.count(task.name) > 1:
             raise ValueError(
-                f'evaluate.tasks={tuple(section.tasks)}: {task.name} is of '
-                f'{task.kind}. Each must be of labels, and have a name of its own.'
+                f'evaluate.tasks={tuple(section.tasks)}: {task.name} is a task of '
+                f'{task.kind}. All tasks must have labels and different names.'
             )
-    return Prober(recipe, made, section.every)
+    return Prober(recipe, probed, section.every)
 
 
 class Prober:
-    """Logistic regression on mean vectors of frozen encoders, learned from at most
-    LEARNED training examples and scored on at most SCORED of the validation set, which
-    are the same at every step. The test set stays unread."""
+    """Logistic regression on mean vectors of frozen encoders.
 
-    def __init__(self, recipe, made, every):
+    It is fitted on at most LEARNED training examples and scored on at most SCORED
+    validation examples, which are the same at every step. The test set is not used.
+    """
+
+    def __init__(self, recipe, probed, every):
         self.every, self.mesh = every, recipe.mesh
         tokenizer, length = recipe.tokenizer, recipe.phases[0].length
         reader = base.Reader(tokenizer, (tokenizer.bos_id,), (tokenizer.eos_id,), length)
         self._batches = functools.partial(
             prediction.batches, pad_id=tokenizer.pad_id, maximum=length
         )
-        self._parts = {task.name: list(_parts(task, reader)) for task in made}
-        self._pooled = compiled.OfEncoder(recipe.mesh, _pooled)
+        self._parts = {task.name: list(_parts(task, reader)) for task in probed}
+        self._pooled = compiled.PerNetwork(recipe.mesh, _pooled)
 
     def run(self, params, network):
-        """{probe/TASK/accuracy, probe/TASK/balanced}; NaN where vectors are not."""
-        found = {}
+        """Returns {probe/TASK/accuracy, probe/TASK/balanced}, NaN for invalid vectors."""
+        metrics = {}
         for name, sides in self._parts.items():
             vectors = [self._vectors(params, network, rows) for rows, _ in sides]
             values = {'accuracy': float('nan'), 'balanced': float('nan')}
             if all(np.isfinite(side_ND).all() for side_ND in vectors):
-                (_, learned), (_, scored) = sides
-                values = probes.linear_probe(vectors[0], learned, vectors[1], scored)
+                (_, train), (_, validation) = sides
+                values = probes.linear_probe(vectors[0], train, vectors[1], validation)
             for key in ('accuracy', 'balanced'):
-                found[f'probe/{name}/{key}'] = float(values[key])
-        return found
+                metrics[f'probe/{name}/{key}'] = float(values[key])
+        return metrics
 
     def why_not(self, network):
-        """Any network has vectors."""
+        """Returns '', as all networks have vectors."""
         return ''
 
     def _vectors(self, params, network, rows):
-        """[N, D] float32, on every process."""
-        found_ND, pooled = None, self._pooled.of(network)
+        """Returns [N, D] float32 on every process."""
+        vectors_ND, pooled = None, self._pooled.of(network)
         for chosen, batch in self._batches(rows):
-            made_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
-            if found_ND is None:
-                found_ND = np.zeros((len(rows), made_BD.shape[1]), np.float32)
-            found_ND[chosen] = made_BD[: len(chosen)]
-        return found_ND
+            batch_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
+            if vectors_ND is None:
+                vectors_ND = np.zeros((len(rows), batch_BD.shape[1]), np.float32)
+            vectors_ND[chosen] = batch_BD[: len(chosen)]
+        return vectors_ND
 
 
 def _pooled(network, params, batch):
@@ -92,12 +94,12 @@ def _pooled(network, params, batch):
 
 
 def _parts(task, reader):
-    """(rows, labels) of what is learned from, and of what is scored."""
+    """Yields (rows, labels) of the training and of the validation examples."""
     kind = labels.Labels(**({'template': task.template} if task.template else {}))
     for part, limit in ((task.train, LEARNED), (task.validation, SCORED)):
         index_M = np.sort(np.random.default_rng(0).permutation(len(part))[:limit])
         drawn = part.take(index_M)
-        yield kind.rows(reader, base.Asked(drawn.first, drawn.second)), drawn.target
+        yield kind.rows(reader, base.Unlabeled(drawn.first, drawn.second)), drawn.target
 
 
 EVALUATIONS = (*evals.EVALUATIONS, ('evaluate', make))

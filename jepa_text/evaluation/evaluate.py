@@ -1,13 +1,15 @@
-"""`evaluate(config, workdir)`: models x tasks x learning rates x seeds, each fine-tuned.
+"""The command `evaluate`: a grid of models, tasks, learning rates and seeds.
+
+Each member of the grid is fine-tuned and measured.
 
 workdir/
-  results/        a line and a side file a member: results/lines.py
-  claims/         which worker is at which group of members: running/claims.py
+  results/        a line and a side file per member: results/lines.py
+  claims/         which worker works on which group of members: running/claims.py
   lines.jsonl     all lines
-  summary.json    what was chosen, its mean and interval, verdicts
+  summary.json    selected learning rates, means and intervals
 
-The same call goes on where it was left, and several workers may make it with one folder.
-The learning rate is chosen on validation only; what is reported is of the test set.
+The same call resumes an evaluation, and several workers can share a folder. The learning
+rate is selected on validation only; reported values are those of the test set.
 """
 
 import datetime
@@ -40,15 +42,14 @@ FORMS = {
 
 
 def evaluate(config, workdir, dry_run=False):
-    """Trains and measures all members that are not there yet, and returns the summary.
+    """Trains and measures all members without results, and returns the summary.
 
-    With `dry_run` it says what would be trained, and writes nothing. Raises ValueError
-    and FileNotFoundError, before anything is trained, for tasks that cannot be made,
-    settings that do not exist, folders that hold no model, and models that fill no masks
-    where a task asks for it; and RuntimeError at the end, when all else is written, where
-    members failed.
+    With `dry_run`, only prints what would be trained. Raises ValueError and
+    FileNotFoundError, before anything is trained, for invalid tasks and settings, folders
+    without a model, and models that cannot fill masks if a task needs it. Raises
+    RuntimeError if members failed, after all results are written.
     """
-    xla_flags.mend()
+    xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
     compilation.use_cache(config.compilation_cache)
     with shared_workdir.opened(workdir) as place:
@@ -57,29 +58,30 @@ def evaluate(config, workdir, dry_run=False):
 
 def _evaluate(config, place, dry_run):
     folder = place.folder
-    look = load.outline if dry_run else load.check
-    models = {model: look(model) for model in config.models}
-    made = _tasks_of(config, dry_run)
+    read = load.outline if dry_run else load.check
+    models = {model: read(model) for model in config.models}
+    tasks = _tasks_of(config, dry_run)
     stamps = {model: load.stamp(model) for model in config.models}
-    groups = grouping.groups_of(config, made, stamps)
-    # Before the lines: what another worker ends after them is not gone.
+    groups = grouping.groups_of(config, tasks, stamps)
+    # Read claims before lines: a group that another worker ends in between then has all
+    # its lines, and is not mistaken for one with missing lines.
     ended = claims.ended(place.claims)
     place.pull()
-    there = {grouping.key_of(line) for line in results.read(folder / results.FOLDER)[0]}
-    once = grouping.once(groups)
-    planned = planned_of(config, made, once, there, models if dry_run else None)
+    done = {grouping.key_of(line) for line in results.read(folder / results.FOLDER)[0]}
+    unique = grouping.unique(groups)
+    planned = plan_of(config, tasks, unique, done, models if dry_run else None)
     if dry_run:
-        progress.show_plan(planned, config.hardware or hardware_here())
+        progress.show_plan(planned, config.hardware or local_hardware())
         return None
-    by_item = {group.item: group for group in once if not group.keys <= there}
+    by_item = {group.item: group for group in unique if not group.keys <= done}
     for item in by_item.keys() & ended.keys():
         # Ended, but with lines that are missing or damaged.
         claims.reopen(place.claims, item, ended[item])
-    with progress.Telling(planned) as told:
-        exam = examiner.Examiner(config, made, folder, told)
+    with progress.MemberProgress(planned) as bar:
+        exam = examiner.Examiner(config, tasks, folder, bar)
 
-        def publish(item, found):
-            exam.publish(by_item[item], found)
+        def publish(item, members):
+            exam.publish(by_item[item], members)
             place.push()
 
         worked = claims.work(
@@ -91,122 +93,131 @@ def _evaluate(config, place, dry_run):
             attempts=config.attempts,
         )
     place.pull()
-    found = summarize(config, made, folder, groups, worked.failed)
+    summarized = summarize(config, tasks, folder, groups, worked.failed)
     place.push()
-    print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
-    for cut in cuts(found['lines']):
-        print(truncation.told(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts))
+    rows = summary.rows(summarized['chosen'])
+    print(result_tables.markdown(result_tables.table(rows)))
+    for cut in truncations(summarized['lines']):
+        print(
+            truncation.message(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts)
+        )
     print(f'{place.name}/evaluation.html')
     if worked.failed:
         item, error = next(iter(worked.failed.items()))
         raise RuntimeError(
             f'{len(worked.failed)} of {len(groups)} groups of members failed and have no '
-            f'results; {item}: {said(error)} The page has all '
-            'that went wrong; the same command tries them again.'
+            f'results; {item}: {error_message(error)} The page lists all errors; run the '
+            'same command to try again.'
         )
-    return found
+    return summarized
 
 
 def _tasks_of(config, dry_run):
-    """{name: task} of what is examined, that all models can answer."""
-    made = {task.name: task for task in map(examiner.task_of, config.tasks)}
-    summary.check_benchmarks(config.hub, list(made))
-    sampled = {name: examiner.sampled(task, config) for name, task in made.items()}
+    """Returns {name: task}, and checks that all models can answer them."""
+    tasks = {task.name: task for task in map(examiner.task_of, config.tasks)}
+    summary.check_benchmarks(config.hub, list(tasks))
+    sampled = {name: examiner.sampled(task, config) for name, task in tasks.items()}
     for task in sampled.values():
         examiner.check(task, config.finetuning)
-    if len(made) < len(config.tasks):
+    if len(tasks) < len(config.tasks):
         raise ValueError(
-            f'Two of the {len(config.tasks)} tasks have one name, of {", ".join(made)}, '
-            'and their results would be one: give one a `title`.'
+            f'The {len(config.tasks)} tasks have only {len(tasks)} different names '
+            f'({", ".join(tasks)}), so their results would be mixed: give one a `title`.'
         )
-    if any(map(zero_shot.fills, made.values())):
-        # What a dry run would fetch is looked at when it is there.
+    if any(map(zero_shot.fills_masks, tasks.values())):
+        # A dry run downloads no weights of hub models, so these are not checked.
         for model in config.models:
             if not (dry_run and model.startswith('hf:')):
                 load.check_fills(model)
     return sampled
 
 
-def hardware_here():
-    """'h100:8' of this machine; '' where its device is in no table, as a CPU."""
+def local_hardware():
+    """Returns this machine as 'h100:8'; '' if its device is in no table, like a CPU."""
     name = hardware.name_of(jax.devices()[0].device_kind)
     return f'{name}:{jax.device_count()}' if name else ''
 
 
-def planned_of(config, made, groups, there, outlines=None):
-    """[progress.Planned] of all models and tasks; `there` are the keys of all lines.
-    With {model: load.outline of it} also of how many FLOPs."""
-    found = []
+def plan_of(config, tasks, groups, done, outlines=None):
+    """Returns the progress.Planned of all models and tasks.
+
+    `done` are the keys of all lines. With {model: load.outline}, FLOPs are included.
+    """
+    plans = []
 
     @functools.cache
     def cost_of(path, name):
-        return member_cost.of_member(outlines[path], made[name], config.finetuning)
+        return member_cost.of_member(outlines[path], tasks[name], config.finetuning)
 
     for model, name in dict.fromkeys((group.model, group.task) for group in groups):
         part = [g for g in groups if (g.model, g.task) == (model, name) and g.members]
-        learned, _, _ = examiner.sizes_of(made[name])
-        batches = -(-learned // config.finetuning.batch_size)
+        train_size, _, _ = examiner.sizes_of(tasks[name])
+        batches = -(-train_size // config.finetuning.batch_size)
         steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
-        steps = 0 if zero_shot.as_it_is(made[name]) else steps
+        steps = 0 if zero_shot.is_zero_shot(tasks[name]) else steps
         members = sum(len(group.members) for group in part)
-        done = sum(len(group.keys & there) for group in part)
-        one = progress.Planned(model, name, members, steps, done=done)
-        if outlines and members > done:
+        finished = sum(len(group.keys & done) for group in part)
+        plan = progress.Planned(model, name, members, steps, done=finished)
+        if outlines and members > finished:
             cost = cost_of(part[0].path, name)
-            one = one._replace(steps=cost.steps, flops=cost.member, once=cost.once)
-        found.append(one)
-    return found
+            costs = dict(steps=cost.steps, flops=cost.member, shared=cost.shared)
+            plan = plan._replace(**costs)
+        plans.append(plan)
+    return plans
 
 
-def said(error):
-    """What an error says, without the frames of its traceback: they stand in claims/,
-    and name folders of this machine."""
+def error_message(error):
+    """Returns the message of a traceback without its frames.
+
+    The frames are in claims/; they would name folders of this machine.
+    """
     lines = error.strip().splitlines()
     frames = [at for at, line in enumerate(lines) if line.startswith('  ')]
     return '\n'.join(lines[frames[-1] + 1 if frames else 0 :])
 
 
-def cuts(lines):
-    """[truncation.Cut] of each model and task some of whose texts were cut."""
-    found = {}
+def truncations(lines):
+    """Returns a truncation.Cut for each model and task with truncated texts."""
+    cuts = {}
     for line in lines:
         cut, texts = line.get('texts_cut') or (0, 0)
         if cut and not line.get('control'):
             key = line['task'], line['model']
             sizes = line['max_length'], texts, cut
-            found.setdefault(key, truncation.Cut(*key, line['seed'], *sizes, math.nan))
-    return list(found.values())
+            cuts.setdefault(key, truncation.Cut(*key, line['seed'], *sizes, math.nan))
+    return list(cuts.values())
 
 
-def summarize(config, made, folder, groups, failed=None):
-    """What the lines of these groups say, also as files: summary.json, tables, the page.
+def summarize(config, tasks, folder, groups, failed=None):
+    """Summarizes the lines of these groups, and writes summary.json, tables and the page.
 
-    Lines of other settings, which the folder may hold too, are counted and left out.
-    {'lines', 'chosen', 'compared', 'damaged', 'failed'}
+    Lines of other settings, which the folder may contain too, are counted and left out.
+    Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
     """
     failed = failed or {}
     lines, damaged = _lines(folder, groups)
-    # Folders of this machine are of no use to others.
-    short = results.shortened(lines)
+    short = results.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
     models = [c for c in chosen if c.members and not c.members[0].get('control')]
     compared = comparison.compare(
-        [one for one in models if not one.members[0].get('zero_shot')]  # no seeds
+        [
+            choice for choice in models if not choice.members[0].get('zero_shot')
+        ]  # no seeds
     )
-    known = [row for row in published.rows() if row['task'] in made]
+    known = [row for row in published.rows() if row['task'] in tasks]
     summary.write(folder, chosen)
     _write_hub_results(folder / 'hub', models, config.hub)
     _write_tables(folder, summary.rows(chosen), known)
     page.write(
         folder / 'evaluation.html',
-        page.Examined(
+        page.Contents(
             short,
             chosen,
             compared,
-            [examiner.shared(task) for task in made.values()],
+            [examiner.shared_texts(task) for task in tasks.values()],
             known,
-            troubles=damaged | {what: said(why) for what, why in failed.items()},
-            cuts=cuts(short),
+            failures=damaged | {k: error_message(e) for k, e in failed.items()},
+            truncations=truncations(short),
             instances=summary.over_instances(folder / results.FOLDER, chosen),
         ),
     )
@@ -220,21 +231,21 @@ def summarize(config, made, folder, groups, failed=None):
 
 
 def _lines(folder, groups):
-    """(lines of these groups, {damaged file: why}); writes lines.jsonl."""
-    every, damaged = results.read(folder / results.FOLDER)
-    lines = grouping.named(every, groups)
-    if left := len(every) - len({line['name'] for line in lines}):
+    """Writes lines.jsonl; returns (lines of these groups, {damaged file: error})."""
+    all_lines, damaged = results.read(folder / results.FOLDER)
+    lines = grouping.of_groups(all_lines, groups)
+    if left_out := len(all_lines) - len({line['name'] for line in lines}):
         where = folder / results.FOLDER
-        print(f'{left:,} members of other settings lie in {where}: left out.')
+        print(f'{left_out:,} members in {where} have other settings and are left out.')
     text = ''.join(json.dumps(line) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', text)
     return lines, damaged
 
 
 def _write_hub_results(folder, models, benchmarks):
-    for model in {one.model for one in models} if benchmarks else ():
+    for model in {choice.model for choice in models} if benchmarks else ():
         today = datetime.date.today().isoformat()
-        own = [one for one in models if one.model == model]
+        own = [choice for choice in models if choice.model == model]
         name = model.removeprefix('hf:').strip('/').replace('/', '-')
         summary.hub_results(folder / name, own, benchmarks, today)
 

@@ -1,9 +1,10 @@
-"""A model on a task: what the examiner asks of every examination.
+"""The common interface of fine-tuning, retrieval and zero-shot evaluation of a task.
 
-    config_of(member)           what results.config_hash takes
-    run(members, width, tell)   yields (Member, Outcome) of each
+    config_of(member)             the config that results.config_hash takes
+    run(members, width, report)   yields (Member, Outcome) of each member
 
-finetune.py trains members, retrieving.py those that rank; zero_shot.py trains nothing.
+finetune.py trains members, retrieving.py trains members that rank documents, and
+zero_shot.py trains nothing.
 """
 
 import dataclasses
@@ -13,8 +14,13 @@ from jepa_text.evaluation import identity
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a member came to: `outcome` as results.write takes it, values and predictions
-    of every test instance, and the parameters with the head."""
+    """The result of a member.
+
+    outcome         as results.write takes it
+    per_instance    values of every test instance
+    predictions     for every test instance
+    params          the trained parameters with the head
+    """
 
     outcome: dict
     per_instance: dict
@@ -23,25 +29,27 @@ class Outcome:
 
 
 class Examination:
-    """A load.Pretrained and a task.Task with a validation set, as `settings`, a
-    config.Finetuning, say. `config` is what all members have in common."""
+    """A load.Pretrained on a task.Task with a validation set, by a config.Finetuning.
+
+    `config` is the part of the config that all members share.
+    """
 
     def __init__(self, model, task, settings):
         self.model, self.task, self.settings = model, task, settings
 
     @property
     def metric(self):
-        """By which one compares."""
+        """The metric by which models are compared."""
         return self.task.metric
 
     def common(self):
-        """What the config says of the model and of the data."""
+        """Returns the fields of the config that describe the model and the data."""
         model, task = self.model, self.task
         return {
             'model': model.name,
             'model_revision': identity.of(model),
             'task': task.name,
-            # One commit gives other examples with other fields, names or templates.
+            # Other fields, names or templates give other examples of the same commit.
             'data_revision': '-'.join(
                 filter(None, (task.revision, identity.of_data(task)))
             ),
@@ -50,9 +58,9 @@ class Examination:
         }
 
     def width(self, count):
-        """How many of so many members go at once."""
+        """Returns how many of `count` members are trained at once."""
         return 1
 
     def config_of(self, member):
-        """The config of one member."""
+        """Returns the config of a member."""
         return {**self.config, **member._asdict()}

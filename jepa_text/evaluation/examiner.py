@@ -1,4 +1,4 @@
-"""One model and one task at a time: trained, measured, and written as lines."""
+"""Training and measuring of one model on one task at a time, and writing of its lines."""
 
 import dataclasses
 import time
@@ -26,154 +26,161 @@ CONTROLS = 'controls'
 
 
 def task_of(section):
-    """The task of a section, with a validation set; with `zero_shot` in it, as
-    zero_shot.task_of makes it. Raises ValueError for what cannot be such a task."""
+    """Builds the task of a section, with a validation set.
+
+    With `zero_shot` in the section, the task is made by zero_shot.task_of. Raises
+    ValueError for invalid tasks.
+    """
     section = dict(section)
-    given = section.pop('zero_shot', None)
+    options = section.pop('zero_shot', None)
     task = build(section)
-    task = task if ranks(task) else tasks.with_validation(task)
-    return task if given in (None, False) else zero_shot.task_of(task, given)
+    task = task if is_retrieval(task) else tasks.with_validation(task)
+    return task if options in (None, False) else zero_shot.task_of(task, options)
 
 
 def examination_of(model, task, settings):
-    """What trains and measures a load.Pretrained on a task."""
-    kind = retrieving.Examination if ranks(task) else finetune.Examination
-    if zero_shot.as_it_is(task):
+    """Returns the Examination that trains and measures a load.Pretrained on a task."""
+    kind = retrieving.Examination if is_retrieval(task) else finetune.Examination
+    if zero_shot.is_zero_shot(task):
         kind = zero_shot.KINDS[task.kind]
     return kind(model, task, settings)
 
 
 def check(task, settings):
-    """Raises ValueError, before any model is read, for a task of which nothing can be
-    learned: one class only, scores that are all equal, no pairs of texts, no layer."""
-    if ranks(task) and settings.layers == 0:
+    """Raises ValueError, before any model is loaded, for a task that cannot be learned.
+
+    E.g. one class only, scores that are all equal, or no text pairs.
+    """
+    if is_retrieval(task) and settings.layers == 0:
         raise ValueError(
-            f'{task.name}: finetuning.layers=0 trains the head alone, but retrieval has '
-            'none: give 1 or more.'
+            f'{task.name}: finetuning.layers=0 trains only the head, but retrieval has '
+            'none: set 1 or more.'
         )
-    if not zero_shot.as_it_is(task):
-        (retrieving if ranks(task) else finetune).kind_of(task, settings)
+    if not zero_shot.is_zero_shot(task):
+        (retrieving if is_retrieval(task) else finetune).kind_of(task, settings)
 
 
-def ranks(task):
-    """Is it a retrieval.Retrieval?"""
+def is_retrieval(task):
+    """Returns whether the task is a retrieval.Retrieval."""
     return isinstance(task, retrieval.Retrieval)
 
 
 def sizes_of(task):
-    """(examples that are learned from, that choose, that are scored)."""
-    if ranks(task):
+    """Returns the numbers of training, validation and test examples."""
+    if is_retrieval(task):
         return len(task.pairs), len(task.validation_qrels or ()), len(task.qrels)
     return len(task.train), len(task.validation), len(task.test)
 
 
-def shared(task):
-    """(its name, test examples, how many of them have a text that is trained on)."""
-    count = retrieval.shared_texts if ranks(task) else tasks.shared_texts
+def shared_texts(task):
+    """Returns (name, test examples, how many of them share a text with training)."""
+    count = retrieval.shared_texts if is_retrieval(task) else tasks.shared_texts
     return task.name, sizes_of(task)[2], count(task)
 
 
 def sampled(task, config):
-    """The task with as many examples as the config asks for, drawn by seed 0."""
-    learned, _, scored = sizes_of(task)
-    learned, scored = config.train or learned, config.test or scored
-    if not ranks(task):
-        return tasks.sample(task, learned, scored, 0)
-    order = np.random.default_rng(0).permutation(len(task.pairs))[:learned]
-    names = list(task.qrels)
-    kept = np.random.default_rng(0).permutation(len(names))[:scored]
-    return dataclasses.replace(
-        task,
-        pairs=[task.pairs[i] for i in np.sort(order)],
-        qrels={names[i]: task.qrels[names[i]] for i in np.sort(kept)},
-    )
+    """Returns the task with as many examples as the config says, drawn by seed 0."""
+    train, _, test = sizes_of(task)
+    train, test = config.train or train, config.test or test
+    if not is_retrieval(task):
+        return tasks.sample(task, train, test, 0)
+
+    def draw(items, limit):
+        index_M = np.random.default_rng(0).permutation(len(items))[:limit]
+        return [items[i] for i in np.sort(index_M)]
+
+    queries = draw(list(task.qrels), test)
+    qrels = {query: task.qrels[query] for query in queries}
+    return dataclasses.replace(task, pairs=draw(task.pairs, train), qrels=qrels)
 
 
 class Examiner:
-    """One model and task at a time, which stay until others are asked for."""
+    """Runs groups, and keeps the last model and task for the next group."""
 
-    def __init__(self, config, made, folder, told):
-        self.config, self.tasks, self.folder = config, made, folder
-        self.told = told
-        self._now, self._model, self._made = (None, None), None, None
+    def __init__(self, config, tasks, folder, progress):
+        self.config, self.tasks, self.folder = config, tasks, folder
+        self.progress = progress
+        self._key, self._model, self._examination = (None, None), None, None
 
     def run(self, group):
-        """[(config, outcome, per_instance, predictions)] of each member, or control, as
-        results.write takes them."""
-        examination = self._examination(group)
+        """Returns [(config, outcome, per_instance, predictions)] for results.write."""
+        examination = self._examination_of(group)
         if group.control == CONTROLS:
             return self._controls(group, examination)
-        width, found = examination.width(len(group.members)), []
+        width, members = examination.width(len(group.members)), []
         how = {
             'width': width,
             'how': 'vmap' if width > 1 else 'map',
             'item': group.common,
         }
         how |= {'control': group.control} if group.control else {}
-        tell = self.told.group(group.model, group.task)
-        for member, made in examination.run(group.members, width, tell):
+        report = self.progress.group(group.model, group.task)
+        for member, result in examination.run(group.members, width, report):
             config = examination.config_of(member) | how
-            found.append((config, made.outcome, made.per_instance, made.predictions))
-        return found
+            side = result.per_instance, result.predictions
+            members.append((config, result.outcome, *side))
+        return members
 
-    def publish(self, group, found):
+    def publish(self, group, members):
         """Writes the lines of a group."""
-        for config, outcome, *side in found:
+        for config, outcome, *side in members:
             path = results.write(self.folder / results.FOLDER, config, outcome, *side)
-            if outcome['status'] != 'not finite' and ranks(self.tasks[group.task]):
-                # As every program of the field reads a ranking.
+            if outcome['status'] != 'not finite' and is_retrieval(self.tasks[group.task]):
+                # TREC's run format, which other tools of the field read.
                 runs = self.folder / 'runs'
                 runs.mkdir(exist_ok=True)
                 search.write_run(runs / f'{path.stem}.run', side[1], path.stem)
             count = 0 if group.control == CONTROLS else 1
-            self.told.done(group.model, group.task, count, _told(config, outcome))
+            self.progress.done(group.model, group.task, count, _summary(config, outcome))
 
     def _controls(self, group, examination):
-        """Those of a model; what needs none is written beside the first."""
+        """Returns the controls of a model, and for the first model also the others."""
         common = examination.config | {'item': group.common}
-        if ranks(examination.task):
-            return list(_of_words(examination, common)) if group.first else []
-        found = baselines.members(examination.task, common, examination.model)
-        return [one for one in found if group.first or one[0]['control'] == controls.BAG]
+        if is_retrieval(examination.task):
+            return list(_lexical_rankings(examination, common)) if group.first else []
+        members = baselines.members(examination.task, common, examination.model)
+        return [m for m in members if group.first or m[0]['control'] == controls.BAG]
 
-    def _examination(self, group):
+    def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model
-        if self._now[0] != name:
+        if self._key[0] != name:
             self._model = load.load(group.path)
             if group.control == controls.UNTRAINED:
                 self._model = controls.untrained(self._model)
             self._model = dataclasses.replace(self._model, name=name)
-        if self._now != (name, group.task):
+            self._key = name, None
+        if self._key != (name, group.task):
             task, settings = self.tasks[group.task], self.config.finetuning
-            self._made = examination_of(self._model, task, settings)
-            self._now = name, group.task
-        return self._made
+            self._examination = examination_of(self._model, task, settings)
+            self._key = name, group.task
+        return self._examination
 
 
-def _of_words(examination, common):
-    """TF-IDF and BM25 of a retrieval task, as results.write takes them."""
+def _lexical_rankings(examination, common):
+    """Yields TF-IDF and BM25 of a retrieval task, as results.write takes them."""
     task, began = examination.task, time.monotonic()
-    found = word_ranking.runs(task.queries, task.corpus, retrieving.DEPTH)
-    for name, run in found.items():
+    runs = word_ranking.runs(task.queries, task.corpus, retrieving.DEPTH)
+    for name, run in runs.items():
         measured = [
             ranking.measure(qrels, {query: run.get(query, {}) for query in qrels})
             for qrels in (task.validation_qrels, task.qrels)
         ]
-        own = dict(model=name, model_revision=name, control=name)
-        config = {**common, **own, 'learning_rate': 0.0, 'seed': 0, 'steps': 0}
+        config = baselines.config_of(common, name)
         versions = identity.versions('retrieval', 'scipy')
         outcome = baselines.outcome(*measured, time.monotonic() - began, versions)
-        said = {query: run.get(query, {}) for query in task.qrels}
-        yield config, outcome, measured[1].per_instance, said
+        predictions = {query: run.get(query, {}) for query in task.qrels}
+        yield config, outcome, measured[1].per_instance, predictions
 
 
-def _told(config, outcome):
-    """A line on one member."""
-    who = f'{config["task"]}  {config["model"]}'
-    which = f'rate {config["learning_rate"]:g}  seed {config["seed"]}'
+def _summary(config, outcome):
+    """Returns a log line about a member."""
+    member = (
+        f'{config["task"]}  {config["model"]}  rate {config["learning_rate"]:g}  '
+        f'seed {config["seed"]}'
+    )
     if outcome['test'] is None:
-        return f'{who}  {which}  {outcome["status"]}'
+        return f'{member}  {outcome["status"]}'
     metric = config['metric']
     value = outcome['test']['standard'].get(metric)
-    said = '' if value is None else f'{metric} {value:.4f}'
-    return f'{who}  {which}  {said}  {outcome["seconds"]:.0f} s  {outcome["status"]}'
+    shown = '' if value is None else f'{metric} {value:.4f}'
+    return f'{member}  {shown}  {outcome["seconds"]:.0f} s  {outcome["status"]}'

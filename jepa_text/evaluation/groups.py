@@ -1,7 +1,7 @@
-"""Which members are trained together, and which of them are there.
+"""Groups of members that are trained together, and their matching with finished results.
 
-A line answers a group by weights, data and settings, whatever the names of their folders:
-what was trained elsewhere is not trained again, and what was changed is.
+Results are matched by weights, data and settings, not by folder names: a member that was
+trained elsewhere is not trained again, and one whose settings changed is.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from jepa_text.files import checksums
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Members of one model and task that are trained together; `common` is a name of what
-    all members of both have in common.
+    """Members of one model and task that are trained together.
 
-    control    '' of the models, 'untrained', or examiner.CONTROLS, which has no members;
-               of these the `first` has those, too, that need no model
+    common     identifies what all members of the model and task share
+    control    '' for models, 'untrained', or examiner.CONTROLS, which has no members
+    first      for CONTROLS: include the controls that need no model
     """
 
     common: str
@@ -37,73 +37,80 @@ class Group:
 
     @property
     def item(self):
-        """Its name among the claims."""
-        called = _as_file(Path(self.path).name)[:60]
+        """The name of the group among the claims."""
+        name = _as_file(Path(self.path).name)[:60]
         if not self.members:
-            return f'{self.common}={called}'
+            return f'{self.common}={name}'
         digest = checksums.checksum(list(map(list, self.members)))
         rate, seed = self.members[0]
-        return f'{self.common}={called}={rate:g}-{seed}={digest[:8]}'
+        return f'{self.common}={name}={rate:g}-{seed}={digest[:8]}'
 
     @functools.cached_property
     def keys(self):
-        """What tells its lines from others, in the folder of results."""
+        """The keys that identify its lines in the folder of results."""
         if not self.members:
             return {(self.common,)}
         return {(self.common, *member) for member in self.members}
 
 
-def groups_of(config, made, stamps):
-    """All groups, in the order in which they are trained: model by model; `stamps` are
-    {model: load.stamp of it}."""
+def groups_of(config, tasks, stamps):
+    """Returns all groups in the order of training, model by model.
+
+    `stamps` are {model: load.stamp}.
+    """
     groups = []
-    for path, name in itertools.product(config.models, made):
+    for path, (name, task) in itertools.product(config.models, tasks.items()):
         first = path == config.models[0]
-        for control, wanted in _kinds(config, made[name]):
-            if control == examiner.CONTROLS and examiner.ranks(made[name]) and not first:
-                continue  # they need no model
-            for part in wanted:
-                common = _common(config, stamps[path], made[name], control, first)
+        is_retrieval = examiner.is_retrieval(task)
+        for control, parts in _members_of(config, task):
+            if control == examiner.CONTROLS and is_retrieval and not first:
+                continue  # controls of retrieval need no model
+            common = _common(config, stamps[path], task, control, first)
+            for part in parts:
                 model = f'{path}, {control}' if control else path
-                kept = common, path, model, name, part, control, first
-                groups.append(Group(*kept))
+                groups.append(Group(common, path, model, name, part, control, first))
     return groups
 
 
-def once(groups):
-    """The groups without those that are another's under a second name of its model."""
+def unique(groups):
+    """Returns the groups without duplicates, i.e. the same model under a second name."""
     first = {(group.common, group.members): group for group in reversed(groups)}
     return [group for group in groups if first[group.common, group.members] is group]
 
 
 def key_of(line):
-    """Which of Group.keys a line answers."""
+    """Returns the key of Group.keys that a line matches."""
     if line.get('control') not in (None, controls.UNTRAINED):
         return (line.get('item'),)
     return line.get('item'), line['learning_rate'], line['seed']
 
 
-def named(lines, groups):
-    """The lines of these groups, with the models called as they are now: they may lie
-    elsewhere than when they were trained, and one model under two names."""
+def of_groups(lines, groups):
+    """Returns the lines of these groups, with the current names of their models.
+
+    Models may have been moved since they were trained, and one model may have two names.
+    """
     paths = {}
     for group in groups:
         for key in group.keys:
             paths.setdefault(key, {})[group.path] = None
-    found = []
+    matching = []
     for line in lines:
         for path in paths.get(key_of(line), ()):
             control = line.get('control')
             has_model = control in (None, controls.UNTRAINED, controls.BAG)
-            called = f'{path}, {control}' if control else path
-            found.append(line | {'model': called if has_model else line['model']})
-    return found
+            name = f'{path}, {control}' if control else path
+            matching.append(line | {'model': name if has_model else line['model']})
+    return matching
 
 
 def width_of(config):
-    """How many members are one group; 0 is one on a CPU, where one after the other is
-    faster, and elsewhere a seed of each learning rate on each device. It is the same
-    whatever memory there is: a group is what others take over and what is resumed."""
+    """Returns how many members are one group.
+
+    The default is 1 on a CPU, where training one after another is faster, and elsewhere
+    one seed of each learning rate per device. It does not depend on memory, as a group is
+    the unit that other workers take over and that is resumed.
+    """
     if config.width:
         return config.width
     if jax.default_backend() == 'cpu':
@@ -111,13 +118,13 @@ def width_of(config):
     return len(config.learning_rates) * jax.device_count()
 
 
-def _kinds(config, task):
-    """[(control, [the members of each group])] of a model on a task."""
+def _members_of(config, task):
+    """Returns [(control, [members of each group])] of a model on a task."""
     width, seeds = width_of(config), range(config.seeds)
     members = list(
         itertools.starmap(grid.Member, itertools.product(config.learning_rates, seeds))
     )
-    if zero_shot.as_it_is(task):
+    if zero_shot.is_zero_shot(task):
         members = [zero_shot.MEMBER]
     parts = [tuple(members[at : at + width]) for at in range(0, len(members), width)]
     kinds = [('', parts)]
@@ -129,14 +136,21 @@ def _kinds(config, task):
 
 
 def _common(config, stamp, task, control, first):
-    """A name of what the members of a model on a task have in common: another one of
-    other weights, data or settings, and the same wherever these lie, and however many are
-    trained together."""
-    who = [identity.VERSION, stamp, identity.of_task(task)]
-    who += [control, first and control == examiner.CONTROLS]
-    who += [schema.as_dict(config.finetuning)]
+    """Returns a name for what the members of a model on a task share.
+
+    It depends on weights, data and settings, but not on their folders or on how many
+    members are trained together.
+    """
+    shared = [
+        identity.VERSION,
+        stamp,
+        identity.of_task(task),
+        control,
+        first and control == examiner.CONTROLS,
+        schema.as_dict(config.finetuning),
+    ]
     name = '='.join(filter(None, (task.name, control)))
-    return f'{_as_file(name)[:90]}={checksums.checksum(who)[:12]}'
+    return f'{_as_file(name)[:90]}={checksums.checksum(shared)[:12]}'
 
 
 def _as_file(name):

@@ -1,5 +1,4 @@
-"""Which model and task is it, and by what was it measured? Checksums of all that vectors
-depend on and of all that is asked, and versions of what computes."""
+"""Checksums that identify models, tasks and data, and versions of packages."""
 
 import functools
 import hashlib
@@ -12,50 +11,53 @@ import numpy as np
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.files import checksums
 
-VERSION = 5  # of what the numbers mean; another one is another model
+VERSION = 5  # increased when results change meaning; part of the model's identity
 PACKAGES = ('jepa-text', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'tokenizers')
-# What has a part in the metrics of a kind of task.
+# Packages that compute the metrics of each kind of task.
 METRICS = {
     'labels': ('scikit-learn',),
     'scores': ('scipy',),
     'tags': ('scikit-learn', 'seqeval'),
     'retrieval': ('scikit-learn', 'ir-measures'),
 }
-# Of models and tasks that are there: to remember one would keep all that it holds.
+# Weak references, so that the cache does not keep models and tasks in memory.
 _KNOWN = weakref.WeakKeyDictionary()
 
 
 def of(model):
-    """A checksum of what a load.Pretrained is: parameters, tokenizer, reading."""
+    """Returns a checksum of a load.Pretrained.
+
+    It covers the parameters of the encoder, the tokenizer and the input format.
+    """
     if model not in _KNOWN:
-        reading = VERSION, model.causal, model.begin, model.end, model.length
-        said = repr(model.network.encoder), repr(reading), model.tokenizer.fingerprint
-        _KNOWN[model] = checksums.checksum([*said, _digest(model.params['encoder'])])
+        inputs = VERSION, model.causal, model.begin, model.end, model.length
+        parts = repr(model.network.encoder), repr(inputs), model.tokenizer.fingerprint
+        _KNOWN[model] = checksums.checksum([*parts, _digest(model.params['encoder'])])
     return _KNOWN[model]
 
 
 def of_data(task):
-    """A checksum of the examples of a Task, or the texts and qrels of a Retrieval."""
+    """Returns a checksum of a Task's examples, or of a Retrieval's texts and qrels."""
     if task not in _KNOWN:
         if isinstance(task, retrieval.Retrieval):
             texts = [task.pairs, task.queries, task.corpus]
-            held = [*texts, task.validation_qrels, task.qrels]
+            data = [*texts, task.validation_qrels, task.qrels]
         else:
             parts = [task.train, task.validation, task.test]
-            held = [[p.first, p.second, list(map(_json, p.target))] for p in parts]
-        _KNOWN[task] = checksums.checksum(held)
+            data = [[p.first, p.second, list(map(_json, p.target))] for p in parts]
+        _KNOWN[task] = checksums.checksum(data)
     return _KNOWN[task]
 
 
 def of_task(task):
-    """A checksum of a task: its data, what is asked, in which words, by what metric."""
+    """Returns a checksum of a task: its data, kind, template and metric."""
     names = ('name', 'kind', 'metric', 'template', 'zero_shot', 'revision')
-    asked = {name: getattr(task, name, None) for name in names}
-    return checksums.checksum([asked, of_data(task)])
+    settings = {name: getattr(task, name, None) for name in names}
+    return checksums.checksum([settings, of_data(task)])
 
 
 def of_head(model):
-    """A checksum of what names tokens: the LM head of a load.Pretrained."""
+    """Returns a checksum of the LM head of a load.Pretrained."""
     return _digest(model.params['lm_head'])
 
 
@@ -69,12 +71,12 @@ def _digest(params):
 
 @functools.cache
 def versions(kind, *more):
-    """{package: version} of what computes a number of a kind of task, with `more`."""
+    """Returns {package: version} for a kind of task, and of the packages `more`."""
     names = dict.fromkeys((*PACKAGES, *METRICS.get(kind, ()), *more))
     return {name: metadata.version(name) for name in names}
 
 
 def _json(value):
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [_json(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -1,9 +1,9 @@
-"""A model as the `mteb` package (version 2) wants an encoder, without an export:
+"""An encoder for the `mteb` package (version 2), which needs no export of the model.
 
     encoder = mteb_adapter.Encoder(load.load('runs/a'), query='Query: ')
     mteb.evaluate(encoder, mteb.get_tasks(tasks=['STSBenchmark']))
 
-Needs mteb and torch, in which its scores are computed: pip install mteb.
+Needs mteb and torch, which computes mteb's scores: pip install mteb.
 """
 
 import re
@@ -13,16 +13,17 @@ import numpy as np
 
 from jepa_text.evaluation import identity, search
 
-# What mteb may say that changes no vector: batches here go by tokens.
+# Options of mteb that change no vector; batch sizes here are in tokens.
 IGNORED = ('batch_size', 'show_progress_bar')
 
 
 class Encoder:
-    """mteb.models.EncoderProtocol of a load.Pretrained.
+    """Implements mteb.models.EncoderProtocol for a load.Pretrained.
 
-    `query` and `document` come before the texts that mteb says are such, `other` before
-    those of tasks that know neither. `revision` is told with the results, and what mteb
-    keeps of them is found by it; None: a checksum of parameters, tokenizer and pooling.
+    query, document    prompts for texts that mteb marks as such
+    other              prompt for texts of other tasks
+    revision           stored with results and used by mteb to find cached ones; None: a
+                       checksum of parameters, tokenizer and pooling
     """
 
     def __init__(
@@ -30,59 +31,59 @@ class Encoder:
     ):
         self.model = model
         self.name = name or 'jepa-text/' + (_plain(model.name) or 'model')
-        made = f'{identity.of(model)[:16]}-{model.pool}' + '-unit' * model.normalize
-        self.revision = revision or made
+        checksum = f'{identity.of(model)[:16]}-{model.pool}' + '-unit' * model.normalize
+        self.revision = revision or checksum
         self.prompts = {'query': query, 'document': document, None: other}
 
     def encode(
         self, inputs, *, task_metadata, hf_split, hf_subset, prompt_type=None, **options
     ):
-        """[N, D] float32 of the texts of mteb's batches, {'text': [...]} each.
+        """Returns [N, D] float32 for the texts of mteb's batches, each {'text': [...]}.
 
-        Raises ValueError for what has no text, for a `precision` that is not float32, and
-        for a text without tokens; TypeError for an option that is not known.
+        Raises ValueError for batches without text, for a `precision` other than float32,
+        and for a text without tokens; TypeError for an unknown option.
         """
         del hf_split, hf_subset
         if options.pop('precision', 'float32') != 'float32':
-            raise ValueError('precision: these vectors are float32; leave it out.')
+            raise ValueError('precision must be float32: other types are unsupported.')
         if unknown := sorted(set(options) - set(IGNORED)):
-            raise TypeError(f'encode does not take {", ".join(unknown)}.')
+            raise TypeError(f'encode has no options {", ".join(unknown)}.')
         prompt = self.prompts[None if prompt_type is None else str(prompt_type.value)]
         texts = []
         for batch in inputs:
             if 'text' not in batch:
                 raise ValueError(
-                    f'{task_metadata.name} gives {", ".join(batch)} and no text, which '
-                    'is all that this model reads.'
+                    f'{task_metadata.name} has {", ".join(batch)} but no text, the only '
+                    'input that this model supports.'
                 )
             texts += [prompt + text for text in batch['text']]
         return self.model.encode(texts)
 
     def similarity(self, embeddings1, embeddings2):
-        """Cosines of all with all, [N, M], a tensor of torch."""
+        """Returns the cosines of all pairs, [N, M], as a torch tensor."""
         import torch
 
         return torch.from_numpy(_units(embeddings1) @ _units(embeddings2).T)
 
     def similarity_pairwise(self, embeddings1, embeddings2):
-        """Cosines of each with its own, [N], a tensor of torch."""
+        """Returns the cosines of corresponding vectors, [N], as a torch tensor."""
         import torch
 
         return torch.from_numpy(np.sum(_units(embeddings1) * _units(embeddings2), axis=1))
 
     @property
     def mteb_model_meta(self):
-        """What mteb writes beside the results; what nobody here knows is None."""
+        """The metadata that mteb stores with results; unknown fields are None."""
         import mteb
 
         params = self.model.params['encoder']
-        given = {kind or 'other': text for kind, text in self.prompts.items() if text}
+        prompts = {kind or 'other': text for kind, text in self.prompts.items() if text}
         meta = mteb.models.ModelMeta
-        none = {
+        required = {
             key: None for key, field in meta.model_fields.items() if field.is_required()
         }
         return meta(
-            **none
+            **required
             | dict(
                 name=self.name,
                 revision=self.revision,
@@ -92,8 +93,8 @@ class Encoder:
                 embed_dim=self.model.network.encoder.width,
                 framework=['JAX'],
                 similarity_fn_name='cosine',
-                use_instructions=bool(given),
-                experiment_kwargs=given or None,
+                use_instructions=bool(prompts),
+                experiment_kwargs=prompts or None,
             )
         )
 
@@ -103,5 +104,5 @@ def _units(vectors_ND):
 
 
 def _plain(name):
-    """The part of a name that mteb can call a folder."""
+    """Replaces characters of a name that mteb cannot use in a folder name."""
     return re.sub(r'[^\w.-]+', '_', name.removeprefix('hf:')).strip('_.')

@@ -1,10 +1,10 @@
-"""What an examination will take (`--dry-run`), and how far it is.
+"""The plan of an evaluation (`--dry-run`) and its progress bar.
 
 planned = [Planned('runs/a', 'trec', members=30, steps=135, flops=2e13)]
 show_plan(planned, hardware='h100:8')
-with Telling(planned) as telling:
-    examination.run(members, tell=telling.group('runs/a', 'trec'))
-    telling.done('runs/a', 'trec', len(members), 'trec  runs/a  accuracy 0.95')
+with MemberProgress(planned) as progress:
+    examination.run(members, report=progress.group('runs/a', 'trec'))
+    progress.done('runs/a', 'trec', len(members), 'trec  runs/a  accuracy 0.95')
 """
 
 import math
@@ -16,9 +16,13 @@ from jepa_text.report import console
 
 
 class Planned(NamedTuple):
-    """A model on a task: `members`, of which `done` are there; of one member, `steps` and
-    `flops`, of training and of measuring (NaN: not known); `once`, FLOPs of what is done
-    once for all of them."""
+    """The planned members of a model on a task.
+
+    members    number of members, of which `done` are finished
+    steps      training steps per member
+    flops      FLOPs of training and measuring one member; NaN: unknown
+    shared     FLOPs that are spent once for all members
+    """
 
     model: str
     task: str
@@ -26,84 +30,89 @@ class Planned(NamedTuple):
     steps: int
     flops: float = math.nan
     done: int = 0
-    once: float = 0.0
+    shared: float = 0.0
 
     @property
     def left(self):
-        """FLOPs of the members that are not there."""
+        """FLOPs of the members that are not finished."""
         members = self.members - self.done
-        return members * self.flops + self.once if members else 0.0
+        return members * self.flops + self.shared if members else 0.0
 
 
 def plan(planned, hardware='', rate=None):
-    """(columns, rows, sentence) of what is left to do.
+    """Returns (columns, rows, sentence) that describe the remaining work.
 
-    hours = FLOPs left / FLOP/s, where FLOP/s is `rate`, as measured, or
-    that of `hardware` ('h100:8', cost/hardware.py): peak x the share that its training is
-    assumed to reach x chips. Without both there are no hours. Small models take longer:
-    they wait for memory, and for what starts each step.
+    hours = remaining FLOPs / FLOP/s, where FLOP/s is the measured `rate`, or that of
+    `hardware` ('h100:8', cost/hardware.py): peak x assumed utilization x chips. Without
+    either, hours are left out. Small models take longer, as they are limited by memory
+    bandwidth and by the overhead of each step.
     """
     if hardware and rate is None:
         chip, count = chips.find(hardware)
         rate = chip.peak * chip.mfu * count
-    columns = ['model', 'task', 'members', 'there', 'steps each', 'FLOPs left']
+    columns = ['model', 'task', 'members', 'done', 'steps each', 'FLOPs left']
     columns += ['hours'] if rate else []
     rows = []
-    for one in planned:
-        said = _short(one.left)
-        row = [one.model, one.task, one.members, one.done, one.steps, said]
-        rows.append(row + ([_hours(one.left / rate)] if rate else []))
-    members = sum(one.members - one.done for one in planned)
-    steps = sum((one.members - one.done) * one.steps for one in planned)
-    flops = sum(one.left for one in planned)
-    said = f'{members:,} members are left to be trained, {steps:,} steps in all'
+    for entry in planned:
+        flops = _short(entry.left)
+        row = [entry.model, entry.task, entry.members, entry.done, entry.steps, flops]
+        rows.append(row + ([_hours(entry.left / rate)] if rate else []))
+    members = sum(entry.members - entry.done for entry in planned)
+    steps = sum((entry.members - entry.done) * entry.steps for entry in planned)
+    flops = sum(entry.left for entry in planned)
+    sentence = f'{members:,} members remain to be trained, {steps:,} steps in total'
     if math.isfinite(flops):
-        said += f', {_short(flops)} FLOPs'
+        sentence += f', {_short(flops)} FLOPs'
         if rate:
-            where = f' on {hardware}, if all of it is at hand' if hardware else ''
-            said += f': about {_hours(flops / rate)} h{where}'
-    return columns, rows, f'{said}.'
+            where = f' on {hardware}, if all chips are used' if hardware else ''
+            sentence += f': about {_hours(flops / rate)} h{where}'
+    return columns, rows, f'{sentence}.'
 
 
 def show_plan(planned, hardware='', rate=None, stream=None):
-    """Prints `plan`."""
+    """Prints the `plan`."""
     columns, rows, sentence = plan(planned, hardware, rate)
-    console.table('What would be trained', columns, rows, stream)
+    console.table('Training plan', columns, rows, stream)
     print(sentence, file=stream)
 
 
-class Telling:
-    """A progress bar over the steps of all members, with the time that is left; a context
-    manager. What was there before is counted as done, and not as time."""
+class MemberProgress:
+    """A progress bar over the steps of all members, with an estimate of the time left.
+
+    A context manager. Members that were finished before count as done, but not as time
+    spent.
+    """
 
     def __init__(self, planned, stream=None, now=time.monotonic):
-        self._steps = {(one.model, one.task): one.steps for one in planned}
-        self._members = sum(one.members for one in planned)
-        self._there = sum(one.done for one in planned)
-        self._done = sum(one.done * one.steps for one in planned)
-        total = sum(one.members * one.steps for one in planned)
-        self._progress = console.Progress('examination', total, self._done, stream, now)
+        self._steps = {(entry.model, entry.task): entry.steps for entry in planned}
+        self._members = sum(entry.members for entry in planned)
+        self._done_members = sum(entry.done for entry in planned)
+        self._done_steps = sum(entry.done * entry.steps for entry in planned)
+        total = sum(entry.members * entry.steps for entry in planned)
+        self._progress = console.Progress(
+            'evaluation', total, self._done_steps, stream, now
+        )
 
     def group(self, model, task):
-        """`tell(steps)` for members of one model and task that are trained together."""
+        """Returns `report(steps)` for members of one model and task trained together."""
 
-        def tell(steps):
-            self._show(self._done + steps, f'{task}  {model}')
+        def report(steps):
+            self._show(self._done_steps + steps, f'{task}  {model}')
 
-        tell(0)
-        return tell
+        report(0)
+        return report
 
     def done(self, model, task, members=1, line=''):
-        """So many members have ended, here or at another worker; `line` is printed."""
+        """Counts members as finished, by this worker or another, and prints `line`."""
         if line:
             self._progress.log(line)
-        self._there += members
-        self._done += members * self._steps[model, task]
-        self._show(self._done, f'{task}  {model}')
+        self._done_members += members
+        self._done_steps += members * self._steps[model, task]
+        self._show(self._done_steps, f'{task}  {model}')
 
-    def _show(self, steps, what):
-        there = f'{self._there:,} of {self._members:,} members'
-        self._progress.update(steps, description=f'{what}  {there}')
+    def _show(self, steps, label):
+        count = f'{self._done_members:,} of {self._members:,} members'
+        self._progress.update(steps, description=f'{label}  {count}')
 
     def __enter__(self):
         self._progress.__enter__()
@@ -114,7 +123,7 @@ class Telling:
 
 
 def _short(number):
-    """'1.2e+15'; None of what is not known."""
+    """Formats a number like '1.2e+15'; None if it is unknown."""
     return None if math.isnan(number) else f'{number:.2g}'
 
 

@@ -1,13 +1,13 @@
-"""What can be read off vectors of held-out sentences, beside what counting words says.
+"""Probes of a study on vectors of held-out sentences, and their word-based controls.
 
     make(...)             -> probes made of the sentences of any documents
-    controls_of(probe)    -> what needs no model: the largest class, TF-IDF
-    run(model, probes)    -> values of a model and of the bag of its input embeddings
+    controls_of(probe)    -> controls without a model: the largest class, TF-IDF
+    run(model, probes)    -> scores of a model and of the bag of its input embeddings
 
 A probe is logistic regression on mean-pooled frozen vectors. Its score is the balanced
-accuracy: the mean over classes of the share that is told right, so 1 / classes says
-nothing. It learns from and is scored on sentences of different documents, all of them
-held out from pretraining where these are enough; `split` says so in words.
+accuracy, i.e. the mean of the recall over classes, which is 1 / classes at chance. It is
+fitted and scored on sentences of different documents. All of them are held out from
+pretraining if there are enough; `split` describes the split in words.
 """
 
 import dataclasses
@@ -23,32 +23,29 @@ from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
 from jepa_text.measures import probes as probing
 
-# Of a study that names none.
-TASKS = ('word_order', 'bigram_shift', 'odd_word')
+TASKS = ('word_order', 'bigram_shift', 'odd_word')  # default tasks of a study
 FOLDS = 3
-WORDS = 8, 16  # of a sentence; short ones are joined, long ones are cut
-MAX_SENTENCES = 2400  # sentences of a split
-MIN_SENTENCES = (
-    240  # held-out sentences from which a probe can learn; fewer are scored only
-)
+WORDS = 8, 16  # per sentence; short sentences are joined, long ones are cut
+MAX_SENTENCES = 2400  # per split
+# A probe is trained on held-out sentences if there are at least so many.
+MIN_SENTENCES = 240
 MIN_SCORED = 40
-_ROOM = 4  # tokens: <bos>, <eos>, and a word that is longer in its new place
-_DOCUMENTS = 20_000  # of a split are read, at most
-_ALONE = (
-    '{documents} held-out documents, dealt into {folds} parts: learned from all but one, '
-    'scored on that one, each in its turn'
-)
+_ROOM = 4  # tokens: <bos>, <eos>, and a word with more tokens at its new position
+_DOCUMENTS = 20_000  # maximum number of documents read per split
+_ALONE = '{folds}-fold cross-validation over {documents} held-out documents'
 _TRAINED = (
-    'learned from documents of the training split, which the encoder has read; scored on '
-    '{documents} held-out ones'
+    'trained on documents of the training split, which the encoder was trained on; '
+    'scored on {documents} held-out documents'
 )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
-    """`folds` are pairs of indices: learned from, scored on; no document is in both.
+    """A labeled set of sentences with a split.
 
-    `cut`: how many sentences were left out, as they are longer than a row.
+    folds    pairs of indices (training, test); no document is in both
+    split    description of the split
+    cut      number of sentences left out because they are longer than a row
     """
 
     name: str
@@ -61,12 +58,12 @@ class Probe:
 
     @property
     def scored_M(self):
-        """Indices of the sentences that are scored, each once."""
+        """Indices of the scored sentences, each once."""
         return np.sort(np.concatenate([test_M for _, test_M in self.folds]))
 
 
 class _Pieces(NamedTuple):
-    """Sentences, the number of the document of each, and how many were too long."""
+    """Sentences, the index of each one's document, and how many were too long."""
 
     texts: list
     documents_N: np.ndarray
@@ -74,57 +71,64 @@ class _Pieces(NamedTuple):
 
 
 def check(names):
-    """Raises ValueError for a name of no set of sentences."""
+    """Raises ValueError for an unknown sentence set."""
     for name in names:
         if name not in sentences.SETS:
             near = resolve.nearest(name, sentences.SETS)
-            raise ValueError(f'study.tasks has {name!r}, which does not exist.{near}')
+            raise ValueError(f'study.tasks has an unknown task {name!r}.{near}')
 
 
 def make(documents_of, names, label, tokenizer, length, seed=0):
-    """([Probe], {name: why there is none}).
+    """Returns ([Probe], {name: reason why there is no probe}).
 
-    `documents_of(split)` gives the documents of 'train' and 'heldout', dicts with a
-    `text`; `names` are of tasks/sentences.SETS. `label`, if any, is a field of the
-    documents, or 'century' where these have a `year`: which value has it? Sentences
-    longer than `length` tokens are left out, so that models and controls read the same.
-    Raises ValueError for a name that does not exist and a document without the field.
+    documents_of    function that returns the documents of 'train' or 'heldout', dicts
+                    with a `text`
+    names           of tasks/sentences.SETS
+    label           field of the documents to be predicted, or 'century' if documents have
+                    a `year`; '' for none
+    length          sentences with more tokens are left out, so that models and controls
+                    read the same text
+
+    Raises ValueError for an unknown name and a document without the field.
     """
     check(names)
     heldout = list(islice(documents_of('heldout'), _DOCUMENTS))
     pieces, first = _pieces(heldout, tokenizer, length), None
-    is_enough = len(pieces.texts) >= MIN_SENTENCES
-    is_alone = is_enough and len(np.unique(pieces.documents_N)) >= FOLDS
+    has_enough = len(pieces.texts) >= MIN_SENTENCES
+    has_enough = has_enough and len(np.unique(pieces.documents_N)) >= FOLDS
     train, whole = [], pieces
-    if label or (names and not is_alone):
+    if label or (names and not has_enough):
         train = list(islice(documents_of('train'), _DOCUMENTS))
-        learned = _pieces(train, tokenizer, length)
-        numbers_N = [learned.documents_N, pieces.documents_N + len(train)]
-        both = learned.texts + pieces.texts, np.concatenate(numbers_N)
-        whole = _Pieces(*both, learned.cut + pieces.cut)
-    if not is_alone:
+        train_pieces = _pieces(train, tokenizer, length)
+        numbers_N = [train_pieces.documents_N, pieces.documents_N + len(train)]
+        texts = train_pieces.texts + pieces.texts
+        cut = train_pieces.cut + pieces.cut
+        whole = _Pieces(texts, np.concatenate(numbers_N), cut)
+    if not has_enough:
         pieces, first = whole, len(train)
-    found, missing = [], {}
+    probes, missing = [], {}
     for name in names:
         try:
-            made = sentences.SETS[name](pieces.texts, **sentences.seeded(name, seed))
-            documents_N = pieces.documents_N[made.sources_N]
-            found.append(_probe(name, made, documents_N, first, pieces.cut))
-        except ValueError as error:  # too few texts or words: told, not hidden
+            sentence_set = sentences.SETS[name](
+                pieces.texts, **sentences.seeded(name, seed)
+            )
+            documents_N = pieces.documents_N[sentence_set.sources_N]
+            probes.append(_probe(name, sentence_set, documents_N, first, pieces.cut))
+        except ValueError as error:  # too few texts or words
             missing[name] = str(error)
     if label:
         values = [_value(document, label) for document in (*train, *heldout)]
         try:
-            found.append(_labeled(label, whole, values, len(train)))
+            probes.append(_labeled(label, whole, values, len(train)))
         except TooFew as error:
             missing[label] = str(error)
-    return found, missing
+    return probes, missing
 
 
 def controls_of(probe):
-    """{control: {'balanced', 'accuracy'}} of what needs no model, on the scored ones.
+    """Returns {control: {'balanced', 'accuracy'}} without a model, on scored sentences.
 
-    The largest class is that of the scored sentences, the most that one answer reaches.
+    The largest class is that of the scored sentences: the best constant prediction.
     """
     counts = np.unique(probe.labels_N[probe.scored_M], return_counts=True)[1]
     largest = {
@@ -141,31 +145,30 @@ def controls_of(probe):
 
 
 def run(model, probes):
-    """{representation/NAME: balanced accuracy, NAME_low, NAME_high, NAME_bag}.
+    """Returns {representation/NAME: balanced accuracy, NAME_low, NAME_high, NAME_bag}.
 
-    NaN where vectors are not finite: of such a model nothing can be said.
+    NaN if vectors are not finite.
     """
     values = {}
     for probe in probes:
         name = f'representation/{probe.name}'
         vectors_ND = model.encode(probe.texts, pool='mean')
-        score = _read(probe, vectors_ND)
+        score = _score_vectors(probe, vectors_ND)
         bag_ND = controls.bag_of_embeddings(model, probe.texts)
         values |= {
             name: score['balanced'],
             f'{name}_low': score['low'],
             f'{name}_high': score['high'],
-            f'{name}_bag': _read(probe, bag_ND)['balanced'],
+            f'{name}_bag': _score_vectors(probe, bag_ND)['balanced'],
         }
     return values
 
 
 def described(probe):
-    """A probe in plain values, for JSON."""
-    learned = sorted({len(train_M) for train_M, _ in probe.folds})
+    """Returns a probe as plain values for JSON."""
     return {
         'classes': len(np.unique(probe.labels_N[probe.scored_M])),
-        'learned': learned[0],
+        'learned': min(len(train_M) for train_M, _ in probe.folds),
         'scored': len(probe.scored_M),
         'documents': len(np.unique(probe.documents_N)),
         'split': probe.split,
@@ -180,42 +183,47 @@ class TooFew(ValueError):
 
 def _pieces(documents, tokenizer, length):
     number = {id(document): n for n, document in enumerate(documents)}
-    found = paragraphs(documents, *WORDS)
-    if len(found) > MAX_SENTENCES:  # evenly spaced, so that every document is in
-        found = [
-            found[n] for n in np.linspace(0, len(found) - 1, MAX_SENTENCES).astype(int)
-        ]
-    fits = [len(tokenizer.encode(text)) + _ROOM <= length for text, _ in found]
-    kept = [pair for pair, is_fit in zip(found, fits) if is_fit]
+    pairs = paragraphs(documents, *WORDS)
+    if len(pairs) > MAX_SENTENCES:  # evenly spaced, to include all documents
+        chosen = np.linspace(0, len(pairs) - 1, MAX_SENTENCES).astype(int)
+        pairs = [pairs[n] for n in chosen]
+    kept = [
+        (text, document)
+        for text, document in pairs
+        if len(tokenizer.encode(text)) + _ROOM <= length
+    ]
     documents_N = np.array([number[id(document)] for _, document in kept], int)
-    return _Pieces([text for text, _ in kept], documents_N, len(found) - len(kept))
+    return _Pieces([text for text, _ in kept], documents_N, len(pairs) - len(kept))
 
 
-def _probe(name, made, documents_N, first, cut):
-    """A Probe; documents from number `first` on are scored, or all in turn if None."""
+def _probe(name, sentence_set, documents_N, first, cut):
+    """Returns a Probe; documents from index `first` on are scored, or all if None.
+
+    Raises TooFew for too few sentences and for one class only.
+    """
     if first is None:
         folds, split = _folds(documents_N), _ALONE
     else:
         is_train_N = documents_N < first
         folds = [(np.flatnonzero(is_train_N), np.flatnonzero(~is_train_N))]
         split = _TRAINED
-    labels_N = np.asarray(made.labels_N)
+    labels_N = np.asarray(sentence_set.labels_N)
     test_M = np.concatenate([test_M for _, test_M in folds])
     sizes = len(folds[0][0]), len(test_M)
     if sizes[0] < MIN_SCORED or sizes[1] < MIN_SCORED:
         raise TooFew(
-            f'{sizes[0]} sentences of {WORDS[0]} to {WORDS[1]} words to learn from and '
-            f'{sizes[1]} to be scored; {MIN_SCORED} of each are needed. Prepare more '
-            'text, or hold out more of it.'
+            f'There are {sizes[0]} sentences of {WORDS[0]} to {WORDS[1]} words for '
+            f'training and {sizes[1]} for scoring, but {MIN_SCORED} of each are needed. '
+            'Prepare more text, or hold out more of it.'
         )
     if any(len(np.unique(labels_N[part])) < 2 for fold in folds for part in fold):
-        raise TooFew('All sentences of one side have the same label.')
+        raise TooFew('All training or all scored sentences have the same label.')
     split = split.format(documents=len(np.unique(documents_N[test_M])), folds=FOLDS)
-    return Probe(name, list(made.texts), labels_N, documents_N, folds, split, cut)
+    return Probe(name, list(sentence_set.texts), labels_N, documents_N, folds, split, cut)
 
 
 def _folds(documents_N):
-    """Whole documents dealt to folds of about as many sentences, the longest first."""
+    """Distributes whole documents to folds of similar size, the longest first."""
     documents, sizes = np.unique(documents_N, return_counts=True)
     load, fold_of = [0] * FOLDS, {}
     for i in np.argsort(-sizes, kind='stable'):
@@ -235,13 +243,13 @@ def _value(document, label):
         return _century(document['year'])
     fields = ', '.join(sorted(set(document) - {'text'})) or 'none'
     raise ValueError(
-        f'study.label={label!r}, but a document has no such field; it has: {fields}. '
-        "Name one of these, or '' for no labeled probe."
+        f'study.label={label!r} is not a field of a document; its fields: {fields}. Use '
+        "one of these, or '' for no labeled probe."
     )
 
 
 def _century(year):
-    """'19th' of 1851."""
+    """Returns '19th' for 1851."""
     number = (year - 1) // 100 + 1
     endings = {1: 'st', 2: 'nd', 3: 'rd'}
     teens = number % 100 in (11, 12, 13)
@@ -249,34 +257,37 @@ def _century(year):
 
 
 def _labeled(label, pieces, values, first):
-    """Which value? Learned from training documents, scored on those held out."""
+    """Returns the probe of a label, trained on documents of the training split.
+
+    Sentences of held-out documents are scored.
+    """
     labels_N = np.array([values[n] for n in pieces.documents_N], str)
     is_train_N = pieces.documents_N < first
     both = np.intersect1d(labels_N[is_train_N], labels_N[~is_train_N])
     kept_N = np.flatnonzero(np.isin(labels_N, both))
-    made = sentence_sets.SentenceSet(
+    sentence_set = sentence_sets.SentenceSet(
         [pieces.texts[n] for n in kept_N], labels_N[kept_N], kept_N
     )
-    probe = _probe(label, made, pieces.documents_N[kept_N], first, pieces.cut)
+    probe = _probe(label, sentence_set, pieces.documents_N[kept_N], first, pieces.cut)
     unknown = int(np.sum(~is_train_N)) - len(probe.scored_M)
-    words = f'; {unknown} sentences of labels that no training document has are left out'
-    return dataclasses.replace(probe, split=probe.split + words) if unknown else probe
+    note = f'; without {unknown} sentences whose label no training document has'
+    return dataclasses.replace(probe, split=probe.split + note) if unknown else probe
 
 
-def _read(probe, vectors_ND):
-    """The score of vectors of all the texts; NaN if they are not finite."""
+def _score_vectors(probe, vectors_ND):
+    """Returns the score of vectors of all the texts; NaN if they are not finite."""
     if not np.isfinite(vectors_ND).all():
         return dict.fromkeys(('balanced', 'accuracy', 'low', 'high'), np.nan)
     return _score(probe, lambda *fold: [vectors_ND[side_M] for side_M in fold])
 
 
 def _score(probe, vectors_of):
-    """The score of a probe; `vectors_of(train_M, test_M)` gives those of a fold."""
+    """Returns the score of a probe; `vectors_of(train_M, test_M)` returns a fold's."""
     right_N = np.zeros(len(probe.texts), bool)
     for train_M, test_M in probe.folds:
         train_ND, test_ND = vectors_of(train_M, test_M)
         sides = train_ND, probe.labels_N[train_M], test_ND, probe.labels_N[test_M]
-        right_N[test_M] = np.array(probing.linear_probe(*sides)['said']) == sides[3]
+        right_N[test_M] = np.array(probing.linear_probe(*sides)['predicted']) == sides[3]
     right_M = right_N[probe.scored_M]
     score = probing.balanced_accuracy(right_M, probe.labels_N[probe.scored_M])
     return score | {'accuracy': float(right_M.mean())}

@@ -1,5 +1,4 @@
-"""A model, a retrieval task, a grid of members: each learns from pairs, and then ranks
-the documents of the corpus for every query."""
+"""Fine-tuning on query-document pairs, measured by ranking the whole corpus per query."""
 
 import dataclasses
 import warnings
@@ -9,15 +8,15 @@ from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.kinds import base, vectors
 
-DEPTH = 100  # documents that are ranked for a query
+DEPTH = 100  # ranked documents per query
 
 
 class Examination(finetune.Examination):
-    """A load.Pretrained and a retrieval.Retrieval with pairs to learn from.
+    """Fine-tuning of a load.Pretrained on the pairs of a retrieval.Retrieval.
 
-    Queries of `validation_qrels` choose, those of `qrels` are the test; both rank the
-    whole corpus. Raises ValueError for a task without pairs, or without queries to
-    validate on.
+    Queries of `validation_qrels` are for selection, those of `qrels` for the test; both
+    rank the whole corpus. Raises ValueError for a task without pairs or validation
+    queries.
     """
 
     metric = 'ndcg@10'
@@ -28,13 +27,15 @@ class Examination(finetune.Examination):
 
     def read(self, reader):
         task = self.task
-        pairs = base.Asked(*map(list, zip(*task.pairs)))
+        pairs = base.Unlabeled(*map(list, zip(*task.pairs)))
         sizes = len(task.pairs), len(task.validation_qrels), len(task.qrels)
         return self.kind.rows(reader, pairs), list(sizes)
 
     def measured(self, split, params):
-        """(Measured, the run {query: {document: score}}, False)."""
-        if split == 'validation':  # the first of the two; the corpus is read once
+        """Returns (Measured, the run {query: {document: score}}, False)."""
+        # Validation is measured first; its run also covers the test queries, so that the
+        # corpus is encoded only once.
+        if split == 'validation':
             model = dataclasses.replace(
                 self.model,
                 network=self.grid.network,
@@ -44,8 +45,8 @@ class Examination(finetune.Examination):
                 length=self.max_length,
             )
             with warnings.catch_warnings():
-                if self._run is not None:  # the same texts as of the first member
-                    warnings.simplefilter('ignore', truncation.Longer)
+                if self._run is not None:  # warned at the first member already
+                    warnings.simplefilter('ignore', truncation.TruncationWarning)
                 self._run = search.rank(model, self.task, DEPTH)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
@@ -53,14 +54,14 @@ class Examination(finetune.Examination):
 
 
 def kind_of(task, settings):
-    """The kind of a task, as the settings have it."""
-    if not task.pairs or not task.validation_qrels:
-        lacks = 'queries to validate on' if task.pairs else 'pairs to learn from'
-        remedy = (
-            'give a set with qrels/dev'
-            if task.pairs
-            else 'give a set with qrels/train, or `pairs`, a file with the fields query '
-            'and positive, and a set with qrels/dev'
+    """Returns the kind of a task, configured by the settings."""
+    if not task.pairs:
+        raise ValueError(
+            f'{task.name} has no training pairs: give a set with qrels/train, or '
+            '`pairs`, a file with the fields query and positive.'
         )
-        raise ValueError(f'{task.name} has no {lacks}: {remedy}.')
+    if not task.validation_qrels:
+        raise ValueError(
+            f'{task.name} has no validation queries: give a set with qrels/dev.'
+        )
     return vectors.Vectors(pool=settings.pool)

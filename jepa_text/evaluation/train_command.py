@@ -1,4 +1,4 @@
-"""The command `jepa-text train`: training with all evaluations, and what comes next."""
+"""The command `jepa-text train`: training with all evaluations, then a summary."""
 
 import jax
 
@@ -9,10 +9,10 @@ from jepa_text.training import train
 
 
 def run(config, workdir, **keywords):
-    """`train`, and then, in lines, what is there and what to do with it."""
+    """Runs `train`, then prints what was written and the next steps."""
     train.train(config, workdir, EVALUATIONS, **keywords)
-    away = addresses.is_address(workdir)
-    folder = mirror.folder_of(workdir) if away else workdir
-    address = workdir.rstrip('/') if away else None
+    is_remote = addresses.is_address(workdir)
+    folder = mirror.folder_of(workdir) if is_remote else workdir
+    address = workdir.rstrip('/') if is_remote else None
     if jax.process_index() == 0 and (lines := next_steps.lines(folder, address=address)):
         print('\n'.join(lines))

@@ -1,9 +1,9 @@
-"""Tasks that a model answers as it is: nothing is trained, and nothing chosen.
+"""Zero-shot evaluation: tasks that a model answers without training.
 
     --config.tasks="({'name': 'stsb', 'zero_shot': True},)"
 
-There is one member, of learning rate 0 and seed 0, as chance has no part in it. The test
-set is that of the same task with training, so both can be compared.
+There is one member, with learning rate 0 and seed 0, as results are deterministic. The
+test set is that of the same task with training, so both can be compared.
 """
 
 import dataclasses
@@ -21,80 +21,81 @@ from jepa_text.kinds import prediction
 from jepa_text.measures import probes
 
 MEMBER = grid.Member(0.0, 0)
-DIGITS = 7  # that a cosine of float32 vectors has
+DIGITS = 7  # significant decimals of a cosine of float32 vectors
 
 
 def task_of(task, given):
-    """The task to be answered without training, under a name of its own.
+    """Returns the task to be answered without training, under a name of its own.
 
-    `given` is True for scores of pairs; for labels, dict(template='{text} It was
-    <mask>.', words={label: word}), the template of pairs with {first} and {second}.
-    Raises ValueError for a task that this is not of, and for what does not fit.
+    `given` is True for scores of pairs; for labels it is dict(template='{text} It was
+    <mask>.', words={label: word}), with {first} and {second} in templates of pairs.
+    Raises ValueError for a task that cannot be answered this way and for invalid options.
     """
-    if as_it_is(task) and given is True:
+    if is_zero_shot(task) and given is True:
         return task
     kind = getattr(task, 'kind', 'retrieval')
     is_single = kind == 'scores' and task.test.second is None
     if kind == 'labels' and isinstance(given, dict):
-        given = _verbalized(task, given)
+        given = _checked_verbalizer(task, given)
     elif kind != 'scores' or is_single or given is not True:
-        what = 'scores of single texts' if is_single else kind
+        target = 'scores of single texts' if is_single else kind
         raise ValueError(
-            f'{task.name} has {what}, and zero_shot={given!r}: without training, scores '
-            'of pairs are answered by zero_shot=True, labels by '
-            "zero_shot={'template': '{text} It was <mask>.', 'words': {label: word}}."
+            f'{task.name} has {target}, and zero_shot={given!r}: without training, '
+            'scores of pairs need zero_shot=True and labels need '
+            "zero_shot={'template': '{text} It was <mask>.', 'words': {label: word}}; "
+            'other tasks are not supported.'
         )
     else:
         finetune.check_scores(task)
     return dataclasses.replace(task, name=f'{task.name} zero-shot', zero_shot=given)
 
 
-def as_it_is(task):
-    """Is a model measured on it without training?"""
+def is_zero_shot(task):
+    """Returns whether the task is answered without training."""
     return getattr(task, 'zero_shot', None) is not None
 
 
-def fills(task):
-    """Does a model need a word head for it?"""
-    return as_it_is(task) and task.kind in ('labels', 'cloze')
+def fills_masks(task):
+    """Returns whether the task needs a model with an LM head."""
+    return is_zero_shot(task) and task.kind in ('labels', 'cloze')
 
 
 def texts(task, examples):
-    """What a model reads of examples, each text once; of masks with the right word."""
-    if not fills(task):
+    """Returns the texts that a model reads, each once; masks hold the correct word."""
+    if not fills_masks(task):
         return list(dict.fromkeys(examples.texts()))
-    asked = questions_of(task, examples)
-    return [one.before + one.words[one.answer] + one.after for one in asked]
+    questions = questions_of(task, examples)
+    return [q.before + q.words[q.answer] + q.after for q in questions]
 
 
-def _verbalized(task, given):
-    """{'template', 'words'}, checked."""
+def _checked_verbalizer(task, given):
+    """Validates and returns {'template', 'words'}."""
     where = f'{task.name}, zero_shot'
     if set(given) != {'template', 'words'} or not isinstance(given['words'], dict):
         raise ValueError(
-            f'{where}={given!r}: give template, a text with <mask>, and words, {{label: '
-            'word}}.'
+            f'{where}={given!r} must have template, a text with <mask>, and words, '
+            '{label: word}.'
         )
     words = {str(label): word for label, word in given['words'].items()}
     parts = (task.train, task.validation, task.test)
     labels = sorted({str(label) for part in parts for label in part.target})
     if sorted(words) != labels:
         raise ValueError(
-            f'{where}: words are of {", ".join(words)}, but the labels are '
-            f'{", ".join(labels)}: give one of each.'
+            f'{where}: words are given for {", ".join(words)}, but the labels are '
+            f'{", ".join(labels)}: give one word for each label.'
         )
     bad = [x for x in words.values() if not isinstance(x, str) or not x.strip()]
     if bad or len(set(words.values())) < len(words):
-        raise ValueError(f'{where}: words={words}: give each label a word of its own.')
+        raise ValueError(f'{where}: words={words}: give each label a different word.')
     fields = ('text',) if task.test.second is None else ('first', 'second')
     targets.check_template(given['template'], where, fields)
-    cloze.halves(given['template'], where)
+    cloze.split_at_mask(given['template'], where)
     words = {label: words[label].strip() for label in labels}
     return {'template': given['template'], 'words': words}
 
 
 class Examination(examination.Examination):
-    """A model that is measured as it is."""
+    """Measures a model as it is."""
 
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
@@ -103,7 +104,7 @@ class Examination(examination.Examination):
 
     @functools.cached_property
     def config(self):
-        """What the line says."""
+        """The config of the result line."""
         task = self.task
         return {
             **self.common(),
@@ -119,39 +120,39 @@ class Examination(examination.Examination):
         }
 
     def details(self):
-        """What of the config is of a kind."""
+        """Returns the config fields that depend on the kind of task."""
         return {'pooling': '', 'template': ''}
 
     def gold(self, examples):
-        """What people said of each."""
+        """Returns the correct answer of each example."""
         return list(map(str, examples.target))
 
-    def run(self, members, width=1, tell=None):
-        """Yields (Member, Outcome) of each; all are the same."""
+    def run(self, members, width=1, report=None):
+        """Yields (Member, Outcome) of each member; all are the same."""
         for member in members:
             began = time.monotonic()
-            sides = [
+            parts = [
                 self.measured(part) for part in (self.task.validation, self.task.test)
             ]
-            found = {'validation': None, 'test': None, 'status': 'not finite'}
-            per_instance, said = {}, None
-            if None not in sides:
-                for split, (measured, _) in zip(('validation', 'test'), sides):
-                    both = {'standard': measured.standard, 'paper': measured.paper}
-                    found[split], per_instance = both, measured.per_instance
-                said = sides[1][1]
-                is_one = len(set(said)) == 1 < len(set(self.gold(self.task.test)))
-                found['status'] = 'collapsed' if is_one else 'done'
-            found |= {'losses': [], 'versions': identity.versions(self.task.kind)}
-            found['seconds'] = round(time.monotonic() - began, 3)
-            yield member, examination.Outcome(found, per_instance, said, {})
+            outcome = {'validation': None, 'test': None, 'status': 'not finite'}
+            per_instance, answers = {}, None
+            if None not in parts:
+                (validation, _), (test, answers) = parts
+                for split, values in (('validation', validation), ('test', test)):
+                    outcome[split] = {'standard': values.standard, 'paper': values.paper}
+                per_instance = test.per_instance
+                is_constant = len(set(answers)) == 1 < len(set(self.gold(self.task.test)))
+                outcome['status'] = 'collapsed' if is_constant else 'done'
+            outcome |= {'losses': [], 'versions': identity.versions(self.task.kind)}
+            outcome['seconds'] = round(time.monotonic() - began, 3)
+            yield member, examination.Outcome(outcome, per_instance, answers, {})
 
 
 class Similarity(Examination):
-    """The cosine of two texts' vectors against the scores that people gave.
+    """Correlation of the cosine of two texts' vectors with human scores.
 
-    spearman, pearson           of the mean over all tokens
-    own_spearman, own_pearson   of the pooling that the model brings with it
+    spearman, pearson           with the mean over all tokens
+    own_spearman, own_pearson   with the model's own pooling
 
     A causal model reads causally, as it was trained.
     """
@@ -159,18 +160,19 @@ class Similarity(Examination):
     POOL = 'mean'
 
     def details(self):
-        own = {'own_pooling': self.model.pool}
-        return {**own, 'pooling': self.POOL, 'template': ''}
+        return {'own_pooling': self.model.pool, 'pooling': self.POOL, 'template': ''}
 
     def measured(self, examples):
-        """(metrics.base.Measured, the cosine of each pair by the mean); None where a
-        vector is not finite."""
+        """Returns (Measured, the cosine of each pair by the mean over tokens).
+
+        None if a vector is not finite.
+        """
         pools = dict.fromkeys([self.POOL, self.model.pool])
-        found = {pool: self._cosines(examples, pool) for pool in pools}
-        if not all(np.isfinite(cosine_N).all() for cosine_N in found.values()):
+        cosines = {pool: self._cosines(examples, pool) for pool in pools}
+        if not all(np.isfinite(cosine_N).all() for cosine_N in cosines.values()):
             return None
         mean, own = (
-            scores.measure(examples.target, found[pool])
+            scores.measure(examples.target, cosines[pool])
             for pool in (self.POOL, self.model.pool)
         )
         measured = base.Measured(
@@ -178,7 +180,7 @@ class Similarity(Examination):
             mean.paper,
             mean.per_instance | _own(own.per_instance),
         )
-        return measured, found[self.POOL].tolist()
+        return measured, cosines[self.POOL].tolist()
 
     def _cosines(self, examples, pool):
         known = texts(self.task, examples)
@@ -188,7 +190,7 @@ class Similarity(Examination):
             vectors_ND[[place[text] for text in side]]
             for side in (examples.first, examples.second)
         )
-        # What is finer is rounding, and would put equal pairs in an order.
+        # Finer differences are rounding errors and would break ties of equal pairs.
         return np.round(probes.pair_cosine(*sides), DIGITS)
 
 
@@ -197,16 +199,16 @@ def _own(values):
 
 
 class Filling(Examination):
-    """The word at a mask, by its log-likelihood (cloze.py): of the candidates of a text,
-    of the whole vocabulary, or of the words that stand for labels.
+    """The word at a mask, by its log-likelihood (cloze.py).
 
-    Raises ValueError for a model that fills no masks (Pretrained.check_fills), and as
-    cloze.Reading for words that it cannot tell.
+    Candidates are those of a text, the whole vocabulary, or the words of the labels.
+    Raises ValueError for a model that cannot fill masks (Pretrained.check_fills), and as
+    cloze.Scorer for words that it cannot score.
     """
 
     def details(self):
         given = self.task.zero_shot if self.task.kind == 'labels' else {}
-        # What names a token is no part of the model's revision, which vectors depend on.
+        # The LM head is not part of the model's revision, which identifies its vectors.
         head = {'head': identity.of_head(self.model), 'shift': self.model.shift}
         return {'template': given.get('template', ''), 'pooling': '', **head}
 
@@ -216,55 +218,56 @@ class Filling(Examination):
         return super().gold(examples)
 
     @functools.cached_property
-    def _reading(self):
-        return cloze.Reading(self.model, self.max_length)
+    def _scorer(self):
+        return cloze.Scorer(self.model, self.max_length)
 
     def measured(self, examples):
-        """(metrics.base.Measured, what is said of each); None where a probability is not
-        finite."""
+        """Returns (Measured, the predicted answers).
+
+        None if a probability is not finite.
+        """
         questions = questions_of(self.task, examples)
-        told = self._reading.told(questions)
-        log_likelihood_N = np.array([one.log_likelihood for one in told])
+        predicted = self._scorer.predict(questions)
+        log_likelihood_N = np.array([p.log_likelihood for p in predicted])
         if not np.isfinite(log_likelihood_N).all():
             return None
-        given = [one.rank for one in told], log_likelihood_N, questions[0].is_open
-        found, said = ranks.measure(*given), [one.said for one in told]
+        rank_N, words = [p.rank for p in predicted], [p.word for p in predicted]
+        by_rank = ranks.measure(rank_N, log_likelihood_N, questions[0].is_open)
         if self.task.kind == 'cloze':
-            return found, said
+            return by_rank, words
         label_of = {word: label for label, word in self.task.zero_shot['words'].items()}
-        said = [label_of[word] for word in said]
-        labels = list(label_of.values())
-        by_class = classes.measure(self.gold(examples), said, labels)
+        answers = [label_of[word] for word in words]
+        by_class = classes.measure(self.gold(examples), answers, list(label_of.values()))
         measured = base.Measured(
-            found.standard | by_class.standard,
+            by_rank.standard | by_class.standard,
             by_class.paper,
-            found.per_instance | by_class.per_instance,
+            by_rank.per_instance | by_class.per_instance,
         )
-        return measured, said
+        return measured, answers
 
 
 def questions_of(task, examples):
-    """[cloze.Question] of examples."""
+    """Returns the cloze.Question of each example."""
     if task.kind == 'cloze':
         return [
             cloze.Question(
-                *cloze.halves(text, task.name),
-                others or (answer,),
-                (others or (answer,)).index(answer),
-                is_open=not others,
+                *cloze.split_at_mask(text, task.name),
+                candidates or (answer,),
+                (candidates or (answer,)).index(answer),
+                is_open=not candidates,
             )
-            for text, (answer, others) in zip(examples.first, examples.target)
+            for text, (answer, candidates) in zip(examples.first, examples.target)
         ]
-    words, made = task.zero_shot['words'], []
-    halves = cloze.halves(task.zero_shot['template'], task.name)
+    words, questions = task.zero_shot['words'], []
+    halves = cloze.split_at_mask(task.zero_shot['template'], task.name)
     names = ('text',) if examples.second is None else ('first', 'second')
     sides = [side for side in (examples.first, examples.second) if side is not None]
     for texts, target in zip(zip(*sides), examples.target):
-        given = dict(zip(names, texts))
-        filled = (half.format(**given) for half in halves)
-        right = list(words).index(str(target))
-        made.append(cloze.Question(*filled, tuple(words.values()), right))
-    return made
+        fields = dict(zip(names, texts))
+        filled = (half.format(**fields) for half in halves)
+        correct = list(words).index(str(target))
+        questions.append(cloze.Question(*filled, tuple(words.values()), correct))
+    return questions
 
 
 KINDS = {'scores': Similarity, 'labels': Filling, 'cloze': Filling}

@@ -1,1 +1,1 @@
-"""Files and folders: where a path may lead, writing whole or not at all, checksums."""
+"""Local and remote files: paths, atomic writes, checksums, caching, transfer."""

@@ -1,8 +1,9 @@
-"""Files at an address, as gs://bucket/texts or https://host/a.txt, or on this machine.
+"""Remote addresses such as gs://bucket/texts or https://host/a.txt, opened with fsspec.
 
-fsspec knows the protocols, and each wants a package, which is an extra of this one by the
-protocol's name. Keys and endpoints are those of these packages: AWS_ACCESS_KEY_ID,
-AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, HF_TOKEN, ...
+Each protocol needs its own package, which is installed by an extra of this package with
+the protocol's name. Credentials and endpoints are configured as these packages expect:
+AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS,
+STORAGE_EMULATOR_HOST, HF_TOKEN, ...
 """
 
 import contextlib
@@ -24,13 +25,13 @@ PACKAGES = {
     'http': ('aiohttp', 'https'),
     'https': ('aiohttp', 'https'),
 }
-# Where folders are listed and files written: what can hold a run or a model.
+# Protocols that can list folders and write files, so that they can store a run or model.
 STORES = ('gs', 'gcs', 's3', 's3a', 'file', 'memory')
-RETRIES = 6  # in a row, without a byte between them
-PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds; each is twice the one before
-# Another attempt gives the same answer.
+RETRIES = 6  # in a row, without receiving a byte in between
+PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds; each pause is twice the previous one
+# Retrying these would give the same result.
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-# What says when a file's content has changed, the best first, as protocols call it.
+# Keys of fsspec's file info that change with the content, the most reliable first.
 _VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
 
 _COMMIT = re.compile('hf://[^@]+@[0-9a-f]{40}/')
@@ -38,11 +39,11 @@ _COMMIT = re.compile('hf://[^@]+@[0-9a-f]{40}/')
 
 @dataclasses.dataclass(frozen=True, order=True)
 class File:
-    """A file as it was found.
+    """A file at the time it was listed.
 
-    path       on this machine, or an address
-    size       in bytes; None where a server does not say
-    version    changes when the content at an address does; None where nothing says
+    path       a local path or an address
+    size       in bytes; None if the server does not report it
+    version    changes when the content at an address changes; None if unknown
     """
 
     path: str
@@ -54,69 +55,76 @@ class File:
 
 
 class AddressError(OSError):
-    """What is at an address could not be read, for want of a network or an answer."""
+    """An address could not be read: network failure, or an error from the server."""
 
 
 class ChangedError(AddressError):
-    """A file became another while it was read."""
+    """A file changed while it was read."""
 
 
 def is_address(path):
-    """Does it name a protocol, as s3://bucket/x? Also s3:/bucket/x, which pathlib makes
-    of it."""
+    """Returns whether a path has a protocol, as s3://bucket/x.
+
+    Also recognizes s3:/bucket/x, which pathlib makes of it.
+    """
     if not isinstance(path, str | os.PathLike):
         return False
     text = os.fspath(path)
     return '://' in text or bool(paths.SCHEME.match(text))
 
 
-def place(what, path, model=False):
-    """`paths.local`, or an address where folders can be listed and written, also after
-    the 'hf:' of a `model`: as text. Raises ValueError for another one, and as
-    `check`. Asks nobody.
+def location(what, path, model=False):
+    """Returns a local path, or an address of one of STORES, as text.
+
+    With `model`, also accepts 'hf:' in front of either. `what` names the value in errors.
+    Raises ValueError for any other address, and as `paths.local` and `check` do. Sends no
+    requests.
     """
-    named = model and isinstance(path, str) and path.startswith(paths.MODEL)
-    if not is_address(path.removeprefix(paths.MODEL) if named else path):
+    has_prefix = model and isinstance(path, str) and path.startswith(paths.MODEL)
+    if not is_address(path.removeprefix(paths.MODEL) if has_prefix else path):
         return paths.local(what, path, model)
     text = os.fspath(path)
-    address = text.removeprefix(paths.MODEL) if named else text
-    protocol, cut, _ = address.partition('://')
-    if cut and protocol not in STORES:
+    address = text.removeprefix(paths.MODEL) if has_prefix else text
+    protocol, separator, _ = address.partition('://')
+    if separator and protocol not in STORES:
         raise ValueError(
-            f'{what}={text!r} is an address of another kind than is wanted: give a '
-            'folder of this machine, or a place on gs:// or s3://.'
+            f'{what}={text!r} is an address with unsupported protocol {protocol}://. '
+            'Give a local folder or an address on gs:// or s3://.'
         )
     check(address)
     return text
 
 
 def is_fixed(address):
-    """Does it name a commit, so that what is there can never become something else?"""
+    """Returns whether an address names a commit, so that its content never changes."""
     return bool(_COMMIT.match(os.fspath(address)))
 
 
 def check(address):
-    """Raises ValueError for a protocol that nobody knows and an address that pathlib cut,
-    ModuleNotFoundError with the pip command where its package is missing. Asks nobody."""
+    """Checks the syntax and the protocol of an address. Sends no requests.
+
+    Raises ValueError for an unknown protocol or a malformed address, and
+    ModuleNotFoundError, with the pip command, if the protocol's package is missing.
+    """
     import fsspec
 
     text = os.fspath(address)
     protocol, colon, rest = text.partition('://')
     if '::' in text or not colon or not rest:
         raise ValueError(
-            f'{text!r} is no address that can be read: it must be a protocol, :// and a '
-            'place, as in s3://bucket/folder; a pathlib.Path cuts a slash off.'
+            f'{text!r} is not a valid address. Expected a protocol, :// and a location, '
+            'as in s3://bucket/folder. (pathlib.Path removes one of the two slashes.)'
         )
     with _explained(text):
         fsspec.get_filesystem_class(protocol)
 
 
 def filesystem(address, was_found=False):
-    """(fsspec's file system, the path in it) of an address.
+    """Returns (fsspec file system, path in it) of an address.
 
-    Unless the file `was_found` by another process, its server must answer, once in a
-    process: AddressError where it does not within reachability.WITHIN seconds. Raises
-    as `check` does.
+    The first call for a server checks that it responds, unless another process has
+    already found the file (`was_found`). Raises AddressError if the server does not
+    respond within reachability.WITHIN seconds, and as `check` does.
     """
     import fsspec
 
@@ -125,133 +133,138 @@ def filesystem(address, was_found=False):
     protocol, _, rest = text.partition('://')
     server = protocol, rest.split('/')[0]
     if was_found:
-        reachability.know(server)
+        reachability.mark_reachable(server)
 
-    def ask():
+    def request():
         system, path = fsspec.core.url_to_fs(text)
         system.info(path)
 
     if protocol in PACKAGES:
-        answered(text, server, ask)
+        check_reachable(text, server, request)
     with _explained(text):
         return fsspec.core.url_to_fs(text)
 
 
-def answered(address, server, ask):
-    """Asks a server, unless it has answered in this process before; AddressError where no
-    answer comes within reachability.WITHIN seconds."""
-    if reachability.is_known(server):
+def check_reachable(address, server, request):
+    """Sends a request to a server unless it has already responded in this process.
+
+    Raises AddressError if there is no response within reachability.WITHIN seconds.
+    """
+    if reachability.is_reachable(server):
         return
     try:
-        reachability.check(server, ask, functools.partial(_unanswered, address))
+        reachability.check(server, request, functools.partial(_network_error, address))
     except TimeoutError as error:
         raise AddressError(
-            f'{address} cannot be reached: {error}. Look after the name, the network of '
-            'this machine (proxy, firewall) and the variables that name a server or '
-            'keys, and run the same command again.'
+            f'{address} cannot be reached: {error}. Check the address, the network of '
+            'this machine (proxy, firewall) and the environment variables for endpoints '
+            'and credentials, and run the same command again.'
         ) from error
 
 
 @contextlib.contextmanager
 def _explained(text):
-    """What fsspec says of an address that it cannot read, in words."""
+    """Adds a remedy to fsspec's errors about protocols and packages."""
     try:
         yield
     except ValueError as error:
         raise ValueError(
-            f'{text!r} is of no protocol that can be read ({error}). Take one of '
+            f'{text!r} has an unsupported protocol ({error}). Use one of '
             f'{", ".join(sorted(PACKAGES))}, or copy the files to this machine.'
         ) from error
     except ImportError as error:
         package, extra = PACKAGES.get(text.partition('://')[0], (None, None))
         remedy = f"pip install 'jepa-text[{extra}]'" if extra else str(error)
         raise ModuleNotFoundError(
-            f'To read {text}, {package or "a package"} is needed: {remedy}.'
+            f'Reading {text} requires {package or "a missing package"}: {remedy}.'
         ) from error
 
 
-def stated(address):
-    """The File at an address as it is now, or None for a folder.
+def stat(address):
+    """Returns the File at an address, or None for a folder.
 
-    Raises FileNotFoundError, PermissionError, and AddressError when the server can't be
+    Raises FileNotFoundError, PermissionError, or AddressError if the server can't be
     reached.
     """
     system, path = filesystem(address)
 
-    def ask():
+    def request():
         system.invalidate_cache()
         return system.info(path)
 
-    info = patiently(address, ask)
-    return None if info['type'] == 'directory' else described(address, info)
+    info = with_retries(address, request)
+    return None if info['type'] == 'directory' else file_from_info(address, info)
 
 
-def described(address, info):
-    """The File of what fsspec says of it."""
-    said = next((info[key] for key in _VERSIONS if info.get(key)), None)
-    # A listing may tell a time as a number, of which a file itself tells the date.
-    said = said.timestamp() if hasattr(said, 'timestamp') else said
-    version = None if said is None else str(said)
-    return File(os.fspath(address), info.get('size'), version)
+def file_from_info(address, info):
+    """Returns the File that fsspec's info describes."""
+    version = next((info[key] for key in _VERSIONS if info.get(key)), None)
+    # A listing may give a time as a number where the file's own info gives a datetime.
+    version = version.timestamp() if hasattr(version, 'timestamp') else version
+    return File(
+        os.fspath(address), info.get('size'), None if version is None else str(version)
+    )
 
 
-def patiently(address, call, stop=time.sleep):
-    """What `call()` returns; again after a pause when the network failed.
+def with_retries(address, call, sleep=time.sleep):
+    """Returns `call()`, repeating it after a pause if the network fails.
 
-    Pauses double, with `stop`. Raises the last error, in words: FileNotFoundError,
-    PermissionError, or AddressError after RETRIES.
+    Pauses double, by `sleep`. Raises FileNotFoundError, PermissionError, or AddressError
+    for an error of the server or after RETRIES retries.
     """
     attempt = 0
     while True:
         try:
             return call()
         except Exception as raised:
-            # Any client's errors pass here, and what is none of theirs goes on as it is.
-            error = client_errors.first_of(raised)
-            if isinstance(error, AddressError) or not client_errors.is_theirs(error):
+            # Clients raise many types; errors of other origin are raised unchanged.
+            error = client_errors.root_cause(raised)
+            is_of_client = client_errors.is_client_error(error)
+            if isinstance(error, AddressError) or not is_of_client:
                 raise
-            refused = _refused(address, error)
-            if refused or attempt == RETRIES:
-                raise refused or _given_up(address, error) from error
-        stop(min(LONGEST_PAUSE, PAUSE * 2**attempt))
+            final = _final_error(address, error)
+            if final or attempt == RETRIES:
+                raise final or _retries_exhausted(address, error) from error
+        sleep(min(LONGEST_PAUSE, PAUSE * 2**attempt))
         attempt += 1
 
 
-def _unanswered(address, raised):
-    """The error of a network that brought no answer; None for any other one."""
-    error = client_errors.first_of(raised)
-    known = not client_errors.is_theirs(error) or client_errors.is_answer(error)
-    return None if known or _refused(address, error) else error
+def _network_error(address, raised):
+    """Returns the error if the network gave no response; None for any other error."""
+    error = client_errors.root_cause(raised)
+    if not client_errors.is_client_error(error) or client_errors.is_response(error):
+        return None
+    return None if _final_error(address, error) else error
 
 
-def _refused(address, error):
-    """The error in words, where another attempt makes no sense; else None."""
-    status = client_errors.status(error)
-    said = f'{type(error).__name__}: {error}'
-    # The hub answers 401 for a name that does not exist and for one that is private.
+def _final_error(address, error):
+    """Returns the error to raise if a retry would not help, else None."""
+    status = client_errors.http_status(error)
+    message = f'{type(error).__name__}: {error}'
+    # The Hub responds with 401 for nonexistent and for private repositories.
     unknown = type(error).__name__ in ('RepositoryNotFoundError', 'RevisionNotFoundError')
     if isinstance(error, FileNotFoundError) or unknown or status in (404, 410):
-        return FileNotFoundError(f'There is nothing at {address} ({said}).')
-    if refused := barred(address, error):
-        return refused
+        return FileNotFoundError(f'{address} does not exist ({message}).')
+    if denied := permission_error(address, error):
+        return denied
     if isinstance(error, _FINAL) or (400 <= status < 500 and status not in (408, 429)):
-        return AddressError(f'{address} cannot be read ({said}).')
+        return AddressError(f'{address} cannot be read ({message}).')
     return None
 
 
-def barred(address, error):
-    """The error in words, where keys are missing or do not open; else None."""
-    if not client_errors.is_barred(error):
+def permission_error(address, error):
+    """Returns a PermissionError if credentials are missing or insufficient, else None."""
+    if not client_errors.is_access_denied(error):
         return None
     return PermissionError(
-        f'{address} does not open to the keys of this machine ({type(error).__name__}: '
-        f'{error}). {client_errors.login(address)}'
+        f'Access to {address} is denied with the credentials of this machine '
+        f'({type(error).__name__}: {error}). {client_errors.login_hint(address)}'
     )
 
 
-def _given_up(address, error):
+def _retries_exhausted(address, error):
     return AddressError(
-        f'{address} could not be read in {RETRIES + 1} attempts in a row; the last one: '
-        f'{type(error).__name__}: {error}. Look after the network, and run the same '
-        'command again.'
+        f'{address} could not be read in {RETRIES + 1} consecutive attempts. Last error: '
+        f'{type(error).__name__}: {error}. Check the network, and run the same command '
+        'again.'
     )

@@ -1,6 +1,6 @@
-"""A file or a folder appears whole or not at all, and stays when the power goes.
+"""Atomic writes of files and folders that survive a power failure.
 
-It is written under another name beside the wanted one, flushed to the disk, and renamed.
+Content is written under a temporary name in the same folder, flushed to disk and renamed.
 """
 
 import contextlib
@@ -12,9 +12,11 @@ from pathlib import Path
 
 
 def write(path, content):
-    """Writes a file of text or bytes so that a reader sees the old one or the new one,
-    never half; of several writers at once, one. When the disk is full, OSError is raised
-    and the old one stays."""
+    """Writes text or bytes to a file atomically.
+
+    Readers see the old or the new file, never a part of it; of several concurrent
+    writers, one wins. Raises OSError, and leaves the old file, if the disk is full.
+    """
     path = Path(path)
     partial = path.with_name(f'{path.name}.{uuid.uuid4().hex[:8]}.tmp')
     try:
@@ -26,17 +28,17 @@ def write(path, content):
     flush(path.parent)
 
 
-def is_partial(name, wanted):
-    """Is it what a killed `write` of the file `wanted` leaves?"""
-    return name.startswith(f'{wanted}.') and name.endswith('.tmp')
+def is_partial(name, target):
+    """Returns whether `name` is a temporary file left by a killed `write` of `target`."""
+    return name.startswith(f'{target}.') and name.endswith('.tmp')
 
 
 @contextlib.contextmanager
 def folder(path):
-    """An empty folder to fill, which takes the name `path` unless something is raised.
+    """Yields an empty folder to fill, and renames it to `path` unless an error is raised.
 
-    Until then it is `.<name>.partial-*` beside it: what a killed writer leaves, which may
-    be deleted. Raises OSError if the name is taken by then, but by an empty folder.
+    Until then its name is `.<name>.partial-*`. A killed writer leaves it behind; it may
+    be deleted. Raises OSError if `path` exists by then and is not an empty folder.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,24 +46,29 @@ def folder(path):
     partial.mkdir()
     try:
         yield partial
-        for parent, _, names in os.walk(partial, topdown=False):
-            for name in (*names, ''):
-                flush(Path(parent, name))
+        flush_tree(partial)
         os.rename(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     flush(path.parent)
 
 
+def flush_tree(folder):
+    """Flushes every file and folder below `folder`, and itself, to disk."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in (*names, ''):
+            flush(Path(parent, name))
+
+
 def flush(path):
-    """Brings a file, or the list of files of a folder, to the disk."""
+    """Flushes the content of a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network filesystems cannot flush a folder; there is nothing more to do.
-        cannot = error.errno in (errno.EINVAL, errno.ENOTSUP)
-        if not (cannot and os.path.isdir(path)):
+        # Some network file systems do not support flushing a folder.
+        is_unsupported = error.errno in (errno.EINVAL, errno.ENOTSUP)
+        if not (is_unsupported and os.path.isdir(path)):
             raise
     finally:
         os.close(descriptor)

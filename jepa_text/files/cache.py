@@ -1,9 +1,10 @@
-"""Copies on this machine of what lies at an address: one folder each, named by what is in
-it, so that many processes copy it once.
+"""Cache of local copies of remote files, shared by all processes of a machine.
 
-They are in the folder that JEPA_TEXT_CACHE names, or in jepa_text/copies of the user's
-cache. JEPA_TEXT_CACHE_GB bounds them, else the room on the disk does: the copy that was
-opened longest ago goes first, and none that a process holds. All of it may be deleted.
+Each copy is a folder named by its content, so that many processes download it once. The
+cache is the folder JEPA_TEXT_CACHE, by default jepa_text/copies in the user's cache
+folder. Its size is limited by JEPA_TEXT_CACHE_GB, else by the free disk space. The least
+recently opened copies are evicted first; copies that a process holds are never evicted.
+The whole cache may be deleted.
 """
 
 import contextlib
@@ -19,159 +20,165 @@ from pathlib import Path, PurePosixPath
 
 from jepa_text.files import atomic, locks, streams
 
-_THREADS = 4  # files at once
+_THREADS = 4  # concurrent downloads
 _CHUNK = 2**20
 _LOCK, _USED = '.lock', '.used'
 
 
 class DamagedError(ValueError):
-    """A file at an address is not what its checksum says."""
+    """A file at an address does not match its checksum."""
 
 
-def top(environ=os.environ):
-    """The folder of all copies."""
-    home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache') / 'jepa_text' / 'copies'
-    return Path(environ.get('JEPA_TEXT_CACHE') or home).expanduser().absolute()
+def root(environ=os.environ):
+    """Returns the folder of the cache."""
+    default = Path(environ.get('XDG_CACHE_HOME') or '~/.cache') / 'jepa_text' / 'copies'
+    return Path(environ.get('JEPA_TEXT_CACHE') or default).expanduser().absolute()
 
 
 def hold(name):
-    """The folder of a copy, made if need be, which nobody deletes while this process
-    lives."""
-    folder = top() / name
+    """Returns the folder of a copy, creating it if needed.
+
+    It is not evicted while this process lives.
+    """
+    folder = root() / name
     for attempt in itertools.count():
         folder.mkdir(parents=True, exist_ok=True)
-        _held(folder, attempt)
-        # Else whoever made room took it away meanwhile.
+        _locked_descriptor(folder, attempt)
+        # Otherwise another process evicted the folder in the meantime.
         if (folder / _USED).exists():
             return folder
     return None
 
 
 @functools.cache
-def _held(folder, attempt):
-    """A descriptor with a lock, which this process never closes."""
-    del attempt  # an earlier one may be of a folder that was deleted
+def _locked_descriptor(folder, attempt):
+    """Returns a descriptor with a shared lock, which this process never closes."""
+    del attempt  # a previous descriptor may be of a folder that was deleted
     descriptor = os.open(folder / _USED, os.O_RDWR | os.O_CREAT, 0o644)
     locks.take(descriptor, shared=True)
     return descriptor
 
 
-def copied(address, name, entries, below=''):
-    """The folder of a copy with files of an address, whole by their checksums.
+def download(address, name, entries, below=''):
+    """Downloads files of an address into the copy `name`, and verifies their checksums.
 
-    `entries` is {file: {'bytes': its size, 'sha256': ...}}, of which a checksum may be
-    left out; they go `below` the folder of the copy. What is there already is not read
-    again; of several processes one copies, and the others wait. Prints what it did.
-    Raises DamagedError for a file whose content is not what its checksum says, ValueError
-    for a name that leads out of the folder; OSError when there is no room; and as
+    `entries` is {file: {'bytes': size, 'sha256': ...}}; a checksum may be absent. Files
+    are stored in the subfolder `below` of the copy, which is returned. Files that are
+    already cached are not read again. If several processes need the same copy, one
+    downloads it and the others wait. Prints what was copied.
+
+    Raises DamagedError for a file that does not match its checksum, ValueError for a name
+    that leads out of the folder, OSError if there is not enough space, and as
     streams.open_bytes does.
     """
-    odd = [file for file in entries if not _is_within(file)]
-    if odd:
-        raise ValueError(f'{address} lists {odd[0]!r}, which is no name of a file in it.')
+    invalid = [file for file in entries if not _is_valid_name(file)]
+    if invalid:
+        raise ValueError(
+            f'{address} lists {invalid[0]!r}, which is not a valid file name in it.'
+        )
     folder = hold(name)
-    with _alone(folder):
+    with _exclusive(folder):
         for partial in folder.rglob('*.partial-*'):
             partial.unlink()
-        place = folder / below
+        target = folder / below
         missing = {
             file: entry
             for file, entry in entries.items()
-            if not _is_there(place / file, entry)
+            if not _is_cached(target / file, entry)
         }
         if missing:
-            _bring(address, place, missing)
+            _download_all(address, target, missing)
     os.utime(folder)
-    return place
+    return target
 
 
 def put(name, file, content):
-    """The folder of a copy, with a file of that content."""
+    """Stores a file with this content in a copy, and returns the copy's folder."""
     folder = hold(name)
-    with _alone(folder):
+    with _exclusive(folder):
         if not (folder / file).is_file():
             atomic.write(folder / file, content)
     return folder
 
 
 @contextlib.contextmanager
-def _alone(folder):
-    """While one process fills the folder of a copy, the others wait."""
+def _exclusive(folder):
+    """Lets one process at a time fill the folder of a copy."""
     with open(folder / _LOCK, 'ab') as lock:
-        # Without locks two may copy the same, each to a name of its own.
+        # On a file system without locks, two processes may download the same files, each
+        # under temporary names of its own.
         locks.take(lock)
         yield
 
 
-def _bring(address, folder, entries):
+def _download_all(address, folder, entries):
     needed = sum(entry['bytes'] for entry in entries.values())
     make_room(needed)
     base = address.rstrip('/')
+
+    def download_file(file):
+        _download_file(f'{base}/{file}', folder / file, entries[file])
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        jobs = [
-            pool.submit(_copy, f'{base}/{file}', folder / file, entry)
-            for file, entry in entries.items()
-        ]
-        for job in jobs:
-            job.result()
+        list(pool.map(download_file, entries))  # raises the first error
     print(
         f'{address}: {len(entries):,} files, {needed / 1e6:,.1f} MB, copied to {folder}'
     )
 
 
 def make_room(needed, environ=os.environ):
-    """Deletes copies that nobody holds, the oldest first, until `needed` bytes fit.
+    """Evicts copies that no process holds, the oldest first, until `needed` bytes fit.
 
-    Raises ValueError for a bound that is no number, OSError when they do not fit.
+    Raises ValueError if JEPA_TEXT_CACHE_GB is not a number, OSError if they do not fit.
     """
-    folder = top(environ)
+    folder = root(environ)
     folder.mkdir(parents=True, exist_ok=True)
-    bound = environ.get('JEPA_TEXT_CACHE_GB')
+    limit = environ.get('JEPA_TEXT_CACHE_GB')
     try:
-        bound = None if not bound else float(bound) * 1e9
+        limit = float(limit) * 1e9 if limit else None
     except ValueError as error:
-        raise ValueError(f'JEPA_TEXT_CACHE_GB={bound!r} must be a number.') from error
-    others = [one for one in folder.iterdir() if one.is_dir()]
-    for other in sorted(others, key=lambda one: one.stat().st_mtime):
-        if _room(folder, bound) >= needed:
+        raise ValueError(f'JEPA_TEXT_CACHE_GB={limit!r} must be a number.') from error
+    copies = [path for path in folder.iterdir() if path.is_dir()]
+    for copy in sorted(copies, key=lambda path: path.stat().st_mtime):
+        if _free_bytes(folder, limit) >= needed:
             break
-        _forget(other)
-    room = _room(folder, bound)
-    if room < needed:
+        _evict(copy)
+    free = _free_bytes(folder, limit)
+    if free < needed:
         raise OSError(
             errno.ENOSPC,
             f'{needed / 1e9:,.2f} GB are to be copied to {folder}, which has room for '
-            f'{max(0, room) / 1e9:,.2f}. Set JEPA_TEXT_CACHE to a folder on a larger '
-            'disk, or JEPA_TEXT_CACHE_GB to more if that bounds it.',
+            f'{max(0, free) / 1e9:,.2f}. Set JEPA_TEXT_CACHE to a folder on a larger '
+            'disk, or increase JEPA_TEXT_CACHE_GB if it is set.',
         )
 
 
-def _room(folder, bound):
+def _free_bytes(folder, limit):
     free = shutil.disk_usage(folder).free
-    if bound is None:
+    if limit is None:
         return free
-    files = (Path(at, name) for at, _, names in os.walk(folder) for name in names)
-    return min(free, bound - sum(file.stat().st_size for file in files))
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return min(free, limit - sum(file.stat().st_size for file in files))
 
 
-def _forget(folder):
+def _evict(folder):
     """Deletes a copy unless a process holds it."""
     with contextlib.suppress(OSError), open(folder / _USED, 'ab') as used:
         if locks.take(used, wait=False):
             shutil.rmtree(folder)
 
 
-def _is_within(file):
-    """Is it the name of a file in a folder or below it, and none of a cache's own?"""
+def _is_valid_name(file):
+    """Returns whether a relative path stays in its folder and has no hidden part."""
     parts = PurePosixPath(file).parts
     return bool(parts) and all(part[0] not in '/.' for part in parts)
 
 
-def _is_there(path, entry):
+def _is_cached(path, entry):
     return path.is_file() and path.stat().st_size == entry['bytes']
 
 
-def _copy(address, path, entry):
+def _download_file(address, path, entry):
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'{path.name}.partial-{uuid.uuid4().hex[:8]}')
     digest = hashlib.sha256()
@@ -183,10 +190,11 @@ def _copy(address, path, entry):
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
                 file.write(chunk)
-        if digest.hexdigest() != entry.get('sha256', digest.hexdigest()):
+        actual = digest.hexdigest()
+        if actual != entry.get('sha256', actual):
             raise DamagedError(
-                f'{address} is damaged: its sha256 is {digest.hexdigest()[:16]}..., it '
-                f'must be {entry["sha256"][:16]}.... Bring it there anew.'
+                f'{address} is damaged: its sha256 is {actual[:16]}..., expected '
+                f'{entry["sha256"][:16]}.... Upload it again.'
             )
         atomic.flush(partial)
         os.replace(partial, path)

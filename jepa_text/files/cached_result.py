@@ -1,6 +1,6 @@
-"""What took long to compute, in a file: read again while it answers the same question.
+"""Results of expensive computations, cached in a JSON file together with their config.
 
-{'config': the question, 'results': the answer, 'sha256': of both}
+The file is {'config': ..., 'results': ..., 'sha256': checksum of both}.
 """
 
 import json
@@ -9,14 +9,17 @@ from pathlib import Path
 from jepa_text.files import atomic, checksums
 
 
-def once(path, config, compute):
-    """What `compute()` gives for a config, as JSON gives it back; from the file if it is
-    there whole and of this config. Says so where the file is damaged."""
+def get_or_compute(path, config, compute):
+    """Returns `compute()` after a JSON round trip, read from the file if possible.
+
+    The file is used if it is intact and of the same config, and is written otherwise.
+    Prints a note if it is damaged.
+    """
     path, config = Path(path), json.loads(json.dumps(config))
     if path.is_file():
-        saved, is_whole = _read(path)
-        if not is_whole:
-            print(f'Note: {path} is damaged, or old, so what it held is computed again.')
+        saved, is_intact = _read(path)
+        if not is_intact:
+            print(f'Note: {path} is damaged or outdated; its results are computed again.')
         elif saved['config'] == config:
             return saved['results']
     made = {'config': config, 'results': json.loads(json.dumps(compute()))}
@@ -26,20 +29,18 @@ def once(path, config, compute):
 
 
 def read(path):
-    """{'config', 'results'} of a file; None where it is not there, damaged or old."""
-    saved, is_whole = _read(Path(path)) if Path(path).is_file() else (None, False)
-    return saved if is_whole else None
+    """Returns {'config', 'results'} of a file; None if it is missing, damaged or old."""
+    saved, is_intact = _read(Path(path)) if Path(path).is_file() else (None, False)
+    return saved if is_intact else None
 
 
 def _read(path):
-    """(what the file holds, is it as it was written?)"""
+    """Returns (content of the file, whether it is intact)."""
     try:
         saved = json.loads(path.read_text(encoding='utf-8'))
         digest = saved.pop('sha256')
-        # NaN is not equal to itself, but its text is.
-        return saved, digest == checksums.checksum(saved) and {
-            'config',
-            'results',
-        } == set(saved)
+        # Compared by checksum, not by value: NaN is not equal to itself, but its text is.
+        is_intact = digest == checksums.checksum(saved)
+        return saved, is_intact and set(saved) == {'config', 'results'}
     except (ValueError, KeyError, AttributeError, TypeError):
         return None, False

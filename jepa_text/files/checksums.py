@@ -1,9 +1,8 @@
-"""A manifest of checksums says that a folder is whole: the size and sha256 of every file,
-on the disk.
+"""Manifests of checksums: the size and sha256 of every file of a folder.
 
-The checkpoint library restores a file with a flipped byte without an error and does not
-flush all that it writes, so a checkpoint counts only once it has its checksums, and is
-believed only while its checksums still fit.
+A manifest is the proof that a folder is complete. Orbax restores a file with a flipped
+bit without an error, and does not flush everything that it writes to disk. A checkpoint
+is therefore valid only if it has a manifest, and only while its files match it.
 """
 
 import hashlib
@@ -18,33 +17,33 @@ NAME = 'CHECKSUMS.json'
 
 
 def write(folder, known=()):
-    """Flushes every file of a folder to the disk, then writes CHECKSUMS.json into it.
+    """Flushes every file of a folder to disk, then writes CHECKSUMS.json into it.
 
-    `known`: {name: entry} of files that need not be read for it. The manifest appears in
-    one step and last, so a folder that has one was whole when the power went. Raises
-    OSError when a file can't be read or the disk is full.
+    `known` is {name: entry} of files that need not be read. The manifest is written last
+    and atomically, so a folder that has one was complete, even after a power failure.
+    Raises OSError if a file can't be read or the disk is full.
     """
     folder = Path(folder)
     files = _files(folder)
     new = {name: path for name, path in files.items() if name not in known}
     with ThreadPoolExecutor(_threads()) as pool:
-        found = dict(zip(new, pool.map(described, new.values()), strict=True))
-    listed = {name: found[name] if name in found else known[name] for name in files}
+        computed = dict(zip(new, pool.map(file_entry, new.values()), strict=True))
+    entries = {name: computed[name] if name in new else known[name] for name in files}
     for parent, _, _ in os.walk(folder, topdown=False):
         atomic.flush(parent)
-    atomic.write(folder / NAME, json.dumps({'files': listed}, indent=1, sort_keys=True))
+    atomic.write(folder / NAME, json.dumps({'files': entries}, indent=1, sort_keys=True))
     atomic.flush(folder.parent)
 
 
 def verify(folder):
-    """None when what was recorded in the folder is as it was, else the reason in words.
+    """Returns None if a folder matches its manifest, else the reason as text.
 
-    Files that others put there (a file manager, a tool of backups) are no damage. Raises
-    OSError, which is no damage either, for what is there and cannot be read.
+    Files that are not in the manifest are ignored: file managers and backup tools create
+    some. Raises OSError if a file exists but can't be read, which is not damage either.
     """
     folder = Path(folder)
     if not (folder / NAME).exists():
-        return f'it has no {NAME}, so its save was cut off or is still under way'
+        return f'it has no {NAME}: it is incomplete or is still being written'
     try:
         entries = json.loads((folder / NAME).read_text(encoding='utf-8'))['files']
         sizes = {name: entry['bytes'] for name, entry in entries.items()}
@@ -55,47 +54,47 @@ def verify(folder):
 
 
 def entries(folder):
-    """{name: {'bytes', 'sha256'}} of the manifest of a folder."""
+    """Returns {name: {'bytes', 'sha256'}} of a folder's manifest."""
     return read_json(Path(folder) / NAME)['files']
 
 
 def stamp(folder):
-    """Name, size, change time and inode of every file, to notice a change cheaply."""
+    """Returns name, size, mtime and inode of every file, as a cheap test for changes."""
     folder = Path(folder)
     status = [(str(path), path.stat()) for path in _paths(folder)]
     return tuple(sorted((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in status))
 
 
 def read_json(path):
-    """What a JSON file holds. Raises ValueError with its name when it is damaged."""
+    """Returns the content of a JSON file. Raises ValueError if it is damaged."""
     try:
         return json.loads(Path(path).read_text(encoding='utf-8'))
     except ValueError as error:
         raise ValueError(
-            f'{path} is damaged: it is not JSON in UTF-8 ({error}). Bring it back from a '
-            'copy, or make anew what it belongs to.'
+            f'{path} is damaged: it is not valid JSON in UTF-8 ({error}). Restore it '
+            'from a backup, or recreate what it belongs to.'
         ) from error
 
 
 def checksum(value):
-    """The sha256 of a value that JSON can hold, whatever the order of its keys."""
+    """Returns the sha256 of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path):
-    """The sha256 of a file, in hex."""
+    """Returns the sha256 of a file in hexadecimal."""
     with open(path, 'rb') as file:
         return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
-def described(path):
-    """{'bytes', 'sha256'} of a file, which is on the disk then."""
+def file_entry(path):
+    """Flushes a file to disk and returns its manifest entry, {'bytes', 'sha256'}."""
     atomic.flush(path)
     return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
 
 
 def free_name(path):
-    """The path, or with -2, -3, ... the first of that name that is not taken."""
+    """Returns the path, or the first of path-2, path-3, ... that does not exist."""
     free, number = path, 2
     while free.exists():
         free = path.with_name(f'{path.name}-{number}')
@@ -104,7 +103,7 @@ def free_name(path):
 
 
 def _files(folder):
-    """Relative name -> path of every file under the folder but the manifest itself."""
+    """Returns {relative name: path} of every file below a folder except the manifest."""
     named = {path.relative_to(folder).as_posix(): path for path in _paths(folder)}
     return {
         name: path
@@ -114,7 +113,7 @@ def _files(folder):
 
 
 def _paths(folder):
-    """Every file under a folder. Unlike rglob, it raises where it may not look."""
+    """Yields every file below a folder. Unlike rglob, raises if access is denied."""
     for parent, _, names in os.walk(folder, onerror=_raise):
         yield from (Path(parent, name) for name in names)
 
@@ -125,17 +124,17 @@ def _raise(error):
 
 def _first_difference(folder, sizes, hashes):
     files = {name: folder / name for name in sorted(sizes)}
-    # Names and sizes first: they are free, and hashing a large state is not.
-    for name in files:
-        if not files[name].exists():
+    # Names and sizes first: comparing them is free, hashing a large state is not.
+    for name, path in files.items():
+        if not path.exists():
             return f'{name} is missing'
-        found = files[name].stat().st_size
-        if found != sizes[name]:
-            return f'{name} has {found} bytes instead of {sizes[name]}'
+        size = path.stat().st_size
+        if size != sizes[name]:
+            return f'{name} has {size} bytes instead of {sizes[name]}'
     with ThreadPoolExecutor(_threads()) as pool:
-        for name, found in zip(files, pool.map(sha256, files.values()), strict=True):
-            if found != hashes[name]:
-                return f'the contents of {name} are not those that were recorded'
+        for name, digest in zip(files, pool.map(sha256, files.values()), strict=True):
+            if digest != hashes[name]:
+                return f'the content of {name} does not match its checksum'
     return None
 
 

@@ -1,81 +1,86 @@
-"""A folder or a file at an address -> a copy on this machine, by what the store says of
-its content (ETag, generation): what has changed is copied again, and nothing twice.
+"""Cached local copies of files at an address, kept up to date with the remote content.
+
+A copy is identified by the versions that the store reports (ETag, generation): changed
+files are downloaded again, unchanged files are not.
 """
 
 import fnmatch
 import posixpath
 from pathlib import Path
 
-from jepa_text.files import addresses, cache, checksums, paths, transfer
+from jepa_text.files import addresses, cache, checksums, transfer
 
 
-def listed(address):
-    """As transfer.listed; FileNotFoundError where nothing is."""
-    there = transfer.listed(address)
-    if not there:
+def list_files(address):
+    """Returns transfer.list_files(address). Raises FileNotFoundError if it is empty."""
+    files = transfer.list_files(address)
+    if not files:
         raise FileNotFoundError(
-            f'There is nothing at {address}. Look at its name, and whether what is to be '
-            'there was written.'
+            f'There are no files at {address}. Check the address, and whether the files '
+            'were written.'
         )
-    return there
+    return files
 
 
-def folder(address, wanted=('*',), unwanted=()):
-    """The folder of a copy of the files at an address whose names fit a pattern.
+def copy_folder(address, wanted=('*',), unwanted=()):
+    """Copies the files of an address whose names match, and returns the local folder.
 
-    Raises FileNotFoundError where none is, and as addresses.patiently does.
+    `wanted` and `unwanted` are shell patterns. Raises FileNotFoundError if no file
+    matches, and as addresses.with_retries does.
     """
     address = address.rstrip('/')
-    there = listed(address)
+    files = list_files(address)
 
-    def fits(name, patterns):
+    def matches(name, patterns):
         return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
     chosen = {
         name: file
-        for name, file in there.items()
-        if fits(name, wanted) and not fits(name, unwanted)
+        for name, file in files.items()
+        if matches(name, wanted) and not matches(name, unwanted)
     }
     if not chosen:
         raise FileNotFoundError(
-            f'{address} has no file such as {", ".join(wanted)}, but {len(there):,} '
-            f'others, as {min(there)}.'
+            f'{address} has no file that matches {", ".join(wanted)}, but {len(files):,} '
+            f'others, such as {min(files)}.'
         )
-    return of(address, chosen)
+    return copy_files(address, chosen)
 
 
-def of(address, there):
-    """The folder of a copy of files of a listing."""
-    # What begins with a dot is a cache's own here, and no part of a model.
+def copy_files(address, files):
+    """Copies the files {name: addresses.File} of a listing; returns the local folder."""
+    # Names with a leading dot are reserved by the cache, and are not part of a model.
     entries = {
         name: {'bytes': file.size}
-        for name, file in there.items()
+        for name, file in files.items()
         if not name.startswith('.') and '/.' not in name
     }
-    known = [address, [[name, there[name].size, there[name].version] for name in entries]]
-    return keyed(address, known, entries)
+    versions = [[name, files[name].size, files[name].version] for name in entries]
+    return copy_by_key(address, [address, versions], entries)
 
 
-def keyed(address, known, entries):
-    """The folder of a copy, as cache.copied makes it, of what `known`, JSON, tells apart
-    from all else; its name is the last of the address."""
-    key = f'copy-{checksums.checksum(known)[:32]}'
-    return cache.copied(address, key, entries, below=posixpath.basename(address))
+def copy_by_key(address, key, entries):
+    """Copies files with cache.download under a name that is a hash of a JSON key.
 
-
-def file(what, place, name):
-    """The path of a file in a place, which is that file or a folder with one of that
-    name: itself, or of the copy of one at an address.
-
-    `what` names the place in errors. Raises as addresses.place and addresses.stated do.
+    Returns the local folder, whose name is the last part of the address.
     """
-    text = addresses.place(what, place)
+    name = f'copy-{checksums.checksum(key)[:32]}'
+    return cache.download(address, name, entries, below=posixpath.basename(address))
+
+
+def local_file(what, place, name):
+    """Returns the local path of a file, copying it first if it is at an address.
+
+    `place` is the file itself, or a folder that contains a file `name`. `what` names it
+    in errors. Raises as addresses.location and addresses.stat do.
+    """
+    text = addresses.location(what, place)
     if not addresses.is_address(text):
-        path = Path(paths.local(what, text))
+        path = Path(text)
         return path / name if path.is_dir() else path
     address = text.rstrip('/')
-    found = addresses.stated(address)
-    if found is None:
-        return folder(address, (name,)) / name
-    top, _, last = address.rpartition('/')
-    return of(top, {last: found}) / last
+    file = addresses.stat(address)
+    if file is None:
+        return copy_folder(address, (name,)) / name
+    parent, _, basename = address.rpartition('/')
+    return copy_files(parent, {basename: file}) / basename

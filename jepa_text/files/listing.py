@@ -1,5 +1,7 @@
-"""Which files a path means: itself, all of a folder and below it, or those that a pattern
-fits; on this machine or at an address."""
+"""Listing of the files that a path stands for: a file, a folder or a glob pattern.
+
+Works on this machine and at addresses.
+"""
 
 import collections
 import dataclasses
@@ -11,15 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from jepa_text.files import addresses
 
 SHOWN = 5
-OTHER, AGAIN, BROKEN = 'of another ending', 'reached again by a link', 'a broken link'
-STRANGE, UNREADABLE = 'no plain file', 'not to be read'
+OTHER, AGAIN, BROKEN = 'other suffix', 'duplicate by a link', 'broken link'
+STRANGE, UNREADABLE = 'not a regular file', 'unreadable'
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Files to read, sorted; and {why: [path of what below `top` is left out, ...]}.
+    """The result of `expand`.
 
-    commit    of the repository that they are in, '' of no repository
+    top        the path that was expanded
+    files      the addresses.File to read, sorted
+    skipped    {reason: [paths below `top` that are not read]}
+    commit     of the repository that contains the files, or ''
     """
 
     top: str
@@ -28,34 +33,36 @@ class Found:
     commit: str = ''
 
     def __str__(self):
-        """Such as '3 files read; left out: 2 of another ending (a.md, b/c.csv)'."""
+        """Returns, for example, '3 files read; skipped: 1 (other suffix: a.md)'."""
         text = f'{len(self.files):,} {"file" if len(self.files) == 1 else "files"} read'
         text += f' of commit {self.commit}' if self.commit else ''
-        return f'{text}; left out: {self.left_out}' if self.skipped else text
+        return f'{text}; skipped: {self.skipped_summary}' if self.skipped else text
 
     @property
-    def left_out(self):
-        """What is left out, counted, and the first of each kind by name."""
-        kinds = []
-        for why, paths in self.skipped.items():
+    def skipped_summary(self):
+        """The number of skipped files per reason, with the names of the first few."""
+        reasons = []
+        for reason, paths in self.skipped.items():
             names = sorted(path.removeprefix(self.top).lstrip('/') for path in paths)
             more = ', ...' if len(names) > SHOWN else ''
-            kinds.append(f'{len(names):,} {why} ({", ".join(names[:SHOWN])}{more})')
-        return ', '.join(kinds)
+            reasons.append(f'{len(names):,} ({reason}: {", ".join(names[:SHOWN])}{more})')
+        return ', '.join(reasons)
 
 
 def expand(path, suffixes):
-    """The Found of a path: a file, whatever its ending; a folder, with all below it; or a
-    pattern with * (and ** for folders), of which, as of a folder, files count that end in
-    `suffixes`, in small letters or large.
+    """Returns the Found of a path.
 
-    Links are followed, and nothing is taken twice. Raises FileNotFoundError when there is
-    no file to read, ValueError when more cannot be read than can, and as
-    `addresses.stated` does.
+    The path is a file, whatever its suffix; a folder, which is searched recursively; or a
+    pattern with * (and ** for folders). From folders and patterns, the files that end in
+    one of `suffixes` are taken, ignoring case.
+
+    Links are followed, and no file is taken twice. Raises FileNotFoundError if there is
+    no file to read, ValueError if more files are unreadable than readable, and as
+    `addresses.stat` does.
     """
     text = os.fspath(path)
-    away = addresses.is_address(text)
-    files, others = _away(text) if away else _here(text)
+    is_remote = addresses.is_address(text)
+    files, others = _list_remote(text) if is_remote else _list_local(text)
     if others is None:
         return Found(text, tuple(files), {})
     skipped = collections.defaultdict(list, others)
@@ -65,86 +72,88 @@ def expand(path, suffixes):
             wanted.append(file)
         else:
             skipped[OTHER].append(file.path)
-    for why in (BROKEN, UNREADABLE):
-        for place in skipped.pop(why, ()):
-            ending = os.path.splitext(place)[1].lower()
-            other = ending and not place.lower().endswith(tuple(suffixes))
-            skipped[OTHER if other else why].append(place)
+    for reason in (BROKEN, UNREADABLE):
+        for place in skipped.pop(reason, ()):
+            suffix = os.path.splitext(place)[1].lower()
+            other = suffix and not place.lower().endswith(tuple(suffixes))
+            skipped[OTHER if other else reason].append(place)
     found = Found(text, tuple(wanted), dict(skipped))
-    unread = [len(found.skipped.get(why, ())) for why in (BROKEN, UNREADABLE)]
-    if sum(unread) > len(wanted):
+    unreadable = [len(found.skipped.get(reason, ())) for reason in (BROKEN, UNREADABLE)]
+    if sum(unreadable) > len(wanted):
         raise ValueError(
-            f'Most of {text} cannot be read: {found}. Mend the links and the '
-            'permissions, or give a folder of what is to be read.'
+            f'Most files of {text} cannot be read: {found}. Repair the links and the '
+            'permissions, or give a folder that contains only the files to read.'
         )
     if not wanted:
-        there = f' It has: {found.left_out}.' if skipped else ''
+        existing = f' It contains: {found.skipped_summary}.' if skipped else ''
         raise FileNotFoundError(
-            f'{text} has no file that ends in {", ".join(suffixes)}.{there} Give another '
-            'folder or pattern, or rename the files.'
+            f'{text} has no file that ends in {", ".join(suffixes)}.{existing} Give '
+            'another folder or pattern, or rename the files.'
         )
     return found
 
 
-def _away(address):
-    """(Files, {} or None for a single file) at an address."""
+def _list_remote(address):
+    """Returns (Files, {}) at an address; (Files, None) if it is a single file."""
     system, path = addresses.filesystem(address)
     path, is_web = path.rstrip('/'), address.startswith(('http://', 'https://'))
     is_pattern = any(sign in path for sign in ('*' if is_web else '*?['))
     if not is_web or not (is_pattern or address.endswith('/')):
         try:
-            if file := addresses.stated(address):
+            if file := addresses.stat(address):
                 return [file], None
-            is_pattern = False  # but the name of a folder
+            is_pattern = False  # a folder whose name contains *, ? or [
         except FileNotFoundError:
             if not is_pattern:
                 raise
     top = f'{path}/' if is_web and not is_pattern else path
 
-    def ask():
+    def request():
         system.invalidate_cache()
         return (system.glob if is_pattern else system.find)(top, detail=True)
 
-    infos = addresses.patiently(address, ask)
+    infos = addresses.with_retries(address, request)
     names = [name for name, info in infos.items() if info['type'] == 'file']
-    # Names in a file system lack what comes before them in the address.
+    # Names in a file system lack the start of the address.
     named = {name: address.rstrip('/').removesuffix(path) + name for name in names}
     if not is_web:
-        return [addresses.described(named[n], infos[n]) for n in names], {}
-    # The page that lists a folder does not tell sizes.
+        return [addresses.file_from_info(named[n], infos[n]) for n in names], {}
+    # The index page of a web folder does not contain sizes.
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(addresses.stated, named.values())), {}
+        return list(pool.map(addresses.stat, named.values())), {}
 
 
-def _here(text):
-    """(Files, {why: paths of what is none}, or None for a single file) of a path here."""
+def _list_local(text):
+    """Returns (Files, {reason: skipped paths}); (Files, None) for a single file."""
     if os.path.isfile(text):
         return [_file(text)], None
     tops = [text] if os.path.isdir(text) else sorted(glob.glob(text, recursive=True))
-    # A broken link has a name, too.
+    # glob also returns broken links.
     if not tops or (tops == [text] and not os.path.exists(text)):
         raise FileNotFoundError(
-            f'There is no file or folder at {text}, seen from {os.getcwd()}. Give a '
+            f'There is no file or folder at {text}, relative to {os.getcwd()}. Give a '
             "file, a folder, or a pattern such as 'texts/**/*.txt'."
         )
     files, skipped, seen = [], collections.defaultdict(list), set()
-    # Links last: what lies in the folder itself keeps its own name.
+    # Links are visited last, so that files in the folder itself keep their own names.
     places, links = tops[::-1], []
     while places or links:
         place = (places or links).pop()
-        inside, why = _inspect(place, seen)
+        inside, reason = _inspect(place, seen)
         for entry in inside:
             (links if os.path.islink(entry) else places).append(entry)
-        if why == '':
+        if reason == '':
             files.append(_file(place))
-        elif why:
-            skipped[why].append(place)
+        elif reason:
+            skipped[reason].append(place)
     return files, skipped
 
 
 def _inspect(place, seen):
-    """(entries of a folder, why it is no file to read): '' for one that is, None for a
-    folder."""
+    """Returns (entries if it is a folder, reason to skip it).
+
+    The reason is '' for a readable file and None for a folder.
+    """
     real = os.path.realpath(place)
     try:
         mode = os.stat(place).st_mode

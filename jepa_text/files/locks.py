@@ -1,14 +1,15 @@
-"""The kernel's locks of open files: they go when the process goes, by whatever death."""
+"""Advisory locks on open files, which the kernel releases when the process ends."""
 
 import errno
 import fcntl
 
 
 def take(file, shared=False, wait=True):
-    """Locks an open file for this process, or with `shared` for all that share it.
+    """Locks an open file, exclusively or `shared` with other shared locks.
 
-    False where the file system has no locks, as some of networks: there nobody is kept
-    out. Raises BlockingIOError when another holds it, unless one is to `wait` for that.
+    Returns False if the file system does not support locks, as some network file systems
+    do not: then nothing is excluded. Raises BlockingIOError if another process holds the
+    lock, unless `wait` is set.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:

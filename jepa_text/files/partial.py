@@ -1,11 +1,11 @@
-"""A folder that is filled in parts, and goes on where a killed process left it.
+"""Folders that are filled part by part and can be resumed after an interruption.
 
-    .rows.partial/plan.json       what it is to become; another plan begins anew
-                 /part-00002.json what was made of part 2, once it is on the disk
+    .rows.partial/plan.json       what it will contain; another plan starts over
+                 /part-00002.json record of part 2, written once part 2 is on disk
                  /...
-    rows/                         the same folder, when all is there
+    rows/                         the same folder, renamed when it is complete
 
-One process at a time fills it: a second one waits, then finds it whole.
+One process at a time fills a folder. A second one waits and then finds it complete.
 """
 
 import contextlib
@@ -22,12 +22,13 @@ PLAN, LOCK, PART = 'plan.json', 'lock', 'part-'
 
 
 @contextlib.contextmanager
-def filled(path, plan, worth=''):
-    """The folder to fill, which takes the name `path` unless something is raised.
+def open_folder(path, plan, worth=''):
+    """Yields a folder to fill, and renames it to `path` unless an error is raised.
 
-    When something is, the parts that were marked stay for the next call with an equal
-    `plan`, a dict of JSON; without one nothing stays, unless a file fits the pattern
-    `worth`. Raises OSError if the name is taken by then, but by an empty folder.
+    After an error, the finished parts are kept for the next call with an equal `plan`, a
+    JSON dict. If no part is finished, the folder is deleted unless it has a file that
+    matches the pattern `worth`. Raises OSError if `path` exists by then and is not an
+    empty folder.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,53 +36,51 @@ def filled(path, plan, worth=''):
     with _locked(partial):
         if path.exists() and any(path.iterdir()):
             shutil.rmtree(partial, ignore_errors=True)
-            raise FileExistsError(errno.EEXIST, 'is there by now', str(path))
-        _agree(partial, plan)
+            raise FileExistsError(errno.EEXIST, 'exists by now', str(path))
+        _start_or_resume(partial, plan)
         try:
             yield partial
-            for name in (PLAN, LOCK, *(file.name for file in _parts(partial))):
+            for name in (PLAN, LOCK, *(file.name for file in _records(partial))):
                 (partial / name).unlink(missing_ok=True)
-            for parent, _, names in os.walk(partial, topdown=False):
-                for name in (*names, ''):
-                    atomic.flush(Path(parent, name))
+            atomic.flush_tree(partial)
             os.rename(partial, path)
         finally:
-            if not _parts(partial) and not (worth and any(partial.glob(worth))):
+            if not _records(partial) and not (worth and any(partial.glob(worth))):
                 shutil.rmtree(partial, ignore_errors=True)
         atomic.flush(path.parent)
 
 
-def mark(partial, number, made):
-    """Says that a part is on the disk; `made` is what `marked` will tell of it."""
+def mark_done(partial, number, record):
+    """Records that a part is on disk. `record` is a JSON value."""
     name = f'{PART}{number:05d}.json'
-    atomic.write(Path(partial, name), json.dumps(made) + '\n')
+    atomic.write(Path(partial, name), json.dumps(record) + '\n')
 
 
-def marked(partial):
-    """{number: what was made} of the parts that are done."""
+def done_parts(partial):
+    """Returns {number: record} of the finished parts."""
     return {
         int(file.stem.removeprefix(PART)): json.loads(file.read_text(encoding='utf-8'))
-        for file in _parts(partial)
+        for file in _records(partial)
     }
 
 
-def forget(partial):
-    """Takes back all that was marked: it is not worth keeping."""
-    for file in _parts(partial):
+def discard_done(partial):
+    """Deletes the records of all parts, so that the next call starts over."""
+    for file in _records(partial):
         file.unlink()
 
 
-def plan_of(partial):
-    """The plan of a folder that is being filled."""
+def read_plan(partial):
+    """Returns the plan of a folder that is being filled."""
     return json.loads(Path(partial, PLAN).read_text(encoding='utf-8'))
 
 
-def _parts(partial):
+def _records(partial):
     return sorted(partial.glob(f'{PART}*.json'))
 
 
-def _agree(partial, plan):
-    """Leaves what is there of this plan; empties the folder of another one."""
+def _start_or_resume(partial, plan):
+    """Keeps the content of a folder with the same plan; empties one with another plan."""
     text = json.dumps(plan, indent=1) + '\n'
     file = partial / PLAN
     if file.is_file() and file.read_text(encoding='utf-8') == text:
@@ -96,13 +95,13 @@ def _agree(partial, plan):
 
 @contextlib.contextmanager
 def _locked(partial):
-    """Holds the lock of the folder, which is made if need be."""
+    """Holds the lock of the folder, creating the folder if needed."""
     while True:
         partial.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(partial / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
             _take(descriptor, partial)
-            # Whoever held it may have removed or renamed the folder meanwhile.
+            # The previous holder may have deleted or renamed the folder in the meantime.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(partial / LOCK)):
                     break
@@ -117,5 +116,5 @@ def _take(descriptor, partial):
     try:
         locks.take(descriptor, wait=False)
     except BlockingIOError:
-        print(f'{partial}: another process fills it; waiting for it.', file=sys.stderr)
+        print(f'{partial}: waiting for another process to fill it.', file=sys.stderr)
         locks.take(descriptor)

@@ -1,10 +1,11 @@
-"""Does a server answer at all? Found out once for each, before it is asked for anything.
+"""A bounded first request per server, so that an unreachable one fails within seconds.
 
-Clients try again by themselves: gcsfs for half a minute, after as long a search for keys,
-s3fs five times what botocore does five times, aiohttp for five minutes where packets are
-lost. Times the attempts of addresses.patiently, a machine without a network would hear of
-it after five minutes, or half an hour. So the first question has a bound of its own,
-whatever the client does meanwhile. A server that has answered may be away for longer.
+Clients retry by themselves: gcsfs for half a minute after an equally long search for
+credentials, s3fs five times what botocore does five times, aiohttp for five minutes if
+packets are lost. Multiplied by the retries of addresses.with_retries, a machine without a
+network would report it after 5 to 30 minutes. The first request to each server therefore
+has a time limit of its own, whatever the client does. A server that has responded once
+may be unavailable for longer.
 """
 
 import queue
@@ -12,57 +13,58 @@ import threading
 import time
 
 WITHIN = 40.0  # seconds
-_PAUSE = 0.5  # seconds after the first attempt; each pause is twice the one before
-_ANSWERED = set()
+_PAUSE = 0.5  # seconds after the first attempt; each pause is twice the previous one
+_REACHABLE = set()
 
 
-def is_known(server):
-    """Has this process had an answer of it?"""
-    return server in _ANSWERED
+def is_reachable(server):
+    """Returns whether the server has responded in this process."""
+    return server in _REACHABLE
 
 
-def know(server):
-    """Another process had an answer of it."""
-    _ANSWERED.add(server)
+def mark_reachable(server):
+    """Records that the server has responded, possibly in another process."""
+    _REACHABLE.add(server)
 
 
-def check(server, ask, failure):
-    """Calls `ask` for WITHIN seconds, until it returns or raises an answer: that of which
-    `failure(error)`, the error of the network that it stands for, is None.
+def check(server, request, network_error):
+    """Calls `request` until the server responds, for at most WITHIN seconds.
 
-    Raises TimeoutError, which tells what was tried. A call that has not ended by then
-    goes on in a thread, and holds nobody up.
+    The server has responded if `request` returns, or raises an error for which
+    `network_error(error)` is None; else that is the network's error. Raises TimeoutError
+    with the last one. A call that has not ended by then continues in a daemon thread,
+    which blocks nothing.
     """
-    told, end = queue.SimpleQueue(), time.monotonic() + WITHIN
-    given = ask, failure, told, end
-    threading.Thread(target=_attempts, args=given, daemon=True).start()
+    errors, end = queue.SimpleQueue(), time.monotonic() + WITHIN
+    arguments = request, network_error, errors, end
+    threading.Thread(target=_attempts, args=arguments, daemon=True).start()
     count, last = 0, None
     while True:
         try:
-            error = told.get(timeout=max(0.0, end - time.monotonic()))
+            error = errors.get(timeout=max(0.0, end - time.monotonic()))
         except queue.Empty:
             break
         if error is None:
-            _ANSWERED.add(server)
+            mark_reachable(server)
             return
         count, last = count + 1, error
-    said = f'no answer came in {WITHIN:g} s'
+    message = f'no response within {WITHIN:g} s'
     if last is not None:
-        said += f' and {count} attempts; the last one: {type(last).__name__}: {last}'
-    raise TimeoutError(said) from last
+        message += f' and {count} attempts; last error: {type(last).__name__}: {last}'
+    raise TimeoutError(message) from last
 
 
-def _attempts(ask, failure, told, end):
-    """Tells each error, and None of an answer."""
+def _attempts(request, network_error, errors, end):
+    """Puts the network's error of each attempt into a queue, and None on a response."""
     pause = _PAUSE
     while time.monotonic() < end:
         try:
-            ask()
-        except Exception as error:
-            if failed := failure(error):
-                told.put(failed)
+            request()
+        except Exception as raised:
+            if error := network_error(raised):
+                errors.put(error)
                 time.sleep(pause)
                 pause *= 2
                 continue
-        told.put(None)
+        errors.put(None)
         return

@@ -1,7 +1,7 @@
-"""Reading bytes: from this machine or an address, plain or packed, all or a part.
+"""Binary input streams of local and remote files: plain or compressed, whole or ranges.
 
-From an address, blocks are read ahead by a thread, and a connection that is cut is made
-again at the byte it had reached, with smaller blocks: the caller sees one file.
+Blocks of remote files are prefetched by a thread. A broken connection is reopened at the
+byte it had reached, with smaller blocks, so that the caller sees one continuous file.
 """
 
 import concurrent.futures
@@ -15,60 +15,61 @@ import zlib
 
 from jepa_text.files import addresses
 
-# Bytes a request: twice as many after each success, half after a failure.
+# Bytes per request: doubled after each success, halved after a failure.
 SMALLEST, FIRST, LARGEST = 2**16, 2**18, 2**23
 GZIP, ZSTD = ('.gz', '.gzip'), ('.zst', '.zstd')
 
 
 def open_bytes(file, start=0, stop=None, unpack=True):
-    """A buffered binary stream of what a file holds from byte `start` to before `stop`.
+    """Returns a buffered binary stream of the bytes `start` to `stop` (exclusive).
 
-    `file` is a path, an address or an addresses.File, whose size and version must then
-    still be those at the address. What ends in .gz or .zst is unpacked, and wanted whole,
-    but with `unpack` False.
-    Raises ValueError for a part of a packed file and, while one reads, for packed data
-    that is damaged or cut; FileNotFoundError, PermissionError, ModuleNotFoundError;
-    addresses.ChangedError when the content changed since; addresses.AddressError once the
-    network has failed addresses.RETRIES times in a row.
+    `file` is a path, an address or an addresses.File. The remote file must still have the
+    size and version of such a File. Files that end in .gz or .zst are decompressed unless
+    `unpack` is False; only the whole of such a file can be read.
+
+    Raises ValueError for a range of a compressed file; FileNotFoundError,
+    PermissionError, ModuleNotFoundError. Reading raises ValueError if compressed data is
+    damaged or truncated; addresses.ChangedError if the content has changed;
+    addresses.AddressError after addresses.RETRIES consecutive network failures.
     """
     path = file.path if isinstance(file, addresses.File) else os.fspath(file)
-    ending = path.lower()
-    packed = unpack and ending.endswith(GZIP + ZSTD)
-    if packed and (start or stop is not None):
-        raise ValueError(f'{path} is packed, so no part of it can be read alone.')
+    is_packed = unpack and path.lower().endswith(GZIP + ZSTD)
+    if is_packed and (start or stop is not None):
+        raise ValueError(f'{path} is compressed: only the whole file can be read.')
     if addresses.is_address(path):
-        raw = _Away(file if isinstance(file, addresses.File) else path, start, stop)
+        raw = _Remote(file if isinstance(file, addresses.File) else path, start, stop)
     elif start or stop is not None:
-        raw = _Part(_Here(path), start, stop)
+        raw = _Range(_Local(path), start, stop)
     else:
-        raw = _Here(path)
+        raw = _Local(path)
     stream = io.BufferedReader(raw, FIRST)
-    if not packed:
+    if not is_packed:
         return stream
     return io.BufferedReader(_Unpacked(stream, path), FIRST)
 
 
-def unread(error, where):
-    """An error of the system, with what could not be read and the remedy in it."""
+def read_error(error, where):
+    """Returns an OSError with a remedy, made from an OSError of reading `where`."""
     return OSError(
         error.errno,
-        f'{error.strerror}: {where} cannot be read. Look after the disk or share that it '
+        f'{error.strerror}: cannot read {where}. Check the disk or network share that it '
         'is on, and run the same command again.',
     )
 
 
-class _Here(io.FileIO):
-    """A file of this machine, whose errors say which it is."""
+class _Local(io.FileIO):
+    """A local file whose read errors name the file and the position."""
 
     def readinto(self, buffer):
         try:
             return super().readinto(buffer)
         except OSError as error:
-            raise unread(error, f'{self.name}, from byte {self.tell():,} on,') from error
+            where = f'{self.name} from byte {self.tell():,} on'
+            raise read_error(error, where) from error
 
 
-class _Part(io.RawIOBase):
-    """Bytes `start` to before `stop` of a file."""
+class _Range(io.RawIOBase):
+    """The bytes `start` to `stop` (exclusive) of a file."""
 
     def __init__(self, file, start, stop):
         self._file, self._left = file, None if stop is None else max(0, stop - start)
@@ -90,21 +91,21 @@ class _Part(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a stream in gzip's or Zstandard's format holds, of one part or several."""
+    """The decompressed content of a gzip or Zstandard stream of one or more members."""
 
     def __init__(self, packed, path):
         self._packed, self._path = packed, path
         if not packed.peek(1):
-            raise ValueError(f'{path} is empty, not a packed file. Copy it again.')
+            raise ValueError(
+                f'{path} is empty, not a compressed file. Copy or download it again.'
+            )
         if path.lower().endswith(GZIP):
             self._plain, self._kind = gzip.GzipFile(fileobj=packed, mode='rb'), 'gzip'
         else:
             import pyarrow
 
-            self._plain, self._kind = (
-                pyarrow.CompressedInputStream(packed, 'zstd'),
-                'zstd',
-            )
+            self._plain = pyarrow.CompressedInputStream(packed, 'zstd')
+            self._kind = 'zstd'
 
     def readable(self):
         return True
@@ -113,16 +114,16 @@ class _Unpacked(io.RawIOBase):
         try:
             data = self._plain.read(len(buffer))
         except (EOFError, zlib.error, OSError) as error:
-            # Of bad bytes, Arrow says OSError; the system's have a number, and those of
-            # an address are of other types.
-            of_bytes = not isinstance(error, OSError) or (
+            # Arrow raises OSError for invalid data. OSErrors of the system have an errno,
+            # and those of an address are subclasses.
+            is_data_error = not isinstance(error, OSError) or (
                 type(error) in (OSError, gzip.BadGzipFile) and error.errno is None
             )
-            if not of_bytes:
+            if not is_data_error:
                 raise
             raise ValueError(
-                f'{self._path} is a damaged or cut {self._kind} file ({error}). Copy or '
-                f'download it again; `{self._kind} -t` tests it.'
+                f'{self._path} is a damaged or truncated {self._kind} file ({error}). '
+                f'Copy or download it again; `{self._kind} -t` tests it.'
             ) from error
         buffer[: len(data)] = data
         return len(data)
@@ -133,14 +134,16 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-class _Away(io.RawIOBase):
-    """A file at an address, with seek; `start` and `stop` bound it."""
+class _Remote(io.RawIOBase):
+    """A seekable file at an address, limited to the bytes `start` to `stop`."""
 
     def __init__(self, file, start, stop):
-        known = isinstance(file, addresses.File)
-        self._path = file.path if known else file
-        self._system, self._name = addresses.filesystem(self._path, known)
-        self._file = file if known else self._state()
+        is_listed = isinstance(file, addresses.File)
+        self._path = file.path if is_listed else file
+        self._system, self._name = addresses.filesystem(self._path, is_listed)
+        self._file = file if is_listed else self._stat()
+        # An open connection; a temporary file of everything; (position, prefetched
+        # block).
         self._handle = self._whole = self._ahead = None
         self._closing = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -150,14 +153,15 @@ class _Away(io.RawIOBase):
             size = self._file.size
         self._start, self._stop = start, size if stop is None else min(stop, size)
         self._at, self._length, self._block = start, FIRST, b''
-        fixed = addresses.is_fixed(self._path)
-        self._fresh, self._checked = fixed or not known, fixed
+        is_fixed = addresses.is_fixed(self._path)
+        # Whether the version is known to be current before opening, and after the end.
+        self._is_fresh, self._is_checked = is_fixed or not is_listed, is_fixed
 
-    def _state(self):
-        found = addresses.stated(self._path)
-        if found is None:
+    def _stat(self):
+        file = addresses.stat(self._path)
+        if file is None:
             raise IsADirectoryError(f'{self._path} is a folder, not a file.')
-        return found
+        return file
 
     def readable(self):
         return True
@@ -185,51 +189,50 @@ class _Away(io.RawIOBase):
         return count
 
     def _next(self):
-        """The block at the place reached; the one after it is asked for meanwhile."""
+        """Returns the block at the current position, and prefetches the following one."""
         if self._at >= self._stop:
-            self._end()
+            self._check_at_end()
             return b''
         ahead, self._ahead = self._ahead, None
         if ahead and ahead[0] == self._at:
             block = ahead[1].result()
         else:
             block = self._pool.submit(self._fetch, self._at).result()
-        if self._at + len(block) < self._stop:
-            following = self._at + len(block)
+        following = self._at + len(block)
+        if following < self._stop:
             self._ahead = following, self._pool.submit(self._fetch, following)
         return block
 
-    def _end(self):
-        """After the last byte: is it still the file of the first?"""
-        if not self._checked:
+    def _check_at_end(self):
+        """Checks, after the last byte, that the file did not change since the first."""
+        if not self._is_checked:
             self._pool.submit(self._check).result()
-            self._checked = True
+            self._is_checked = True
 
     def _check(self):
-        now = self._state()
-        before = self._file
+        now, before = self._stat(), self._file
         if (now.size, now.version) != (before.size, before.version):
             raise addresses.ChangedError(
-                f'{self._path} changed while it was read: it had {before.size} bytes of '
-                f'version {before.version}, and has {now.size} of {now.version}. Read it '
-                'again when nobody writes it.'
+                f'{self._path} changed while it was read: from {before.size} bytes and '
+                f'version {before.version} to {now.size} bytes and version '
+                f'{now.version}. Read it again when it is no longer being written.'
             )
 
     def _fetch(self, at):
-        """Bytes from `at` on, some; the thread of the pool alone calls it."""
+        """Returns some bytes from position `at` on. Only called in the pool's thread."""
         if self._whole:
             self._whole.seek(at)
             return self._whole.read(min(LARGEST, self._stop - at))
 
-        def ask():
+        def request():
             wanted = min(self._length, self._stop - at)
             try:
                 if self._handle is None:
-                    self._handle = self._opened()
+                    self._handle = self._open()
                 self._handle.seek(at)
                 block = self._handle.read(wanted)
                 if len(block) != wanted:
-                    raise ConnectionError(f'{len(block)} bytes came of {wanted}')
+                    raise ConnectionError(f'received {len(block)} of {wanted} bytes')
             except BaseException:
                 self._handle, self._length = None, max(SMALLEST, self._length // 2)
                 raise
@@ -237,33 +240,37 @@ class _Away(io.RawIOBase):
             return block
 
         try:
-            where = f'{self._path}, from byte {at:,} on,'
-            return addresses.patiently(where, ask, self._closing.wait)
+            where = f'{self._path} from byte {at:,} on'
+            return addresses.with_retries(where, request, self._closing.wait)
         except ValueError as error:
-            # So says fsspec of a server that sends all whatever part is asked for.
+            # fsspec raises this for a server that ignores the requested range.
             if 'range requests' not in str(error):
                 raise
             self._whole, _ = self._fetch_whole()
             return self._fetch(at)
 
-    def _opened(self):
-        if not self._fresh:
+    def _open(self):
+        if not self._is_fresh:
             self._check()
-        self._fresh = addresses.is_fixed(self._path)
+        # If the connection is reopened, the version has to be checked again.
+        self._is_fresh = addresses.is_fixed(self._path)
         return self._system.open(self._name, 'rb', cache_type='none', block_size=FIRST)
 
     def _fetch_whole(self):
-        """(A temporary file of all, its size): of servers that tell no size or know no
-        parts. A connection that is cut begins anew."""
+        """Downloads the whole file; returns (temporary file, size).
+
+        For servers that report no size or support no range requests. After a broken
+        connection the download starts over.
+        """
         with contextlib.ExitStack() as stack:
             whole = stack.enter_context(tempfile.TemporaryFile())
 
-            def ask():
+            def request():
                 whole.seek(0)
                 whole.truncate()
                 self._system.get_file(self._name, whole)
 
-            addresses.patiently(self._path, ask, self._closing.wait)
+            addresses.with_retries(self._path, request, self._closing.wait)
             size = whole.seek(0, io.SEEK_END)
             stack.pop_all()
         return whole, size

@@ -1,163 +1,165 @@
-"""Files of this machine -> an address, and back.
+"""Upload, download, listing and deletion of files at an address.
 
-An object store shows a file whole or not at all; it renames nothing and appends nothing.
+An object store writes each file atomically; it can neither rename nor append.
 """
 
 import contextlib
 import os
 import posixpath
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from jepa_text.files import addresses, streams
 
-_THREADS = 4  # files at once
+_THREADS = 4  # concurrent transfers
 _CHUNK = 2**20
-_TRIES = 3  # of what others replace
+_ATTEMPTS = 3  # to download a file that others replace
 
 
-def listed(address):
-    """{path below an address: addresses.File} of all there; {} where nothing is.
+def list_files(address):
+    """Returns {path below the address: addresses.File}; {} if nothing exists there.
 
-    Raises ValueError for a name that leads out of it.
+    Raises ValueError for a name that leads out of the address.
     """
     system, path = addresses.filesystem(address)
     top = path.rstrip('/')
 
-    def ask():
+    def request():
         system.invalidate_cache()
         return system.find(top, detail=True)
 
-    found = addresses.patiently(address, ask)
-    names = {name.removeprefix(f'{top}/'): info for name, info in found.items()}
-    for name in names:
+    infos = addresses.with_retries(address, request)
+    infos = {name.removeprefix(f'{top}/'): info for name, info in infos.items()}
+    for name in infos:
         if {'..', ''} & {*PurePosixPath(name).parts} or name.startswith('/'):
             raise ValueError(
-                f'{address} holds {name!r}, which is no name of a file in it.'
+                f'{address} contains {name!r}, which is not a valid file name in it.'
             )
     return {
-        name: addresses.described(posixpath.join(address, name), info)
-        for name, info in names.items()
+        name: addresses.file_from_info(posixpath.join(address, name), info)
+        for name, info in infos.items()
         if info['type'] == 'file'
     }
 
 
 def check_free(address):
-    """Raises FileExistsError where anything lies at an address or below it."""
-    if listed(address):
+    """Raises FileExistsError if a file exists at an address or below it."""
+    if list_files(address):
         raise FileExistsError(
-            f'{address} is there already and is not overwritten: name another place, or '
+            f'{address} already exists and is not overwritten: give another address, or '
             'delete it first.'
         )
 
 
-def folder(path, address, last, before_last=lambda: None):
-    """Copies all files of a folder to an address, the one of the name `last` at the end,
-    after a call of `before_last`: where it is, all is.
+def upload_folder(path, address, last, before_last=lambda: None):
+    """Uploads all files of a folder, the one named `last` at the end.
 
-    Raises AddressError for a file that has another size there, and as
-    addresses.patiently does.
+    If that file exists at the address, the upload is complete. Calls `before_last` before
+    it is uploaded. Raises AddressError if a file has another size after its upload, and
+    as addresses.with_retries does.
     """
     top = Path(path)
-    files = [Path(at, name) for at, _, names in os.walk(top) for name in names]
-    before = [file for file in files if file != top / last]
+    files = [Path(parent, name) for parent, _, names in os.walk(top) for name in names]
+    first = [file for file in files if file != top / last]
 
-    def copy(file):
-        one(file, posixpath.join(address, file.relative_to(top).as_posix()))
+    def upload(file):
+        upload_file(file, posixpath.join(address, file.relative_to(top).as_posix()))
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for job in [pool.submit(copy, file) for file in sorted(before)]:
-            job.result()
+        list(pool.map(upload, sorted(first)))  # raises the first error
     before_last()
-    copy(top / last)
+    upload(top / last)
 
 
-def one(file, address):
-    """Copies a file to an address, over what is there."""
+def upload_file(file, address):
+    """Uploads a file to an address, overwriting what exists there."""
     system, name = _writable(address)
-    addresses.patiently(address, lambda: system.put_file(os.fspath(file), name))
-    there, size = addresses.stated(address), os.path.getsize(file)
-    if there is None or there.size != size:
+    addresses.with_retries(address, lambda: system.put_file(os.fspath(file), name))
+    uploaded, size = addresses.stat(address), os.path.getsize(file)
+    if uploaded is None or uploaded.size != size:
         raise addresses.AddressError(
-            f'{address} has {there and there.size} bytes after {size} were written. '
-            'Write it again; if it happens again, tell who runs that store.'
+            f'{address} has {uploaded and uploaded.size} bytes after {size} were '
+            'written. Write it again. If the error persists, contact the '
+            'operator of the store.'
         )
 
 
 def write(address, content):
-    """Writes bytes to an address, over what is there."""
+    """Writes bytes to an address, overwriting what exists there."""
     system, name = _writable(address)
-    addresses.patiently(address, lambda: system.pipe_file(name, content))
+    addresses.with_retries(address, lambda: system.pipe_file(name, content))
 
 
 def create(address, content):
-    """Writes bytes to an address where nothing is yet, in one step: was it this call that
-    did? An answer that was lost on the way can make that False."""
+    """Writes bytes to an address atomically if nothing exists there yet.
+
+    Returns whether this call created the file. It may return False although it did, if
+    the response of the server was lost.
+    """
     system, name = _writable(address)
 
-    def ask():
+    def request():
         try:
             system.pipe_file(name, content, mode='create')
         except FileExistsError:
             return False
         return True
 
-    return addresses.patiently(address, ask)
+    return addresses.with_retries(address, request)
 
 
 def _writable(address):
-    """(file system, the path in it) of an address where a file may be written."""
+    """Returns (file system, path in it) of an address, ready for writing a file."""
     system, name = addresses.filesystem(address)
-    if 'file' in system.protocol:  # alone it has folders, which must be there
+    if 'file' in system.protocol:  # the only one with folders that must be created first
         system.makedirs(posixpath.dirname(name), exist_ok=True)
     return system, name
 
 
 def read(address):
-    """The bytes at an address, of one moment: small ones, as they come in one piece."""
+    """Returns the content of a small file at an address, read in a single request."""
     system, name = addresses.filesystem(address)
 
-    def ask():
-        system.invalidate_cache()  # s3fs takes the size from an older listing
+    def request():
+        system.invalidate_cache()  # s3fs takes the size from an earlier listing
         return system.cat_file(name)
 
-    return addresses.patiently(address, ask)
+    return addresses.with_retries(address, request)
 
 
-def bring(address, path, names):
-    """Copies files of those names from an address into a folder of this machine; what is
-    replaced meanwhile, anew."""
+def download_files(address, path, names):
+    """Downloads files from an address into a local folder.
 
-    def copy(name):
+    A file that changes during its download is downloaded again.
+    """
+
+    def download(name):
         file = Path(path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        place = posixpath.join(address, name)
-        for _ in range(_TRIES - 1):
+        source = posixpath.join(address, name)
+        for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(addresses.ChangedError):
-                return _bring(place, file)
-        return _bring(place, file)
+                return _download(source, file)
+        return _download(source, file)
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for job in [pool.submit(copy, name) for name in names]:
-            job.result()
+        list(pool.map(download, names))  # raises the first error
 
 
-def _bring(address, file):
-    with streams.open_bytes(address, unpack=False) as stream, open(file, 'wb') as here:
-        while chunk := stream.read(_CHUNK):
-            here.write(chunk)
+def _download(address, path):
+    with streams.open_bytes(address, unpack=False) as stream, open(path, 'wb') as file:
+        shutil.copyfileobj(stream, file, _CHUNK)
 
 
-def remove(address, names):
-    """Deletes files of those names below an address, in this order."""
+def delete_files(address, names):
+    """Deletes files below an address, in the given order. Missing files are ignored."""
     system, _ = addresses.filesystem(address)
 
-    def delete(name):
-        try:
-            system.rm_file(name)
-        except FileNotFoundError:
-            return
+    def delete(path):
+        with contextlib.suppress(FileNotFoundError):
+            system.rm_file(path)
 
     for name in names:
-        place = addresses.filesystem(posixpath.join(address, name))[1]
-        addresses.patiently(address, lambda place=place: delete(place))
+        _, path = addresses.filesystem(posixpath.join(address, name))
+        addresses.with_retries(address, lambda path=path: delete(path))

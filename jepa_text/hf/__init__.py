@@ -1,1 +1,1 @@
-"""Models of the Hugging Face formats become ours, and ours theirs, by one table each."""
+"""Conversion between Hugging Face model folders and models of this package."""

@@ -1,13 +1,14 @@
-"""How a decoder becomes an encoder: the choices, and what follows from them.
+"""Options for adapting a decoder into an encoder: mask token, head, window, vocabulary.
 
-    mask            'auto': the tokenizer's own, else a reserved token, which is renamed,
-                    else a new one; 'new'; or the name of a token to rename
-    head            'keep' as it is; 'tied' to the embedding; 'copy', a head of its own
-                    that starts as the embedding; 'new', a random one
-    window          where attention has a window: 'two_sided' or 'none'
-    vocab_multiple  the embedding gets rows up to a multiple of this
+    mask            'auto': the tokenizer's own mask token, else a reserved one, which is
+                    renamed, else a new one; 'new'; or the name of a token to rename
+    head            'keep' unchanged; 'tied' to the embedding; 'copy', untied and
+                    initialized as the embedding; 'new', randomly initialized
+    window          for sliding-window attention: 'two_sided' or 'none'
+    vocab_multiple  rows are added to the embedding up to a multiple of this
 
-New rows, of the mask token and to fill up, are the mean of all tokens' (Hewitt 2021).
+New rows, of the mask token and for padding, are the mean of all tokens' rows (Hewitt
+2021).
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ MASK = '<mask>'
 
 @dataclasses.dataclass(frozen=True)
 class Choices:
-    """What a user decides; see the top of the file."""
+    """The options of an adaptation; see the module docstring."""
 
     mask: str = 'auto'
     head: str = 'keep'
@@ -53,28 +54,28 @@ class Choices:
 
 
 def choices(section):
-    """The Choices of a dict; ValueError for an unknown key or value."""
+    """The Choices of a dict; raises ValueError for an unknown key or value."""
     return resolve.call('adapt', Choices, section)
 
 
 def section_of(section, window):
-    """The model section with the window as chosen; ValueError if it was not."""
+    """The model section with the chosen window; raises ValueError if none was chosen."""
     has_window = any(w is not None for w in np.atleast_1d(section.get('window')))
     if section['name'] != 'transformer' or not has_window:
         return section
     if window is None:
         raise ValueError(
-            f'This decoder attends within a window ({section["window"]} to the left). '
-            "Say what becomes of it: window='two_sided', the same to both sides, or "
-            "window='none', which changes nothing for texts that are not longer."
+            f'This decoder has sliding-window attention ({section["window"]} to the '
+            "left). Choose how to adapt it: window='two_sided', the same window on both "
+            "sides, or window='none', which is equivalent for texts that fit the window."
         )
     return {**section, 'window': None} if window == 'none' else section
 
 
 def with_mask(tokenizer, where, mask):
-    """(a Tokenizer that has a mask token, its name in the file, how it came).
+    """(a Tokenizer with a mask token, that token's name in the file, its origin).
 
-    How is 'found', 'reserved' or 'new'. Raises ValueError for a name that is not in it.
+    The origin is 'found', 'reserved' or 'new'. Raises ValueError for an unknown token.
     """
     name_of = tokenizer.backend.id_to_token
     if mask == 'auto' and tokenizer.mask_id is not None:
@@ -88,7 +89,7 @@ def with_mask(tokenizer, where, mask):
         return tokenizers.parse(json.loads(backend.to_str()), where), MASK, 'new'
     if tokenizer.backend.token_to_id(mask) is None:
         raise ValueError(
-            f'adapt: mask={mask!r} is no token of {where}; name one that is, or take '
+            f'adapt: mask={mask!r} is no token of {where}; use an existing token, '
             "'auto' or 'new'."
         )
     if mask != MASK and tokenizer.backend.token_to_id(MASK) is not None:
@@ -100,23 +101,23 @@ def with_mask(tokenizer, where, mask):
 
 
 def tokenizer_of(folder, section):
-    """The Tokenizer of a folder with the mask token that a dict of Choices asks for."""
+    """The Tokenizer of a folder, with the mask token chosen in `section`."""
     found = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
     return with_mask(found, folder, choices(section).mask)[0]
 
 
 def lines(record):
-    """What was decided, one short line each."""
+    """A readable summary of the record of an adaptation, one line per decision."""
     rows = record['rows']
     added = '' if rows['now'] == rows['file'] else f' ({rows["file"]} in the file)'
     mask = record['mask']
-    said = 'none' if mask is None else f'{mask["token"]} = {mask["id"]}, {mask["how"]}'
+    mask = 'none' if mask is None else f'{mask["token"]} = {mask["id"]}, {mask["how"]}'
     left_out = ', '.join(record['left_out']) or 'nothing'
     return [
         f'from      {record["source"]}, commit {record["commit"]}',
         f'family    {record["family"]}',
         f'attends   {record["attends"]}, window {record["window"]}',
-        f'mask      {said}',
+        f'mask      {mask}',
         f'embedding {rows["now"]} rows{added}, {rows["tokens"]} tokens',
         f'head      {record["head"]}; advice: {record["advice"]}',
         f'tokens    begin {record["begin"]}, end {record["end"]}, pad {record["pad"]}',
@@ -125,21 +126,22 @@ def lines(record):
 
 
 class Extended:
-    """Reads tensors as if those with a row a word had more rows, and rows anew.
+    """Reads tensors with rows per token as if they had more rows, or replaced rows.
 
-    Rows from `have` on, and those in `anew`, are the mean of the first `vocab_size`.
+    Rows from `have` on, and those in `replaced`, are the mean of the first `vocab_size`.
     """
 
-    def __init__(self, tensors, names, *, have, vocab_size, anew):
+    def __init__(self, tensors, names, *, have, vocab_size, replaced):
         self._tensors, self._names = tensors, names
-        self._have, self._vocab_size, self._anew = have, min(vocab_size, have), anew
+        self._have, self._vocab_size = have, min(vocab_size, have)
+        self._replaced = replaced
         self._means = {}
 
     def __call__(self, name, first, *rest):
         if name not in self._names:
             return self._tensors.read(name, first, *rest)
         stop = min(first.stop, self._have)
-        rows = [i for i in self._anew if first.start <= i < first.stop]
+        rows = [i for i in self._replaced if first.start <= i < first.stop]
         if stop == first.stop and not rows:
             return self._tensors.read(name, first, *rest)
         mean = self._mean(name)[tuple(rest)]
@@ -154,7 +156,7 @@ class Extended:
         return found
 
     def _mean(self, name, block=8192):
-        """The mean row in float64, a block of rows at a time."""
+        """The mean row, summed in float64 one block of rows at a time."""
         if name not in self._means:
             total = 0.0
             for start in range(0, self._vocab_size, block):

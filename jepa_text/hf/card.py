@@ -1,13 +1,13 @@
-"""README.md of an exported folder: what was trained on what, and what was measured.
+"""Model card (README.md) of an exported folder: training data, measurements and usage.
 
-Nothing in it is a promise: what the given facts do not say is called unknown. It is made
-to be passed on, so a path of this machine is only its last name.
+Facts that are not given are called unknown. As the folder is meant to be shared, a path
+on this machine is reduced to its last component.
 """
 
 import dataclasses
 from pathlib import PurePosixPath, PureWindowsPath
 
-# How an architecture's name ends -> its task, and the class that loads it.
+# Suffix of an architecture's name -> pipeline tag, and the class that loads the model.
 TASKS = {
     'ForMaskedLM': ('fill-mask', 'AutoModelForMaskedLM'),
     'ForCausalLM': ('text-generation', 'AutoModelForCausalLM'),
@@ -22,15 +22,20 @@ TASKS = {
     'ForQuestionAnswering': ('question-answering', 'AutoModelForQuestionAnswering'),
 }
 VECTORS = ('feature-extraction', 'AutoModel')
-GONE = 'Unknown: the rows are no longer where they were.'
+MISSING = 'Unknown: the rows are no longer where they were.'
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a run says of a step: its phases so far, {folder: the manifest of its rows, or
-    None where it is no longer there}, the newest held-out measurements until then, their
-    step, and what they say in sentences (all but the first are warnings), what it started
-    from, and the result line of its fine-tuning."""
+    """What is known about a run at a step.
+
+    history       its phases so far
+    manifests     {folder: manifest of its rows, or None if the folder is missing}
+    measured      the newest held-out measurements up to the step, taken at `measured_at`
+    sentences     their interpretation; all but the first are warnings
+    init_from     the model that it started from
+    tuned         the result line of its fine-tuning
+    """
 
     step: int | None = None
     history: tuple = ()
@@ -43,7 +48,7 @@ class Facts:
 
 
 def text(model, architecture, parameters, facts=None, license_name=None):
-    """The text of README.md: front matter, then what is known, in Markdown."""
+    """The text of README.md: front matter, then the known facts, in Markdown."""
     facts = facts or Facts()
     task, loader = _task(architecture, model.causal)
     front = [
@@ -54,14 +59,14 @@ def text(model, architecture, parameters, facts=None, license_name=None):
         'tags: [jepa-text]',
         '---',
     ]
-    said = license_name or 'unknown: ask who trained it before you pass it on'
+    license_text = license_name or 'unknown: ask its author before you share it'
     about = [
-        f'# {named(model.name)}',
+        f'# {public_name(model.name)}',
         '',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
-        f'{model.length:,} tokens. License: {said}.',
+        f'{model.length:,} tokens. License: {license_text}.',
     ]
-    # A model that learned nothing says so before all else.
+    # Warnings, such as that a model learned nothing, come first.
     about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
     parts = [front, about, _training(facts), _tuning(facts.tuned)]
     parts += [_data(facts), _measurements(facts)]
@@ -69,25 +74,25 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
 
-def named(value):
-    """A path of this machine by its last name; anything else, as a name on the hub, as it
-    is.
+def public_name(value):
+    """The last component of a path on this machine; other values, such as hub names,
+    unchanged.
 
-    >>> named('/books/my own/'), named('hf:~/models/small'), named('org/model'), named(3)
-    ('my own', 'small', 'org/model', 3)
+    >>> [public_name(x) for x in ('/books/my own/', 'hf:~/models/small', 'org/model', 3)]
+    ['my own', 'small', 'org/model', 3]
     """
     if isinstance(value, list | tuple):
-        return [named(one) for one in value]
+        return [public_name(item) for item in value]
     if not isinstance(value, str):
         return value
     path = PureWindowsPath(value.removeprefix('hf:'))
-    is_of_here = PurePosixPath(value.removeprefix('hf:')).is_absolute() or path.drive
-    is_of_here = is_of_here or path.parts[:1] in (('~',), ('..',), ('\\',))
-    return path.name if is_of_here else value
+    is_local = PurePosixPath(value.removeprefix('hf:')).is_absolute() or path.drive
+    is_local = is_local or path.parts[:1] in (('~',), ('..',), ('\\',))
+    return path.name if is_local else value
 
 
 def _task(architecture, causal):
-    """(the pipeline's name of the task, the class that loads the model)."""
+    """(pipeline tag, class that loads the model)."""
     if architecture.endswith('ForCausalLM') and not causal:
         return VECTORS
     found = (task for end, task in TASKS.items() if architecture.endswith(end))
@@ -112,11 +117,11 @@ def _tuning(tuned):
         return []
     lines = ['## Fine-tuning', '']
     if 'model' in tuned:
-        lines.append(f'- from {named(tuned["model"])}')
+        lines.append(f'- from {public_name(tuned["model"])}')
     keys = 'task', 'kind', 'learning_rate', 'seed', 'steps', 'batch_size', 'max_length'
     keys += 'template', 'pooling', 'precision'
-    said = ', '.join(f'{key}={tuned[key]!r}' for key in keys if tuned.get(key))
-    lines += [f'- {said}', '']
+    settings = ', '.join(f'{key}={tuned[key]!r}' for key in keys if tuned.get(key))
+    lines += [f'- {settings}', '']
     for definition, values in (tuned.get('test') or {}).items():
         lines += [f'Test set, {definition} definitions:', '']
         lines += ['| metric | value |', '|---|---|']
@@ -127,20 +132,20 @@ def _tuning(tuned):
 
 def _data(facts):
     if facts.tuned:
-        return ['## Data', '', 'Of the fine-tuning above; before it, of the model named.']
+        return ['## Data', '', 'See the fine-tuning above and the model that it used.']
     if not facts.history:
         return ['## Data', '', 'Unknown: not trained here.']
     lines = []
     for manifest in facts.manifests.values():
         lines += ['', *_of_folder(manifest)]
-    return ['## Data', *(lines or ['', GONE])]
+    return ['## Data', *(lines or ['', MISSING])]
 
 
 def _of_folder(manifest):
     if manifest is None:
-        return [GONE]
+        return [MISSING]
     settings = manifest['settings']
-    source = ', '.join(f'{k}={named(value)}' for k, value in settings['source'].items())
+    source = ', '.join(f'{k}={public_name(v)}' for k, v in settings['source'].items())
     lines = [f'Source: {source}; rows of {settings["row_length"]} tokens.', '']
     for split, counts in manifest['splits'].items():
         lines.append(
@@ -175,18 +180,18 @@ def _usage(model, architecture, loader):
     if architecture.endswith('ForCausalLM') and not model.causal:
         lines += [
             '',
-            'It attends bidirectionally, so AutoModelForCausalLM gives logits, but '
+            'It attends bidirectionally, so AutoModelForCausalLM returns logits, but '
             'cannot generate.',
         ]
     lines += [
         '',
-        f'In sentence-transformers, a text is its vectors pooled by {model.pool!r}, '
-        'those of special tokens too.',
+        'In sentence-transformers, the vector of a text is its hidden states, including '
+        f'those of special tokens, pooled by {model.pool!r}.',
     ]
     if model.shift and not model.causal:
         lines += [
             '',
-            'It names a masked token at the position before it (MNTP), so the fill-mask '
-            'pipeline, which looks at the position itself, does not fit.',
+            'It predicts a masked token at the position before it (MNTP), so the '
+            'fill-mask pipeline, which reads the position itself, does not apply.',
         ]
     return lines

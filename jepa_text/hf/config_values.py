@@ -1,7 +1,7 @@
-"""What each value of a config.json may be, checked once, before anything is made of it.
+"""Validation of the values in a config.json, before anything is built from it.
 
-A wrong one is told by its key, what it is and what it may be; null, a text or a list
-never passes for a number. Keys that the family does not read may hold anything.
+Errors name the key, its value and the allowed values. null, strings and lists are never
+accepted as numbers. Keys that the family does not read may have any value.
 """
 
 import math
@@ -15,43 +15,43 @@ _LAYERS = ('full_attention', 'sliding_attention')
 
 
 def _whole(minimum=1, maximum=_MAX_INT):
-    def holds(value):
+    def is_valid(value):
         return type(value) is int and minimum <= value <= maximum
 
-    return holds, f'a whole number of at least {minimum:,} and at most {maximum:,}'
+    return is_valid, f'a whole number of at least {minimum:,} and at most {maximum:,}'
 
 
 def _number(below=math.inf):
-    def holds(value):
+    def is_valid(value):
         return type(value) in (int, float) and 0 < value < below
 
     words = 'a finite number above 0'
-    return holds, words if below == math.inf else f'a number above 0 and below {below}'
+    return is_valid, words if below == math.inf else f'a number above 0 and below {below}'
 
 
 def _list(known):
-    def holds(value):
+    def is_valid(value):
         return isinstance(value, list) and all(
-            type(one) is type(known[0]) and one in known for one in value
+            type(item) is type(known[0]) and item in known for item in value
         )
 
-    return holds, f'a list of {", ".join(map(repr, known))}, one a layer'
+    return is_valid, f'a list of {", ".join(map(repr, known))}, one per layer'
 
 
 def _or_null(rule):
-    holds, words = rule
-    return lambda value: value is None or holds(value), f'{words}, or null'
+    is_valid, words = rule
+    return lambda value: value is None or is_valid(value), f'{words}, or null'
 
 
 _FLAG = (lambda value: isinstance(value, bool), 'true or false')
-_NAME = (lambda value: isinstance(value, str), 'a text')
+_NAME = (lambda value: isinstance(value, str), 'a string')
 _OBJECT = (lambda value: isinstance(value, dict), 'an object')
 _NAMES = (
     lambda value: isinstance(value, list) and all(isinstance(x, str) for x in value),
-    'a list of texts',
+    'a list of strings',
 )
 
-# Of rotary positions, in the object that rope_parameters is.
+# Keys of rotary positions, in the object `rope_parameters`.
 _ROPE = {
     'rope_type': _NAME,
     'type': _NAME,
@@ -103,7 +103,7 @@ RULES = {
     'layer_types': _or_null(_list(_LAYERS)),
     'no_rope_layers': _or_null(_list((0, 1))),
 }
-# What is read though no family has a default for it.
+# Keys that are read although no family has a default for them.
 _ALWAYS = (
     *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
     *('is_causal', 'is_decoder', 'architectures'),
@@ -116,17 +116,19 @@ _KEYS = {
 
 
 def check(config, family):
-    """Raises ValueError for a value, or sizes together, that a complete config.json of
-    this family cannot have. What is missing is not looked at."""
+    """Raises ValueError for an invalid value or combination of sizes in a config.json.
+
+    `config` has the family's defaults; missing keys are not checked.
+    """
     kind = families.KINDS[family]
     read = {*kind.defaults, *_KEYS[kind.model].values(), *_ALWAYS}
     if family == 'bert':
         read.remove('pad_token_id')
     for key in sorted(read & set(config) & set(RULES)):
-        _one(key, config[key], RULES[key])
+        _check_value(key, config[key], RULES[key])
     for key in ('rope_parameters', 'rope_scaling'):
-        _rope(key, config.get(key) or {})
-    _together(config, kind.model)
+        _check_rope(key, config.get(key) or {})
+    _check_sizes(config, kind.model)
     if family in ('roberta', 'xlm-roberta'):
         offset, maximum = config['pad_token_id'] + 1, config['max_position_embeddings']
         if offset >= maximum:
@@ -135,17 +137,17 @@ def check(config, family):
             )
 
 
-def _rope(where, rope):
+def _check_rope(where, rope):
     for key in sorted(set(rope) & set(_ROPE)):
-        _one(f'{where}.{key}', rope[key], _ROPE[key])
+        _check_value(f'{where}.{key}', rope[key], _ROPE[key])
         if key in _LAYERS:
-            _rope(f'{where}.{key}', rope[key] or {})
+            _check_rope(f'{where}.{key}', rope[key] or {})
     low, high = rope.get('low_freq_factor'), rope.get('high_freq_factor')
     if None not in (low, high) and low >= high:
         raise _error(f'{where}.high_freq_factor', high, f'above low_freq_factor, {low}')
 
 
-def _together(config, model):
+def _check_sizes(config, model):
     depth, width = config.get('num_hidden_layers'), config.get('hidden_size')
     heads, kv_heads = (
         config.get(f'num_{name}_heads') for name in ('attention', 'key_value')
@@ -153,7 +155,7 @@ def _together(config, model):
     for key in ('layer_types', 'no_rope_layers'):
         listed = config.get(key)
         if listed is not None and depth is not None and len(listed) != depth:
-            raise _error(key, listed, f'of num_hidden_layers={depth} values')
+            raise _error(key, listed, f'a list of num_hidden_layers={depth} values')
     if None in (width, heads):
         return
     head_width = config.get('head_dim') if model == 'transformer' else None
@@ -163,14 +165,14 @@ def _together(config, model):
         words = f'a multiple of num_key_value_heads={kv_heads}'
         raise _error('num_attention_heads', heads, words)
     if model != 'bert' and (head_width or width // heads) % 2:
-        what = 'hidden_size' if head_width is None else 'head_dim'
+        key = 'hidden_size' if head_width is None else 'head_dim'
         words = 'such that a head has an even width, for rotary positions'
-        raise _error(what, config[what], words)
+        raise _error(key, config[key], words)
 
 
-def _one(key, value, rule):
-    holds, words = rule
-    if not holds(value):
+def _check_value(key, value, rule):
+    is_valid, words = rule
+    if not is_valid(value):
         raise _error(key, value, words)
 
 

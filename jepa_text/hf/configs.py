@@ -1,23 +1,24 @@
-"""A config.json of theirs <-> a model section of ours; each undoes the other.
+"""Conversion between a Hugging Face config.json and a model section, in both directions.
 
-A section here is canonical: every size is given, and `vocab_rows` is how many rows the
-embedding has. What a config.json leaves out has the default of its `transformers` class.
+Sections here are canonical: every size is given, and `vocab_rows` is the number of rows
+of the embedding. Keys missing from config.json have the default of its `transformers`
+class.
 """
 
 import dataclasses
 
 from jepa_text.hf import config_values, families
 
-# Options of a trunk that say how it computes, not what.
+# Options of a trunk that determine how it is computed, but not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
 
 
 def to_section(config, family=None):
     """The model section of a config.json (a dict).
 
-    Raises ValueError for an unknown family, a missing size, a value of another kind,
-    and whatever the models here compute otherwise: another activation, another scaling
-    of positions.
+    Raises ValueError for an unknown family, a missing size, an invalid value, and for
+    anything that the models here compute differently, such as other activations or
+    other scaling of positions.
     """
     family, config = families.complete(config, family)
     config_values.check(config, family)
@@ -29,18 +30,16 @@ def to_section(config, family=None):
 
 
 def to_config(section, family, tied, causal):
-    """The config.json of a canonical section, as a dict that `to_section` reads back.
+    """The config.json of a canonical section, as a dict that `to_section` can read.
 
-    A decoder that is not `causal` says so, and then attends bidirectionally in
-    transformers.
-
-    Raises ValueError where the family has no word for an option of the section.
+    A decoder that is not `causal` gets is_causal=false, which makes it bidirectional in
+    transformers. Raises ValueError if the family cannot express an option of the section.
     """
     kind = families.KINDS[family]
     if section['name'] != kind.model:
-        alike = [f for f, k in families.KINDS.items() if k.model == section['name']]
+        matching = [f for f, k in families.KINDS.items() if k.model == section['name']]
         raise ValueError(
-            f'A {section["name"]} is no {family}; these are: {", ".join(alike)}.'
+            f'A {section["name"]} is no {family}; use one of: {", ".join(matching)}.'
         )
     write = {
         'transformer': _write_trunk,
@@ -61,15 +60,15 @@ def to_config(section, family, tied, causal):
     if again != section:
         lost = sorted(k for k in section if section[k] != again.get(k))
         raise ValueError(
-            f'{family} has no word for '
+            f'{family} cannot express '
             + ', '.join(f'{k}={section[k]!r}' for k in lost)
-            + ': choose a family that has, or leave it out.'
+            + ': choose a family that can, or leave it out.'
         )
     return found
 
 
 def canonical(name, encoder):
-    """The canonical section of a model that was made, `name` being its file."""
+    """The canonical section of an encoder module; `name` is the model's file."""
     fields = {f.name: getattr(encoder, f.name) for f in dataclasses.fields(encoder)}
     found = {k: v for k, v in fields.items() if k not in _HOW}
     found['vocab_rows'] = found.pop('vocab_size')
@@ -83,19 +82,19 @@ def canonical(name, encoder):
 
 
 def _sizes(config, keys):
-    """Ours of theirs."""
+    """The sizes {our key: value}, given {our key: key in config.json}."""
     return {ours: config[theirs] for ours, theirs in keys.items()}
 
 
 def _read_trunk(family, config):
-    _same(config, 'hidden_act', 'silu')
+    _require(config, 'hidden_act', 'silu')
     sizes = _sizes(config, families.TRUNK)
     sizes['kv_heads'] = sizes['kv_heads'] or sizes['heads']
     sizes['head_width'] = sizes['head_width'] or sizes['width'] // sizes['heads']
     theta, scaling = _read_rope(config, config)
     depth, bias = sizes['depth'], bool(config['attention_bias'])
     if family == 'smollm3':
-        theta = _alike(theta if turns else None for turns in _turning(config, depth))
+        theta = _merged(theta if rotary else None for rotary in _rotary(config, depth))
     return {
         'name': 'transformer',
         **sizes,
@@ -125,17 +124,20 @@ def _write_trunk(family, section):
     return found
 
 
-def _turning(config, depth):
-    """Which layers of a SmolLM3 have positions."""
+def _rotary(config, depth):
+    """For each layer of a SmolLM3, whether it has rotary positions."""
     every = config['no_rope_layer_interval']
     return config['no_rope_layers'] or [(i + 1) % every != 0 for i in range(depth)]
 
 
 def _read_window(family, config, depth):
-    """Theirs counts the position itself to the left, i - j < sliding_window, and not
-    bidirectional, |i - j| <= sliding_window."""
+    """Window per layer, as the largest distance.
+
+    In transformers, causal windows count the position itself, i - j < sliding_window;
+    bidirectional windows do not, |i - j| <= sliding_window.
+    """
     own = int(bool(config.get('is_causal', families.KINDS[family].causal)))
-    # A Llama has none, whatever its config says.
+    # Llama has no windows, whatever its config says.
     has_windows = 'sliding_window' in families.KINDS[family].defaults
     size = config['sliding_window'] if has_windows else None
     if size is None or not config.get('use_sliding_window', True):
@@ -144,10 +146,10 @@ def _read_window(family, config, depth):
     if family.startswith('qwen'):
         slides = [i >= config['max_window_layers'] for i in range(depth)]
     elif family == 'smollm3':
-        slides = [not turns for turns in _turning(config, depth)]
+        slides = [not rotary for rotary in _rotary(config, depth)]
     if config.get('layer_types'):
         slides = [kind == 'sliding_attention' for kind in config['layer_types']]
-    return _alike(size - own if does else None for does in slides)
+    return _merged(size - own if sliding else None for sliding in slides)
 
 
 def _write_window(family, section, causal):
@@ -168,14 +170,14 @@ def _write_window(family, section, causal):
 
 
 def _read_rope(config, whole):
-    """(theta, scaling) of `rope_parameters`, or of the keys that came before them."""
+    """(theta, scaling) from `rope_parameters`, or from the keys that preceded it."""
     rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
     kind = rope.get('rope_type', rope.get('type', 'default'))
     part = rope.get('partial_rotary_factor') or whole.get('partial_rotary_factor') or 1
     if kind not in ('default', 'llama3') or part != 1:
         raise ValueError(
             f'config.json: rope_type={kind!r} with partial_rotary_factor={part}: only '
-            "'default' and 'llama3' can be read, turning all of a head."
+            "'default' and 'llama3' are supported, rotating the whole head."
         )
     theta = rope.get('rope_theta', config.get('rope_theta'))
     if theta is None:
@@ -194,14 +196,14 @@ def _write_rope(theta, scaling=None):
 
 
 def _read_bert(family, config):
-    _same(config, 'position_embedding_type', 'absolute')
+    _require(config, 'position_embedding_type', 'absolute')
     sizes = _sizes(config, families.BERT)
     return {
         'name': 'bert',
         **sizes,
         'position_offset': 0 if family == 'bert' else config['pad_token_id'] + 1,
         'act': _activation(config, 'hidden_act'),
-        # RobertaLMHead and its heirs call gelu by name.
+        # RobertaLMHead and the classes derived from it use gelu in any case.
         'head_act': _activation(config, 'hidden_act') if family == 'bert' else 'gelu',
         'head_width': sizes['width'] // sizes['heads'],
     }
@@ -255,7 +257,7 @@ def _write_modern(family, section):
 
 
 def _read_every(config):
-    """Every how many layers one sees all, from the first on."""
+    """The period of layers with global attention, the first of which is layer 0."""
     depth, listed = config['num_hidden_layers'], config['layer_types']
     if not listed:
         return config['global_attn_every_n_layers']
@@ -263,8 +265,8 @@ def _read_every(config):
         if _modern_layers(every, depth) == list(listed):
             return every
     raise ValueError(
-        f'layer_types {listed} do not repeat: the first layer and every n-th after it '
-        'must see the whole text.'
+        f'layer_types {listed} is not periodic: the first layer and every n-th after '
+        'it must have full attention.'
     )
 
 
@@ -272,16 +274,16 @@ def _modern_layers(every, depth):
     return ['sliding_attention' if i % every else 'full_attention' for i in range(depth)]
 
 
-def _alike(values):
-    """The tuple of the values, or the value itself if all are the same."""
+def _merged(values):
+    """The values as a tuple, or a single value if all are equal."""
     values = tuple(values)
     return values[0] if len(set(values)) == 1 else values
 
 
-def _same(config, key, wanted):
+def _require(config, key, wanted):
     if config[key] not in (wanted, 'swish' if wanted == 'silu' else wanted):
         raise ValueError(
-            f'config.json: {key}={config[key]!r} cannot be read; only {wanted!r} can.'
+            f'config.json: {key}={config[key]!r} is not supported, only {wanted!r} is.'
         )
 
 
@@ -289,6 +291,6 @@ def _activation(config, key):
     if config[key] not in families.ACTIVATIONS:
         known = ', '.join(families.ACTIVATIONS)
         raise ValueError(
-            f'config.json: {key}={config[key]!r} cannot be read; there are: {known}.'
+            f'config.json: {key}={config[key]!r} is not supported; use one of: {known}.'
         )
     return families.ACTIVATIONS[config[key]]

@@ -1,4 +1,4 @@
-"""The families whose config.json we read: their words for ours, and their defaults."""
+"""Supported Hugging Face model families: names of their config keys, and defaults."""
 
 import dataclasses
 
@@ -12,10 +12,10 @@ ACTIVATIONS = {
     'gelu_pytorch_tanh': 'gelu_tanh',
     'relu': 'relu',
 }
-# Theirs of ours, the first of each.
+# The inverse, with the first name for each.
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
-# Ours of theirs, by model of ours.
+# {our key: key in config.json}, per model of ours.
 TRUNK = {
     'vocab_rows': 'vocab_size',
     'width': 'hidden_size',
@@ -59,9 +59,9 @@ STRETCH = {
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A `model_type`: which model of ours, what its config leaves out, its classes.
+    """A `model_type`: our model, the defaults of its config, its default architecture.
 
-    `causal` says that it was trained to read causally.
+    `causal`: it was trained with causal attention.
     """
 
     model: str
@@ -167,24 +167,27 @@ KINDS = {
 
 
 def shift_of(config, causal):
-    """How far before a token its head names it, as our export says; without that as
-    decoders do, or masked models. ValueError for what is neither."""
+    """How many positions before a token the LM head predicts it: 0 or 1.
+
+    Given by the `jepa_text` entry of our exports, else 1 if causal. Raises ValueError for
+    an invalid entry.
+    """
     own = config.get('jepa_text', {})
     shift = own.get('shift', int(causal)) if isinstance(own, dict) else None
     if shift not in (0, 1):
         raise ValueError(
-            f'config.json says jepa_text={own!r}; it is as {{"shift": 1}}, with 0 or 1, '
-            'or left out.'
+            f'config.json: jepa_text={own!r} must be {{"shift": 0}} or {{"shift": 1}}, '
+            'or be left out.'
         )
     return shift
 
 
 def complete(config, family=None):
-    """(family, config with its defaults). Raises ValueError for an unknown family."""
+    """(family, config with defaults). Raises ValueError for an unknown family."""
     family = family or config.get('model_type')
     if not isinstance(family, str) or family not in KINDS:
         raise ValueError(
-            f'model_type {family!r} is no family that can be read.'
+            f'model_type={family!r} is not supported.'
             f'{resolve.nearest(str(family), KINDS)}'
         )
     return family, KINDS[family].defaults | config

@@ -1,7 +1,7 @@
-"""A folder or hub name -> config, tokenizer, and tensors that are read slice by slice.
+"""Model folders, local or from the hub: JSON files and safetensors, read slice by slice.
 
-Weights come from safetensors only: a pickle can run whatever its author wrote, so it is
-never opened. Nothing is executed from what was downloaded.
+Only safetensors are read. Pickles are never opened, because they can run arbitrary code.
+No downloaded code is executed.
 """
 
 import json
@@ -21,35 +21,37 @@ FLOATS = ('F64', 'F32', 'F16', 'BF16')
 
 
 def folder_of(name, revision=None, wanted=WANTED):
-    """The folder of a name: itself if there is one, a copy of that at an address, else
-    the hub's, downloaded.
+    """The local folder of a model: `name` itself, or a copy from an address or the hub.
 
-    Only json files and safetensors are fetched, of these the `wanted`. Raises
-    FileNotFoundError for what is neither, ModuleNotFoundError without huggingface_hub,
-    and PermissionError for a model whose terms must be accepted first.
+    Only JSON files and safetensors that match `wanted` are downloaded. Raises
+    FileNotFoundError if neither a folder nor a model of this name exists,
+    ModuleNotFoundError without huggingface_hub, and PermissionError for a gated model
+    whose terms were not accepted.
     """
-    place = addresses.place('The model', name)
-    away = addresses.is_address(place)
-    if (away or Path(place).is_dir()) and revision is not None:
+    place = addresses.location('The model', name)
+    is_address = addresses.is_address(place)
+    if (is_address or Path(place).is_dir()) and revision is not None:
         raise ValueError(
-            f'{name} is a folder, so revision={revision!r} means nothing: leave it '
+            f'{name} is a folder, so revision={revision!r} has no meaning: leave it '
             'out, or give a name on the hub.'
         )
-    if away:
-        return copies.folder(place, wanted, UNWANTED)
+    if is_address:
+        return copies.copy_folder(place, wanted, UNWANTED)
     if Path(place).is_dir():
         return Path(name)
     return Path(_download(name, revision, wanted))
 
 
 def commit_of(folder):
-    """The commit that a folder of the hub's cache holds; None for another folder."""
+    """The commit of a folder in the hub's cache; None for another folder."""
     return folder.name if folder.parent.name == 'snapshots' else None
 
 
 def stamp(name):
-    """A checksum of the json files and safetensors of a folder; of a name on the hub the
-    commit, so that no weights are fetched."""
+    """A checksum of the JSON files and safetensors of a folder.
+
+    For a name on the hub it is the commit, so that no weights are downloaded.
+    """
     folder = folder_of(name, wanted=JSON)
     if commit := commit_of(folder):
         return commit
@@ -64,8 +66,8 @@ def _download(name, revision, wanted):
         from huggingface_hub import errors
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f'{name} is no folder here, and to ask the hub for it huggingface_hub is '
-            "needed: pip install 'jepa-text[hf]'."
+            f'{name} is no local folder, and downloading it from the hub needs '
+            "huggingface_hub: pip install 'jepa-text[hf]'."
         ) from error
     where = name if revision is None else f'{name} at revision {revision}'
     try:
@@ -77,7 +79,7 @@ def _download(name, revision, wanted):
         )
     except errors.GatedRepoError as error:
         raise PermissionError(
-            f'{where} asks you to accept its terms first: do so on its page, then log in '
+            f'{where} is gated: accept its terms on its page, then log in '
             'with `hf auth login` or set HF_TOKEN.'
         ) from error
     except errors.RevisionNotFoundError as error:
@@ -86,12 +88,12 @@ def _download(name, revision, wanted):
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise FileNotFoundError(
-            f'{where} is neither a folder here nor a model on the hub; private models '
+            f'{where} is neither a local folder nor a model on the hub; private models '
             'need HF_TOKEN.'
         ) from error
     except errors.HFValidationError as error:
         raise FileNotFoundError(
-            f'{where} is no folder here, and no name on the hub either: {error}.'
+            f'{where} is no local folder, and not a valid name on the hub: {error}.'
         ) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
@@ -99,31 +101,33 @@ def _download(name, revision, wanted):
             'online once, unset HF_HUB_OFFLINE, or give a folder.'
         ) from error
     except errors.HfHubHTTPError as error:
-        if refused := addresses.barred(f'hf:{where}', error):
-            raise refused from error
+        if barred := addresses.permission_error(f'hf:{where}', error):
+            raise barred from error
         raise
 
 
 def write_json(path, content):
-    """Writes a JSON file for others to read."""
+    """Writes an indented JSON file."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     Path(path).write_text(text + '\n', encoding='utf-8')
 
 
 def is_file(path):
-    """Is there a file? ValueError for what is there and is none: a pipe would be waited
-    for, and a link that leads nowhere would pass for a file that was left out."""
+    """Whether a file exists; raises ValueError if the path is something else.
+
+    Reading a pipe would block, and a broken link would look like an absent optional file.
+    """
     path = Path(path)
     if not path.is_file() and os.path.lexists(path):
         raise ValueError(
             f'{path} is there, but is no file that can be read: a folder, a pipe, a '
-            'device, or a link that leads nowhere. Put the file itself there.'
+            'device, or a link that leads nowhere. Replace it by the file itself.'
         )
     return path.is_file()
 
 
 def is_plain(name):
-    """Does a name from a file lie in the folder itself? Not so '../x', '/x' and 'a/b'."""
+    """Whether a name from a file is a plain file name, unlike '../x', '/x' and 'a/b'."""
     return (
         isinstance(name, str)
         and name not in ('', '.', '..')
@@ -133,43 +137,43 @@ def is_plain(name):
 
 
 def read_json(path, kind=dict):
-    """The object, or with `kind` the list, in a JSON file; ValueError if it has none."""
+    """The object (`kind` dict) or list in a JSON file; raises ValueError if invalid."""
     is_file(path)
     try:
         found = json.loads(Path(path).read_text(encoding='utf-8'))
     except FileNotFoundError:
         raise FileNotFoundError(
-            f'{path} is missing: give a folder as `save_pretrained` writes it.'
+            f'{path} is missing: use a folder written by `save_pretrained`.'
         ) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f'{path} is not JSON: {error}.') from error
     if not isinstance(found, kind):
         wanted = 'list' if kind is list else 'object'
         raise ValueError(
-            f'{path} holds no JSON {wanted}, but a {type(found).__name__}: give a folder '
-            'as `save_pretrained` writes it.'
+            f'{path} contains no JSON {wanted}, but a {type(found).__name__}: use a '
+            'folder written by `save_pretrained`.'
         )
     return found
 
 
 class Tensors:
-    """The tensors of a folder by name, of which only what is asked for is read.
+    """The tensors of a folder by name, read on demand.
 
-    Raises FileNotFoundError for a folder without safetensors or with a shard missing,
-    and ValueError for a file that is cut short or that lacks what its index promises.
+    Raises FileNotFoundError for a folder without safetensors or with a missing shard,
+    and ValueError for a truncated file or one that lacks tensors of its index.
     """
 
     def __init__(self, folder):
         self._files = {}
-        for path, promised in _shards(Path(folder)).items():
+        for path, indexed in _shards(Path(folder)).items():
             opened = _open(path)
-            lacking = sorted(set(promised or ()) - set(opened.keys()))
+            lacking = sorted(set(indexed or ()) - set(opened.keys()))
             if lacking:
                 raise ValueError(
                     f'{path} lacks {", ".join(lacking)}, which {INDEX} places there: '
                     'download it again.'
                 )
-            self._files |= dict.fromkeys(promised or opened.keys(), (path, opened))
+            self._files |= dict.fromkeys(indexed or opened.keys(), (path, opened))
 
     @property
     def names(self):
@@ -181,70 +185,72 @@ class Tensors:
         _, opened = self._files[name]
         return tuple(opened.get_slice(name).get_shape())
 
-    def alike(self, one, two, block=8192):
-        """Do two matrices hold the same? Some rows of them are read at a time."""
-        shape = self.shape(one)
-        if self.shape(two) != shape or len(shape) != 2:
+    def equal(self, first, second, block=8192):
+        """Whether two matrices are equal, compared one block of rows at a time."""
+        shape = self.shape(first)
+        if self.shape(second) != shape or len(shape) != 2:
             return False
         rows, width = shape
         starts = range(0, rows, block)
         parts = ((slice(i, min(i + block, rows)), slice(0, width)) for i in starts)
         return all(
-            np.array_equal(self.read(one, *part), self.read(two, *part)) for part in parts
+            np.array_equal(self.read(first, *part), self.read(second, *part))
+            for part in parts
         )
 
     def read(self, name, *index):
-        """float32 of a part of a tensor, stored as any of FLOATS; `index` has slices.
+        """A part of a tensor as float32; `index` are slices.
 
-        Raises ValueError for whole numbers and floats of 8 bits, which are quantized
-        weights without their scales, and for NaN and infinity.
+        Raises ValueError if it is not stored as one of FLOATS (integers and 8-bit floats
+        are quantized weights without their scales), and for NaN and infinity.
         """
         path, opened = self._files[name]
         part = opened.get_slice(name)
         if part.get_dtype() not in FLOATS:
             raise ValueError(
                 f'{path}: {name} is stored as {part.get_dtype()}, so it is quantized; '
-                f'only {", ".join(FLOATS)} can be read. Take the folder of the whole '
-                'weights.'
+                f'only {", ".join(FLOATS)} can be read. Use the folder with the '
+                'unquantized weights.'
             )
         with np.errstate(over='ignore'):
             found = np.asarray(part[index], np.float32)
         if not np.isfinite(found).all():
             raise ValueError(
-                f'{path}: {name} holds NaN, infinity, or what float32 has no number for: '
-                'download it again, or take another revision.'
+                f'{path}: {name} contains NaN, infinity, or a value that float32 cannot '
+                'represent: download it again, or use another revision.'
             )
         return found
 
 
 def _shards(folder):
-    """{file: names that an index places in it, or None for all}."""
+    """{file: names of its tensors according to the index, or None for all}."""
     if is_file(folder / INDEX):
         return _indexed(folder, folder / INDEX)
     files = sorted(folder.glob('*.safetensors'))
-    whole = [path for path in files if path.name == 'model.safetensors'] or files
-    if len(whole) == 1:
-        return {whole[0]: None}
+    single = [path for path in files if path.name == 'model.safetensors'] or files
+    if len(single) == 1:
+        return {single[0]: None}
     if files:
         raise FileNotFoundError(
-            f'{folder} holds {", ".join(path.name for path in files)} without {INDEX} to '
-            'say which belong together: add the index, or name one model.safetensors.'
+            f'{folder} contains {", ".join(path.name for path in files)} without '
+            f'{INDEX}, which lists the files that belong together: add it, or name one '
+            'of them model.safetensors.'
         )
     pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
-    found = f'only {", ".join(pickles)}, which would run code' if pickles else 'none'
+    found = f'only {", ".join(pickles)}, which can run code' if pickles else 'none'
     raise FileNotFoundError(
-        f'{folder} must hold safetensors, but there is {found}. Write them with '
-        '`model.save_pretrained(folder)` in transformers, or take a revision that has '
+        f'{folder} must contain safetensors, but there is {found}. Write them with '
+        '`model.save_pretrained(folder)` in transformers, or use a revision that has '
         'them.'
     )
 
 
 def _indexed(folder, index):
-    """{file: names that `index` places in it}; each file is there, and in the folder."""
+    """{file: names of tensors} from an index; checks that all files are in the folder."""
     weight_map = read_json(index).get('weight_map')
     if not isinstance(weight_map, dict) or not weight_map:
         raise ValueError(
-            f'{index} has no "weight_map", which says in what file each tensor lies: '
+            f'{index} has no "weight_map", which lists the file of each tensor: '
             'download it again.'
         )
     shards = {}
@@ -252,14 +258,14 @@ def _indexed(folder, index):
         if not is_plain(file) or not file.endswith('.safetensors'):
             raise ValueError(
                 f'{index} places {name} in {file!r}: only the name of a .safetensors '
-                'file of this folder is read, never another place.'
+                'file in this folder is allowed, never another place.'
             )
         shards.setdefault(folder / file, []).append(name)
     missing = sorted(path.name for path in shards if not is_file(path))
     if missing:
         raise FileNotFoundError(
-            f'{index} names {", ".join(missing)}, missing from the folder: download what '
-            'is missing.'
+            f'{index} names {", ".join(missing)}, missing from the folder: download the '
+            'missing files.'
         )
     return shards
 
@@ -271,4 +277,4 @@ def _open(path):
     try:
         return safe_open(path, 'np')
     except SafetensorError as error:
-        raise ValueError(f'{path} is not whole ({error}): download it again.') from error
+        raise ValueError(f'{path} is damaged ({error}): download it again.') from error

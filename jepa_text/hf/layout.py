@@ -1,4 +1,4 @@
-"""A name table and a model's shapes -> which rows of which tensor are which parameter."""
+"""Mapping between tensors in a file and parameters: rows, layers and transposes."""
 
 import dataclasses
 import re
@@ -8,8 +8,10 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Rows `start:stop` of one of their tensors: parameter `path`, in layer `layer` of
-    its stack, or whole if that is None."""
+    """Rows `start:stop` of a tensor in a file.
+
+    They are the parameter `path`: layer `layer` of its stack, or all of it if None.
+    """
 
     path: str
     layer: int | None
@@ -22,10 +24,10 @@ class Part:
 
 
 def bindings(family, shapes):
-    """{their tensor: its Parts, in the order of its rows}, for a model of ours.
+    """{tensor name: its Parts, in the order of its rows}, for a model of ours.
 
-    `shapes` is {path: shape} of its parameters, the layers scanned or unrolled. Raises
-    ValueError for parameters that the family has no name for.
+    `shapes` is {path: shape} of its parameters, with layers scanned or unrolled. Raises
+    ValueError for parameters that have no name in the family.
     """
     found = {}
     for ours, theirs in family.lines:
@@ -43,7 +45,7 @@ def bindings(family, shapes):
 
 
 def _split(ours):
-    """['a/q/kernel', 'a/k/kernel'] of 'a/q+k/kernel'."""
+    """Splits 'a/q+k/kernel' into ['a/q/kernel', 'a/k/kernel']."""
     before, joined, after = re.fullmatch(r'(.*?)([^/]*\+[^/]*)?(/\w+)?', ours).groups()
     if joined is None:
         return [ours]
@@ -51,8 +53,7 @@ def _split(ours):
 
 
 def _layers(paths, is_layered, shapes):
-    """(number of the layer or None, [(path, place in its stack or None)]) wherever the
-    parameters exist."""
+    """Yields (layer or None, [(path, index in its stack or None)]) if they exist."""
     if not is_layered:
         if paths[0] in shapes:
             yield None, [(path, None) for path in paths]
@@ -73,8 +74,8 @@ def _unrolled(path, layer):
 def _parts(paths, shapes):
     start = 0
     for path, layer in paths:
-        # Their rows are the last axis of a kernel and the only one of a vector; those
-        # of an embedding are its first.
+        # Their rows are the last axis of a kernel, the only axis of a vector, and the
+        # first axis of an embedding.
         axis = 0 if path.endswith('embedding') else -1
         stop = start + shapes[path][axis]
         yield Part(path, layer, start, stop)
@@ -82,7 +83,7 @@ def _parts(paths, shapes):
 
 
 def shape_of(parts, shapes):
-    """The shape of their tensor with these Parts."""
+    """The shape of the tensor with these Parts."""
     path = parts[0].path
     inner = shapes[path] if parts[0].layer is None else shapes[path][1:]
     if parts[0].transposed:
@@ -90,34 +91,34 @@ def shape_of(parts, shapes):
     return (parts[-1].stop, *inner[1:])
 
 
-def joined(parts, leaves):
-    """Their tensor of these Parts, out of our parameters {path: array}."""
+def join(parts, leaves):
+    """The tensor with these Parts, from our parameters {path: array}."""
     rows = [
         leaves[part.path] if part.layer is None else leaves[part.path][part.layer]
         for part in parts
     ]
     rows = [x.T if part.transposed else x for part, x in zip(parts, rows, strict=True)]
-    # In the order of C, in which safetensors writes whatever it is given.
+    # safetensors writes the buffer as it is, so it must be contiguous in C order.
     return np.ascontiguousarray(np.concatenate(rows) if len(rows) > 1 else rows[0])
 
 
 def canonical(family, names):
-    """{the table's spelling: the file's} of the names of a file.
+    """{name in the table: name in the file} for the names in a file.
 
-    Older spellings are made new, and the prefix is added where the whole file lacks it.
+    Legacy names are updated, and the prefix is added if all names in the file lack it.
     """
     known = {theirs for _, theirs in family.lines}
     bare = not any(name.startswith(family.prefix) for name in names)
     found = {}
-    # Spellings of the past last: they are the ones that count if a file has both.
-    spelt = [(_newer(family, name), name) for name in sorted(names)]
-    for new, name in sorted(spelt, key=lambda pair: pair[0] != pair[1]):
+    # Legacy names last: they take precedence if a file has both.
+    pairs = [(_updated(family, name), name) for name in sorted(names)]
+    for new, name in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
         lacks = bare and re.sub(r'\.\d+\.', '.{i}.', new) not in known
         found[family.prefix + new if lacks else new] = name
     return found
 
 
-def _newer(family, name):
-    for pattern, replacement in family.older:
+def _updated(family, name):
+    for pattern, replacement in family.legacy:
         name = re.sub(pattern, replacement, name)
     return name

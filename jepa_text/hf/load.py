@@ -1,4 +1,4 @@
-"""A folder of theirs, or a name on their hub -> our model, parameters and tokenizer."""
+"""Imports a Hugging Face folder or hub model: model, parameters and tokenizer."""
 
 import dataclasses
 import functools
@@ -15,24 +15,25 @@ from jepa_text.hf import source as source_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
-# Inputs of a tokenizer that does not list them, as BERT's.
+# The inputs of a tokenizer that does not list them, such as BERT's.
 TYPED = ('input_ids', 'token_type_ids', 'attention_mask')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Imported:
-    """A model as it was read.
+    """An imported model.
 
-    section     the model section of a config; `encoder` is what it builds
-    params      {'encoder': ..., 'lm_head': ...}; without lm_head if the file had none
-    causal      a token sees only those before it
+    section     the model section of a config; `encoder` is the module built from it
+    params      {'encoder': ..., 'lm_head': ...}; without lm_head if the file has none
+    causal      tokens attend only to those before them
     begin, end  ids before and after a text
-    shift       its head names a token at the position this far before it
+    shift       the LM head predicts a token at the position this far before it
     pooling     hf/sentence.Pooling, or None
-    task        hf/task_head.TaskHead, or None; an adapted model leaves it behind
-    pair        (ids between two texts of a row, type of the second's tokens or None);
-                None where nothing says how two texts are read, and of a causal model
-    record      what was found and decided, for JSON; becoming.lines makes it readable
+    task        hf/task_head.TaskHead, or None; dropped when a model is adapted
+    pair        (ids between two texts of a row, type of the second text's tokens or
+    None);
+                None if the format of text pairs is unknown, or the model is causal
+    record      findings and decisions, as JSON values; adapt.lines formats it
     """
 
     section: dict
@@ -52,17 +53,17 @@ class Imported:
 
 
 def load(name, revision=None, *, family=None, mesh=None, adapt=None):
-    """The model in a folder, or of a name on the hub, as Imported.
+    """Imports the model of a folder or hub name.
 
-    As it is, a decoder is causal; with `adapt`, a dict of hf/adapt.Choices
-    (maybe empty), it becomes an encoder. `family` overrules the config's model_type, as
-    for `optimus`. Parameters are float32, on the mesh if there is one. Raises ValueError
-    for tensors that do not fit the config, all of them listed; FileNotFoundError for a
-    folder without safetensors.
+    Without `adapt`, a decoder stays causal; with `adapt`, a (possibly empty) dict of
+    hf/adapt.Choices, it becomes an encoder. `family` overrides the config's model_type,
+    for example for `optimus`. Parameters are float32, sharded over the mesh if given.
+    Raises ValueError, listing all tensors that do not match the config;
+    FileNotFoundError for a folder without safetensors.
     """
     source, section, tokenizer, mask, head = _choose(name, revision, family, adapt)
-    anew = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()
-    params, tied, used = _params(source, section, head, anew, mesh)
+    replaced = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()
+    params, tied, used = _params(source, section, head, replaced, mesh)
     if adapt is None:
         begin, end = ends(tokenizer)
     else:
@@ -78,7 +79,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
         causal=source.causal and adapt is None,
         begin=begin,
         end=end,
-        # That of a decoder has learned to name the next token.
+        # A decoder's head was trained to predict the next token.
         shift=source.shift if 'lm_head' in params and head != 'new' else 0,
         pooling=pooling,
         record={
@@ -95,28 +96,30 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
 
 
 def sketch(name, revision=None, *, family=None, adapt=None):
-    """(section, tied, family) of what `load` would give, without its parameters."""
+    """(section, tied, family) that `load` would return, without parameters."""
     source, section, _, _, head = _choose(name, revision, family, adapt)
     return section, _tied(source, head), source.family
 
 
 def outline(name):
-    """(encoder, tokenizer, length, begin, end) of what `load` would give, by its json
-    files: of a name on the hub no weights are fetched."""
-    source = source_of.Described(files.folder_of(name, wanted=files.JSON), None)
+    """(encoder, tokenizer, length, begin, end) that `load` would return.
+
+    Reads only JSON files, so no weights are downloaded from the hub.
+    """
+    source = source_of.SourceConfig(files.folder_of(name, wanted=files.JSON), None)
     length = _length(source, sentence.read(source.folder))
     encoder = source_of.encoder_of(source.section)
     return encoder, source.tokenizer, length, *ends(source.tokenizer)
 
 
 def head_of(name):
-    """(tokenizer, has it an LM head, is it causal) of what `load` would give."""
+    """(tokenizer, has LM head, is causal) of the model that `load` would return."""
     source, _, tokenizer, _, _ = _choose(name, None, None, None)
     return tokenizer, source.has_head, source.causal
 
 
 def _choose(name, revision, family, adapt):
-    """(source, section, tokenizer, mask and how it came, head) by the user's choices."""
+    """(source, section, tokenizer, mask and its origin, head) for the user's choices."""
     source = source_of.Source(files.folder_of(name, revision), family)
     choices = None if adapt is None else adapting.choices(adapt)
     section, tokenizer, mask = source.section, source.tokenizer, None
@@ -134,7 +137,7 @@ def _tied(source, head):
 
 
 def _decided(found, source, mask, head, used):
-    """What was found and decided, beside where it came from: the rest of the record."""
+    """The rest of the record: findings and decisions."""
     tokenizer, has_head = found.tokenizer, 'lm_head' in found.params
     if mask is None and tokenizer.mask_id is not None:
         mask = (tokenizer.backend.id_to_token(tokenizer.mask_id), 'found')
@@ -156,17 +159,18 @@ def _decided(found, source, mask, head, used):
     }
 
 
-def _params(source, section, head, anew, mesh):
-    """({'encoder': ..., 'lm_head': ...}, tied, names that were read) as chosen."""
+def _params(source, section, head, replaced, mesh):
+    """({'encoder': ..., 'lm_head': ...}, tied, names of the tensors that were read)."""
     has_head = source.has_head or head != 'keep'
     if head in ('tied', 'copy') and not (source.has_head or source.plain_head):
         raise ValueError(
-            f'head={head!r}, but {source.folder} has no LM head, of which this family '
-            "needs the dense layer: take head='new'."
+            f'head={head!r}, but {source.folder} has no LM head, and in this family the '
+            "head has a dense layer, which is needed: take head='new'."
         )
     tied = _tied(source, head)
-    as_it_is = (section, tied, has_head) == (source.section, source.tied, source.has_head)
-    shapes = source.shapes if as_it_is else source_of.shapes_of(section, tied, has_head)
+    original = source.section, source.tied, source.has_head
+    chosen = section, tied, has_head
+    shapes = source.shapes if chosen == original else source_of.shapes_of(*chosen)
     bound = layout.bindings(source.names, shapes)
     if head == 'copy':
         own = bound.pop(source.names.theirs('lm_head/output/kernel'))
@@ -179,7 +183,7 @@ def _params(source, section, head, anew, mesh):
         by_token,
         have=source.section['vocab_rows'],
         vocab_size=source.tokenizer.vocab_size,
-        anew=anew,
+        replaced=replaced,
     )
     flat = placement.place(shapes, bound, read, mesh)
     params = {'encoder': {}} | ({'lm_head': {}} if has_head else {})
@@ -198,8 +202,8 @@ def _new_head(section, mesh):
 
 
 def ends(tokenizer):
-    """The ids that the tokenizer's own template puts before and after a text."""
-    # Of a text in which each tokenizer knows something: 'a' is nothing to a Russian one.
+    """The ids that the tokenizer's own template adds before and after a text."""
+    # A probe that every tokenizer can encode: 'a' may be unknown to a Russian one.
     plain = tokenizer.backend.encode(PROBE, add_special_tokens=False).ids
     whole = tokenizer.backend.encode(PROBE, add_special_tokens=True).ids
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
@@ -207,9 +211,12 @@ def ends(tokenizer):
 
 
 def pair_of(tokenizer):
-    """(ids, type) of the tokenizer's own template of two texts: what it puts between
-    them, and the type of all tokens from the second text on. None where the second is not
-    put into a row as the first is, or the template has other ends than `ends`."""
+    """(ids, type) in the tokenizer's template for pairs, or None if it is unsupported.
+
+    `ids` are placed between the two texts, and `type` is the token type from the second
+    text on. Unsupported are templates that encode the second text differently from the
+    first or that have other `ends`.
+    """
     texts = PROBE, f'{PROBE} {PROBE}'
     encode = functools.partial(tokenizer.backend.encode, add_special_tokens=False)
     plain, other = (encode(text).ids for text in texts)
@@ -219,18 +226,18 @@ def pair_of(tokenizer):
     second = len(whole.ids) - len(end) - len(other)
     between = tuple(whole.ids[first:second])
     kinds = set(whole.type_ids[:second]), set(whole.type_ids[second:])
-    wanted = [*begin, *plain, *between, *other, *end]
-    if second < first or whole.ids != wanted or kinds[0] != {0} or len(kinds[1]) > 1:
+    expected = [*begin, *plain, *between, *other, *end]
+    if second < first or whole.ids != expected or kinds[0] != {0} or len(kinds[1]) > 1:
         return None
     return between, kinds[1].pop()
 
 
 def _pair(source):
-    """pair_of its tokenizer, without a type that its encoder or its tokenizer's list of
-    inputs does not have."""
+    """`pair_of` the tokenizer; without the type if the encoder or the tokenizer's list of
+    inputs has none."""
     pair, config = pair_of(source.tokenizer), source.folder / 'tokenizer_config.json'
-    said = files.read_json(config) if files.is_file(config) else {}
-    reads_types = 'token_type_ids' in (said.get('model_input_names') or TYPED)
+    given = files.read_json(config) if files.is_file(config) else {}
+    reads_types = 'token_type_ids' in (given.get('model_input_names') or TYPED)
     types = getattr(source_of.encoder_of(source.section), 'types', 1)
     if pair is None or (reads_types and 0 < pair[1] < types):
         return pair
@@ -238,7 +245,7 @@ def _pair(source):
 
 
 def _length(source, pooling):
-    """The longest text, in tokens: learned positions, or what the config names."""
-    room = source.config['max_position_embeddings']
-    room -= source.section.get('position_offset', 0)
-    return min(room, (pooling and pooling.length) or room)
+    """The maximum length in tokens: of the position embeddings, config and pooling."""
+    length = source.config['max_position_embeddings']
+    length -= source.section.get('position_offset', 0)
+    return min(length, (pooling and pooling.length) or length)

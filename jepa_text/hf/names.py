@@ -1,17 +1,18 @@
-"""What others call our parameters: one table per family, read in both directions.
+"""Tables of parameter names per Hugging Face family, used for both import and export.
 
     encoder/layers/attention/q/kernel [N, D, HK]  <->  N of
     model.layers.{i}.self_attn.q_proj.weight [HK, D]
 
-A kernel is the transpose of their weight. Where they join several of ours in one tensor,
-by rows, the line names them all: `q+k+v`. A line applies if our tree has its parameters
-(hf/layout.py), so biases and norms that a model lacks are no concern of the table.
+A kernel is the transpose of their weight. If several of our parameters are rows of one of
+their tensors, the line names all of them: `q+k+v`. Lines whose parameters the model lacks
+are ignored (hf/layout.py), so the tables need not distinguish models with and without
+biases or norms.
 """
 
 import dataclasses
 import re
 
-# Parameters with a row, or column, for every word.
+# Parameters with one row or column per token.
 BY_TOKEN = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
 
 
@@ -19,32 +20,32 @@ BY_TOKEN = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
 class Family:
     """The names of one family.
 
-    lines      (ours, theirs), `{i}` being the number of the layer
-    prefix     of the encoder's names; files without head may lack it
-    offset     their number of the layer that is the first of our stack
-    twice      (theirs, its other name), which files with a head of its own have both of
-    older      (pattern, replacement) from spellings of the past
-    left_out   pattern of tensors that neither encoder nor LM head has: poolers, heads
-               of tasks, tables that can be computed
+    lines       (ours, theirs), where `{i}` is the number of the layer
+    prefix      of the encoder's names; files without a head may lack it
+    offset      their number of the layer that is the first of our stack
+    duplicates  (name, second name) of a tensor that files with an untied head have twice
+    legacy      (pattern, replacement) for names of older files
+    left_out    pattern of tensors that neither encoder nor LM head has: poolers, heads
+                of tasks, tables that can be computed
     """
 
     lines: tuple
     prefix: str
     offset: int = 0
-    twice: tuple = ()
-    older: tuple = ()
+    duplicates: tuple = ()
+    legacy: tuple = ()
     left_out: str = r'$^'
 
     def theirs(self, ours):
-        """Their name of a parameter outside the layers; None if there is none."""
+        """Their name of a parameter outside the layers; None if it has none."""
         return dict(self.lines).get(ours)
 
     def of_head(self):
-        """Their names of the head that scores tokens."""
+        """Their names of the parameters of the LM head."""
         return {theirs for ours, theirs in self.lines if ours.startswith('lm_head/')}
 
     def is_left_out(self, name):
-        """Is this a tensor that we have no use for?"""
+        """Whether a tensor has no counterpart in our models."""
         bare = name.removeprefix(self.prefix)
         return any(re.search(self.left_out, x) is not None for x in (name, bare))
 
@@ -58,7 +59,7 @@ def _norm(ours, theirs):
 
 
 def _layer(*lines, prefix):
-    """Lines of a layer with what stands before their names on both sides."""
+    """Prepends the layers' prefixes to the names on both sides."""
     return tuple(
         (f'encoder/layers/{ours}', f'{prefix}.{{i}}.{theirs}') for ours, theirs in lines
     )
@@ -107,12 +108,12 @@ OPTIMUS = Family(
         *_linear('lm_head/output', 'lm_head'),
     ),
     prefix='',
-    older=((r'^_orig_mod\.', ''),),
+    legacy=((r'^_orig_mod\.', ''),),
 )
 
 
 def _bert(prefix, dense, norm, decoder, bias):
-    """BERT and RoBERTa differ in the names of the head."""
+    """BERT or RoBERTa, which differ in the names of the head."""
     return Family(
         lines=(
             ('encoder/embedding', f'{prefix}embeddings.word_embeddings.weight'),
@@ -142,8 +143,8 @@ def _bert(prefix, dense, norm, decoder, bias):
             ('lm_head/bias', bias),
         ),
         prefix=prefix,
-        twice=((bias, f'{decoder}.bias'),),
-        older=(
+        duplicates=((bias, f'{decoder}.bias'),),
+        legacy=(
             (r'LayerNorm\.gamma$', 'LayerNorm.weight'),
             (r'LayerNorm\.beta$', 'LayerNorm.bias'),
             (rf'^{re.escape(decoder)}\.bias$', bias),

@@ -1,7 +1,7 @@
-"""Tensors of a file -> parameters on the mesh, each device's part read straight there.
+"""Reads tensors from files directly onto the mesh, one device's shard at a time.
 
-Never more than one device's part of one parameter is in the host's memory, so a model
-larger than that memory can be read onto devices that hold it together.
+The host's memory never contains more than one device's shard of one parameter, so a model
+can be larger than the host's memory if the devices together can hold it.
 """
 
 import jax
@@ -11,14 +11,15 @@ from jax.sharding import SingleDeviceSharding
 from jepa_text.hf import layout
 from jepa_text.parallel import sharding
 
-MAX_LISTED = 12  # names listed of each kind of trouble
+MAX_LISTED = 12  # names listed per kind of mismatch
 
 
 def place(shapes, bound, read, mesh=None):
-    """{path: array}, float32, of the parameters that `bound` names.
+    """{path: float32 array} of the parameters in `bound`.
 
-    `shapes` is {path: shape}, `bound` what layout.bindings gave, `read(name, *slices)` a
-    part of one of their tensors. Without a mesh all lies on the first device.
+    `shapes` is {path: shape}, `bound` the result of layout.bindings, and
+    `read(name, *slices)` returns a part of a tensor. Without a mesh, all arrays are
+    placed on the first device.
     """
     sources = {}
     for name, parts in bound.items():
@@ -41,9 +42,9 @@ def _sharding(path, shape, mesh):
 
 
 def _reader(shape, by_layer, read):
-    """A function from the index of a part of the parameter to its values."""
+    """A function from an index into the parameter to the values there."""
 
-    def one(name, part, index):
+    def read_part(name, part, index):
         first, *rest = (index[1], index[0]) if part.transposed else index
         first = slice(part.start + first.start, part.start + first.stop)
         values = read(name, first, *rest)
@@ -52,21 +53,21 @@ def _reader(shape, by_layer, read):
     def values(index):
         index = [slice(*s.indices(size)[:2]) for s, size in zip(index, shape)]
         if None in by_layer:
-            return np.ascontiguousarray(one(*by_layer[None], index))
+            return np.ascontiguousarray(read_part(*by_layer[None], index))
         layers, *inner = index
         found = np.empty([s.stop - s.start for s in index], np.float32)
         for row, layer in enumerate(range(layers.start, layers.stop)):
-            found[row] = one(*by_layer[layer], inner)
+            found[row] = read_part(*by_layer[layer], inner)
         return found
 
     return values
 
 
 def check(bound, shapes, sizes, left_out):
-    """Raises one ValueError that lists all tensors that are missing, too many, or of
+    """Raises one ValueError that lists all missing and unexpected tensors, and those with
     another shape than the model's.
 
-    `sizes` is {name: shape} of the file; `left_out` the names that nobody needs.
+    `sizes` is {name: shape} in the file, `left_out` the names that may be ignored.
     """
     wanted = {name: layout.shape_of(parts, shapes) for name, parts in bound.items()}
     other = [
@@ -74,16 +75,16 @@ def check(bound, shapes, sizes, left_out):
         for name, shape in wanted.items()
         if name in sizes and sizes[name] != shape
     ]
-    troubles = {
+    mismatches = {
         'missing': sorted(set(wanted) - set(sizes)),
         'not in the model': sorted(set(sizes) - set(wanted) - set(left_out)),
         'of another shape': other,
     }
-    found = [f'{what}: {_listed(names)}' for what, names in troubles.items() if names]
+    found = [f'{kind}: {_listed(names)}' for kind, names in mismatches.items() if names]
     if found:
         raise ValueError(
-            f'The tensors do not fit the config. {"; ".join(found)}. Give the config '
-            'that belongs to these weights, or name their family.'
+            f'The tensors do not fit the config. {"; ".join(found)}. Use the config '
+            'that belongs to these weights, or specify their family.'
         )
 
 

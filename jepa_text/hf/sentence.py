@@ -1,4 +1,4 @@
-"""How a sentence-transformers folder makes one vector of a text."""
+"""sentence-transformers files: reads and writes the pooling of a model folder."""
 
 import dataclasses
 from pathlib import Path
@@ -9,7 +9,7 @@ from jepa_text.hf import files
 _MODULES = 'sentence_transformers.models'
 _PARTS = ['Transformer', 'Pooling', 'Normalize']
 
-# Older files switch one of several on, later ones name it.
+# Older files enable one of several flags, newer ones name the pooling.
 POOLINGS = {
     'pooling_mode_mean_tokens': 'mean',
     'pooling_mode_cls_token': 'cls',
@@ -26,8 +26,10 @@ POOLINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """`pool` over all tokens, special ones too; scaled to length 1 if `normalize`. Texts
-    are cut at `length` tokens, unless that is None."""
+    """`pool` over all tokens, including special ones; scaled to length 1 if `normalize`.
+
+    Texts are truncated to `length` tokens, unless it is None.
+    """
 
     pool: str
     normalize: bool
@@ -37,8 +39,8 @@ class Pooling:
 def read(folder):
     """The Pooling of a folder; None if sentence-transformers did not write it.
 
-    Raises ValueError for a module or a pooling that is not among ours, and for texts
-    that are changed before they are read.
+    Raises ValueError for an unsupported module or pooling, and if the folder configures
+    preprocessing of texts.
     """
     folder = Path(folder)
     if not files.is_file(folder / 'modules.json'):
@@ -52,15 +54,15 @@ def read(folder):
         )
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
     own = _optional(folder / 'sentence_bert_config.json')
-    whole = _optional(folder / 'config_sentence_transformers.json')
-    prompt = (whole.get('prompts') or {}).get(whole.get('default_prompt_name'))
-    for is_so, what in (
-        (own.get('do_lower_case'), 'lowers the case of texts (do_lower_case)'),
+    prompts = _optional(folder / 'config_sentence_transformers.json')
+    prompt = (prompts.get('prompts') or {}).get(prompts.get('default_prompt_name'))
+    for is_used, what in (
+        (own.get('do_lower_case'), 'lowercases texts (do_lower_case)'),
         (prompt, f'puts {prompt!r} before texts (default_prompt_name)'),
     ):
-        if is_so:
+        if is_used:
             raise ValueError(
-                f'{folder} {what}, which is not done here: switch it off in its json '
+                f'{folder} {what}, which is not supported: switch it off in its JSON '
                 'files, and change the texts yourself.'
             )
     return Pooling(
@@ -71,21 +73,21 @@ def read(folder):
 
 
 def _module(module, folder):
-    """(its class, the folder that it lies in) of a line of modules.json."""
+    """(class name, folder) of an entry in modules.json."""
     kind, path = (
         (module if isinstance(module, dict) else {}).get(k) for k in ('type', 'path')
     )
     if not isinstance(kind, str) or not (path == '' or files.is_plain(path)):
         raise ValueError(
-            f'{folder / "modules.json"} has {module!r}: each module is an object with '
-            'its "type", and as "path" the name of a folder in this one, or "".'
+            f'{folder / "modules.json"} has {module!r}: each module must be an object '
+            'with its "type" and, as "path", the name of a folder in this one or "".'
         )
     return kind.rsplit('.', 1)[-1], path
 
 
 def _length(folder, own):
-    """At how many tokens texts are cut: as its own file says, else the tokenizer's, which
-    is a huge number where nobody said."""
+    """The maximum length: of its own file, else of the tokenizer, for which a huge number
+    means unspecified."""
     if own.get('max_seq_length') is not None:
         key, length = 'sentence_bert_config.json: max_seq_length', own['max_seq_length']
     else:
@@ -107,22 +109,22 @@ def _pool(section, folder):
         modes = [str(mode) for mode in (named if isinstance(named, list) else [named])]
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ValueError(
-            f'{folder} pools by {", ".join(modes) or "nothing"}; only one of '
-            f'{", ".join(POOLINGS)} can be read.'
+            f'{folder} pools by {", ".join(modes) or "nothing"}; exactly one of '
+            f'{", ".join(POOLINGS)} is supported.'
         )
     return POOLINGS[modes[0]]
 
 
 def write(folder, pooling, width):
-    """Writes what `read` reads, for vectors of `width`, beside a model's own files.
+    """Writes the files that `read` reads, for vectors of `width`.
 
     Raises ValueError for a pooling that sentence-transformers does not have.
     """
     ours = {POOLINGS[mode]: mode for mode in POOLINGS if mode.startswith('pooling_')}
     if pooling.pool not in ours:
         raise ValueError(
-            f'pool={pooling.pool!r} is none of sentence-transformers, which counts every '
-            f'token; there are: {", ".join(ours)}. Take one: '
+            f'pool={pooling.pool!r} is not supported by sentence-transformers, which '
+            f'counts every token; use one of {", ".join(ours)}, for example with '
             "dataclasses.replace(model, pool='mean')."
         )
     modes = {mode: pool == pooling.pool for pool, mode in ours.items()}
@@ -142,7 +144,7 @@ def write(folder, pooling, width):
             {
                 'max_seq_length': pooling.length,
                 'do_lower_case': False,
-                # A text that spells a special token stays text, as by `encode`.
+                # Special tokens spelled out in a text stay text, as in `encode`.
                 'tokenizer_args': {'split_special_tokens': True},
             },
         ),

@@ -1,4 +1,4 @@
-"""model.safetensors of an exported folder, or several of them."""
+"""Writes model.safetensors, or numbered shards and their index."""
 
 import math
 
@@ -7,15 +7,18 @@ from safetensors.numpy import save_file
 
 from jepa_text.hf import files, layout, names
 
-MAXIMUM = 5 * 10**9  # bytes of a file
+MAXIMUM = 5 * 10**9  # bytes per file
 
 
 def write(leaves, own, family, folder, maximum):
-    """model.safetensors, or numbered ones of at most `maximum` bytes and their index."""
+    """Writes model.safetensors, or shards of at most `maximum` bytes and their index.
+
+    `leaves` are our parameters {path: array}, `own` further tensors {name: array}.
+    """
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     bound = layout.bindings(names.FAMILIES[family], shapes)
     if 'lm_head/output/kernel' in leaves:
-        bound |= {two: bound[one] for one, two in names.FAMILIES[family].twice}
+        bound |= {copy: bound[name] for name, copy in names.FAMILIES[family].duplicates}
     sizes = {n: 4 * math.prod(layout.shape_of(p, shapes)) for n, p in bound.items()}
     sizes |= {name: x.nbytes for name, x in own.items()}
     groups = _groups(sizes, maximum)
@@ -28,7 +31,7 @@ def write(leaves, own, family, folder, maximum):
         }
         path = folder / f'model{part}.safetensors'
         save_file(tensors, path, metadata={'format': 'pt'})
-        # safetensors keeps its files from others; a model is there to be passed on.
+        # safetensors creates files readable by their owner only; models are shared.
         path.chmod((folder / 'config.json').stat().st_mode)
         weight_map |= dict.fromkeys(group, path.name)
     if len(groups) > 1:
@@ -40,7 +43,7 @@ def write(leaves, own, family, folder, maximum):
 
 
 def _groups(sizes, maximum):
-    """Names in groups of at most `maximum` bytes each, or of one that is larger."""
+    """Groups names by at most `maximum` bytes, or one larger tensor, per group."""
     groups, used = [[]], 0
     for name, size in sizes.items():
         if groups[-1] and used + size > maximum:
@@ -53,4 +56,4 @@ def _groups(sizes, maximum):
 
 def _tensor(parts, leaves):
     needed = {part.path: np.asarray(leaves[part.path]) for part in parts}
-    return layout.joined(parts, needed)
+    return layout.join(parts, needed)

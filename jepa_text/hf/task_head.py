@@ -1,10 +1,10 @@
-"""What sorts texts or tokens into classes, or finds spans, as classes of theirs have it.
+"""Classification and span heads, as the model classes of transformers define them.
 
     sequence   classifier(act(dense(pooled hidden states)))
     token      classifier(hidden state), or of act(dense(hidden state))
-    question   the same: the scores of the first and the last token of an answer
+    question   the same: scores of the first and the last token of an answer
 
-CLASSES says which family has which, and by what names.
+CLASSES lists the classes of each family, with their parameter names.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 from jepa_text.hf import families
 
 _PLAIN = {'classifier': 'classifier'}
-# Their word for each of our leaves.
+# Their name for each of our leaves.
 _LEAVES = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
 WHAT = {
     'sequence': 'the classes of a text',
@@ -26,8 +26,8 @@ WHAT = {
 
 @dataclasses.dataclass(frozen=True)
 class Class:
-    """A class of theirs: names of the parts {ours: theirs}, poolings {ours: theirs} (of
-    tokens: none), and `act` of a layer before the last ('': there is none)."""
+    """A class of transformers: names of its parts {ours: theirs}, poolings {ours: theirs}
+    (none for tokens), and `act` of the layer before the last ('': no such layer)."""
 
     architecture: str
     names: dict
@@ -36,7 +36,7 @@ class Class:
 
 
 def _bert(prefix, sequence):
-    """BERT's and RoBERTa's, whose layer before the classes reads the first token."""
+    """The classes of BERT or RoBERTa, whose dense layer reads the first token."""
     first = {'cls': None}
     return {
         'sequence': Class(f'{prefix}ForSequenceClassification', sequence, first, 'tanh'),
@@ -69,7 +69,7 @@ CLASSES = {
         ),
         'token': Class('EuroBertForTokenClassification', _PLAIN),
     },
-    # Its own prefix is that of all its classes, which Llama and Qwen have changed.
+    # Its classes all use its own prefix, unlike those of Llama and Qwen.
     'mistral': {
         'token': Class('MistralForTokenClassification', {'classifier': 'score'}),
         'question': Class('MistralForQuestionAnswering', {'classifier': 'qa_outputs'}),
@@ -83,15 +83,15 @@ CLASSES = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskHead:
-    """A head that stands in the place of the one that scores tokens.
+    """A head that replaces the LM head.
 
-    params    {'classifier': {'kernel', 'bias'}}; with a layer before, 'dense' of the same
-              and, for act='gelu_norm', 'norm' of a LayerNorm
+    params    {'classifier': {'kernel', 'bias'}}; with a layer before it also 'dense' with
+              the same leaves and, for act='gelu_norm', 'norm' of a LayerNorm
     labels    a name for each score
     pool      of 'sequence': 'mean', 'cls', or 'late', the mean of the scores of tokens;
-              specials count
-    is_score  its only score is a number, and no class
-    described  what else answers need, for JSON: the kind as its config.json has it
+              special tokens are included
+    is_score  its only output is a number, not a class
+    described  further settings for answers, as JSON: the kind, as in its config.json
     """
 
     kind: str
@@ -104,13 +104,15 @@ class TaskHead:
 
     def __post_init__(self):
         if self.kind not in WHAT:
-            raise ValueError(f'task head {self.kind!r}; there are {", ".join(WHAT)}.')
+            raise ValueError(f'task head {self.kind!r}; there are: {", ".join(WHAT)}.')
         classes = len(self.params['classifier']['bias'])
         if classes != len(self.labels):
-            raise ValueError(f'{classes} classes, but labels={self.labels}: name each.')
+            raise ValueError(
+                f'{classes} classes, but labels={self.labels}: give one name per class.'
+            )
 
     def tensors(self, family):
-        """{their name: array}. Raises ValueError as `fitting`."""
+        """{their name: array}. Raises ValueError as `fitting` does."""
         found = {}
         for part, name in self.fitting(family).names.items():
             for leaf, x in self.params[part].items():
@@ -119,7 +121,7 @@ class TaskHead:
         return found
 
     def config(self, family):
-        """What config.json says of it. Raises ValueError as `fitting`."""
+        """Its entries for config.json. Raises ValueError as `fitting` does."""
         theirs = self.fitting(family)
         found = {
             'architectures': [theirs.architecture],
@@ -139,17 +141,17 @@ class TaskHead:
         return found
 
     def fitting(self, family):
-        """The Class of a family that computes what this head does.
+        """The Class of a family that computes the same as this head.
 
-        Raises ValueError where there is none, with the settings that have one.
+        Raises ValueError if there is none, with the settings for which there is one.
         """
         theirs = CLASSES.get(family, {}).get(self.kind)
         if theirs is None:
-            able = [name for name, classes in CLASSES.items() if self.kind in classes]
+            supported = [name for name, known in CLASSES.items() if self.kind in known]
             raise ValueError(
-                f'transformers has no class of {family} that does what this model does '
-                f'({WHAT[self.kind]}); of these it has: {", ".join(able)}.'
-                f'{self._instead(family)}'
+                f'transformers has no class of {family} for {WHAT[self.kind]}, as this '
+                f'model needs; families that have it: {", ".join(supported)}.'
+                f'{self._alternative(family)}'
             )
         act = self.act if 'dense' in self.params else ''
         is_pooled = not theirs.pools or self.pool in theirs.pools
@@ -158,25 +160,24 @@ class TaskHead:
             wanted = [f'finetuning.pool={pools}'] if pools else []
             own = [f'pool={self.pool!r}'] if pools else []
             raise ValueError(
-                f'{theirs.architecture} of transformers computes something else than '
-                f'this model, which has {", ".join([*own, f"act={act!r}"])}: fine-tune '
-                f'with {", ".join([*wanted, f"finetuning.act={theirs.act!r}"])}.'
+                f'{theirs.architecture} of transformers computes something different '
+                f'from this model, which has {", ".join([*own, f"act={act!r}"])}: '
+                f'fine-tune with '
+                f'{", ".join([*wanted, f"finetuning.act={theirs.act!r}"])}.'
             )
         return theirs
 
-    def _instead(self, family):
-        ours = [
-            name for name, kind in families.KINDS.items() if kind.model == 'transformer'
-        ]
-        if family in ours and self.kind == 'question':
-            return ' Say --family=mistral, which has the same layers.'
+    def _alternative(self, family):
+        known = families.KINDS.get(family)
+        if self.kind == 'question' and known and known.model == 'transformer':
+            return ' Use --family=mistral, which has the same layers.'
         return ''
 
 
 def read(config, family, names, tensor):
-    """The TaskHead of a folder; None if it has none, or one that is not among ours.
+    """The TaskHead of a folder; None if it has none that is supported.
 
-    `names` are those of its tensors, `tensor(name)` is one of them.
+    `names` are those of its tensors, `tensor(name)` returns one of them.
     """
     theirs, kind = class_of(config, family)
     if theirs is None:
@@ -185,7 +186,7 @@ def read(config, family, names, tensor):
         return None
     if theirs.act == 'gelu_norm' and config['classifier_activation'] != 'gelu':
         return None
-    pools = {their: our for our, their in theirs.pools.items()}
+    pools = {name: pool for pool, name in theirs.pools.items()}
     usual = {'eurobert': 'late', 'modernbert': 'cls'}.get(family)
     pool = config.get('classifier_pooling', usual) if usual else None
     if pools and pool not in pools:
@@ -206,7 +207,7 @@ def read(config, family, names, tensor):
 
 
 def _params(parts, names, tensor):
-    """{part: its kernel or scale, and its bias}, where `parts` are {part: their name}."""
+    """{part: its kernel or scale, and its bias}, given {part: their name}."""
     params = {}
     for part, name in parts.items():
         weight = tensor(f'{name}.weight')
@@ -220,8 +221,8 @@ def _params(parts, names, tensor):
 
 
 def class_of(config, family):
-    """(Class, kind) of the architecture that a config.json names; None, None if it has
-    no head of a task."""
+    """(Class, kind) of the architecture in a config.json; (None, None) without a task
+    head."""
     named = (config.get('architectures') or [''])[0]
     for kind, theirs in CLASSES.get(family, {}).items():
         if theirs.architecture == named:
@@ -230,7 +231,7 @@ def class_of(config, family):
 
 
 def is_of(theirs, name):
-    """Is a tensor of this name one of the head of a Class?"""
+    """Whether a tensor name is one of the head of a Class."""
     parts = '|'.join(map(re.escape, theirs.names.values()))
     return re.fullmatch(rf'({parts})\.(weight|bias)', name) is not None
 
@@ -239,6 +240,6 @@ def _labels(config):
     found = config.get('id2label') or {}
     if not isinstance(found, dict) or not all(str(key).isdigit() for key in found):
         raise ValueError(
-            f'config.json: id2label={found!r} must give a name to each number from 0 on.'
+            f'config.json: id2label={found!r} must have numbers from 0 on as keys.'
         )
     return found

@@ -1,23 +1,23 @@
-"""A model of ours in the words of a family: which one, its config.json, its parameters.
+"""Export: chooses a family for a model, and converts its config and parameters.
 
-What came from a family goes back to it. Of our own, what is bidirectional is EuroBERT,
-what is causal Llama. Where the family cannot say what a model computes, that is
+A model that was imported is exported to its own family. Other bidirectional models become
+EuroBERT, causal ones Llama. If the family cannot express what the model computes, that is
 an error: nothing is approximated.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import traverse_util
 
 from jepa_text.hf import configs, families
 
-# transformers has no class for these; they are EuroBERT's layers.
+# transformers has no class for these; their layers are those of EuroBERT.
 READ_ONLY = ('optimus', 'sl_model')
 ROLES = ('pad', 'bos', 'eos', 'mask')
 
 
 def usual_family(encoder, causal, origin=None):
-    """The family of an encoder that came from the family `origin`, or from none."""
+    """The default family of an encoder; `origin` is the family it came from, or None."""
     name = _name(encoder)
     if origin in families.KINDS and origin not in READ_ONLY:
         kind = families.KINDS[origin]
@@ -30,12 +30,13 @@ def usual_family(encoder, causal, origin=None):
     return 'llama' if causal else 'eurobert'
 
 
-def fitted(model, causal, family):
-    """(canonical section, {path: array}) of a load.Pretrained, as the family says them.
+def converted(model, causal, family):
+    """(canonical section, {path: array}) of a load.Pretrained, as the family needs them.
 
-    Where it has one word for the biases of q, k, v and o, one of o that lacks becomes 0;
-    positions that a model leaves unused, and BERT has no word for, are left out.
-    Raises ValueError for a family that would compute something else, and for NaN.
+    If the family has one flag for the biases of q, k, v and o, a missing bias of o
+    becomes 0. Positions that a model does not use, and that BERT cannot express, are
+    removed. Raises ValueError for a family that would compute something else, and for
+    NaN.
     """
     kind = families.KINDS.get(family)
     if kind is None or family in READ_ONLY:
@@ -49,15 +50,12 @@ def fitted(model, causal, family):
     encoder = model.network.encoder
     section = configs.canonical(_name(encoder), encoder)
     params = {name: model.params.get(name, {}) for name in ('encoder', 'lm_head')}
-    leaves = {
-        jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    }
+    leaves = traverse_util.flatten_dict(params, sep='/')
     for path, leaf in leaves.items():
         if not jnp.isfinite(leaf).all():
             raise ValueError(
-                f'{path} of {model.name} holds NaN or infinity: did training diverge? '
-                'Export an earlier step, by --step.'
+                f'{path} of {model.name} contains NaN or infinity: did training diverge? '
+                'Export an earlier step with --step.'
             )
     if section['name'] == 'bert':
         section, leaves = _with_positions(model, section, leaves, family)
@@ -68,7 +66,7 @@ def fitted(model, causal, family):
 
 
 def _with_positions(model, section, leaves, family):
-    """Section and parameters with the positions that the family counts."""
+    """Section and parameters with the positions that the family expects."""
     unused, pad = section['position_offset'], model.tokenizer.pad_id
     if family == 'bert' and unused:
         table = 'encoder/position_embedding'
@@ -76,27 +74,30 @@ def _with_positions(model, section, leaves, family):
         return section | sizes, leaves | {table: leaves[table][unused:]}
     if family != 'bert' and unused != pad + 1:
         raise ValueError(
-            f'{model.name} has position_offset={unused}, and {family} counts positions '
-            f'from the id of its padding on, {unused - 1}: the id is {pad} in this '
-            "tokenizer. Take family='bert', which leaves out positions that nobody uses."
+            f'{model.name} has position_offset={unused}, but {family} counts positions '
+            f'from the id of its padding token, {unused - 1}; the id is {pad} in this '
+            "tokenizer. Use family='bert', which leaves out unused positions."
         )
     return section, leaves
 
 
 def config_of(model, section, causal, family, origin=None):
-    """The config.json of a canonical section. Raises ValueError where the family has no
-    word for what the model does."""
+    """The config.json of a canonical section.
+
+    Raises ValueError if the family cannot express what the model computes.
+    """
     try:
         found = configs.to_config(section, family, tied(model), causal)
     except ValueError as error:
         if family != 'eurobert':
             raise
-        raise ValueError(f'{error} {_instead(origin)}') from error
+        raise ValueError(f'{error} {_alternative(origin)}') from error
     has_head = 'lm_head' in model.params
     if family == 'eurobert' and section['ffn_bias'] and has_head:
         raise ValueError(
-            'This model has biases in its feed-forward, and a EuroBERT that has them has '
-            f'one in its LM head too, which is not here. {_instead(origin)}'
+            'This model has biases in its feed-forward layers. A EuroBERT with these '
+            'also has a bias in its LM head, which this model lacks. '
+            f'{_alternative(origin)}'
         )
     kind, tokenizer = families.KINDS[family], model.tokenizer
     ids = {f'{role}_token_id': getattr(tokenizer, f'{role}_id') for role in ROLES}
@@ -108,19 +109,19 @@ def config_of(model, section, causal, family, origin=None):
         base = kind.architecture.removesuffix('ForMaskedLM').removesuffix('ForCausalLM')
         found['architectures'] = [f'{base}Model']
     elif model.shift != int(causal):
-        # What our import takes for granted, a decoder's 1 and an encoder's 0, is not so.
+        # Imports assume 1 for decoders and 0 for encoders, which would be wrong here.
         found['jepa_text'] = {'shift': model.shift}
     length = model.length + section.get('position_offset', 0)
     return {'dtype': 'float32', 'max_position_embeddings': length, **ids} | found
 
 
 def tied(model):
-    """Are tokens scored with the embedding?"""
+    """Whether the LM head shares the embedding."""
     return 'output' not in model.params.get('lm_head', {})
 
 
 def _zero_biases(leaves, kernel):
-    """Biases of 0 for the kernels whose path ends so."""
+    """Zero biases for the kernels whose path ends with `kernel`."""
     found = {}
     for path, leaf in leaves.items():
         if path.endswith(kernel):
@@ -129,10 +130,10 @@ def _zero_biases(leaves, kernel):
     return found
 
 
-def _instead(origin):
-    able = origin if origin in families.KINDS else 'the decoder that it came from'
+def _alternative(origin):
+    family = origin if origin in families.KINDS else 'the decoder that it came from'
     return (
-        f'Or say family={able!r}: its config.json then has is_causal=false, by which '
+        f'Or use family={family!r}: its config.json then has is_causal=false, with which '
         'AutoModel of transformers attends bidirectionally.'
     )
 

@@ -1,9 +1,9 @@
-"""Our tokenizer -> the files from which AutoTokenizer makes the ids that we train on.
+"""Tokenizer files of an exported folder, from which AutoTokenizer produces the same ids.
 
     <bos> ids <eos>         one text; two: <bos> ids <eos> ids <eos>
 
-A template in tokenizer.json adds the specials. Its mask token takes the space before it,
-as ours does where a word is masked.
+A template in tokenizer.json adds the special tokens. The mask token includes the space
+before it, as in training, where the space of a masked token is masked with it.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jepa_text.hf import files, to_family
 
-# What others call the roles; an encoder's begin and end are its class and separator.
+# Their names of the roles; an encoder's begin and end are its class and separator tokens.
 THEIR_ROLES = {
     'pad': ('pad',),
     'bos': ('bos', 'cls'),
@@ -23,8 +23,8 @@ THEIR_ROLES = {
 def write(folder, model, family, template):
     """Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
-    `template` is what the tokenizer adds by itself, ids before and after a text: it stays
-    as it is if that is what the model reads.
+    `template` are the ids that the tokenizer adds before and after a text; it is kept if
+    the model expects the same.
     """
     tokenizer, content = model.tokenizer, json.loads(model.tokenizer.content)
     begin, end = model.ends()
@@ -53,7 +53,7 @@ def write(folder, model, family, template):
 
 
 def special_tokens(tokenizer):
-    """{'pad_token': '<pad>', ...} of the roles that it has."""
+    """{'pad_token': '<pad>', ...} for the roles that the tokenizer has."""
     found = {}
     for role in to_family.ROLES:
         number = getattr(tokenizer, f'{role}_id')
@@ -64,7 +64,7 @@ def special_tokens(tokenizer):
 
 
 def _processor(tokenizer, content, begin, end):
-    """The post_processor that adds the specials; byte offsets are trimmed as before."""
+    """The post_processor that adds special tokens; offsets are trimmed as before."""
 
     def special(ids):
         names = map(tokenizer.backend.id_to_token, ids)

@@ -1,1 +1,1 @@
-"""What a task asks of an encoder: rows of texts, a head, a loss, and its answers."""
+"""Kinds of downstream tasks: rows of tokens, a head, a loss, and answers."""

@@ -1,7 +1,7 @@
-"""What every kind of task is (`Kind`), and how texts become rows of tokens.
+"""The interface of task kinds (`Kind`), and conversion of texts to rows of tokens.
 
-Reader         texts -> ids with the special tokens around them, and where each begins
-Row            tokens of a text, and what a loss compares with them
+Reader         texts -> ids with special tokens around them, and their offsets
+Row            tokens of a text, and the targets of the loss
 collate        rows -> a batch of one shape
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 from jepa_text.data import tokenizers
 from jepa_text.models import layers
 
-# What of a batch the outputs are made of.
+# The entries of a batch from which outputs are computed.
 _READ = ('tokens', 'segment_ids', 'positions', 'types')
 INPUTS = (*_READ, 'features', 'places', *(f'packed_{name}' for name in _READ))
-IGNORED = -1  # a target that no loss counts
+IGNORED = -1  # a target that does not count in the loss
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
 ACTS = ('gelu', 'tanh', 'gelu_norm', '')
@@ -28,9 +28,12 @@ ACTS = ('gelu', 'tanh', 'gelu_norm', '')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
-    """How a model reads a text: `begin` and `end` are ids around it, `length` how many
-    tokens a row holds at most, these among them. `counts` are of the `texts` that were
-    put into rows, and of those that were `cut`."""
+    """Tokenizes texts into rows.
+
+    `begin` and `end` are the ids around a text, and `length` is the maximum number of
+    tokens per row including these. `counts` has the number of `texts` that were put into
+    rows, and of those that were `cut`.
+    """
 
     tokenizer: tokenizers.Tokenizer
     begin: tuple
@@ -47,24 +50,26 @@ class Reader:
 
     @property
     def room(self):
-        """Tokens of a text that a row holds."""
+        """Maximum number of tokens of a text in a row."""
         return self.length - len(self.begin) - len(self.end)
 
     def encode(self, texts):
-        """[(ids [n], offsets [n, 2])] of whole texts, specials not added; offsets count
-        characters. ValueError for a text without tokens."""
+        """[(ids [n], offsets [n, 2])] of whole texts, without special tokens.
+
+        Offsets count characters. Raises ValueError for a text without tokens.
+        """
         backend = self.tokenizer.backend
         found = backend.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, found):
             if not encoding.ids:
-                raise ValueError(f'the text {text!r} has no tokens to read.')
+                raise ValueError(f'the text {text!r} has no tokens to encode.')
         return [
-            (np.array(one.ids, np.int32), np.array(one.offsets).reshape(-1, 2))
-            for one in found
+            (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))
+            for item in found
         ]
 
-    def around(self, ids):
-        """The ids of a row: what is cut to fit, between the special ones."""
+    def with_specials(self, ids):
+        """The ids of a row: `ids`, truncated to fit, between the special tokens."""
         self.counts.update(texts=1, cut=int(len(ids) > self.room))
         parts = self.begin, ids[: self.room], self.end
         return np.concatenate([np.asarray(part, np.int32) for part in parts])
@@ -72,10 +77,15 @@ class Reader:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
-    """tokens_L with specials; `targets` are numbers, or arrays [L], that the loss reads;
-    `example` is the index of the example that it is of, `notes` what answers need,
-    `features` what the head reads, [D] or [L, D], if that was made before, and `types`
-    those of tokens, where the encoder tells a text from another by them."""
+    """A row of tokens.
+
+    tokens    [L], with special tokens
+    targets   {name: number or array [L]} for the loss
+    example   index of the example that it belongs to
+    notes     what answers need
+    features  inputs of the head, [D] or [L, D], if they are precomputed
+    types     token types, if the encoder distinguishes two texts by them
+    """
 
     tokens: np.ndarray
     targets: dict
@@ -85,84 +95,86 @@ class Row:
     types: np.ndarray | None = None
 
 
-class Asked(NamedTuple):
-    """Texts, or pairs of them, that nobody has answered: examples without targets."""
+class Unlabeled(NamedTuple):
+    """Texts, or pairs of texts: examples without targets."""
 
     first: list
     second: list | None = None
     target: None = None
 
 
-def asked(kind, first, second=None):
-    """Asked of texts for a kind. Raises ValueError for texts that it would misread: one
-    text alone, sides of different lengths, a text where a list of words is read."""
+def unlabeled(kind, first, second=None):
+    """The Unlabeled examples for a kind.
+
+    Raises ValueError for a single text instead of a list, lists of different lengths, and
+    texts of a type that the kind does not accept.
+    """
     if isinstance(first, str) or isinstance(second, str):
-        raise ValueError(
-            'One text was given where a list of texts is read: put it in [].'
-        )
+        raise ValueError('Expected a list of texts, but got a single text: put it in [].')
     first, second = list(first), None if second is None else list(second)
     if second is not None and len(first) != len(second):
         raise ValueError(
-            f'{len(first)} first texts, but {len(second)} second ones: pairs need as '
-            'many of both.'
+            f'{len(first)} first texts, but {len(second)} second texts: pairs need the '
+            'same number of both.'
         )
     if kind.name == 'spans' and second is None:
-        raise ValueError('Spans are of contexts: give the questions, then the contexts.')
+        raise ValueError('Spans need contexts: give the questions, then the contexts.')
     if kind.name == 'retrieval' and second is None:
-        raise ValueError('The model gives vectors of texts: take encode, not predict.')
+        raise ValueError('The model produces vectors: use encode, not predict.')
     if kind.name == 'tags' and second is not None:
-        raise ValueError('Tags are of lists of words; they have no second texts.')
+        raise ValueError('Tags are for lists of words, without second texts.')
     for text in first:
         if isinstance(text, str) == (kind.name == 'tags'):
             wanted = 'list of words' if kind.name == 'tags' else 'text'
-            raise ValueError(f'{text!r} is no {wanted}, of which {kind.name} are read.')
-    return Asked(first, second)
+            raise ValueError(f'{kind.name} need a {wanted} per example, not {text!r}.')
+    return Unlabeled(first, second)
 
 
 class Kind:
-    """The whole contract; a kind is a frozen dataclass, and its fields are JSON.
+    """The interface; a kind is a frozen dataclass whose fields are JSON values.
 
     name            of tasks of this kind: evaluation/sets/task.py
-    rows(reader, examples)      [Row] of Examples; their targets may be None
-    modules(encoder)            {'task_head': the module on the hidden states}; {}: none
-    outputs(network, params, batch, rngs)  what the head makes of a batch, a float array
-                    [B, ...]
-    loss(outputs, batch)        (sum, count), float32: their quotient is the loss
-    answers(outputs, rows, examples)  one answer an example, of the outputs of each row
+    rows(reader, examples)      [Row] of Examples, whose targets may be None
+    modules(encoder)            {'task_head': module on the hidden states}; may be empty
+    outputs(network, params, batch, rngs)  the head's outputs, a float array [B, ...]
+    loss(outputs, batch)        (sum, count), float32; the loss is their quotient
+    answers(outputs, rows, examples)  one answer per example, from the outputs of each row
     """
 
     name: str
 
     def lengths(self, row):
-        """How many tokens each text of a row has."""
+        """The number of tokens of each text in a row."""
         return (len(row.tokens),)
 
     def row_length(self, rows):
-        """How many tokens the longest text of some rows has."""
+        """The number of tokens of the longest text in some rows."""
         return max(max(self.lengths(row)) for row in rows)
 
     def collate(self, rows, size, length, pad_id):
-        """A batch of so many examples, filled up."""
+        """A batch of `size` examples, padded."""
         return collate(rows, size, length, pad_id)
 
     def features(self, network, params, batch):
-        """What the head reads: hidden_BLD."""
+        """The inputs of the head: hidden_BLD."""
         return self.hidden(network, params, batch)
 
     def outputs(self, network, params, batch, rngs=None):
-        """What the head makes of the features, of those in the batch if there are."""
+        """The outputs of the head, using the features in the batch if there are any."""
         features = batch.get('features')
         if features is None:
             features = self.features(network, params, batch)
-        return self.finished(network.apply(HEAD, params, features, rngs=rngs), batch)
+        return self.postprocess(network.apply(HEAD, params, features, rngs=rngs), batch)
 
-    def finished(self, outputs, batch):
-        """Outputs of the head as loss and answers take them."""
+    def postprocess(self, outputs, batch):
+        """Converts outputs of the head for use in the loss and in answers."""
         return outputs
 
     def hidden(self, network, params, batch):
-        """hidden_BLD of a batch, read bidirectionally whatever the model was trained
-        as, and in rows of several texts where the batch has such."""
+        """hidden_BLD of a batch, with bidirectional attention whatever the pretraining.
+
+        Uses packed rows of several texts if the batch has them.
+        """
         packed = 'packed_' if 'places' in batch else ''
         keys = 'tokens', 'segment_ids', 'positions'
         inputs = (batch[packed + key] for key in keys)
@@ -175,9 +187,11 @@ class Kind:
 
 
 class ClassHead(nn.Module):
-    """classifier(act(dense(x))) of vectors [..., D], with dropout before each; without
-    `act` there is no dense layer, and with 'gelu_norm' a LayerNorm after it, as in
-    ModernBERT."""
+    """classifier(act(dense(x))) of vectors [..., D], with dropout before each layer.
+
+    Without `act` there is no dense layer; with 'gelu_norm' a LayerNorm follows it, as in
+    ModernBERT.
+    """
 
     width: int
     classes: int
@@ -202,13 +216,23 @@ class ClassHead(nn.Module):
 
 
 def head(encoder, classes, act, dropout):
-    """{HEAD: the ClassHead on an encoder}, its norm as those of the encoder. Raises
-    ValueError for an unknown act."""
+    """{HEAD: ClassHead for an encoder}, with a norm like that of the encoder.
+
+    Raises ValueError for an unknown act.
+    """
     if act not in ACTS:
         known = ', '.join(map(repr, ACTS))
         raise ValueError(f'act={act!r} does not exist; there are: {known}.')
     norm = encoder.norm_eps, getattr(encoder, 'norm_bias', True)
     return {HEAD: ClassHead(encoder.width, classes, act, dropout, *norm)}
+
+
+def label_index(labels, label):
+    """The index of a label; raises ValueError if it is unknown."""
+    if label not in labels:
+        known = ', '.join(map(repr, labels))
+        raise ValueError(f'The label {label!r} is unknown; the model has: {known}.')
+    return labels.index(label)
 
 
 def cross_entropy(logits_NC, labels_N):
@@ -223,8 +247,11 @@ def cross_entropy(logits_NC, labels_N):
 
 
 def collate(rows, size, length, pad_id):
-    """A batch of `size` rows of `length`: tokens, segment_ids (1 in a row, 0 in what
-    fills it), positions, and each target; those of what fills are IGNORED."""
+    """A batch of `size` rows of `length`.
+
+    It has tokens, segment_ids (1 in a row, 0 in padding), positions, and each target,
+    which is IGNORED in padding.
+    """
     batch = {
         'tokens': np.full((size, length), pad_id, np.int32),
         'segment_ids': np.zeros((size, length), np.int32),
@@ -257,7 +284,8 @@ def collate(rows, size, length, pad_id):
 
 
 def softmax(logits_C):
-    """exp(x) / sum exp(x) over the last axis, in numpy, float64."""
+    """Softmax over the last axis, in float64 on the host."""
+    # Not scipy.special's, whose import would slow down loading a model.
     logits_C = np.asarray(logits_C, np.float64)
     shares_C = np.exp(logits_C - logits_C.max(axis=-1, keepdims=True))
     return shares_C / shares_C.sum(axis=-1, keepdims=True)

@@ -1,17 +1,17 @@
-"""A kind of ours <-> a head of theirs (hf/task_head.py)."""
+"""Conversion between task kinds and heads of transformers classes (hf/task_head.py)."""
 
 import dataclasses
 
 from jepa_text.hf import task_head
 from jepa_text.kinds import base, labels, saved, spans, tags
 
-# Of spans by their tokens: is a token of the answer?
+# The labels of spans that are learned per token: whether it belongs to the answer.
 MARKS = ('outside', 'answer')
 
 
 def head_of(kind, params):
-    """The TaskHead of a kind, `params` being those of its head."""
-    described = saved.described(kind)
+    """The TaskHead of a kind; `params` are those of its head."""
+    described = saved.kind_section(kind)
     if kind.name in ('labels', 'scores'):
         names = kind.labels if kind.name == 'labels' else ('score',)
         is_score = kind.name == 'scores'
@@ -24,12 +24,12 @@ def head_of(kind, params):
 
 
 def kind_of(head, pair=None):
-    """The kind of a TaskHead; None where it does not say enough: how a model of others
-    makes a row of a question and a context, or by what positions it pools.
+    """The kind of a TaskHead, or None if it lacks information.
 
-    `pair` is (ids between two texts, type of the second's tokens or None), None where
-    nobody says. A model of others reads single texts, but to answer questions; for other
-    pairs the kind needs their template.
+    That is the format of question and context in a row, or the positions that it pools.
+    `pair` is (ids between two texts, type of the second's tokens or None), None if
+    unknown. Imported heads without a described kind read single texts, except for
+    question answering; for other pairs the kind needs their template.
     """
     if head.described is not None:
         return saved.kind_of(head.described)
@@ -48,5 +48,5 @@ def kind_of(head, pair=None):
 
 
 def params_of(head):
-    """What of the parameters of a model is the head's."""
+    """The entry of the head in a model's parameters."""
     return {base.HEAD: head.params}

@@ -1,4 +1,4 @@
-"""A class, or a number, of a text or of a pair of texts."""
+"""Classification and regression of texts or pairs of texts."""
 
 import dataclasses
 
@@ -10,8 +10,8 @@ from jepa_text.models import pooling
 
 
 @dataclasses.dataclass(frozen=True)
-class _OfTexts(base.Kind):
-    """`template` makes one text of a pair; `pool` one vector of its hidden states."""
+class _TextKind(base.Kind):
+    """`template` joins a pair into one text; `pool` reduces hidden states to a vector."""
 
     template: str = '{first}\n{second}'
     pool: str = 'mean'
@@ -29,21 +29,22 @@ class _OfTexts(base.Kind):
         if examples.second is not None:
             if '{second}' not in self.template:
                 raise ValueError(
-                    f'This model reads single texts (template={self.template!r}): how it '
-                    'was given pairs, if it was, is not known. Give a template with '
-                    '{first} and {second} to its kind, by dataclasses.replace.'
+                    f'This model reads single texts (template={self.template!r}), and '
+                    'the format of pairs, if it was trained with pairs, is unknown. '
+                    'Give its kind a template with {first} and {second}, by '
+                    'dataclasses.replace.'
                 )
             pairs = zip(examples.first, examples.second)
             texts = [self.template.format(first=a, second=b) for a, b in pairs]
         target = examples.target
         values = [None] * len(texts) if target is None else np.asarray(target).tolist()
         return [
-            base.Row(reader.around(ids), self._targets(value), index)
+            base.Row(reader.with_specials(ids), self._targets(value), index)
             for index, ((ids, _), value) in enumerate(zip(reader.encode(texts), values))
         ]
 
     def features(self, network, params, batch):
-        """pooled_BD: what the head reads."""
+        """pooled_BD: the inputs of the head."""
         hidden_BLD = self.hidden(network, params, batch)
         return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
 
@@ -52,8 +53,8 @@ class _OfTexts(base.Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class Labels(_OfTexts):
-    """One of `labels`; cross-entropy on the pooled hidden states.
+class Labels(_TextKind):
+    """Classification into `labels`; cross-entropy on the pooled hidden states.
 
     >>> kind = Labels(labels=('no', 'yes'))
     >>> kind.loss(jnp.zeros((1, 2)), {'label': jnp.array([1])})[1].item()
@@ -66,11 +67,7 @@ class Labels(_OfTexts):
     def _targets(self, value):
         if value is None:
             return {}
-        value = str(value)
-        if value not in self.labels:
-            known = ', '.join(map(repr, self.labels))
-            raise ValueError(f'The label {value!r} is none of those learned: {known}.')
-        return {'label': np.int32(self.labels.index(value))}
+        return {'label': np.int32(base.label_index(self.labels, str(value)))}
 
     def modules(self, encoder):
         return self._head(encoder, len(self.labels))
@@ -79,7 +76,7 @@ class Labels(_OfTexts):
         return base.cross_entropy(outputs_BC, batch['label'])
 
     def answers(self, outputs, rows, examples):
-        """[{'label', 'probabilities': {label: share}}]"""
+        """[{'label', 'probabilities': {label: probability}}]"""
         found = []
         for logits_C in outputs:
             shares_C = base.softmax(logits_C)
@@ -91,8 +88,8 @@ class Labels(_OfTexts):
 
 
 @dataclasses.dataclass(frozen=True)
-class Scores(_OfTexts):
-    """A number; squared error.
+class Scores(_TextKind):
+    """Regression of one number; squared error.
 
     >>> Scores().loss(jnp.full((1, 1), 3.0), {'score': jnp.ones(1)})[0].item()
     4.0

@@ -1,4 +1,4 @@
-"""A model with a head -> answers, in batches of few shapes."""
+"""Batched inference with a task head, using few batch shapes."""
 
 import dataclasses
 import functools
@@ -9,19 +9,22 @@ import numpy as np
 from jepa_text.data import batching
 from jepa_text.kinds import base
 
-TOKENS = 8192  # of a batch, with what fills it
-ROOM = 2 * 2**30  # bytes of features
+TOKENS = 8192  # per batch, including padding
+ROOM = 2 * 2**30  # maximum bytes of precomputed features
 
 
 def answers(model, kind, examples, max_length=None):
-    """One answer an example, by a load.Pretrained whose parameters have the head."""
+    """One answer per example, from a load.Pretrained whose parameters have the head."""
     rows = kind.rows(reader(model, max_length), examples)
     return kind.answers(outputs(model, kind, rows), rows, examples)
 
 
 def reader(model, max_length=None):
-    """How a load.Pretrained reads, in rows of at most `max_length` tokens. Raises
-    ValueError for more than it reads, and for fewer than its special tokens take."""
+    """The Reader of a load.Pretrained, for rows of at most `max_length` tokens.
+
+    Raises ValueError for more tokens than the model reads, and if the special tokens
+    leave no room for a text.
+    """
     begin, end = model.ends()
     length = model.length if max_length is None else max_length
     if length > model.length:
@@ -33,20 +36,23 @@ def reader(model, max_length=None):
 
 
 def outputs(model, kind, rows, params=None, run=None):
-    """What the head makes of each row, in their order, in numpy; rows of alike lengths
-    share a batch. `run(params, batch)` is `program(model.network, kind)` if None."""
+    """The head's outputs for each row, in order, in numpy.
+
+    Rows of similar lengths share a batch. `run(params, batch)` defaults to
+    `program(model.network, kind)`.
+    """
     params = model.params if params is None else params
     run = program(model.network, kind) if run is None else run
     found = [None] * len(rows)
     for chosen, batch in batches(rows, model.tokenizer.pad_id, model.length):
         made = np.asarray(run(params, batch))
-        for index, one in zip(chosen, made):
-            found[index] = one
+        for index, output in zip(chosen, made):
+            found[index] = output
     return found
 
 
 def batches(rows, pad_id, maximum, tokens=TOKENS):
-    """(indices of rows, a batch of them) over all rows, the longest first."""
+    """Yields (indices of rows, their batch) for all rows, the longest first."""
     lengths_N = [len(row.tokens) for row in rows]
     for chosen, size, length in batching.batches(lengths_N, tokens, maximum):
         yield chosen, base.collate([rows[i] for i in chosen], size, length, pad_id)
@@ -54,7 +60,7 @@ def batches(rows, pad_id, maximum, tokens=TOKENS):
 
 @functools.lru_cache(maxsize=8)
 def program(network, kind):
-    """(params, batch) -> what the head makes of it, compiled for each shape."""
+    """The function (params, batch) -> outputs of the head, compiled for each shape."""
 
     def run(params, batch):
         inputs = {k: batch[k] for k in base.INPUTS if k in batch}
@@ -64,16 +70,20 @@ def program(network, kind):
 
 
 def with_features(network, kind, params, rows, pad_id, maximum):
-    """The rows with what the head reads of each, for an encoder that stays as it is; as
-    they were where that would take more than ROOM bytes."""
+    """The rows with precomputed inputs of the head, for a frozen encoder.
+
+    Returns the rows unchanged if the features would take more than ROOM bytes.
+    """
     run = jax.jit(lambda params, batch: kind.features(network, params, batch))
     made, used = [None] * len(rows), 0
     for chosen, batch in batches(rows, pad_id, maximum):
         inputs = {k: batch[k] for k in base.INPUTS if k in batch}
         found = np.asarray(run(params, inputs), np.float32)
-        for index, one in zip(chosen, found):
-            made[index] = one if one.ndim == 1 else one[: len(rows[index].tokens)].copy()
+        for index, features in zip(chosen, found):
+            if features.ndim > 1:
+                features = features[: len(rows[index].tokens)].copy()
+            made[index] = features
             used += made[index].nbytes
         if used > ROOM:
             return rows
-    return [dataclasses.replace(row, features=one) for row, one in zip(rows, made)]
+    return [dataclasses.replace(row, features=x) for row, x in zip(rows, made)]

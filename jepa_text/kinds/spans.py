@@ -1,4 +1,4 @@
-"""An answer to a question as a span of a context, or none."""
+"""Extractive question answering: a span of the context, or no answer."""
 
 import dataclasses
 from typing import NamedTuple
@@ -8,12 +8,16 @@ import numpy as np
 
 from jepa_text.kinds import base
 
-MIN_CONTEXT = 8  # tokens of a context that a row must have room for
+MIN_CONTEXT = 8  # minimum tokens of the context per row
 
 
 class _Window(NamedTuple):
-    """Of a row: the characters of the context that each position has, or -1; which token
-    of the context the first of them is; which tokens are those of the first answer."""
+    """The part of the context in a row.
+
+    offsets_L2  characters of the context at each position, or -1
+    first       index of its first token in the context
+    gold        tokens of the first correct answer, as indices in the context
+    """
 
     offsets_L2: np.ndarray
     first: int
@@ -22,18 +26,18 @@ class _Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Spans(base.Kind):
-    """The first and the last token of the answer, in rows that slide over a long context.
+    """The first and last token of the answer, with windows sliding over a long context.
 
-    Each row has the question and, `stride` tokens after those of the row before, as much
-    of the context as fits; stride 0 is one row, and the rest is cut. A row without the
-    answer points at its position 0, which is 'no answer'. At most `longest` tokens.
-    Where not `unanswerable`, each question has an answer: the best span is always given.
-    With `learn='tokens'`, as in arXiv 2507.00994 (and stride 0), every token learns
-    whether it is of the first answer.
+    Each row has the question and as much of the context as fits; the windows start
+    `stride` tokens apart. With stride 0 there is one row, and the rest is truncated. The
+    target of a row without the answer is position 0, which means 'no answer'. Answers
+    have at most `longest` tokens. Without `unanswerable`, each question has an answer, so
+    the best span is always returned. With `learn='tokens'`, as in arXiv 2507.00994 (with
+    stride 0), the target of each token is whether it belongs to the first answer.
 
-    Models of others read question and context apart, without template: `between` are the
-    ids between them, and `second_type` is the type of all from the context on, for an
-    encoder with types of tokens.
+    Imported models encode question and context separately, without template: `between`
+    are the ids between them, and `second_type` is the token type from the context on, for
+    an encoder with token types.
     """
 
     template: str = 'Question: {first}\nContext: {second}'
@@ -58,13 +62,13 @@ class Spans(base.Kind):
 
     def rows(self, reader, examples):
         answers, found = examples.target, []
-        read = self._together if self.between is None else self._apart
+        read = self._encode_joined if self.between is None else self._encode_separately
         for index, (question, context) in enumerate(read(reader, examples)):
             answer = None if answers is None else answers[index]
             found += self._windows(reader, index, question, context, answer)
         return found
 
-    def _together(self, reader, examples):
+    def _encode_joined(self, reader, examples):
         """(ids of the question, (ids, offsets) of the context) of each example."""
         prompts = [
             self.template.removesuffix('{second}').format(first=question)
@@ -76,7 +80,7 @@ class Spans(base.Kind):
             context = ids[split:], np.maximum(offsets[split:] - len(prompt), 0)
             yield ids[:split], context
 
-    def _apart(self, reader, examples):
+    def _encode_separately(self, reader, examples):
         read = map(reader.encode, (examples.first, examples.second))
         for (question, _), context in zip(*read):
             yield np.concatenate([question, np.array(self.between, np.int32)]), context
@@ -85,7 +89,7 @@ class Spans(base.Kind):
         ids, offsets = context
         if not len(ids):
             raise ValueError(
-                f'context {index} has no tokens to read: leave its question out.'
+                f'context {index} has no tokens to encode: leave its question out.'
             )
         room = reader.room - len(question)
         if room < min(MIN_CONTEXT, len(ids)):
@@ -98,7 +102,7 @@ class Spans(base.Kind):
         if answers and not gold:
             raise ValueError(
                 f'example {index}: the answer {answers[0]!r} has no token of its '
-                'context. Mend its place, or give [] where there is no answer.'
+                'context. Fix its position, or give [] if there is no answer.'
             )
         step = self.stride or len(ids)
         starts = [0]
@@ -107,7 +111,7 @@ class Spans(base.Kind):
         found = []
         for first in starts:
             part = slice(first, first + room)
-            row = reader.around(np.concatenate([question, ids[part]]))
+            row = reader.with_specials(np.concatenate([question, ids[part]]))
             offsets_L2 = np.full((len(row), 2), -1)
             at = len(reader.begin) + len(question)
             count = len(offsets[part])
@@ -126,17 +130,17 @@ class Spans(base.Kind):
             label_L = np.zeros(length, np.int32)
             label_L[inside] = 1
             return {'labels': label_L}
-        there = whole and inside
-        ends = (inside[0], inside[-1]) if there else (0, 0)
+        has_answer = whole and inside
+        ends = (inside[0], inside[-1]) if has_answer else (0, 0)
         return {'start': np.int32(ends[0]), 'stop': np.int32(ends[1])}
 
     def modules(self, encoder):
         return base.head(encoder, 2, self.act, self.dropout)
 
-    def finished(self, logits_BL2, batch):
+    def postprocess(self, logits_BL2, batch):
         if self.learn == 'tokens':
             return logits_BL2
-        # What fills a row is no place where an answer could end.
+        # An answer cannot start or end in padding.
         lowest = jnp.finfo(jnp.float32).min
         is_real_BL1 = batch['segment_ids'][:, :, None] > 0
         return jnp.where(is_real_BL1, logits_BL2.astype(jnp.float32), lowest)
@@ -149,9 +153,11 @@ class Spans(base.Kind):
         return (first + last) / 2, count
 
     def answers(self, outputs, rows, examples):
-        """[{'text', 'start', 'probability', 'no_answer', 'tokens'}]: the span, '' for
-        none; `no_answer` is how much better none is than the best span, in logits;
-        `tokens` are those of the context that it has, from 0."""
+        """[{'text', 'start', 'probability', 'no_answer', 'tokens'}]
+
+        `text` is '' for no answer; `no_answer` is the score of no answer minus that of
+        the best span, in logits; `tokens` are indices of tokens in the context.
+        """
         found = {}
         for logits_L2, row in zip(outputs, rows):
             logits_L2 = np.asarray(logits_L2, np.float64)[: len(row.tokens)]
@@ -159,16 +165,16 @@ class Spans(base.Kind):
             found.setdefault(row.example, []).append(read(logits_L2, row.notes))
         always = self.learn == 'ends' and not self.unanswerable
         return [
-            _spoken(found[index], context, always)
+            _best_answer(found[index], context, always)
             for index, context in enumerate(examples.second)
         ]
 
     def gold(self, rows):
-        """[tuple of tokens of the first answer], one an example; () for none."""
+        """[tokens of the first answer] per example, as tuples; () if it has no answer."""
         return list({row.example: row.notes.gold for row in rows}.values())
 
     def _best(self, logits_L2, notes):
-        """(score, score of none, first and last character, tokens) of the best span."""
+        """(score, score of no answer, (start, stop) characters, tokens) of the best."""
         places_M = np.flatnonzero(notes.offsets_L2[:, 1] >= 0)
         score_MM = logits_L2[places_M, 0][:, None] + logits_L2[places_M, 1][None]
         apart_MM = np.arange(len(places_M))[None] - np.arange(len(places_M))[:, None]
@@ -179,8 +185,8 @@ class Spans(base.Kind):
         return score_MM[i, j], logits_L2[0].sum(), span, tokens
 
     def _marked(self, logits_L2, notes):
-        """The same of the positions that are marked: the span is the run of them that is
-        marked most surely."""
+        """As `_best`, for learn='tokens': the run of positive tokens with the largest sum
+        of margins."""
         places_M = np.flatnonzero(notes.offsets_L2[:, 1] >= 0)
         margin_M = logits_L2[places_M, 1] - logits_L2[places_M, 0]
         marked = np.flatnonzero(margin_M > 0)
@@ -196,17 +202,17 @@ class Spans(base.Kind):
 
 
 def _tokens_of(answer, offsets):
-    """Tokens of a context that an answer (start, text) touches."""
+    """Indices of the tokens of a context that an answer (start, text) overlaps."""
     start, text = answer
     stop = start + len(text)
     touched = (offsets[:, 1] > start) & (offsets[:, 0] < stop)
     return tuple(np.flatnonzero(touched).tolist())
 
 
-def _spoken(windows, context, always=False):
-    """The answer of the windows of one context; with `always`, never none."""
-    score, _, (start, stop), tokens = max(windows, key=lambda one: one[0])
-    none = min(one[1] for one in windows)
+def _best_answer(windows, context, always=False):
+    """The answer from the windows of one context; never empty with `always`."""
+    score, _, (start, stop), tokens = max(windows, key=lambda window: window[0])
+    none = min(window[1] for window in windows)
     text = context[start:stop].strip() if tokens and (always or score > none) else ''
     return {
         'text': text,

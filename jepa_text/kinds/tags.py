@@ -1,4 +1,4 @@
-"""A tag of each word of a text: entities, parts of speech."""
+"""Tagging of words in a text, such as entities or parts of speech."""
 
 import dataclasses
 
@@ -11,9 +11,9 @@ from jepa_text.kinds import base
 class Tags(base.Kind):
     """One of `labels` for each word; words are joined by single spaces.
 
-    With `learn='first'` the first token of a word learns its tag, and tells it; with
-    'all', as in arXiv 2507.00994, each does, and the word takes what most of them say.
-    A word beyond the row has the first of `labels`.
+    With `learn='first'`, the first token of a word is trained and predicts its tag. With
+    'all', as in arXiv 2507.00994, every token is, and the majority decides. A word that
+    was truncated gets the first of `labels`.
     """
 
     labels: tuple = ()
@@ -38,26 +38,20 @@ class Tags(base.Kind):
 
     def _row(self, reader, index, words, ids, offsets, tags):
         ends = np.cumsum([len(word) + 1 for word in words])
-        # A token may begin with the space before its word.
+        # A token may start with the space before its word.
         word_N = np.searchsorted(ends, np.maximum(offsets[:, 1] - 1, 0), side='right')
         word_N = word_N[: reader.room]
-        row = reader.around(ids)
+        row = reader.with_specials(ids)
         word_L = np.full(len(row), -1)
         word_L[len(reader.begin) : len(reader.begin) + len(word_N)] = word_N
         if tags is None:
             return base.Row(row, {}, index, word_L)
         label_L = np.full(len(row), base.IGNORED, np.int32)
-        number_W = np.array([self._number(tag) for tag in tags], np.int32)
+        number_W = np.array([base.label_index(self.labels, t) for t in tags], np.int32)
         label_L[word_L >= 0] = number_W[word_N]
         if self.learn == 'first':
             label_L[np.flatnonzero(word_L[1:] == word_L[:-1]) + 1] = base.IGNORED
         return base.Row(row, {'labels': label_L}, index, word_L)
-
-    def _number(self, tag):
-        if tag not in self.labels:
-            known = ', '.join(map(repr, self.labels))
-            raise ValueError(f'The tag {tag!r} is none of those learned: {known}.')
-        return self.labels.index(tag)
 
     def modules(self, encoder):
         return base.head(encoder, len(self.labels), self.act, self.dropout)
@@ -66,13 +60,12 @@ class Tags(base.Kind):
         return base.cross_entropy(outputs_BLC, batch['labels'])
 
     def answers(self, outputs, rows, examples):
-        """[{'words', 'tags', 'probabilities'}]: of each word, the tag and its share; 0
-        where the word is beyond the row."""
+        """[{'words', 'tags', 'probabilities'}]; truncated words have probability 0."""
         found = []
         for logits_LC, row in zip(outputs, rows):
             words, word_L = examples.first[row.example], row.notes
             shares_LC = base.softmax(logits_LC)[: len(word_L)]
-            tags, sure = [self.labels[0]] * len(words), [0.0] * len(words)
+            tags, probabilities = [self.labels[0]] * len(words), [0.0] * len(words)
             for word in np.unique(word_L[word_L >= 0]):
                 shares_TC = shares_LC[word_L == word]
                 shares_C = shares_TC[0]
@@ -80,6 +73,9 @@ class Tags(base.Kind):
                 if self.learn == 'all':
                     votes_C = np.bincount(shares_TC.argmax(axis=1))
                     number, shares_C = int(votes_C.argmax()), shares_TC.mean(axis=0)
-                tags[word], sure[word] = self.labels[number], float(shares_C[number])
-            found.append({'words': list(words), 'tags': tags, 'probabilities': sure})
+                tags[word] = self.labels[number]
+                probabilities[word] = float(shares_C[number])
+            found.append(
+                {'words': list(words), 'tags': tags, 'probabilities': probabilities}
+            )
         return found

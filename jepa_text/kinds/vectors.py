@@ -1,4 +1,4 @@
-"""Vectors of queries near those of the documents that answer them."""
+"""Retrieval: vectors of queries close to those of matching documents."""
 
 import dataclasses
 
@@ -12,12 +12,12 @@ from jepa_text.models import pooling
 
 @dataclasses.dataclass(frozen=True)
 class Vectors(base.Kind):
-    """Pooled hidden states, no head. Each query against the documents of its batch.
+    """Pooled hidden states, without a head; contrastive loss with in-batch negatives.
 
     -log softmax_j(cos(query_i, document_j) / temperature)[i], which is sentence-
     transformers' MultipleNegativesRankingLoss with a scale of 1 / temperature. Examples
-    are pairs: `first` queries, `second` documents. In a batch stand the queries, then as
-    many documents.
+    are pairs: `first` are queries, `second` documents. A batch contains all queries, then
+    the same number of documents.
     """
 
     pool: str = 'mean'
@@ -28,7 +28,9 @@ class Vectors(base.Kind):
         pooling.check(self.pool, reader.begin, (), reader.tokenizer.special_ids)
         read = [reader.encode(texts) for texts in (examples.first, examples.second)]
         return [
-            base.Row(reader.around(query), {}, index, reader.around(document))
+            base.Row(
+                reader.with_specials(query), {}, index, reader.with_specials(document)
+            )
             for index, ((query, _), (document, _)) in enumerate(zip(*read))
         ]
 
@@ -39,13 +41,13 @@ class Vectors(base.Kind):
         """[2 size, length]: queries, then documents."""
         documents = [base.Row(row.notes, {}, row.example) for row in rows]
         parts = [base.collate(part, size, length, pad_id) for part in (rows, documents)]
-        return {key: np.concatenate([one[key] for one in parts]) for key in parts[0]}
+        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
     def modules(self, encoder):
         return {}
 
     def features(self, network, params, batch):
-        """pooled_BD: what is compared."""
+        """pooled_BD: the vectors to compare."""
         hidden_BLD = self.hidden(network, params, batch)
         return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
 
@@ -59,8 +61,8 @@ class Vectors(base.Kind):
         return jnp.sum(values_N), jnp.sum(where_N)
 
     def answers(self, outputs, rows, examples):
-        """None: raises ValueError, as `encode` gives vectors."""
+        """Raises ValueError: use `encode`."""
         raise ValueError(
-            'The model was fine-tuned to give vectors of queries and documents: take '
-            'model.encode(texts) and compare them by the cosine.'
+            'The model was fine-tuned to produce vectors of queries and documents: use '
+            'model.encode(texts) and compare them by cosine similarity.'
         )

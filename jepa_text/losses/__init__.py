@@ -1,24 +1,24 @@
-"""Losses: arrays in, one value per position out, float32; someone else averages.
+"""Loss functions: pure functions of arrays that return one float32 value per position.
 
-    cross_entropy, z_loss, correct   logits                     [B, M, V] -> [B, M]
-    cosine_distance, smooth_l1, mse  two vectors a position     [B, M, D] -> [B, M]
-    info_nce                         against all others         [N, D] -> [N]
-    prototype_cross_entropy          as two distributions       [B, M, P] -> [B, M]
-    update_center                    of the teacher's scores    [P] -> [P]
-    layer_normalize                  over the width             [B, M, D] -> the same
-    instance_normalize               over a document            [B, L, D] -> the same
-    average_layers                   of the last layers         [N, B, L, D] -> [B, L, D]
-    unit                             to length 1                [..., D] -> the same
+    cross_entropy, z_loss, correct   of logits                  [B, M, V] -> [B, M]
+    cosine_distance, smooth_l1, mse  between pairs of vectors   [B, M, D] -> [B, M]
+    info_nce                         contrastive, over N        [N, D] -> [N]
+    prototype_cross_entropy          between distributions      [B, M, P] -> [B, M]
+    update_center                    EMA of teacher scores      [P] -> [P]
+    layer_normalize                  over the width             [B, M, D] -> same shape
+    instance_normalize               over each document         [B, L, D] -> same shape
+    average_layers                   of the last k layers       [N, B, L, D] -> [B, L, D]
+    unit                             scales to length 1         [..., D] -> same shape
     masked_sum, masked_mean          where a mask is true       any shape -> scalar
-    select, take                     the positions of a loss    [B, L, ...] -> [B, M, ...]
-    linear_cross_entropy             head and loss as one, gradients included
-    cached_value_and_grad            of a batch that is in memory part by part only
+    select, take                     gather loss positions      [B, L, ...] -> [B, M, ...]
+    linear_cross_entropy             fused LM head and loss, with its gradients
+    cached_value_and_grad            gradients of a batch that is processed in parts
 
-Needs only jax. Arrays of any float dtype come in, float32 comes out; labels and indices
-are integers, masks are bool. Where an argument is [B, M, ...], any number of axes may
-stand for these two, none too. All functions are pure, and safe under jit, grad and vmap:
-a masked mean over nothing is 0, with zero gradients. No function stops a gradient: who
-calls decides what is a target.
+Depends only on jax. Inputs may have any float dtype; outputs are float32. Labels and
+indices are integers, masks are bool. Where an argument is [B, M, ...], any number of
+leading axes may replace B and M, including none. All functions are pure and safe under
+jit, grad and vmap. The caller averages; a masked mean over no positions is 0 with zero
+gradients. No function stops gradients: the caller decides what is a target.
 """
 
 from jepa_text.losses.cached import cached_value_and_grad

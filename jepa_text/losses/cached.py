@@ -1,9 +1,10 @@
-"""Gradients of a loss over a whole batch, of which only a part is in memory at a time.
+"""Gradients of a loss over a whole batch, with only part of it in memory at a time.
 
-InfoNCE compares every vector of a batch with all others, so that accumulating over
-smaller batches is another loss. GradCache (Gao et al. 2021, arXiv 2101.06983) encodes
-twice: first all parts without keeping what gradients need; then, with the gradients of
-the loss in the vectors, part by part, whose gradients add up to the same.
+InfoNCE compares each vector of a batch with all others, so accumulating gradients over
+smaller batches changes the loss. GradCache (Gao et al. 2021, arXiv 2101.06983) encodes
+twice: first all parts, without storing activations for the backward pass; then part by
+part, using the gradients of the loss with respect to the vectors. The parameter gradients
+of the parts add up to those of the whole batch.
 """
 
 import jax
@@ -11,15 +12,15 @@ import jax.numpy as jnp
 
 
 def cached_value_and_grad(encode, loss, params, parts):
-    """(loss, its gradients in `params`) of a batch in C parts.
+    """Returns (loss, gradients with respect to `params`) of a batch given in C parts.
 
-    encode(params, part)    vectors of a part: a tree of arrays [B, ...]
-    loss(vectors)           a scalar of the same tree of arrays [C B, ...]
-    parts                   a tree of arrays [C, B, ...], as tokens of queries and of
-                            documents; a key for dropout too, one for each part [C]
+        encode(params, part)    maps a part to vectors: a pytree of arrays [B, ...]
+        loss(vectors)           maps the same pytree with arrays [C B, ...] to a scalar
+        parts                   a pytree of arrays [C, B, ...], such as tokens of queries
+                                and documents, and, for dropout, one key per part [C]
 
-    Equal to jax.value_and_grad of the loss of all vectors at once, but for rounding; it
-    takes one more forward pass. `encode` must be pure: it must give the same again.
+    Equal to jax.value_and_grad of the loss of all vectors at once, up to rounding, at the
+    cost of one more forward pass. `encode` must be pure: both calls must return the same.
 
     >>> def loss(x_ND):
     ...     return jnp.sum(x_ND @ x_ND.T)
@@ -30,17 +31,17 @@ def cached_value_and_grad(encode, loss, params, parts):
     """
     vectors = jax.lax.map(lambda part: encode(params, part), parts)
 
-    def whole(vectors):
+    def loss_of_parts(vectors):
         joined = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), vectors)
         return loss(joined)
 
-    value, d_vectors = jax.value_and_grad(whole)(vectors)
+    value, d_vectors = jax.value_and_grad(loss_of_parts)(vectors)
 
-    def add(total, given):
-        part, d_part = given
+    def add(total, inputs):
+        part, d_part = inputs
         _, backward = jax.vjp(lambda params: encode(params, part), params)
         return jax.tree.map(jnp.add, total, backward(d_part)[0]), None
 
-    nothing = jax.tree.map(jnp.zeros_like, params)
-    gradient, _ = jax.lax.scan(add, nothing, (parts, d_vectors))
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    gradient, _ = jax.lax.scan(add, zeros, (parts, d_vectors))
     return value, gradient

@@ -1,7 +1,8 @@
-"""Logits and their cross-entropy as one operation, gradients included.
+"""Fused LM head and cross-entropy that never materializes all logits.
 
-Needs only jax. The head's product, the log-sum-exp and both gradients are made for some
-positions at a time, so memory does not grow with positions times vocabulary.
+Depends only on jax. The matrix product with the head's kernel, the log-sum-exp and both
+gradients are computed for a chunk of positions at a time, so memory does not grow with
+positions times vocabulary.
 """
 
 import functools
@@ -24,25 +25,23 @@ def linear_cross_entropy(
     vocab_first=False,
     split=None,
 ):
-    """total = sum weight (loss + z_weight z**2), and (loss_BM, z_BM, correct_BM).
+    """Returns total = sum weight (loss + z_weight z^2), and (loss_BM, z_BM, correct_BM).
 
-    loss = z - logit[label] with z = log sum exp of logits hidden @ kernel + bias, and
-    correct is 1 where no logit is above the label's; all float32. Only `total` has
-    gradients. They are made in the forward pass, while the logits are at hand, so three
-    products do where a backward pass over chunks needs four (Hsu et al. 2024, arXiv
-    2410.10989); where nobody asks for gradients, none are made. That is why the weights
-    must be known: at 0 a position takes no part, whatever its label.
+    loss = z - logit[label], with z = log sum exp of the logits hidden @ kernel + bias.
+    correct is 1 where no logit exceeds the label's. All are float32, and only `total` has
+    gradients. These are computed during the forward pass, while the logits are available,
+    so three matrix products suffice where a chunked backward pass needs four (Hsu et al.
+    2024, arXiv 2410.10989); hence the weights must be known. Without gradients none are
+    computed. A position with weight 0 contributes nothing, whatever its label.
 
     Logits exist for at most `chunk_positions` of the B * M positions at a time. The
-    kernel is cast to the dtype of `hidden_BMD`, and products add up in float32. With
-    `vocab_first` the kernel is [V, D], as an embedding is. A label outside the vocabulary
-    gives NaN.
+    kernel is cast to the dtype of `hidden_BMD`, and products accumulate in float32. With
+    `vocab_first` the kernel is [V, D], like an embedding. A label outside the vocabulary
+    gives NaN. Raises ValueError if `chunk_positions` is below 1.
 
-    On several devices, a `Split` names the axes of the mesh that is set (`jax.set_mesh`):
-    each device works on its rows and tokens alone, and only sums of [B, M] and gradients
-    move.
-
-    Raises ValueError for a chunk below 1.
+    On several devices, `split` (a `Split`) names axes of the current mesh
+    (`jax.set_mesh`): each device computes with its own rows and part of the vocabulary,
+    and only sums of shape [B, M] and gradients are communicated.
 
     >>> total, (loss_BM, z_BM, correct_BM) = linear_cross_entropy(
     ...     jnp.ones((1, 2, 3)), jnp.zeros((3, 4)), jnp.array([[0, 3]]),
@@ -51,10 +50,7 @@ def linear_cross_entropy(
     1.3862944 [[1.3862944 1.3862944]]
     """
     if chunk_positions < 1:
-        raise ValueError(
-            f'linear_cross_entropy: chunk_positions={chunk_positions}; '
-            'a chunk has at least 1.'
-        )
+        raise ValueError(f'chunk_positions={chunk_positions}, but it must be at least 1.')
     split = split and Split(*split)
     layout = _Layout(chunk_positions, float(z_weight), vocab_first, split)
     total, losses = _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
@@ -62,9 +58,11 @@ def linear_cross_entropy(
 
 
 class Split(NamedTuple):
-    """Axes of a mesh, each a name, several or None: over which B, V and M are split, and
-    `width`, of those of B and M, over which the gradient of the kernel stays split along
-    D. It is scattered then, and not summed everywhere."""
+    """The mesh axes over which B (`rows`), V (`vocab`) and M (`positions`) are split.
+
+    Each is a name, a tuple of names, or None. `width` names those axes of B and M over
+    which the kernel's gradient is split along D, by a reduce-scatter, not an all-reduce.
+    """
 
     rows: tuple
     vocab: str | None = None
@@ -72,7 +70,7 @@ class Split(NamedTuple):
     positions: str | None = None
 
     def over(self):
-        """All axes whose devices have other positions."""
+        """Returns all axes whose devices have different positions."""
         return *_several(self.rows), *_several(self.positions)
 
 
@@ -81,7 +79,7 @@ def _several(names):
 
 
 class _Layout(NamedTuple):
-    """How the product is cut: into chunks, and over the devices of a mesh."""
+    """How the product is divided: into chunks, and over the devices of a mesh."""
 
     positions: int
     z_weight: float
@@ -95,12 +93,12 @@ class _Layout(NamedTuple):
 
     @property
     def vocab_axis(self):
-        """The axis of the mesh over which the vocabulary is split, or None."""
+        """The mesh axis over which the vocabulary is split, or None."""
         return self.split and self.split.vocab
 
     def on_mesh(self, function, inputs, outputs):
-        """`function`, on each device's part of its arguments: of [B, ...] ('rows'), of
-        the kernel ('vocab'), of its gradient ('slope') and of the bias ('bias')."""
+        """Returns `function` applied to each device's shard. Layouts: 'rows' of [B, ...],
+        'vocab' of the kernel, 'slope' of the kernel's gradient, 'bias' of the bias."""
         if self.split is None:
             return function
         rows, vocab, width, positions = self.split
@@ -119,26 +117,26 @@ class _Layout(NamedTuple):
         )
 
     def first_token(self, count):
-        """The id of the first of a device's `count` tokens."""
+        """Returns the first token id of this device's `count` tokens."""
         return jax.lax.axis_index(self.vocab_axis) * count if self.vocab_axis else 0
 
     def over_vocab(self, combine, x):
-        """`jax.lax.psum` or `pmax` over the devices that share the rows."""
+        """Applies `jax.lax.psum` or `pmax` over the devices that have the same rows."""
         return combine(x, self.vocab_axis) if self.vocab_axis else x
 
     def over_rows(self, x):
-        """The sum over the devices that share the vocabulary."""
+        """Returns the sum over the devices that have the same part of the vocabulary."""
         return x if self.split is None else jax.lax.psum(x, self.split.over())
 
     def slope_over_rows(self, d_kernel):
-        """The same of the kernel's gradient; of it, this device's part of D."""
+        """Sums the kernel's gradient as `over_rows` does; with `width`, only a shard."""
         if self.split is None or self.split.width is None:
             return self.over_rows(d_kernel)
         width = _several(self.split.width)
-        mine = jax.lax.psum_scatter(
+        shard = jax.lax.psum_scatter(
             d_kernel, width, scatter_dimension=int(self.vocab_first), tiled=True
         )
-        return jax.lax.psum(mine, tuple(a for a in self.split.over() if a not in width))
+        return jax.lax.psum(shard, tuple(a for a in self.split.over() if a not in width))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -157,7 +155,7 @@ def _forward(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
         _INPUTS,
         (*('rows',) * 4, 'slope', 'bias'),
     )
-    # Cast before it goes to all devices: half of the bytes.
+    # Cast before it is sent to all devices: this halves the bytes in half precision.
     kernel = kernel_DV.astype(hidden_BMD.dtype)
     *losses, d_hidden_BMD, d_kernel, d_bias_V = local(
         hidden_BMD, kernel, bias_V, weight_BM, labels_BM
@@ -165,13 +163,13 @@ def _forward(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     d_kernel = d_kernel.astype(kernel_DV.dtype)
     d_weight_BM = _value(layout, losses)
     slopes = d_hidden_BMD, d_kernel, d_bias_V, d_weight_BM
-    # Rounded once, after the last product: the empty array says to which dtype.
+    # Rounded only once, after the last product; the empty array carries the dtype.
     return (_sum(layout, weight_BM, losses), tuple(losses)), (slopes, hidden_BMD[:0])
 
 
 def _backward(layout, saved, slopes):
     (d_hidden_BMD, *rest), like_BMD = saved
-    slope, _ = slopes  # the scores have none: see `linear_cross_entropy`
+    slope, _ = slopes  # only `total` has gradients, see `linear_cross_entropy`
     d_hidden_BMD = (slope * d_hidden_BMD).astype(like_BMD.dtype)
     rest = jax.tree.map(lambda d: (slope * d).astype(d.dtype), rest)
     return d_hidden_BMD, *rest, None
@@ -187,8 +185,8 @@ def _value(layout, losses):
 
 
 def _sum(layout, weight_BM, losses):
-    weighed_BM = weight_BM * _value(layout, losses)
-    return jnp.sum(jnp.where(weight_BM == 0, 0, weighed_BM))
+    weighted_BM = weight_BM * _value(layout, losses)
+    return jnp.sum(jnp.where(weight_BM == 0, 0, weighted_BM))
 
 
 def _local_losses(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
@@ -201,7 +199,7 @@ def _local_losses(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
 
 
 def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
-    """d logit = weight ((1 + 2 z_weight z) softmax - onehot), chunk by chunk."""
+    """Computes d logit = weight ((1 + 2 z_weight z) softmax - onehot), chunk by chunk."""
 
     def chunk(carry, part):
         d_kernel_DV, d_bias_V = carry
@@ -231,11 +229,12 @@ def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
 
 
 def chunks(shape, positions):
-    """(rows, length, count, size): [B, M] positions, as rows of a length, are cut into so
-    many chunks, each of so many of each row, and at most `positions` in all.
+    """Returns (rows, length, count, size): how [B, M] positions are divided into chunks.
 
-    B stays whole, so that a batch split over devices does, unless a chunk is smaller.
-    Chunks are of one size, and filled up with positions of weight 0.
+    The positions are viewed as `rows` x `length`, and each of `count` chunks takes `size`
+    positions of each row, at most `positions` in total. rows = B, so that a batch stays
+    split over devices, unless `positions` is below B; then rows = 1. All chunks have the
+    same size; the last is padded with positions of weight 0.
 
     >>> chunks((2, 5), positions=4)
     (2, 5, 3, 2)
@@ -246,7 +245,7 @@ def chunks(shape, positions):
 
 
 def _over_chunks(layout, chunk, carry, inputs):
-    """`chunk` as in `jax.lax.scan`, over chunks of the positions of [B, M, ...]."""
+    """Scans `chunk`, as `jax.lax.scan` does, over chunks of arrays [B, M, ...]."""
     shape = inputs[0].shape[:2]
     rows, length, count, size = chunks(shape, layout.positions)
 
@@ -268,18 +267,18 @@ def _over_chunks(layout, chunk, carry, inputs):
 
 
 def _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N):
-    """(loss, z, correct) of a chunk, exp(logit - top)_NV, its sum_N, and where the label
-    is, of the tokens that this device has."""
+    """Returns (loss, z, correct) of a chunk, exp(logit - top)_NV, its sum_N, and
+    onehot(label)_NV; V are the tokens of this device."""
     logits_NV = _einsum(f'ND,{layout.kernel}->NV', hidden_ND, kernel_DV)
     if bias_V is not None:
         logits_NV += bias_V[None]
     vocab = logits_NV.shape[1]
     index_N = labels_N - layout.first_token(vocab)
-    # A label of another device's counts as 0 here.
+    # A label on another device contributes 0 here.
     found_N = (index_N >= 0) & (index_N < vocab)
     label_N = jnp.take_along_axis(logits_NV, index_N[:, None], axis=1, mode='clip')[:, 0]
-    # The label's is never above the top. That it is asked for before the exponentials
-    # lets them take the place of the logits: one buffer, not two.
+    # The label's logit never exceeds the maximum. Using it before the exponentials lets
+    # them overwrite the logits: one buffer instead of two.
     top_N = jnp.maximum(jnp.max(logits_NV, axis=-1), label_N)
     top_N = layout.over_vocab(jax.lax.pmax, top_N)
     exp_NV = jnp.exp(logits_NV - top_N[:, None])

@@ -1,13 +1,13 @@
-"""The positions of a loss: means where a mask is true, and gathering them."""
+"""Masked reductions, and gathering the positions of a loss."""
 
 import jax.numpy as jnp
 
 
 def masked_sum(values, where):
-    """Sum of `values` where the bool array of the same shape is true.
+    """Returns the sum of `values` where the bool array `where` of the same shape is true.
 
-    Values outside may be anything, NaN too: they reach neither sum nor gradient of
-    what is inside.
+    Masked-out values may be anything, including NaN: they affect neither the sum nor the
+    gradients of the other values.
 
     >>> print(masked_sum(jnp.array([1.0, jnp.inf]), jnp.array([True, False])))
     1.0
@@ -16,7 +16,7 @@ def masked_sum(values, where):
 
 
 def masked_mean(values, where):
-    """masked_sum over the count of true positions; 0 if there is none.
+    """Returns `masked_sum` divided by the number of true positions; 0 if there are none.
 
     >>> float(masked_mean(jnp.array([1., 2., jnp.nan]), jnp.array([True, True, False])))
     1.5
@@ -25,11 +25,12 @@ def masked_mean(values, where):
 
 
 def select(mask_BL, capacity):
-    """The first `capacity` true positions of each row: index_BM, and where_BM.
+    """Returns the first `capacity` true positions of each row, as index_BM and where_BM.
 
-    Fixed shapes for a ragged choice: `where_BM` is false at the places that a row does
-    not fill (their index, int32, is some unchosen position). A row with more true
-    positions than the capacity loses the rest, so the sampler must not exceed it.
+    The shapes are fixed although the number of positions varies by row: `where_BM` is
+    false in the slots that a row does not fill (their int32 index is some unselected
+    position). If a row has more true positions than `capacity`, the rest are dropped; the
+    sampler of the mask must not exceed the capacity.
 
     >>> index_BM, where_BM = select(jnp.array([[False, True, False, True]]), capacity=3)
     >>> print(index_BM, where_BM)
@@ -40,7 +41,7 @@ def select(mask_BL, capacity):
 
 
 def take(x_BLD, index_BM):
-    """x_BMD of the dtype of x: the vectors at the selected positions.
+    """Returns x_BMD, the vectors at the selected positions, in the dtype of `x_BLD`.
 
     >>> print(take(jnp.array([[[5.0], [6.0], [7.0]]]), jnp.array([[2, 0]]))[..., 0])
     [[7. 5.]]

@@ -1,18 +1,20 @@
-"""Against collapse: how far a set of vectors is from an isotropic Gaussian.
+"""Regularizers against collapse: the distance of N vectors from an isotropic Gaussian.
 
-    random_directions   what sigreg and visreg look along           -> directions_DR
-    sigreg              their characteristic function is a Gaussian's
-    vicreg_variance     no coordinate is narrow
-    vicreg_covariance   no two coordinates are alike
-    visreg              place, width, and sorted values are a Gaussian's
+    random_directions   projections for sigreg and visreg            -> directions_DR
+    sigreg              compares characteristic functions with the Gaussian's
+    vicreg_variance     penalizes coordinates with a small standard deviation
+    vicreg_covariance   penalizes correlated coordinates
+    visreg              compares mean, scale and sorted projections with the Gaussian's
 
-Needs only jax. Each but the first maps embeddings_ND, and optionally which of the N
-count, to one float32 number; bfloat16 may come in. The N must be independent: pooled
-rows, or a few tokens a row, as neighbors are alike and would pass for evidence. All are
-safe under jit, grad and vmap; what false rows hold, NaN too, reaches nothing, and with
-no true row the number is 0 with zero gradients.
+Depends only on jax. Each function except the first maps embeddings_ND, and optionally a
+mask where_N of the rows that count, to one float32 scalar; bfloat16 input is accepted.
+The N vectors must be independent: pooled rows, or a few tokens per row, because
+neighboring tokens are similar and do not add evidence. All functions are safe under jit,
+grad and vmap. Masked-out rows, even NaN, affect neither values nor gradients. Without any
+true row the value is 0 with zero gradients.
 
-A low value does not say that a vector holds what it should: keep a loss on words too.
+A low value does not show that the vectors contain useful information: keep a loss on
+tokens as well.
 """
 
 import jax
@@ -20,9 +22,10 @@ import jax.numpy as jnp
 
 
 def random_directions(key, count, width):
-    """directions_DR: `count` unit vectors as columns, uniform on the sphere, float32.
+    """Returns directions_DR: `count` unit columns, uniform on the sphere, float32.
 
-    Take a new key every step (fold the step into one), the same on every device.
+    Use a new key in each step (fold the step into one key), and the same key on all
+    devices.
 
     >>> directions_DR = random_directions(jax.random.key(0), count=5, width=3)
     >>> directions_DR.shape, jnp.linalg.norm(directions_DR, axis=0).round(4).tolist()
@@ -35,22 +38,28 @@ def random_directions(key, count, width):
 def sigreg(embeddings_ND, directions_DR, where_N=None, knots=17, limit=3.0):
     """SIGReg of LeJEPA (arXiv 2511.08544): the Epps-Pulley test along R directions.
 
-    Mean over u of N * integral |mean_n exp(i t u.x_n) - exp(-t^2 / 2)|^2 exp(-t^2 / 2) dt
-    over [-limit, limit], by the trapezoid rule on `knots` points of [0, limit], twice.
-    LeJEPA weighs it 0.02 to 0.1 and draws 256 to 1,024 directions a step.
+    Returns the mean over directions u of
 
-    Near 1 for standard normal vectors whatever N; in proportion to N for one vector N
-    times, where its slope vanishes. Raises ValueError for fewer than 2 knots.
+        N * integral |mean_n exp(i t u.x_n) - exp(-t^2 / 2)|^2 exp(-t^2 / 2) dt
+
+    over [-limit, limit], by the trapezoid rule on `knots` points of [0, limit], doubled
+    by symmetry. LeJEPA uses a weight of 0.02 to 0.1 and 256 to 1,024 directions per step.
+
+    The value is near 1 for standard normal vectors, whatever N. It is proportional to N
+    for N copies of one vector, where its gradient vanishes. Raises ValueError if `knots`
+    is below 2.
 
     >>> print(sigreg(jnp.zeros((10, 4)), jnp.eye(4)).round(3))
     4.02
     """
     if knots < 2:
-        raise ValueError(f'sigreg: knots={knots}; a trapezoid has at least 2.')
-    x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
+        raise ValueError(
+            f'sigreg: knots={knots}, but the trapezoid rule needs at least 2.'
+        )
+    x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
     x_NR = x_ND @ directions_DR.astype(jnp.float32)
     t_T = jnp.linspace(0, limit, knots)
-    # One knot at a time, and again in the backward pass: [N, R] is all that is held.
+    # One knot at a time, recomputed in the backward pass, so memory stays at [N, R].
     error_TR = jax.lax.map(
         jax.checkpoint(lambda t: _distance_at(t, x_NR, keep_N1, count)), t_T
     )
@@ -59,28 +68,30 @@ def sigreg(embeddings_ND, directions_DR, where_N=None, knots=17, limit=3.0):
 
 
 def vicreg_variance(embeddings_ND, where_N=None, target=1.0, eps=1e-4):
-    """Mean over D of max(0, target - sqrt(Var + eps)) (VICReg, arXiv 2105.04906, eq. 1).
+    """Returns the mean over D of max(0, target - sqrt(Var + eps)).
 
-    Var divides by N - 1; of fewer than two vectors there is none, and this is 0. VICReg
-    weighs it 25, against 1 for the covariance.
+    VICReg (arXiv 2105.04906), equation 1. Var divides by N - 1; with fewer than two
+    vectors the value is 0. VICReg uses a weight of 25, against 1 for the covariance term.
 
     >>> print(vicreg_variance(jnp.array([[1.0, 0.0], [1.0, 9.0]])))
     0.495
     """
-    x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
+    x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
     _, centered_ND = _centered(x_ND, keep_N1, count)
     variance_D = jnp.sum(centered_ND**2, axis=0) / jnp.maximum(count - 1, 1)
-    missing_D = jnp.maximum(target - jnp.sqrt(variance_D + eps), 0)
-    return jnp.where(count > 1, jnp.mean(missing_D), 0.0)
+    hinge_D = jnp.maximum(target - jnp.sqrt(variance_D + eps), 0)
+    return jnp.where(count > 1, jnp.mean(hinge_D), 0.0)
 
 
 def vicreg_covariance(embeddings_ND, where_N=None):
-    """Sum over i != j of Cov_ij^2, over D (VICReg, eq. 3 and 4); Cov divides by N - 1.
+    """Returns the sum over i != j of Cov_ij^2, divided by D; Cov divides by N - 1.
+
+    VICReg (arXiv 2105.04906), equations 3 and 4.
 
     >>> print(vicreg_covariance(jnp.array([[1.0, 1.0], [-1.0, -1.0]])))
     4.0
     """
-    x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
+    x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
     _, centered_ND = _centered(x_ND, keep_N1, count)
     covariance_DD = centered_ND.T @ centered_ND / jnp.maximum(count - 1, 1)
     width = x_ND.shape[1]
@@ -89,37 +100,42 @@ def vicreg_covariance(embeddings_ND, where_N=None):
 
 
 def visreg(embeddings_ND, directions_DR, where_N=None, eps=1e-6):
-    """VISReg (arXiv 2606.02572): where the cloud lies, how wide it is, and its shape.
+    """VISReg (arXiv 2606.02572): penalizes mean, scale and shape of the distribution.
 
-    mean_D mean^2 + mean_D (1 - std)^2 + mean over directions and ranks n = 1..N of
-    (the n-th smallest u.x' - Gaussian quantile n / (N + 1))^2, where
-    x' = (x - mean) / std with no gradient through std = sqrt(Var + eps^2), and Var
-    divides by N. Unlike that of `sigreg`, its slope grows as the vectors become one.
+    Returns
+
+        mean_D mean^2 + mean_D (1 - std)^2
+        + mean over directions u and ranks n = 1..N of
+          (the n-th smallest u.x' - Gaussian quantile n / (N + 1))^2
+
+    where x' = (x - mean) / std without a gradient through std = sqrt(Var + eps^2), and
+    Var divides by N. Unlike the gradient of `sigreg`, its gradient grows as the vectors
+    collapse to one.
 
     >>> x_ND = jnp.array([[-1.0], [1.0], [3.0]])
     >>> print(visreg(x_ND, jnp.eye(1)).round(3))
     1.603
     """
-    x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
+    x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
     mean_1D, centered_ND = _centered(x_ND, keep_N1, count)
     variance_1D = jnp.sum(centered_ND**2, axis=0, keepdims=True) / jnp.maximum(count, 1)
-    # Not sqrt alone: its slope at 0 is infinite.
+    # eps keeps the gradient finite: that of sqrt is infinite at 0.
     std_1D = jnp.sqrt(variance_1D + eps**2)
     shape = _shape(
         centered_ND / jax.lax.stop_gradient(std_1D), directions_DR, keep_N1, count
     )
-    placed = jnp.mean(mean_1D**2) + jnp.mean((1 - std_1D) ** 2)
-    return jnp.where(count > 0, placed + shape, 0.0)
+    mean_and_scale = jnp.mean(mean_1D**2) + jnp.mean((1 - std_1D) ** 2)
+    return jnp.where(count > 0, mean_and_scale + shape, 0.0)
 
 
 def _shape(x_ND, directions_DR, keep_N1, count):
-    """Squared distance of sorted projections from Gaussian quantiles, as a mean."""
+    """Returns the mean squared distance of sorted projections from Gaussian quantiles."""
     x_NR = x_ND @ directions_DR.astype(jnp.float32)
-    # False rows come last, whatever they hold.
+    # Masked-out rows are sorted to the end, whatever their values.
     sorted_NR = jnp.sort(jnp.where(keep_N1, x_NR, jnp.inf), axis=0)
     rank_N1 = jnp.arange(1, len(x_ND) + 1)[:, None]
     real_N1 = rank_N1 <= count
-    # From the nearer end: 1 - 1e-5 has two digits less than 1e-5.
+    # Measured from the nearer tail: 1 - 1e-5 has two digits less precision than 1e-5.
     lower_N1 = 2 * rank_N1 <= count + 1
     tail_N1 = jnp.where(lower_N1, rank_N1, count + 1 - rank_N1) / (count + 1)
     quantile_N1 = jax.scipy.special.ndtri(jnp.where(real_N1, tail_N1, 0.5))
@@ -129,7 +145,7 @@ def _shape(x_ND, directions_DR, keep_N1, count):
 
 
 def _distance_at(t, x_NR, keep_N1, count):
-    """|empirical - Gaussian characteristic function|^2 at t, for every direction."""
+    """Returns |empirical - Gaussian characteristic function|^2 at t, per direction."""
 
     def mean(wave_NR):
         return jnp.sum(jnp.where(keep_N1, wave_NR, 0), axis=0) / jnp.maximum(count, 1)
@@ -141,8 +157,8 @@ def _phi(t):
     return jnp.exp(-(t**2) / 2)
 
 
-def _kept(embeddings_ND, where_N):
-    """float32 vectors with 0 in false rows, keep_N1, and the count of true rows."""
+def _masked(embeddings_ND, where_N):
+    """Returns float32 vectors with masked-out rows set to 0, keep_N1, and their count."""
     if where_N is None:
         where_N = jnp.ones(len(embeddings_ND), bool)
     keep_N1 = where_N[:, None]
@@ -151,6 +167,6 @@ def _kept(embeddings_ND, where_N):
 
 
 def _centered(x_ND, keep_N1, count):
-    """mean_1D, and the vectors less it, 0 in false rows."""
+    """Returns mean_1D and the vectors minus it, with masked-out rows set to 0."""
     mean_1D = jnp.sum(x_ND, axis=0, keepdims=True) / jnp.maximum(count, 1)
     return mean_1D, jnp.where(keep_N1, x_ND - mean_1D, 0)

@@ -1,13 +1,14 @@
-"""Losses of token predictions: [B, M, V] logits -> [B, M], float32."""
+"""Losses of token predictions: logits [B, M, V] -> float32 [B, M]."""
 
 import jax
 import jax.numpy as jnp
 
 
 def cross_entropy(logits_BMV, labels_BM):
-    """-log softmax(logits)[label] at every position, from float32 log-sum-exp.
+    """Returns -log softmax(logits)[label] at each position, computed in float32.
 
-    A label outside [0, V) gives NaN: mask it out, as `masked_mean` does without harm.
+    A label outside [0, V) gives NaN. Masking such positions out, for example with
+    `masked_mean`, also keeps the gradients finite.
 
     >>> print(cross_entropy(jnp.zeros((1, 1, 4)), jnp.array([[2]])))
     [[1.3862944]]
@@ -17,9 +18,9 @@ def cross_entropy(logits_BMV, labels_BM):
 
 
 def z_loss(logits_BMV):
-    """(log sum exp logits)^2 at every position: keeps logits small.
+    """Returns (log sum exp logits)^2 at each position, a penalty that keeps logits small.
 
-    PaLM (arXiv 2204.02311, section 5) adds 1e-4 of it to the loss.
+    PaLM (arXiv 2204.02311, section 5) adds it to the loss with weight 1e-4.
 
     >>> print(z_loss(jnp.array([[3.0], [-2.0]])))
     [9. 4.]
@@ -28,7 +29,7 @@ def z_loss(logits_BMV):
 
 
 def correct(logits_BMV, labels_BM):
-    """1 where no logit is above the label's, else 0: the mean is the accuracy.
+    """Returns 1 where no logit exceeds the label's, else 0; the mean is the accuracy.
 
     >>> print(correct(jnp.array([[3.0, 5.0], [3.0, 5.0]]), jnp.array([0, 1])))
     [0. 1.]
@@ -38,6 +39,6 @@ def correct(logits_BMV, labels_BM):
 
 
 def _at_label(logits_BMV, labels_BM):
-    # A negative index would count from the end; one that is too large gives NaN.
+    # A negative index would count from the end; an index that is too large gives NaN.
     index_BM = jnp.where(labels_BM < 0, logits_BMV.shape[-1], labels_BM)
     return jnp.take_along_axis(logits_BMV, index_BM[..., None], axis=-1)[..., 0]

@@ -1,13 +1,14 @@
-"""Losses between predicted and target vectors, and how targets are normalized."""
+"""Losses between predicted and target vectors, and the normalization of targets."""
 
 import jax
 import jax.numpy as jnp
 
 
 def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
-    """1 - cos(prediction, target) at every position, in [0, 2].
+    """Returns 1 - cos(prediction, target) at each position, in [0, 2].
 
-    1 if either is 0; `eps` is the least length that divides (arXiv 2606.05173's loss).
+    It is 1 if either vector is 0. `eps` is the smallest length that a vector is divided
+    by. This is the loss of arXiv 2606.05173.
 
     >>> cosine_distance(jnp.array([[1., 0.]]), jnp.array([[0., 2.]])).tolist()
     [1.0]
@@ -16,9 +17,10 @@ def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
 
 
 def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
-    """Mean over D of d^2 / 2 beta if |d| < beta else |d| - beta / 2, with beta above 0.
+    """Returns the mean over D of d^2 / (2 beta) if |d| < beta, else |d| - beta / 2.
 
-    The objective of data2vec (arXiv 2202.03555), which takes beta 4 for text.
+    d is prediction - target; beta must be above 0. This is the loss of data2vec (arXiv
+    2202.03555), which uses beta = 4 for text.
 
     >>> smooth_l1(jnp.array([[0.5, 3.0]]), jnp.zeros((1, 2))).tolist()
     [1.3125]
@@ -29,9 +31,9 @@ def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
 
 
 def mse(prediction_BMD, target_BMD):
-    """Mean over D of (prediction - target)^2 at every position.
+    """Returns the mean over D of (prediction - target)^2 at each position.
 
-    The loss of data2vec 2.0 (arXiv 2212.07525).
+    This is the loss of data2vec 2.0 (arXiv 2212.07525).
 
     >>> mse(jnp.array([[1.0, 3.0]]), jnp.zeros((1, 2))).tolist()
     [5.0]
@@ -41,13 +43,13 @@ def mse(prediction_BMD, target_BMD):
 
 
 def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
-    """-log softmax_j(cos(prediction_i, target_j) / temperature)[i] at every i.
+    """Returns -log softmax_j(cos(prediction_i, target_j) / temperature)[i] for each i.
 
-    One way of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC (arXiv 1807.03748).
-    Every true position is an anchor, and its negatives are the targets of all others, or
-    of those others that are at the indices `negatives_S`.
-    False positions are neither: their loss is 0, and what they hold reaches nothing.
-    Memory grows with N^2, or N S.
+    This is one direction of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC
+    (arXiv 1807.03748). Each position where `where_N` is true is an anchor. Its negatives
+    are the targets of all other true positions or, if `negatives_S` is given, of those at
+    these indices. False positions are neither anchors nor negatives: their loss is 0, and
+    their values affect neither results nor gradients. Memory grows with N^2, or N S.
 
     >>> x_ND, where_N = jnp.eye(3), jnp.array([True, True, False])
     >>> print(info_nce(x_ND, x_ND, where_N, 0.5).round(4))
@@ -62,20 +64,21 @@ def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
     scores_NS = prediction_ND @ target_ND[negatives_S].T / temperature
     is_self_NS = jnp.arange(len(where_N))[:, None] == negatives_S[None, :]
     scores_NS = jnp.where(where_N[negatives_S][None] & ~is_self_NS, scores_NS, -jnp.inf)
-    # One's own is always there, so that a false row too has something to add up.
-    both_NS = jnp.concatenate([own_N1, scores_NS], axis=1)
-    loss_N = jax.nn.logsumexp(both_NS, axis=-1) - own_N1[:, 0]
+    # The positive score is always finite, so the logsumexp of a false row is, too.
+    all_NS = jnp.concatenate([own_N1, scores_NS], axis=1)
+    loss_N = jax.nn.logsumexp(all_NS, axis=-1) - own_N1[:, 0]
     return jnp.where(where_N, loss_N, 0.0)
 
 
 def prototype_cross_entropy(
     student_BMP, teacher_BMP, center_P, student_temperature, teacher_temperature
 ):
-    """-sum_p softmax((teacher - center) / t_t) log softmax(student / t_s), P prototypes.
+    """Returns -sum_p softmax((teacher - center) / t_t)_p log softmax(student / t_s)_p.
 
-    The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT
-    (arXiv 2111.07832), summed over P: many completions can be right at once.
-    DINO uses t_s = 0.1 and t_t from 0.04 to 0.07; `update_center` keeps the center.
+    The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT (arXiv
+    2111.07832), summed over the P prototypes. The target is a distribution, so several
+    completions can be correct at once. DINO uses t_s = 0.1 and t_t from 0.04 to 0.07.
+    `update_center` maintains the center.
 
     >>> flat = jnp.zeros((1, 4))
     >>> print(prototype_cross_entropy(flat, flat, jnp.zeros(4), 0.1, 0.04))
@@ -83,15 +86,16 @@ def prototype_cross_entropy(
     """
     teacher_BMP = teacher_BMP.astype(jnp.float32)
     centered_BMP = teacher_BMP - jnp.broadcast_to(center_P, teacher_BMP.shape)
-    aim_BMP = jax.nn.softmax(centered_BMP / teacher_temperature, axis=-1)
+    target_BMP = jax.nn.softmax(centered_BMP / teacher_temperature, axis=-1)
     student_BMP = student_BMP.astype(jnp.float32) / student_temperature
-    return -jnp.sum(aim_BMP * jax.nn.log_softmax(student_BMP, axis=-1), axis=-1)
+    return -jnp.sum(target_BMP * jax.nn.log_softmax(student_BMP, axis=-1), axis=-1)
 
 
 def update_center(center_P, teacher_BMP, where_BM, momentum):
-    """momentum * center + (1 - momentum) * mean of the teacher over true positions.
+    """Returns momentum * center + (1 - momentum) * mean teacher score at true positions.
 
-    DINO, equation 4 (momentum 0.9). Float32; the center stays if no position is true.
+    DINO, equation 4 (momentum 0.9). Float32. Without any true position the center is
+    returned unchanged.
 
     >>> teacher, where = jnp.array([[2.0, 4.0], [9.0, 9.0]]), jnp.array([True, False])
     >>> update_center(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
@@ -106,9 +110,10 @@ def update_center(center_P, teacher_BMP, where_BM, momentum):
 
 
 def layer_normalize(x_BMD, eps=1e-6):
-    """(x - mean) / sqrt(Var + eps) over D, without parameters: data2vec's target norm.
+    """Returns (x - mean) / sqrt(Var + eps) over D, without parameters.
 
-    Layer normalization (arXiv 1607.06450); Var divides by D.
+    Layer normalization (arXiv 1607.06450) as data2vec applies it to targets; Var divides
+    by D.
 
     >>> print(layer_normalize(jnp.array([[1.0, 3.0]])).round(3))
     [[-1.  1.]]
@@ -119,11 +124,11 @@ def layer_normalize(x_BMD, eps=1e-6):
 
 
 def instance_normalize(x_BLD, segment_ids_BL, eps=1e-5):
-    """(x - mean) / sqrt(Var + eps) over a document's positions, for each coordinate.
+    """Returns (x - mean) / sqrt(Var + eps) over each document, separately per coordinate.
 
-    The norm of data2vec 2.0's targets (arXiv 2212.07525). Documents are
-    those of `segment_ids_BL`, from 1 to L in each row; 0 is no document, and gives 0. A
-    bool mask is one document a row.
+    The normalization of data2vec 2.0's targets (arXiv 2212.07525). Documents are given by
+    `segment_ids_BL`, with ids from 1 to L in each row; id 0 marks padding, where the
+    result is 0. A bool mask means one document per row.
 
     >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0], [7.0], [9.0]]])
     >>> ids_BL = jnp.array([[1, 1, 2, 2, 0]])
@@ -145,12 +150,12 @@ def instance_normalize(x_BLD, segment_ids_BL, eps=1e-5):
 
 
 def average_layers(layers_NBLD, k, normalize):
-    """Mean of the last k of N layers, each after `normalize`: as data2vec's target.
+    """Returns the mean of the last k of N layers, each passed through `normalize` first.
 
-    (arXiv 2202.03555, section 3.3, where a layer is the output of its feed-forward
-    network; what it is here, who calls decides.) `normalize` maps [B, L, D] to the same:
-    layer_normalize, instance_normalize with its documents, or `lambda x: x`.
-    Raises ValueError if there are not k layers.
+    The target of data2vec (arXiv 2202.03555, section 3.3), where a layer is the output of
+    its feed-forward network; here the caller decides what a layer is. `normalize` maps
+    [B, L, D] to the same shape: `layer_normalize`, `instance_normalize` with its
+    documents bound, or `lambda x: x`. Raises ValueError unless 1 <= k <= N.
 
     >>> layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
     >>> average_layers(layers_NBLD, 2, lambda x: x).tolist()
@@ -158,14 +163,14 @@ def average_layers(layers_NBLD, k, normalize):
     """
     if not 1 <= k <= len(layers_NBLD):
         raise ValueError(
-            f'average_layers: k={k}, but there are {len(layers_NBLD)} layers; choose k '
-            f'from 1 to {len(layers_NBLD)}.'
+            f'average_layers: k={k}, but there are {len(layers_NBLD)} layers. Set k to '
+            f'a number from 1 to {len(layers_NBLD)}.'
         )
     return sum(normalize(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
 
 
 def unit(x, eps=1e-8):
-    """x / max(|x|, eps) along the last axis; 0 stays 0, with finite gradients.
+    """Returns x / max(|x|, eps) along the last axis; 0 stays 0, with finite gradients.
 
     >>> print(unit(jnp.array([[3.0, 4.0], [0.0, 0.0]])))
     [[0.6 0.8]

@@ -1,1 +1,1 @@
-"""Measures of representations: functions of arrays, and nothing else."""
+"""Measures of representations: pure functions of arrays."""

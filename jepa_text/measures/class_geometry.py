@@ -1,7 +1,8 @@
-"""How the rows of a cloud lie to their labels: within a class, and between classes.
+"""Distances between embeddings within a class and between classes.
 
-All on unit rows. The measures take a `cloud.Cloud` with labels, or rows and labels; NaN
-where their kind of pair does not exist, as between the classes of a single one.
+All measures use rows scaled to unit length. They take a `cloud.Cloud` with labels, or
+rows and labels. The value is NaN if the kind of pair that is measured does not exist,
+such as pairs between classes when there is a single class.
 """
 
 import numpy as np
@@ -10,10 +11,12 @@ from jepa_text.measures import cloud
 
 
 def class_alignment(rows, labels_N=None):
-    """mean of |z_i - z_j|^2 over pairs of one label (Wang & Isola 2020, alpha = 2).
+    """Returns the mean of |z_i - z_j|^2 over pairs with the same label.
 
-    A mean over classes of the mean over the pairs of each. Their positive pairs say the
-    same thing; two texts of one label may say anything, so this measures the task.
+    A mean over classes of the mean over the pairs of each class, with alpha = 2 of Wang &
+    Isola 2020. Their positive pairs have the same meaning, whereas two texts with the
+    same label may mean anything, so this measures the task. Raises ValueError without
+    labels or for fewer than two rows, as all measures of this module do.
 
     >>> class_alignment([[1.0, 0.0], [0.0, 2.0], [0.0, -1.0]], ['a', 'a', 'b'])
     2.0
@@ -22,10 +25,10 @@ def class_alignment(rows, labels_N=None):
 
 
 def paper_alignment(rows, labels_N=None):
-    """mean of |z_i - z_j|^4 over pairs of one label: what arXiv 2606.05173 reports.
+    """Returns the mean of |z_i - z_j|^4 over pairs with one label, as arXiv 2606.05173.
 
-    The exponent is doubled there, against the definition of Wang & Isola. Only for
-    comparison with its tables.
+    That paper doubles the exponent, contrary to the definition of Wang & Isola. Use it
+    only for comparison with the paper's tables.
 
     >>> paper_alignment([[1.0, 0.0], [0.0, 2.0], [0.0, -1.0]], ['a', 'a', 'b'])
     4.0
@@ -34,7 +37,7 @@ def paper_alignment(rows, labels_N=None):
 
 
 def intra_distance(rows, labels_N=None):
-    """Mean |z_i - z_j| over pairs of one label; of the pairs that `cloud` looks at.
+    """Returns the mean |z_i - z_j| over the pairs of `cloud.Cloud.pairs` with one label.
 
     >>> intra_distance([[3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], ['a', 'a', 'b'])
     2.0
@@ -43,7 +46,7 @@ def intra_distance(rows, labels_N=None):
 
 
 def inter_distance(rows, labels_N=None):
-    """Mean |z_i - z_j| over pairs of two labels; of the pairs that `cloud` looks at.
+    """Returns the mean |z_i - z_j| over pairs of `cloud.Cloud.pairs` with two labels.
 
     >>> round(inter_distance([[3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], ['a', 'a', 'b']), 4)
     1.4142
@@ -52,7 +55,7 @@ def inter_distance(rows, labels_N=None):
 
 
 def distance_ratio(rows, labels_N=None):
-    """intra_distance / inter_distance; 1 where labels have nothing to do with place.
+    """Returns intra_distance / inter_distance; 1 if labels are unrelated to location.
 
     >>> print(round(distance_ratio([[1, 0], [-1, 0], [0, 1]], ['a', 'a', 'b']), 4))
     1.4142
@@ -71,22 +74,23 @@ CLASS_METRICS = {
 
 
 def _labeled(rows, labels_N):
-    found = cloud.of(rows, labels_N).pairs_needed('A measure of classes')
-    if found.labels_N is None:
+    rows = cloud.as_cloud(rows, labels_N).require_pairs('A measure of classes')
+    if rows.labels_N is None:
         raise ValueError(
-            'A measure of classes needs labels: give labels_N, or cloud.of(rows, labels).'
+            'A measure of classes needs labels: pass labels_N, or '
+            'cloud.as_cloud(rows, labels).'
         )
-    return found
+    return rows
 
 
 def _mean_power(rows, labels_N, power):
-    """Mean over classes of the mean of |z_i - z_j|^(2 power) over the pairs of each."""
-    means_C2 = _labeled(rows, labels_N).once('class_powers', _class_powers)
+    """Returns the mean over classes of the mean |z_i - z_j|^(2 power) of their pairs."""
+    means_C2 = _labeled(rows, labels_N).compute_once('class_powers', _class_powers)
     return float(np.mean(means_C2[:, power - 1])) if len(means_C2) else np.nan
 
 
 def _class_powers(rows):
-    """The two means, for each class that has a pair; from moments, so of all pairs."""
+    """Returns both means over all pairs, for each class with a pair, from moments."""
     means = []
     for label in range(rows.labels_N.max() + 1):
         index_M = np.flatnonzero(rows.labels_N == label)
@@ -96,19 +100,22 @@ def _class_powers(rows):
     return np.array(means).reshape(-1, 2)
 
 
-def _power_sums(found, index_M):
-    """Sums over ordered pairs of |x_i - x_j|^2 and of its square, x centered.
+def _power_sums(rows, index_M):
+    """Returns the sums over ordered pairs of |x_i - x_j|^2 and of its square, x centered.
 
-    sum (a_i + a_j - 2c)^2 = 2 M sum a^2 + 2 (sum a)^2 + 4 sum c^2 - 8 sum_ij a_i c, and
-    the last is 0, as the rows sum to 0; sum c^2 = |X^T X|_F^2.
+    With a_i = |x_i|^2 and c = x_i.x_j:
+
+        sum (a_i + a_j - 2c)^2 = 2 M sum a^2 + 2 (sum a)^2 + 4 sum c^2 - 8 sum_ij a_i c
+
+    The last term is 0 because the rows sum to 0, and sum c^2 is |X^T X|_F^2.
     """
     parts = np.array_split(index_M, -(-len(index_M) // cloud.CHUNK))
-    mean_D = sum(found.unit(part_C).sum(axis=0, dtype=np.float64) for part_C in parts)
+    mean_D = sum(rows.unit(part_C).sum(axis=0, dtype=np.float64) for part_C in parts)
     mean_D = mean_D / len(index_M)
-    moment_DD = np.zeros((found.width, found.width))
+    moment_DD = np.zeros((rows.width, rows.width))
     first = second = 0.0
     for part_C in parts:
-        centered_CD = found.unit(part_C) - mean_D
+        centered_CD = rows.unit(part_C) - mean_D
         square_C = np.einsum('CD,CD->C', centered_CD, centered_CD)
         first, second = first + square_C.sum(), second + np.sum(square_C**2)
         moment_DD += centered_CD.T @ centered_CD

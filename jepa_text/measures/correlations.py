@@ -1,6 +1,7 @@
-"""How two lists of numbers go together, also given a third; and how one ranks a label.
+"""Correlations of two lists of numbers, partial correlations, and the AUC of a score.
 
-numpy float64; ties share their mean rank.
+numpy float64; ties get their mean rank. All functions raise ValueError for values that
+are not finite and for shapes that do not match.
 """
 
 import numpy as np
@@ -8,7 +9,7 @@ import scipy
 
 
 def pearson(first_N, second_N):
-    """The correlation coefficient (Pearson's); 0 where one list is constant.
+    """Returns Pearson's correlation coefficient; 0 if one list is constant.
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
     0.9934
@@ -20,7 +21,7 @@ def pearson(first_N, second_N):
 
 
 def spearman(first_N, second_N):
-    """The correlation of the ranks; 0 where one list is constant.
+    """Returns the correlation of the ranks; 0 if one list is constant.
 
     >>> print(round(spearman([1, 2, 3], [2, 4, 400]), 6))
     1.0
@@ -30,45 +31,46 @@ def spearman(first_N, second_N):
 
 
 def spearman_influence(first_N, second_N):
-    """One value a pair, with Spearman's correlation as their mean.
+    """Returns one value per pair, whose mean is Spearman's correlation.
 
-    What each pair does to it (its influence function, plus the correlation), so that
-    paired tests of means test correlations. Products of the standardized ranks have that
-    mean too, but vary far more: each rank is one of all others. 0 where a list is
-    constant.
+    The value is the effect of the pair on the correlation (its influence function) plus
+    the correlation, so that paired tests of means can test correlations. Products of the
+    standardized ranks have the same mean but vary far more, because each rank depends on
+    all other values. All 0 if one list is constant.
 
     >>> spearman_influence([1, 2, 3, 4], [1, 2, 4, 3]).mean().round(6).item()
     0.8
     """
     first_N, second_N = _finite(first_N, second_N)
     ranks_2N = scipy.stats.rankdata([first_N, second_N], axis=1)
-    one_N, two_N = (ranks_2N - 0.5) / len(first_N) - 0.5
-    size = np.sqrt(np.mean(one_N**2) * np.mean(two_N**2))
-    if size == 0:
-        return np.zeros(len(one_N))
-    value = np.mean(one_N * two_N) / size
-    # A pair also moves the ranks of those above it.
-    shared_N = one_N * two_N + _above(first_N, two_N) + _above(second_N, one_N)
-    deviation_N = [
-        (x_N**2 + 2 * _above(given_N, x_N)) / np.mean(x_N**2)
-        for given_N, x_N in ((first_N, one_N), (second_N, two_N))
+    x_N, y_N = (ranks_2N - 0.5) / len(first_N) - 0.5
+    scale = np.sqrt(np.mean(x_N**2) * np.mean(y_N**2))
+    if scale == 0:
+        return np.zeros(len(x_N))
+    value = np.mean(x_N * y_N) / scale
+    # A pair also changes the ranks of all values above its own.
+    covariance_N = x_N * y_N + _above(first_N, y_N) + _above(second_N, x_N)
+    variances_N = [
+        (rank_N**2 + 2 * _above(values_N, rank_N)) / np.mean(rank_N**2)
+        for values_N, rank_N in ((first_N, x_N), (second_N, y_N))
     ]
-    found_N = shared_N / size - value / 2 * (deviation_N[0] + deviation_N[1])
-    return found_N - found_N.mean() + value
+    influence_N = covariance_N / scale - value / 2 * (variances_N[0] + variances_N[1])
+    return influence_N - influence_N.mean() + value
 
 
-def _above(given_N, weights_N):
-    """Mean over m of weight_m where given_m is above given_n, half of it where equal."""
-    _, index_N = np.unique(given_N, return_inverse=True)
+def _above(values_N, weights_N):
+    """Mean over m of weight_m if value_m > value_n, of weight_m / 2 if they are equal."""
+    _, index_N = np.unique(values_N, return_inverse=True)
     total_K = np.bincount(index_N, weights_N)
-    return (np.cumsum(total_K[::-1])[::-1] - total_K / 2)[index_N] / len(given_N)
+    return (np.cumsum(total_K[::-1])[::-1] - total_K / 2)[index_N] / len(values_N)
 
 
 def partial_correlation(first_N, second_N, controls_NC):
-    """The correlation of what the controls do not explain linearly in either list.
+    """Returns the correlation of both lists' residuals after regression on the controls.
 
-    `controls_NC` may be one list. 0 where the controls explain a list entirely. Raises
-    ValueError for values that are not finite, and with too few rows for the controls.
+    `controls_NC` may be a single list. 0 if the controls explain a list entirely. Raises
+    ValueError for values that are not finite, and unless there are at least three pairs
+    more than controls.
 
     >>> control_N = np.arange(6.0)
     >>> noise_N = np.array([1, -1, 1, 1, -1, 1])
@@ -82,23 +84,23 @@ def partial_correlation(first_N, second_N, controls_NC):
     if len(controls_NC) != size or size < controls_NC.shape[1] + 3:
         raise ValueError(
             f'A partial correlation of {size} pairs given controls of shape '
-            f'{controls_NC.shape} needs one row a pair, and at least three pairs more '
+            f'{controls_NC.shape} needs one row per pair, and at least three more pairs '
             'than controls.'
         )
     if not np.isfinite(controls_NC).all():
-        raise ValueError('The controls of a partial correlation hold NaN or infinity.')
+        raise ValueError('The controls of a partial correlation contain NaN or infinity.')
     design_NC = controls_NC - controls_NC.mean(axis=0)
     norm_C = np.linalg.norm(design_NC, axis=0)
     design_NC = design_NC / np.where(norm_C > 0, norm_C, 1.0)
     both_N2 = np.stack([first_N - first_N.mean(), second_N - second_N.mean()], axis=1)
     fitted = np.linalg.lstsq(design_NC, both_N2, rcond=None)[0]
-    left_N2 = both_N2 - design_NC @ fitted
-    explained = np.linalg.norm(left_N2, axis=0) <= 1e-10 * np.linalg.norm(both_N2, axis=0)
-    return 0.0 if explained.any() else _cosine(left_N2[:, 0], left_N2[:, 1])
+    rest_N2 = both_N2 - design_NC @ fitted
+    explained = np.linalg.norm(rest_N2, axis=0) <= 1e-10 * np.linalg.norm(both_N2, axis=0)
+    return 0.0 if explained.any() else _cosine(rest_N2[:, 0], rest_N2[:, 1])
 
 
 def partial_spearman(first_N, second_N, controls_NC):
-    """`partial_correlation` of the ranks, the controls' too.
+    """Returns `partial_correlation` of the ranks of both lists and of the controls.
 
     >>> control_N = np.arange(6.0)
     >>> noise_N = np.array([1, -1, 1, 1, -1, 1])
@@ -111,9 +113,9 @@ def partial_spearman(first_N, second_N, controls_NC):
 
 
 def auc(scores_N, positive_N):
-    """P(score of a positive > score of a negative), ties one half; chance is 0.5.
+    """Returns P(score of a positive > score of a negative), ties counting half.
 
-    NaN without positives or without negatives.
+    Chance is 0.5. NaN without positives or without negatives.
 
     >>> auc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
     0.75
@@ -121,7 +123,7 @@ def auc(scores_N, positive_N):
     scores_N, positive_N = np.asarray(scores_N), np.asarray(positive_N, bool)
     if scores_N.shape != positive_N.shape or not np.isfinite(scores_N).all():
         raise ValueError(
-            f'An AUC needs finite scores and as many labels, but their shapes are '
+            'An AUC needs finite scores and as many labels, but the shapes are '
             f'{scores_N.shape} and {positive_N.shape}.'
         )
     count = np.count_nonzero(positive_N)
@@ -136,11 +138,11 @@ def _finite(first_N, second_N):
     first_N, second_N = np.asarray(first_N, float), np.asarray(second_N, float)
     if first_N.shape != second_N.shape or first_N.ndim != 1 or len(first_N) < 2:
         raise ValueError(
-            'A correlation needs two lists of one length, at least 2, but their shapes '
+            'A correlation needs two lists of one length, at least 2, but the shapes '
             f'are {first_N.shape} and {second_N.shape}.'
         )
     if not np.isfinite(first_N).all() or not np.isfinite(second_N).all():
-        raise ValueError('A correlation needs finite values, but there is NaN or inf.')
+        raise ValueError('A correlation needs finite values, but some are NaN or inf.')
     return first_N, second_N
 
 

@@ -1,12 +1,12 @@
-"""Could a paired t-test over seeds have shown a difference? Before it, or after one that
-showed none.
+"""Power of paired t-tests over seeds: which differences could a test have detected?
 
-    power         how often it shows a difference of that size
-    detectable    the smallest difference that it shows so often
+    power         the probability that a difference of a given size is significant
+    detectable    the smallest difference that is significant with a given probability
 
-The deviation is that of the differences of pairs. Of few seeds it is itself known only
-roughly (of five: within a factor of 0.6 to 2.9, 95 %), and so is what is told here. From
-statistics.FLIPPED_SEEDS on, sign flips take the place of t, and are about as powerful.
+Use it before an experiment, or after a test without a significant result. The deviation
+is that of the paired differences. With few seeds it is known only roughly (with five,
+within a factor of 0.6 to 2.9, 95 %), and so is the power. From statistics.FLIPPED_SEEDS
+seeds on, sign flips replace the t-test, with about the same power.
 """
 
 import functools
@@ -17,15 +17,19 @@ import scipy
 
 from jepa_text.measures import statistics
 
-ENOUGH = 0.8
+ENOUGH = 0.8  # the conventional power of a study
 
 
 def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
-    """P(|T| > c), T noncentral t with seeds - 1 degrees of freedom and noncentrality
-    |difference| / (deviation / sqrt seeds) (Cohen 1988, chapter 2); c is two-sided at
-    (1 - level) / tests, the smallest p that Holm asks of any of so many.
+    """Returns P(|T| > c), the power of a two-sided paired t-test over seeds.
 
-    NaN below two seeds.
+    T is noncentral t with seeds - 1 degrees of freedom and noncentrality
+
+        |difference| / (deviation / sqrt seeds)
+
+    (Cohen 1988, chapter 2). c is the critical value, two-sided at (1 - level) / tests:
+    the smallest p that Holm's correction requires of any of `tests` tests. NaN below two
+    seeds.
 
     >>> print(round(power(1.0, 1.0, 5), 3), round(power(1.0, 1.0, 5, tests=10), 3))
     0.401 0.072
@@ -37,13 +41,13 @@ def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
     shift = abs(difference) / (deviation / math.sqrt(seeds))
     degrees = seeds - 1
     bound = critical(seeds, tests=tests, level=level)
-    # Far out the other tail has no digits left, and is NaN.
-    other = np.nan_to_num(scipy.stats.nct.cdf(-bound, degrees, shift))
-    return float(scipy.stats.nct.sf(bound, degrees, shift) + other)
+    # Far from 0 the other tail underflows to NaN.
+    other_tail = np.nan_to_num(scipy.stats.nct.cdf(-bound, degrees, shift))
+    return float(scipy.stats.nct.sf(bound, degrees, shift) + other_tail)
 
 
 def detectable(deviation, seeds, *, tests=1, level=statistics.LEVEL, enough=ENOUGH):
-    """The smallest difference that is shown with the power `enough`; NaN below two seeds.
+    """Returns the smallest difference with a power of `enough`; NaN below two seeds.
 
     >>> print(round(detectable(1.0, 5), 2), round(detectable(1.0, 5, tests=10), 2))
     1.68 3.16
@@ -55,16 +59,16 @@ def detectable(deviation, seeds, *, tests=1, level=statistics.LEVEL, enough=ENOU
 
 @functools.lru_cache
 def _detectable(seeds, tests, level, enough):
-    asked = dict(deviation=1.0, seeds=seeds, tests=tests, level=level)
+    options = dict(deviation=1.0, seeds=seeds, tests=tests, level=level)
     high = critical(seeds, tests=tests, level=level)
-    while power(high, **asked) < enough:
+    while power(high, **options) < enough:
         high *= 2
-    found = scipy.optimize.brentq(lambda x: power(x, **asked) - enough, 0.0, high)
-    return float(found)
+    root = scipy.optimize.brentq(lambda x: power(x, **options) - enough, 0.0, high)
+    return float(root)
 
 
 def critical(seeds, *, tests=1, level=statistics.LEVEL):
-    """What |t| must exceed, two-sided at (1 - level) / tests.
+    """Returns the critical value of |t|, two-sided at (1 - level) / tests.
 
     >>> print(round(critical(5), 3))
     2.776

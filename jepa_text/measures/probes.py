@@ -1,4 +1,4 @@
-"""What a linear classifier can read off frozen embeddings."""
+"""Linear probes of frozen embeddings, and the features of text pairs that they use."""
 
 import warnings
 
@@ -6,25 +6,29 @@ import numpy as np
 
 INVERSE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C of scikit-learn
 _TINY = np.finfo(np.float64).tiny
-_HELD_BACK = 0.2  # the share of the training set on which the strength is chosen
+_VALIDATION = 0.2  # the share of the training set on which the penalty is chosen
 _RESAMPLES = 10_000
 
 
 def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     """Multinomial logistic regression on standardized embeddings, scored on the test set.
 
-    Mean and deviation come from the training set alone. The L2 penalty is the one of
-    `INVERSE_PENALTIES` under which a stratified fifth of the training set is likeliest
-    (steadier than its accuracy), then everything is fitted anew on all of it: the test
-    set chooses nothing. Labels may be strings or whole numbers.
+    Embeddings are standardized by the training set. The L2 penalty of
+    `INVERSE_PENALTIES` with the highest likelihood (more stable than the accuracy) on a
+    stratified fifth of the training set is used to fit all of it: nothing is chosen on
+    the test set. Labels may be strings or integers. Returns a dict:
 
-    Returns a dict: `accuracy` on the test set; `low`, `high`, its 95 % percentile
-    bootstrap interval over test examples (too narrow if these are alike, such as
-    paragraphs of one book); `balanced`, the mean over classes of the share that is right;
-    `majority`, the share of the commonest label of the test set, which is the most that
-    one answer reaches; `classes` in the training set; `unseen`, the test examples whose
-    label is not among them, which count as wrong; `inverse_penalty`, the chosen one;
-    `said`, the answers on the test set.
+        accuracy          on the test set
+        low, high         its 95 % percentile bootstrap interval over test examples, too
+                          narrow if these are dependent, such as paragraphs of one book
+        balanced          the mean accuracy over classes
+        majority          the share of the test set's most frequent label: the highest
+                          accuracy of a constant prediction
+        classes           the number of classes in the training set
+        unseen            the number of test examples whose label is not in the training
+                          set; they count as wrong
+        inverse_penalty   the chosen one
+        predicted         the predicted labels of the test set
 
     Raises ValueError for sizes that do not match, NaN, an empty set or a single class,
     and ImportError without scikit-learn.
@@ -37,45 +41,44 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     test_ND, test_labels_N = _checked('test', test_ND, test_labels_N)
     if train_ND.shape[1] != test_ND.shape[1]:
         raise ValueError(
-            f'Training embeddings are {train_ND.shape[1]} wide and test embeddings '
+            f'Training embeddings have width {train_ND.shape[1]} and test embeddings '
             f'{test_ND.shape[1]}. Take both from the same model and layer.'
         )
     classes, target_N = np.unique(train_labels_N, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, and a '
+            f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, but a '
             'probe needs at least two classes. Choose another label or more documents.'
         )
     rng = np.random.default_rng(seed)
-    mean_D, deviation_D = train_ND.mean(axis=0), train_ND.std(axis=0)
-    scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # a constant stays constant
-    train_ND, test_ND = (train_ND - mean_D) / scale_D, (test_ND - mean_D) / scale_D
-
+    train_ND, test_ND = _standardized(train_ND, test_ND)
     inverse = _choose(train_ND, target_N, rng)
-    said_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
-    accuracy = float(np.mean(said_N == test_labels_N))
-    # Resampling right and wrong answers with replacement is drawing from a binomial.
-    size = len(test_labels_N)
+    predicted_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
+    right_N = predicted_N == test_labels_N
+    accuracy, size = float(np.mean(right_N)), len(right_N)
+    # Resampling correct and wrong predictions with replacement gives a binomial.
     resampled = rng.binomial(size, accuracy, _RESAMPLES) / size
     low, high = np.percentile(resampled, [2.5, 97.5])
     return {
         'accuracy': accuracy,
-        'balanced': balanced_accuracy(said_N == test_labels_N, test_labels_N)['balanced'],
+        'balanced': balanced_accuracy(right_N, test_labels_N)['balanced'],
         'majority': float(np.unique(test_labels_N, return_counts=True)[1].max() / size),
         'low': float(low),
         'high': float(high),
         'classes': len(classes),
         'unseen': int(np.sum(~np.isin(test_labels_N, classes))),
         'inverse_penalty': inverse,
-        'said': said_N.tolist(),
+        'predicted': predicted_N.tolist(),
     }
 
 
 def balanced_accuracy(right_N, truth_N, seed=0):
-    """The mean over the classes of `truth_N` of the share that is right.
+    """Returns the mean over the classes of `truth_N` of the share of correct predictions.
 
-    {'balanced', 'low', 'high'}: 1 / classes for any answer that ignores the input,
-    however uneven the classes are; the 95 % interval resamples examples within a class.
+    A dict with `balanced`, which is 1 / classes for any prediction that ignores the
+    input, however imbalanced the classes are, and `low` and `high`, its 95 % bootstrap
+    interval, for which examples are resampled within each class. Raises ValueError for
+    shapes that differ.
 
     >>> balanced_accuracy([True, True, True, False], ['a', 'a', 'a', 'b'])['balanced']
     0.5
@@ -83,7 +86,7 @@ def balanced_accuracy(right_N, truth_N, seed=0):
     right_N, truth_N = np.asarray(right_N, bool), np.asarray(truth_N)
     if right_N.shape != truth_N.shape or not right_N.size:
         raise ValueError(
-            'Balanced accuracy needs one answer for each label, but the shapes are '
+            'Balanced accuracy needs one prediction per label, but the shapes are '
             f'{right_N.shape} and {truth_N.shape}.'
         )
     class_N = np.unique(truth_N, return_inverse=True)[1]
@@ -97,9 +100,9 @@ def balanced_accuracy(right_N, truth_N, seed=0):
 
 
 def pair_features(first_ND, second_ND):
-    """[N, 4 D]: u, v, |u - v|, u v of each pair: what a linear probe of pairs reads.
+    """Returns [N, 4 D], the features u, v, |u - v|, u v of each pair, for a linear probe.
 
-    (InferSent, Conneau et al. 2017.)
+    After InferSent (Conneau et al. 2017).
 
     >>> pair_features(np.array([[1.0]]), np.array([[3.0]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
@@ -110,7 +113,7 @@ def pair_features(first_ND, second_ND):
 
 
 def pair_cosine(first_ND, second_ND):
-    """cos(u, v) of each pair, float64: similarity without any training; 0 for a zero row.
+    """Returns cos(u, v) of each pair, float64, without any training; 0 for a zero row.
 
     >>> pair_cosine(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]])).tolist()
     [1.0]
@@ -125,7 +128,7 @@ def _pairs(first_ND, second_ND):
     first_ND, second_ND = np.asarray(first_ND), np.asarray(second_ND)
     if first_ND.shape != second_ND.shape:
         raise ValueError(
-            'Pairs need vectors of one shape, but the shapes are '
+            'Pairs need vectors of the same shape, but the shapes are '
             f'{first_ND.shape} and {second_ND.shape}.'
         )
     return first_ND, second_ND
@@ -140,33 +143,39 @@ def _checked(which, embeddings_ND, labels_N):
             f'{embeddings_ND.shape} and {labels_N.shape}.'
         )
     if not embeddings_ND.size:
-        raise ValueError(f'The {which} set is empty: there is nothing to probe.')
+        raise ValueError(f'The {which} set is empty; a probe needs examples.')
     if not np.isfinite(embeddings_ND).all():
         raise ValueError(
-            f'The {which} embeddings hold NaN or infinity. Look at the model before '
+            f'The {which} embeddings contain NaN or infinity. Check the model before '
             'probing it.'
         )
     return embeddings_ND, labels_N
 
 
+def _standardized(train_ND, test_ND):
+    mean_D, deviation_D = train_ND.mean(axis=0), train_ND.std(axis=0)
+    scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # a constant stays constant
+    return (train_ND - mean_D) / scale_D, (test_ND - mean_D) / scale_D
+
+
 def _choose(train_ND, target_N, rng):
-    """The penalty with the best likelihood on a stratified part of the training set."""
+    """Returns the penalty with the best likelihood on a stratified validation set."""
     held_N = np.zeros(len(target_N), bool)
     for label in np.unique(target_N):
         members = rng.permutation(np.flatnonzero(target_N == label))
-        held_N[members[: int(_HELD_BACK * len(members))]] = True
+        held_N[members[: int(_VALIDATION * len(members))]] = True
     if not held_N.any():
-        # Fewer than five examples of every class.
+        # All classes have fewer than five examples.
         return INVERSE_PENALTIES[len(INVERSE_PENALTIES) // 2]
     scores = []
     for inverse in INVERSE_PENALTIES:
         model = _fit(train_ND[~held_N], target_N[~held_N], inverse)
-        # Every class is in the kept part, so column c is class c. A weak penalty may be
-        # so sure that the share of the true class is 0 in float64.
+        # The fitted part has all classes, so column c is class c. With a weak penalty
+        # the probability of the true class may be 0 in float64.
         share_NC = np.maximum(model.predict_proba(train_ND[held_N]), _TINY)
         share_N1 = np.take_along_axis(share_NC, target_N[held_N][:, None], axis=1)
         scores.append(np.log(share_N1).mean())
-    # The first, and so the strongest penalty, of equals.
+    # Of equals argmax returns the first, the strongest penalty.
     return INVERSE_PENALTIES[int(np.argmax(scores))]
 
 
@@ -174,15 +183,15 @@ def _fit(train_ND, target_N, inverse):
     try:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
-        from threadpoolctl import threadpool_limits  # comes with scikit-learn
+        from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
     except ImportError as error:
         raise ImportError(
             "A linear probe needs scikit-learn: pip install 'jepa-text[eval]'."
         ) from error
     model = LogisticRegression(C=inverse, solver='lbfgs', tol=1e-3, max_iter=200)
-    # Many products of small matrices: threads cost more than they give, and up to 50
-    # times more where other processes want the cores.
+    # The products are many and small: threads cost more time than they save, up to 50
+    # times more if other processes use the cores.
     with threadpool_limits(1), warnings.catch_warnings():
-        # Stopping early only means a slightly stronger penalty.
+        # Stopping early only has the effect of a slightly stronger penalty.
         warnings.simplefilter('ignore', ConvergenceWarning)
         return model.fit(train_ND, target_N)

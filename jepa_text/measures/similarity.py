@@ -1,8 +1,8 @@
-"""How alike two representations of the same texts are: between layers, between models.
+"""Similarity of two representations of the same texts, between layers or models (CKA).
 
-Row n of both is text n; their widths may differ. Rows are centered first. All values are
-the same after a rotation or a uniform scaling of either side. Moments are float64, from
-blocks of rows: no [N, N] matrix is made.
+Row n of both is text n; the widths may differ. Rows are centered first. All values are
+invariant to rotations and uniform scaling of either side. Moments are float64,
+accumulated over blocks of rows: no [N, N] matrix is materialized.
 """
 
 import numpy as np
@@ -11,10 +11,10 @@ from jepa_text.measures import cloud
 
 
 def linear_cka(first, second):
-    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), centered; 0 to 1 (Kornblith et al. 2019).
+    """Returns |X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), centered (Kornblith et al. 2019).
 
-    With few texts for the width it is near 1 whatever the vectors: see `unbiased_cka`.
-    0 where a side has no variance.
+    Between 0 and 1. With few texts relative to the width it is near 1 whatever the
+    vectors: see `unbiased_cka`. 0 if a side has no variance.
 
     >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]])
     >>> round(linear_cka(rows_ND, -7 * rows_ND[:, ::-1]), 6)
@@ -26,11 +26,12 @@ def linear_cka(first, second):
 
 
 def unbiased_cka(first, second):
-    """CKA of unbiased estimates of HSIC (Song et al. 2012; Nguyen et al. 2021).
+    """Returns CKA from unbiased estimates of HSIC (Song et al. 2012; Nguyen et al. 2021).
 
-    Near 0 for unrelated vectors whatever the number of texts; may be a little below 0.
-    HSIC = (tr KL + 1K1 1L1 / ((N-1)(N-2)) - 2 1KL1 / (N-2)) / (N(N-3)), where K and L are
-    the products of rows without their diagonal. Needs at least four texts.
+    Near 0 for unrelated vectors, whatever the number of texts; it may be slightly
+    negative. HSIC = (tr KL + 1K1 1L1 / ((N-1)(N-2)) - 2 1KL1 / (N-2)) / (N(N-3)), where K
+    and L are the Gram matrices of the rows without their diagonals. Raises ValueError for
+    fewer than four texts.
 
     >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0], [0.0, 0.0], [2.0, 2.0]])
     >>> round(unbiased_cka(rows_ND, rows_ND[:, ::-1]), 6)
@@ -45,20 +46,20 @@ def unbiased_cka(first, second):
 
 
 def similarity_map(firsts, seconds, measure=unbiased_cka):
-    """[R, C]: `measure` of each of `firsts` with each of `seconds`, say layers.
+    """Returns [R, C]: `measure` of each of `firsts` and each of `seconds`, e.g. layers.
 
     >>> layers = [np.eye(5), np.diag([1.0, 2.0, 3.0, 4.0, 5.0])]
     >>> similarity_map(layers, layers, linear_cka).round(2).tolist()
     [[1.0, 0.83], [0.83, 1.0]]
     """
-    # A Cloud keeps what it computed, so each side's own moments are made once.
-    firsts = [cloud.of(rows) for rows in firsts]
-    seconds = [cloud.of(rows) for rows in seconds]
-    return np.array([[measure(one, two) for two in seconds] for one in firsts])
+    # A Cloud caches its moments, so they are computed once for each side.
+    firsts = [cloud.as_cloud(rows) for rows in firsts]
+    seconds = [cloud.as_cloud(rows) for rows in seconds]
+    return np.array([[measure(first, second) for second in seconds] for first in firsts])
 
 
 def _paired(first, second):
-    first, second = cloud.of(first), cloud.of(second)
+    first, second = cloud.as_cloud(first), cloud.as_cloud(second)
     if len(first) != len(second) or len(first) < 2:
         raise ValueError(
             'Similarity compares two representations of the same texts, at least two, '
@@ -68,7 +69,7 @@ def _paired(first, second):
 
 
 def _cross(first, second):
-    """sum_n (x_n - mean)(y_n - mean)^T, [D, D'], float64."""
+    """Returns sum_n (x_n - mean)(y_n - mean)^T, [D, D'], float64."""
     blocks = zip(first.centered(), second.centered())
     return sum(one_CD.T @ two_CD for one_CD, two_CD in blocks)
 
@@ -78,13 +79,13 @@ def _ratio(cross, one, two):
 
 
 def _hsic(first, second):
-    """N(N-3) times the unbiased estimate; K, L are products of centered rows.
+    """Returns N(N-3) times the unbiased HSIC; K, L are Gram matrices of centered rows.
 
-    A row of K without its diagonal sums to minus that, so 1KL1 = sum_n K_nn L_nn, which
-    is also what tr KL loses.
+    A row of K without its diagonal sums to minus that diagonal entry, so 1KL1 = sum_n
+    K_nn L_nn, which is also what tr KL loses.
     """
     one_N, two_N = _diagonal(first), _diagonal(second)
-    # A cloud keeps its own moments; as a sum of squares, [N, N] serves as well.
+    # A Cloud caches its scatter; [N, N] has the same sum of squares as [D, D].
     moments = first.scatter if first is second else _cross(first, second)
     count, shared = len(first), one_N @ two_N
     both = one_N.sum() * two_N.sum() / ((count - 1) * (count - 2))

@@ -1,8 +1,9 @@
-"""Pooling that is trained: a query, or a weight for every position, for one task.
+"""Trained pooling: learns an attention query, or a weight per position, for one task.
 
-Both are trained together with a linear classifier on the pooled vectors, on the training
-split of a probe and on nothing else; then the classifier is thrown away, the texts of all
-splits are pooled anew, and probed. The zeros that training starts from are the mean.
+The pooling is trained together with a linear classifier on the pooled vectors, only on
+the training split of a probe. The classifier is then discarded, the texts of all splits
+are pooled with the result, and a new probe is fitted. Training starts from zeros, which
+give the mean.
 """
 
 import functools
@@ -26,10 +27,11 @@ def _positions(logit_L, hidden_BLD, valid_BL):
 
 
 def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0):
-    """query_D of 'attention', or logit_L of 'weighted' (`pooling.learned`); float32.
+    """Returns query_D of 'attention' or logit_L of 'weighted' (`pooling.learned`).
 
-    The labels are 0, 1, ...; hidden states may be float16, and are copied a batch at a
-    time. Raises ValueError for shapes that do not match and for a single class.
+    The result is float32. Labels are 0, 1, ... Hidden states may be float16 and are
+    converted one batch at a time. Raises ValueError for shapes that do not match and for
+    a single class.
 
     >>> hidden_NLD = np.zeros((4, 2, 3), np.float32)
     >>> examples = hidden_NLD, np.ones((4, 2), bool), [0, 1, 0, 1]
@@ -40,7 +42,7 @@ def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0)
     _, length, width = hidden_NLD.shape
     sizes = {'attention': (_attention, width), 'weighted': (_positions, length)}
     pool, size = sizes[name]
-    # One scale for all coordinates, so that `rate` means the same for every model.
+    # One scale for all coordinates, so that `rate` means the same for all models.
     sample = hidden_NLD[:256][valid_NL[:256]].astype(np.float32)
     center_D, scale = sample.mean(axis=0), max(float(sample.std(axis=0).mean()), 1e-12)
     classes = int(labels_N.max()) + 1
@@ -55,7 +57,7 @@ def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0)
         chosen_B = rng.integers(len(labels_N), size=_BATCH)
         batch = hidden_NLD[chosen_B], valid_NL[chosen_B], labels_N[chosen_B]
         params, state = _step(pool, rate, steps, params, state, center_D, scale, *batch)
-    # A query for hidden states as they are; what was subtracted shifts all scores alike.
+    # Rescaled to a query for raw hidden states; the center shifts all scores equally.
     return np.asarray(params['pool']) / (scale if name == 'attention' else 1)
 
 
@@ -69,7 +71,7 @@ def _optimizer(rate, steps):
 def _step(
     pool, rate, steps, params, state, center_D, scale, hidden_BLD, valid_BL, labels_B
 ):
-    """One step for all models of a shape: what differs between them is data."""
+    """One training step, compiled once per shape and shared by all models."""
 
     def loss(params):
         hidden = (hidden_BLD.astype(jnp.float32) - center_D[None, None]) / scale

@@ -1,1 +1,1 @@
-"""Batches to hidden states."""
+"""Encoders, heads and pooling: from tokens to hidden states, logits and vectors."""

@@ -1,7 +1,7 @@
-"""BERT and RoBERTa: post-norm, learned positions, biases everywhere.
+"""BERT and RoBERTa: post-norm, learned positions, biases in all layers.
 
-Devlin et al. 2019 (arXiv 1810.04805), Liu et al. 2019 (arXiv 1907.11692). Called as the
-trunk is; every token is of the first type, but where types are given. No dropout.
+Devlin et al. 2019 (arXiv 1810.04805), Liu et al. 2019 (arXiv 1907.11692). Called like the
+trunk in transformer.py; all tokens have type 0 unless types are given. No dropout.
 """
 
 import flax.linen as nn
@@ -19,20 +19,20 @@ PRESETS = {
 
 
 def make(preset=None, **keywords):
-    """A Bert from a preset's sizes, any of them overridden by keywords.
+    """Returns a Bert with a preset's sizes, which keywords override.
 
-    Raises ValueError for an unknown preset, a missing size, or sizes that do not
-    divide each other.
+    Raises ValueError for an unknown preset, a missing size, or sizes that do not divide
+    each other.
     """
-    return stack.sized(Bert, PRESETS, preset, keywords)
+    return stack.from_preset(Bert, PRESETS, preset, keywords)
 
 
 class Bert(nn.Module):
     """tokens, segment_ids, positions [B, L] -> hidden_BLD after the last layer.
 
-    `positions` counts the rows of the table of positions, of which RoBERTa leaves the
-    first `position_offset` unused. `head_act`, of the layer before tokens are scored, is
-    `act` if None; RoBERTa's is gelu whatever `act` is.
+    `positions` is the number of rows of the position embedding, of which RoBERTa leaves
+    the first `position_offset` unused. `head_act` is the activation of the dense layer
+    before tokens are scored; if None, it is `act`. RoBERTa's is gelu whatever `act` is.
     """
 
     vocab_size: int
@@ -54,7 +54,7 @@ class Bert(nn.Module):
 
     @property
     def head(self):
-        """What heads.DenseHead needs to score tokens as BERT does."""
+        """The keywords of heads.DenseHead that score tokens as BERT does."""
         return dict(act=self.head_act or self.act, norm_eps=self.norm_eps)
 
     @nn.compact
@@ -70,10 +70,12 @@ class Bert(nn.Module):
         gaps=False,
         types_BL=None,
     ):
-        """hidden_BLD; with `every_layer`, also layers_NBLD: the normed embedding and
-        then the output of each layer. It has no windows, so that `gaps` in
-        a row change nothing. Raises ValueError for rows longer than the table of
-        positions."""
+        """Returns hidden_BLD; with `every_layer`, also layers_NBLD.
+
+        These are the normed embedding and the output of each layer. `gaps` has no effect,
+        because there are no windows. Raises ValueError for rows longer than the position
+        embedding.
+        """
         embedded_BLD = self._embed(tokens_BL, positions_BL, types_BL)
         block = dict(
             heads=self.heads,
@@ -99,12 +101,12 @@ class Bert(nn.Module):
         return hidden_BLD, jnp.concatenate([embedded_BLD[None], outputs])
 
     def _embed(self, tokens_BL, positions_BL, types_BL):
-        room = self.positions - self.position_offset
-        if tokens_BL.shape[1] > room:
+        maximum = self.positions - self.position_offset
+        if tokens_BL.shape[1] > maximum:
             # A lookup past the end of a table would silently read its last row.
             raise ValueError(
-                f'rows of {tokens_BL.shape[1]} tokens, but this model has learned '
-                f'{room} positions: take row_length={room} or less.'
+                f'The rows have {tokens_BL.shape[1]} tokens, but this model has learned '
+                f'{maximum} positions. Set row_length={maximum} or less.'
             )
 
         def table(name, rows):
@@ -112,14 +114,14 @@ class Bert(nn.Module):
             return self.param(name, layers.INIT, shape, jnp.float32)
 
         tokens_VD = table('embedding', self.vocab_size)
-        token_BLD = activations.look_up(tokens_VD, tokens_BL)
+        token_BLD = activations.embedding_lookup(tokens_VD, tokens_BL)
         positions_PD = table('position_embedding', self.positions)
-        places_BL = positions_BL + self.position_offset
-        position_BLD = activations.look_up(positions_PD, places_BL)
+        index_BL = positions_BL + self.position_offset
+        position_BLD = activations.embedding_lookup(positions_PD, index_BL)
         types_TD = table('type_embedding', self.types)
         type_BLD = types_TD[0][None, None]
         if types_BL is not None:
-            type_BLD = activations.look_up(types_TD, types_BL)
+            type_BLD = activations.embedding_lookup(types_TD, types_BL)
         summed_BLD = (token_BLD + position_BLD + type_BLD).astype(self.dtype)
         return layers.LayerNorm(self.norm_eps, name='embedding_norm')(summed_BLD)
 

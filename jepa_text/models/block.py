@@ -1,4 +1,4 @@
-"""One pre-norm transformer layer: self-attention, then a gated feed-forward."""
+"""A pre-norm transformer layer: self-attention, then a gated feed-forward network."""
 
 import functools
 
@@ -20,9 +20,10 @@ NORMS = {
 class Block(nn.Module):
     """hidden + attention(norm(hidden)), then hidden + ffn(norm(hidden)).
 
-    `windows` has one for each kind of layer (models/stack.py); `kind` is this layer's,
-    None where there is one kind only. `positions_BL` are given for rows with gaps, whose
-    windows they measure. With `first`, attention reads its input unnormed.
+    `windows` has one entry per kind of layer (models/stack.py), and `kind` is that of
+    this layer, None if there is only one kind. `positions_BL` is given for rows with
+    gaps, for which windows are measured in positions. With `first`, the input of
+    attention is not normed.
     """
 
     heads: int
@@ -76,12 +77,11 @@ class Block(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Grouped-query attention over the documents of a row, rotary if given angles.
+    """Grouped-query attention within the documents of a row, rotary if given angles.
 
-    Where layers are of several kinds, `angles` have one more axis in front, and `kind`
-    says which to take. `positions`: segment_ids_BL, and order_BL and positions_BL or
-    None, as attention/attend.py takes them. With `qk_norm_eps`, queries and keys are
-    normed head by head.
+    If layers are of several kinds, `angles` has an additional first axis, indexed by
+    `kind`. `positions` is (segment_ids_BL, order_BL or None, positions_BL or None), as
+    for attention/attend.py. With `qk_norm_eps`, queries and keys are normed per head.
     """
 
     heads: int
@@ -129,7 +129,7 @@ class SelfAttention(nn.Module):
 
         if len(set(self.windows)) == 1:
             return within(self.windows[0], keep='attention')(*inputs)
-        # A branch each, not a window that is data: backends compile for their window.
-        # What is kept is named once, as each branch would keep room for its own.
+        # One branch per window, because backends compile for a constant window. The
+        # output is named after the switch: each branch would save a buffer of its own.
         out_BLHK = jax.lax.switch(kind, [within(w) for w in self.windows], *inputs)
         return jax.ad_checkpoint.checkpoint_name(out_BLHK, 'attention')

@@ -1,6 +1,6 @@
-"""What sits on top of the trunk: logits and the latent predictor.
+"""Modules on top of the trunk: LM heads, latent predictors, prototypes.
 
-Every head has `example()`: zero inputs of the right rank, from which it is initialized.
+Each has `example()`: zero inputs of the right rank, used for initialization.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from jepa_text.parallel import activations
 
 
 class LMHead(nn.Module):
-    """hidden_MD -> logits_MV, with a kernel of its own or the tied embedding."""
+    """hidden_MD -> logits_MV, with its own kernel or the tied embedding."""
 
     vocab_size: int
     width: int
@@ -27,21 +27,23 @@ class LMHead(nn.Module):
             jnp.zeros((self.vocab_size, self.width)),
         )
 
-    def enter(self, hidden_MD):
-        """What the tokens are compared with: the hidden states as they are."""
+    def transform(self, hidden_MD):
+        """Returns what the kernel is multiplied with: the hidden states unchanged."""
         return hidden_MD
 
     @nn.compact
     def __call__(self, hidden_MD, embedding_VD):
-        """Logits in the dtype of `hidden_MD`; `embedding_VD` is read only if tied."""
+        """Returns logits in the dtype of `hidden_MD`.
+
+        `embedding_VD` is used only if `tied`.
+        """
         if self.tied:
             return hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
         return layers.Linear(self.vocab_size, name='output')(hidden_MD)
 
 
 class DenseHead(nn.Module):
-    """hidden_MD -> norm(act(dense(hidden))) -> logits_MV + bias, as BERT scores
-    tokens."""
+    """hidden_MD -> norm(act(dense(hidden))) -> logits_MV + bias, the LM head of BERT."""
 
     vocab_size: int
     width: int
@@ -63,13 +65,16 @@ class DenseHead(nn.Module):
             zeros = nn.initializers.zeros
             self.bias = self.param('bias', zeros, (self.vocab_size,), jnp.float32)
 
-    def enter(self, hidden_MD):
-        """What the tokens are compared with."""
+    def transform(self, hidden_MD):
+        """Returns what the kernel is multiplied with: norm(act(dense(hidden)))."""
         return self.norm(layers.ACTIVATIONS[self.act](self.dense(hidden_MD)))
 
     def __call__(self, hidden_MD, embedding_VD):
-        """Logits in the dtype of `hidden_MD`; `embedding_VD` is read only if tied."""
-        hidden_MD = self.enter(hidden_MD)
+        """Returns logits in the dtype of `hidden_MD`.
+
+        `embedding_VD` is used only if `tied`.
+        """
+        hidden_MD = self.transform(hidden_MD)
         if self.tied:
             logits_MV = hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
         else:
@@ -81,7 +86,7 @@ class DenseHead(nn.Module):
 
 
 def lm_head(encoder, tied=False):
-    """The head that scores tokens on this encoder: what its `head` asks for."""
+    """Returns the LM head for this encoder, as its `head` property specifies."""
     if encoder.head is None:
         return LMHead(encoder.vocab_size, encoder.width, tied)
     return DenseHead(encoder.vocab_size, encoder.width, tied, **encoder.head)
@@ -89,7 +94,7 @@ def lm_head(encoder, tied=False):
 
 @dataclasses.dataclass(frozen=True)
 class PredictorSizes:
-    """Which predictor: 'mlp', 'transformer' or 'identity', and how large."""
+    """The kind of predictor, 'mlp', 'transformer' or 'identity', and its sizes."""
 
     kind: str
     hidden: int
@@ -108,7 +113,10 @@ class PredictorSizes:
             )
 
     def build(self, width, attention='auto'):
-        """The module, from and to vectors of `width`; if it attends, by this backend."""
+        """Returns the module, which maps vectors of `width` to vectors of `width`.
+
+        `attention` is the backend of a predictor with attention.
+        """
         if self.kind == 'mlp':
             return MLPPredictor(width, self.hidden)
         if self.kind == 'identity':
@@ -119,7 +127,7 @@ class PredictorSizes:
 
 
 class IdentityPredictor(nn.Module):
-    """hidden -> hidden: the encoder itself must match the target."""
+    """hidden -> hidden: the encoder's output itself must match the target."""
 
     width: int
 
@@ -132,7 +140,7 @@ class IdentityPredictor(nn.Module):
 
 
 class MLPPredictor(nn.Module):
-    """Two layers with GELU between, position by position (data2vec's head)."""
+    """Two linear layers with GELU in between, position by position (data2vec's head)."""
 
     width: int
     hidden: int
@@ -168,11 +176,12 @@ class TransformerPredictor(nn.Module):
 
 
 class BlockPredictor(TransformerPredictor):
-    """From the vectors of a context to those at target positions (I-JEPA's predictor).
+    """Predicts vectors at target positions from those of a context (I-JEPA's predictor).
 
-    Reads [context ; queries] bidirectionally, within documents; a query is one learned
-    vector, told apart by its rotary position alone. They are sorted by document first:
-    attention takes runs of equal ids, and here each id would come twice.
+    Reads [context ; queries] bidirectionally, within documents. All queries are one
+    learned vector, distinguished only by rotary position. Inputs are sorted by document
+    first, because attention requires runs of equal ids and here each id would occur in
+    two runs.
     """
 
     def example(self):
@@ -183,7 +192,7 @@ class BlockPredictor(TransformerPredictor):
     def __call__(
         self, context_BKD, context_segments, context_positions, segments_BM, positions_BM
     ):
-        """prediction_BMD; segment id 0 marks what only fills the shape."""
+        """Returns prediction_BMD; segment id 0 marks padding."""
         context_BKP = layers.Linear(self.hidden, name='enter')(context_BKD)
         query_P = self.param('query', layers.INIT, (self.hidden,), jnp.float32)
         shape = (*segments_BM.shape, self.hidden)
@@ -191,7 +200,7 @@ class BlockPredictor(TransformerPredictor):
         both = jnp.concatenate([context_BKP, query_BMP], axis=1)
         segments = jnp.concatenate([context_segments, segments_BM], axis=1)
         positions = jnp.concatenate([context_positions, positions_BM], axis=1)
-        # Padding, 0, comes last, as in whole rows; within a document the order stays.
+        # Padding (0) is sorted last, as in whole rows; the sort is stable.
         last = jnp.iinfo(segments.dtype).max
         order = jnp.argsort(jnp.where(segments == 0, last, segments), axis=1, stable=True)
         back = jnp.argsort(order, axis=1)[:, context_BKD.shape[1] :]
@@ -203,7 +212,7 @@ class BlockPredictor(TransformerPredictor):
 
 
 def _blocks(predictor, x, segment_ids, positions):
-    """The layers of a predictor and their last norm; called inside its `__call__`."""
+    """Applies the layers of a predictor and their last norm; called in its `__call__`."""
     head_width = predictor.hidden // predictor.heads
     angles = layers.rotary_angles(positions, head_width, predictor.rope_theta)
     for index in range(predictor.depth):
@@ -221,7 +230,7 @@ def _blocks(predictor, x, segment_ids, positions):
 
 
 class Logit(nn.Module):
-    """One learned scalar, float32: the logit of a number between 0 and 1."""
+    """A learned float32 scalar: the logit of a number between 0 and 1."""
 
     initial: float
 

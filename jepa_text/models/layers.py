@@ -1,7 +1,7 @@
-"""The parts of a transformer: norms, rotary positions, feed-forward layers.
+"""Building blocks of transformers: norms, linear layers, rotary positions, feed-forward.
 
-Matrix products are taken on `[B * L, D]`: XLA's CPU products and above all their
-gradients run at half speed on three axes, and GPUs and TPUs do not mind.
+Matrix products are computed on `[B * L, D]`: on three axes, XLA's CPU products and above
+all their gradients run at half the speed. On GPUs and TPUs it makes no difference.
 """
 
 import functools
@@ -61,7 +61,7 @@ class LayerNorm(nn.Module):
 
 
 class Linear(nn.Module):
-    """x @ kernel, plus bias if asked; both are float32 and cast to the input's dtype."""
+    """x @ kernel, optionally + bias; both are float32 and cast to the input's dtype."""
 
     features: int
     bias: bool = False
@@ -74,8 +74,8 @@ class Linear(nn.Module):
         if self.bias:
             zeros = nn.initializers.zeros
             bias = self.param('bias', zeros, (self.features,), jnp.float32)
-            # As a product, so that the bias's gradient is one, too: XLA's CPU sums down
-            # the rows of what it fuses into the sum, a gelu's slope made anew included.
+            # A product, so that the bias's gradient is one, too: XLA on CPUs would fuse
+            # the sum over rows with its input, and recompute a gelu's derivative there.
             one_N1 = jnp.ones((*flat.shape[:-1], 1), x.dtype)
             flat = flat + one_N1 @ bias.astype(x.dtype)[None]
         return flat.reshape(*x.shape[:-1], self.features)
@@ -113,10 +113,10 @@ class FFN(nn.Module):
 
 
 def rotary_angles(positions_BL, head_width, theta, scaling=None):
-    """cos and sin of position * theta^(-2i/K), float32, each [B, L, 1, K/2] (Su 2021).
+    """Returns cos and sin of position * theta^(-2i/K), float32, each [B, L, 1, K/2].
 
-    `theta` None turns nothing: a layer without positions. `scaling` is that of
-    `stretched`.
+    Rotary position embedding (Su 2021). With `theta` None nothing is rotated: a layer
+    without positions. `scaling` has the keywords of `stretched`.
     """
     exponent_K = jnp.arange(0, head_width, 2, dtype=jnp.float32) / head_width
     frequency_K = 0.0 * exponent_K if theta is None else float(theta) ** -exponent_K
@@ -125,22 +125,23 @@ def rotary_angles(positions_BL, head_width, theta, scaling=None):
     angle_BLK = jnp.einsum('BL,K->BLK', positions_BL.astype(jnp.float32), frequency_K)
     angle_BL1K = rearrange(angle_BLK, 'B L K -> B L 1 K')
     cos_BL1K, sin_BL1K = jnp.cos(angle_BL1K), jnp.sin(angle_BL1K)
-    # XLA takes cosines for cheap, and on CPUs makes them anew for every head wherever
-    # they are read: 3 to 5 % of a step. Quotients it keeps; barriers it does not.
+    # XLA considers cosines cheap, and on CPUs recomputes them for each head wherever
+    # they are used, 3 to 5 % of a step. It does not recompute quotients; optimization
+    # barriers do not prevent it.
     one_BL1K = jnp.sqrt(cos_BL1K**2 + sin_BL1K**2)
     return cos_BL1K / one_BL1K, sin_BL1K / one_BL1K
 
 
 def stretched(frequency_K, factor, low, high, length):
-    """Frequencies for longer texts, as Llama 3.1 (arXiv 2407.21783) has them.
+    """Returns rotary frequencies for longer texts, as in Llama 3.1 (arXiv 2407.21783).
 
-    What turns less than `low` times in `length` positions, its first training length,
-    is slowed by `factor`; what turns more than `high` times stays; between the two the
-    change is linear in the number of turns.
+    Frequencies with less than `low` rotations in `length` positions, the original
+    training length, are divided by `factor`; those with more than `high` rotations stay
+    unchanged; in between, the change is linear in the number of rotations.
     """
-    turns_K = length * frequency_K / (2 * jnp.pi)
-    kept_K = jnp.clip((turns_K - low) / (high - low), 0, 1)
-    return frequency_K * (kept_K + (1 - kept_K) / factor)
+    rotations_K = length * frequency_K / (2 * jnp.pi)
+    weight_K = jnp.clip((rotations_K - low) / (high - low), 0, 1)
+    return frequency_K * (weight_K + (1 - weight_K) / factor)
 
 
 def rotate(x_BLHK, angles):

@@ -1,8 +1,9 @@
-"""ModernBERT: rotary, pre-norm, gated; most layers see only their neighborhood.
+"""ModernBERT: rotary, pre-norm, gated; most layers have local attention.
 
-Warner et al. 2024 (arXiv 2412.13663). Every `global_every`-th layer, from the first, sees
-its whole document by `rope_theta`; the others see `local_window` positions to either
-side by `local_theta`. Called as the trunk is. No dropout.
+Warner et al. 2024 (arXiv 2412.13663). Every `global_every`-th layer, starting with the
+first, attends to its whole document with `rope_theta`; the others attend to
+`local_window` positions on either side with `local_theta`. Called like the trunk in
+transformer.py. No dropout.
 """
 
 import flax.linen as nn
@@ -20,12 +21,12 @@ PRESETS = {
 
 
 def make(preset=None, **keywords):
-    """A ModernBert from a preset's sizes, any of them overridden by keywords.
+    """Returns a ModernBert with a preset's sizes, which keywords override.
 
-    Raises ValueError for an unknown preset, a missing size, or sizes that do not
-    divide each other.
+    Raises ValueError for an unknown preset, a missing size, or sizes that do not divide
+    each other.
     """
-    return stack.sized(ModernBert, PRESETS, preset, keywords)
+    return stack.from_preset(ModernBert, PRESETS, preset, keywords)
 
 
 class ModernBert(nn.Module):
@@ -56,7 +57,7 @@ class ModernBert(nn.Module):
 
     @property
     def window(self):
-        """The window of each layer, None where it sees its whole document."""
+        """The window of each layer, None if it attends to its whole document."""
         return tuple(
             self.local_window if i % self.global_every else None
             for i in range(self.depth)
@@ -64,7 +65,7 @@ class ModernBert(nn.Module):
 
     @property
     def head(self):
-        """What heads.DenseHead needs to score tokens as ModernBERT does."""
+        """The keywords of heads.DenseHead that score tokens as ModernBERT does."""
         return dict(
             act=self.head_act,
             norm_eps=self.norm_eps,
@@ -85,31 +86,34 @@ class ModernBert(nn.Module):
         every_layer=False,
         gaps=False,
     ):
-        """hidden_BLD; with `every_layer`, also layers_NBLD: the normed embedding and
-        then the output of each layer, before the last norm. With `gaps`, rows are cut
-        out of others, and windows go by `positions_BL`."""
+        """Returns hidden_BLD; with `every_layer`, also layers_NBLD.
+
+        These are the normed embedding and the output of each layer, before the last norm.
+        With `gaps`, rows are cut out of others, and windows are measured in
+        `positions_BL`.
+        """
         norm = 'layer' if self.norm_bias else 'layer_without_bias'
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
         embedded_BLD = NORMS[norm](self.norm_eps, name='embedding_norm')(
-            activations.look_up(embedding_VD.astype(self.dtype), tokens_BL)
+            activations.embedding_lookup(embedding_VD.astype(self.dtype), tokens_BL)
         )
         head_width = self.head_width or self.width // self.heads
         thetas = [self.local_theta if w else self.rope_theta for w in self.window]
         ways, kinds = stack.kinds(self.depth, thetas, self.window)
         block = self._block(norm, head_width, ways, causal, every_layer)
         angles = stack.angles(positions_BL, head_width, ways)
-        given = (angles, segment_ids_BL, order_BL, positions_BL if gaps else None)
-        # The embedding is normed already: the first layer has a norm less, and so is not
-        # one of the stack.
+        inputs = (angles, segment_ids_BL, order_BL, positions_BL if gaps else None)
+        # The embedding is already normed: the first layer lacks a norm, and so it is not
+        # part of the stack.
         kind = None if len(ways) == 1 else jnp.int32(0)
         first = Block(**block, first=True, name='first')
-        first_BLD, _ = first(embedded_BLD, *given, kind)
+        first_BLD, _ = first(embedded_BLD, *inputs, kind)
         hidden_BLD, outputs = stack.run(
             Block,
             block,
             first_BLD,
-            given,
+            inputs,
             kinds=kinds[1:],
             scan=self.scan,
             remat=self.remat,

@@ -1,4 +1,4 @@
-"""The network of an objective: the encoder, and the small modules on it."""
+"""The network of an objective: the encoder and the modules on top of it."""
 
 import zlib
 
@@ -7,25 +7,29 @@ import jax.numpy as jnp
 
 
 class Network:
-    """The encoder and what an objective puts on it: a dict of small modules."""
+    """The encoder and the modules of an objective, by name in `modules`."""
 
     def __init__(self, encoder, objective):
         self.encoder, self.objective = encoder, objective
         self.modules = {'encoder': encoder, **objective.modules(encoder)}
 
     def apply(self, name, params, *inputs, **options):
-        """Runs one module on params[name]; its name is that of a stage in a profile."""
+        """Runs one module with params[name]; its name is also the scope in profiles."""
         with jax.named_scope(name):
             return self.modules[name].apply(
                 {'params': params.get(name, {})}, *inputs, **options
             )
 
     def init(self, seed):
-        """Fresh parameters of every module. A module's own depend on the seed and its
-        name only, so runs with different objectives start from one encoder."""
+        """Returns initial parameters of all modules.
+
+        Those of a module depend only on the seed and the module's name, so runs with
+        different objectives start from the same encoder.
+        """
         params = {}
         for name, module in self.modules.items():
-            # Whatever attends, parameters are the same; examples are nothing for kernels.
+            # Parameters do not depend on the attention backend, and kernels may not
+            # support the small example inputs.
             if hasattr(module, 'attention'):
                 module = module.clone(attention='xla')
             key = jax.random.fold_in(key_of(seed), zlib.crc32(name.encode()))
@@ -39,7 +43,9 @@ class Network:
 
 
 def key_of(seed):
-    """The key of a seed of any size: jax.random.key alone takes its last 32 bits.
+    """Returns the random key of an integer seed of any size.
+
+    jax.random.key uses only the last 32 bits of a seed.
 
     >>> keys = [jax.random.key_data(key_of(seed)) for seed in (1, 2**32 + 1)]
     >>> bool((keys[0] == jax.random.key_data(jax.random.key(1))).all())

@@ -1,54 +1,58 @@
-"""hidden states of L positions -> one vector per example.
+"""Pooling: hidden states of L positions -> one vector per example.
 
     mean, max_, cls, last, position     of hidden states and mask alone: POOLINGS
-    weighted                            with a weight for every position
-    inverse_frequency, learned          such weights: rare words count more; as trained
+    weighted                            with a weight per position
+    inverse_frequency, learned          such weights: by rarity of the token; trained
     attention                           with one query
-    average_layers, counted             what comes before: which layers, which positions
+    average_layers, valid_mask          applied before: which layers, which positions
 
-By name a pooling is over all tokens of a text, special ones among them, as that of
-sentence-transformers: what is measured can be shipped. NAME-specials is without them.
+POOLINGS by name use all tokens of a text, including special tokens, as in
+sentence-transformers, so that what is measured can also be exported. NAME-specials
+excludes special tokens.
 
-Every pooling takes `hidden_BLD` and `valid_BL` (True where a position counts), computes
-in float32 whatever the type of the hidden states, and returns float32 [B, D]. What
-stands at other positions has no influence, not even NaN, and gets no gradient. A row
-without any valid position gives zeros. Queries and weights are trained, on the training
-split of a probe, by trained_pooling.py; untrained weights are the mean.
+Each pooling takes `hidden_BLD` and `valid_BL` (True for positions that count), computes
+in float32 whatever the dtype of the hidden states, and returns float32 [B, D]. Values at
+other positions, even NaN, have no effect and get no gradient. A row without any valid
+position gives zeros. Queries and weights are trained by trained_pooling.py on the
+training split of a probe; untrained, they give the mean.
 """
 
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text import losses
+
 WITHOUT_SPECIALS = '-specials'
 
 
 def mean(hidden_BLD, valid_BL):
-    """sum_l valid_l h_l / sum_l valid_l.
+    """Returns sum_l valid_l h_l / sum_l valid_l.
 
     >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
     >>> mean(hidden_BLD, jnp.array([[True, True, False]])).tolist()
     [[2.0]]
     """
-    kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
+    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
     count_B1 = jnp.sum(valid_BL, axis=1, keepdims=True, dtype=jnp.float32)
-    return jnp.sum(kept_BLD, axis=1) / jnp.maximum(count_B1, 1.0)
+    return jnp.sum(masked_BLD, axis=1) / jnp.maximum(count_B1, 1.0)
 
 
 def max_(hidden_BLD, valid_BL):
-    """max over the valid positions, per coordinate.
+    """Returns the maximum over valid positions, per coordinate.
 
     >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
     >>> max_(hidden_BLD, jnp.array([[True, True, False]])).tolist()
     [[3.0]]
     """
     lowest = jnp.finfo(jnp.float32).min
-    top_BD = jnp.max(_kept(hidden_BLD, valid_BL, lowest), axis=1)
-    return jnp.where(jnp.any(valid_BL, axis=1)[:, None], top_BD, 0.0)
+    max_BD = jnp.max(_masked(hidden_BLD, valid_BL, lowest), axis=1)
+    return jnp.where(jnp.any(valid_BL, axis=1)[:, None], max_BD, 0.0)
 
 
 def cls(hidden_BLD, valid_BL):
-    """The first valid position, where BERT-like models put their sentence token: `check`
-    tells whether there is one.
+    """Returns the first valid position, where BERT-like models have their sentence token.
+
+    `check` raises if there is no such token.
 
     >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
     >>> cls(hidden_BLD, jnp.array([[False, True, True]])).tolist()
@@ -58,7 +62,7 @@ def cls(hidden_BLD, valid_BL):
 
 
 def last(hidden_BLD, valid_BL):
-    """The last valid position: in a causal model, the one that has seen everything.
+    """Returns the last valid position, which in a causal model has attended to all.
 
     >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
     >>> last(hidden_BLD, jnp.array([[True, True, False]])).tolist()
@@ -69,9 +73,10 @@ def last(hidden_BLD, valid_BL):
 
 
 def position(hidden_BLD, valid_BL):
-    """sum_l l h_l / sum_l l over the valid positions l = 1, 2, ... (SGPT, 2202.08904).
+    """Returns sum_l l h_l / sum_l l over valid positions l = 1, 2, ...
 
-    For causal models: later positions have read more.
+    SGPT's pooling (arXiv 2202.08904), for causal models, in which later positions have
+    attended to more tokens.
 
     >>> position(jnp.array([[[1.0], [4.0], [9.0]]]), jnp.array([[True, True, False]]))
     Array([[3.]], dtype=float32)
@@ -83,23 +88,24 @@ POOLINGS = {'mean': mean, 'max': max_, 'cls': cls, 'last': last, 'position': pos
 
 
 def weighted(hidden_BLD, valid_BL, weight_BL):
-    """sum_l w_l h_l / sum_l w_l over the valid positions; weights are not negative.
+    """Returns sum_l w_l h_l / sum_l w_l over valid positions, for nonnegative weights.
 
     >>> hidden_BLD, valid_BL = jnp.array([[[1.0], [4.0]]]), jnp.ones((1, 2), bool)
     >>> weighted(hidden_BLD, valid_BL, jnp.array([[2.0, 1.0]])).tolist()
     [[2.0]]
     """
-    kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
+    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
     weight_BL = jnp.where(valid_BL, jnp.asarray(weight_BL, jnp.float32), 0.0)
     total_B1 = jnp.sum(weight_BL, axis=1, keepdims=True)
-    sum_BD = jnp.einsum('BLD,BL->BD', kept_BLD, weight_BL, precision='highest')
+    sum_BD = jnp.einsum('BLD,BL->BD', masked_BLD, weight_BL, precision='highest')
     return sum_BD / jnp.where(total_B1 > 0, total_B1, 1.0)
 
 
 def inverse_frequency(tokens_BL, counts_V, smoothing=1e-3):
-    """weight_BL = a / (a + p(token)), p the share of the token (SIF, Arora et al. 2017).
+    """Returns weight_BL = a / (a + p(token)), with p the relative frequency of the token.
 
-    `counts_V` are occurrences in some corpus, the same for all models that are compared.
+    Smooth inverse frequency (SIF, Arora et al. 2017); a is `smoothing`. `counts_V` are
+    token counts in some corpus, the same for all models that are compared.
 
     >>> inverse_frequency(jnp.array([[0, 1]]), jnp.array([999, 1])).round(3).tolist()
     [[0.0010000000474974513, 0.5]]
@@ -110,7 +116,7 @@ def inverse_frequency(tokens_BL, counts_V, smoothing=1e-3):
 
 
 def learned(logit_L, valid_BL):
-    """weight_BL: exp of the learned logit of each position; all 0 is the mean.
+    """Returns weight_BL, the softmax of a learned logit per position; zeros: the mean.
 
     >>> learned(jnp.zeros(2), jnp.array([[True, False]])).tolist()
     [[1.0, 0.0]]
@@ -120,37 +126,34 @@ def learned(logit_L, valid_BL):
 
 
 def attention(hidden_BLD, valid_BL, query_D):
-    """sum_l a_l h_l, a = softmax over the valid positions of q.h_l / sqrt(D).
+    """Returns sum_l a_l h_l, a = softmax over valid positions of q.h_l / sqrt(D).
 
-    A query of zeros is the mean.
+    A query of zeros gives the mean.
 
     >>> hidden_BLD, valid_BL = jnp.array([[[0.0], [9.0]]]), jnp.ones((1, 2), bool)
     >>> attention(hidden_BLD, valid_BL, jnp.array([9.0])).tolist()
     [[9.0]]
     """
-    kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
+    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
     query_D = jnp.asarray(query_D, jnp.float32)
-    score_BL = jnp.einsum('BLD,D->BL', kept_BLD, query_D, precision='highest')
+    score_BL = jnp.einsum('BLD,D->BL', masked_BLD, query_D, precision='highest')
     weight_BL = _softmax(score_BL / jnp.sqrt(float(query_D.size)), valid_BL)
-    return weighted(kept_BLD, valid_BL, weight_BL)
+    return weighted(masked_BLD, valid_BL, weight_BL)
 
 
 def average_layers(layers, count=4):
-    """[B, L, D]: the mean of the last `count` of a list of hidden states, float32.
+    """Returns [B, L, D], the mean of the last `count` hidden states of a list, float32.
+
+    Raises ValueError unless `count` is from 1 to their number.
 
     >>> average_layers([jnp.array([[[i]]]) for i in (9.0, 1.0, 3.0)], count=2).tolist()
     [[[2.0]]]
     """
-    if not 1 <= count <= len(layers):
-        raise ValueError(
-            f'The last {count} layers cannot be averaged: there are {len(layers)}.'
-        )
-    total_BLD = sum(hidden.astype(jnp.float32) for hidden in layers[-count:])
-    return total_BLD / count
+    return losses.average_layers(layers, count, lambda hidden_BLD: hidden_BLD)
 
 
 def base(name):
-    """The pooling of a name, with special tokens or without.
+    """Returns the pooling that a name refers to, without the suffix '-specials'.
 
     >>> base('mean'), base('mean-specials')
     ('mean', 'mean')
@@ -158,13 +161,13 @@ def base(name):
     return name.removesuffix(WITHOUT_SPECIALS)
 
 
-def counted(name, real_BL, tokens_BL, special_ids):
-    """valid_BL for the pooling of this name: all that are real, or without specials.
+def valid_mask(name, real_BL, tokens_BL, special_ids):
+    """Returns valid_BL for the pooling `name`: all real tokens, with or without specials.
 
     >>> real_BL, tokens_BL = jnp.array([[True, True, False]]), jnp.array([[1, 7, 0]])
-    >>> counted('mean', real_BL, tokens_BL, [0, 1]).tolist()
+    >>> valid_mask('mean', real_BL, tokens_BL, [0, 1]).tolist()
     [[True, True, False]]
-    >>> counted('mean-specials', real_BL, tokens_BL, [0, 1]).tolist()
+    >>> valid_mask('mean-specials', real_BL, tokens_BL, [0, 1]).tolist()
     [[False, True, False]]
     """
     real_BL = jnp.asarray(real_BL, bool)
@@ -174,42 +177,42 @@ def counted(name, real_BL, tokens_BL, special_ids):
 
 
 def check(name, begin, rows, special_ids):
-    """Raises ValueError where rows of ids have nothing for the pooling of this name.
+    """Raises ValueError if rows of token ids lack what the pooling `name` needs.
 
-    'cls' is the special token that `begin`, the ids before each text, begins with; and
-    without special tokens, another one must be left of each row.
+    'cls' needs the special token that `begin`, the ids before each text, starts with.
+    Without special tokens, each row needs at least one other token.
 
     >>> check('cls', (1,), [[1, 7]], (1,))
     """
     if base(name) == 'cls' and (name != 'cls' or not begin):
-        why = 'leaves that token out' if begin else 'but this tokenizer puts none there'
+        why = 'it excludes that token' if begin else 'this tokenizer does not add one'
         raise ValueError(
-            f'pool={name!r}: cls is the special token before a text, {why}. Take '
-            "'mean', or 'last' of a model that is causal."
+            f'pool={name!r}: cls is the special token before a text, but {why}. Use '
+            "'mean', or 'last' for a causal model."
         )
     if name == base(name):
         return
     for number, row in enumerate(rows):
         if np.isin(row, special_ids).all():
             raise ValueError(
-                f'pool={name!r}: text {number} has special tokens only. Leave it out, or '
-                f'take {base(name)!r}, which counts them.'
+                f'pool={name!r}: text {number} has only special tokens. Leave it out, or '
+                f'use {base(name)!r}, which includes them.'
             )
 
 
 def _softmax(score_BL, valid_BL):
-    """0 where not valid, and everywhere if nothing is; no NaN, nor in gradients."""
+    """A softmax that is 0 where not valid, without NaN in values or gradients."""
     lowest = jnp.finfo(jnp.float32).min
-    top_B1 = jnp.max(
+    max_B1 = jnp.max(
         jnp.where(valid_BL, score_BL, lowest), axis=1, keepdims=True, initial=lowest
     )
     weight_BL = jnp.where(
-        valid_BL, jnp.exp(jnp.where(valid_BL, score_BL - top_B1, 0.0)), 0
+        valid_BL, jnp.exp(jnp.where(valid_BL, score_BL - max_B1, 0.0)), 0
     )
     return weight_BL / jnp.maximum(jnp.sum(weight_BL, axis=1, keepdims=True), 1e-30)
 
 
-def _kept(hidden_BLD, valid_BL, other):
+def _masked(hidden_BLD, valid_BL, other):
     if hidden_BLD.ndim != 3 or hidden_BLD.shape[:2] != valid_BL.shape:
         raise ValueError(
             'Pooling needs hidden states [B, L, D] and a mask [B, L], but the shapes are '
@@ -220,5 +223,5 @@ def _kept(hidden_BLD, valid_BL, other):
 
 
 def _at(hidden_BLD, valid_BL, index_B):
-    kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
-    return jnp.take_along_axis(kept_BLD, index_B[:, None, None], axis=1)[:, 0]
+    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
+    return jnp.take_along_axis(masked_BLD, index_B[:, None, None], axis=1)[:, 0]

@@ -2,13 +2,13 @@
 
 The same weights are a decoder (`causal=True`) and an encoder (`causal=False`): the
 attention mask is an argument of the call and never part of the model. Without options it
-is plain Llama; the options are what its relatives add:
+is plain Llama. The options cover related models:
 
     rope_scaling          Llama 3.1: dict(factor, low, high, length) of layers.stretched
-    rope_theta            one for all layers or one each; None: no positions (SmolLM3)
-    window                position i sees j only if |i - j| <= window (Mistral; and Qwen2,
-                          SmolLM3 in some layers); one for all layers or one each
-    qkv_bias              Qwen2; with o_bias and ffn_bias, some of Llama's
+    rope_theta            for all layers or per layer; None: no positions (SmolLM3)
+    window                position i attends to j only if |i - j| <= window (Mistral; and
+                          Qwen2, SmolLM3 in some layers); for all layers or per layer
+    qkv_bias              Qwen2; with o_bias and ffn_bias, some models like Llama
     qk_norm               Qwen3
 """
 
@@ -20,8 +20,8 @@ from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
 from jepa_text.parallel import activations
 
-# Sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary 128,256), and a tiny one
-# for tests. Each is a set of keywords of `Transformer`.
+# Keywords of `Transformer`: sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary
+# 128,256), and smaller ones, of which 'tiny' is for tests.
 PRESETS = {
     'tiny': dict(width=64, depth=2, heads=4, kv_heads=2, ffn_width=128),
     'toy': dict(width=128, depth=4, heads=4, kv_heads=4, ffn_width=384),
@@ -33,12 +33,12 @@ PRESETS = {
 
 
 def make(preset=None, **keywords):
-    """A Transformer from a preset's sizes, any of them overridden by keywords.
+    """Returns a Transformer with a preset's sizes, which keywords override.
 
-    Raises ValueError for an unknown preset, a missing size, or sizes that do not
-    divide each other.
+    Raises ValueError for an unknown preset, a missing size, or sizes that do not divide
+    each other.
     """
-    model = stack.sized(Transformer, PRESETS, preset, keywords)
+    model = stack.from_preset(Transformer, PRESETS, preset, keywords)
     if model.heads % model.kv_heads:
         raise ValueError(
             f'heads={model.heads} is not a multiple of kv_heads={model.kv_heads}.'
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
     qk_norm: bool = False
     ffn_bias: bool = False
 
-    # Scores tokens by one product with a kernel: heads.LMHead.
+    # None: tokens are scored by heads.LMHead, a product with a kernel.
     head = None
 
     @nn.compact
@@ -85,12 +85,17 @@ class Transformer(nn.Module):
         every_layer=False,
         gaps=False,
     ):
-        """hidden_BLD; with `every_layer`, also layers_NBLD: the embedding and then the
-        output of each layer, before the last norm (depth + 1 of them). With `gaps`, rows
-        are cut out of others, and windows go by `positions_BL`."""
+        """Returns hidden_BLD; with `every_layer`, also layers_NBLD.
+
+        These are the embedding and the output of each layer, before the last norm: depth
+        + 1 arrays. With `gaps`, rows are cut out of others, and windows are measured in
+        `positions_BL`.
+        """
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
-        embedded_BLD = activations.look_up(embedding_VD.astype(self.dtype), tokens_BL)
+        embedded_BLD = activations.embedding_lookup(
+            embedding_VD.astype(self.dtype), tokens_BL
+        )
         head_width = self.head_width or self.width // self.heads
         ways, kinds = stack.kinds(self.depth, self.rope_theta, self.window)
         angles = stack.angles(positions_BL, head_width, ways, self.rope_scaling)
@@ -126,8 +131,10 @@ class Transformer(nn.Module):
 
 
 def stack_layers(encoder):
-    """Parameters of an unrolled encoder in the layout of a scanned one. Of scalars, as
-    the ages of moments, the first layer's stands for all."""
+    """Converts parameters of an unrolled encoder to the layout of a scanned one.
+
+    Scalars, such as the ages of moments, are taken from the first layer.
+    """
     names = sorted((n for n in encoder if n.startswith('layer_')), key=_layer_number)
     rest = {n: p for n, p in encoder.items() if n not in names}
     stacked = jax.tree.map(
@@ -138,8 +145,11 @@ def stack_layers(encoder):
 
 
 def unstack_layers(encoder, depth=None):
-    """Parameters of a scanned encoder in the layout of an unrolled one; `depth` is its
-    number of layers, for a tree of scalars only, which every layer gets."""
+    """Converts parameters of a scanned encoder to the layout of an unrolled one.
+
+    `depth` is the number of layers, needed for a tree that has only scalars; scalars are
+    copied to all layers.
+    """
     rest = {n: p for n, p in encoder.items() if n != 'layers'}
     stacked = [leaf for leaf in jax.tree.leaves(encoder['layers']) if leaf.ndim]
     for index in range(stacked[0].shape[0] if stacked else depth):

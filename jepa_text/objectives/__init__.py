@@ -1,4 +1,5 @@
-"""One objective per file: `make(tokenizer, length, steps, **section) -> Objective`.
+"""Training objectives, one per file: `make(tokenizer, length, steps, **section)`.
 
-`steps` is the length of the phase that it serves. base.py has the contract.
+`make` returns an `Objective`, whose contract is in base.py. `length` is the row length,
+and `steps` the length of the phase that the objective is for.
 """

@@ -1,8 +1,8 @@
-"""What every objective is (`Objective`), and what all that predict tokens share.
+"""The contract of an objective (`Objective`), and the base of those that predict tokens.
 
-An objective is a frozen dataclass. On the host it masks something in a row (`corrupt`);
-on the device it gives a loss from what the network makes of it (`loss`), and says what
-is to be remembered until the next step (`remember`).
+An objective is a frozen dataclass. On the host it corrupts each row (`corrupt`), for
+example by masking; on the device it computes a loss from what the network returns
+(`loss`) and updates the state that is carried to the next step (`update_memory`).
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ Arrays = dict[str, jax.Array]
 
 @flax.struct.dataclass
 class View:
-    """All that an objective may look at beside the parameters.
+    """All inputs of an objective besides the parameters.
 
-    `apply(module, params, *inputs)` runs one module of the network on a dict of
+    `apply(module, params, *inputs)` runs one module of the network, given a dict of
     parameters by module name. `target` is the EMA copy of the encoder's parameters, or
-    None. `batch` may be a part of the one that `counts` counted; `step` counts from the
-    start of the phase.
+    None. `batch` may be a part of the batch to which `counts` refers. `step` counts from
+    the start of the phase.
     """
 
     apply: Callable = flax.struct.field(pytree_node=False)
@@ -44,53 +44,56 @@ class View:
 
 
 def step_key(view):
-    """What is drawn at random in a step: a key of the run's seed and the step."""
+    """Returns the random key of a step, derived from the run's seed and the step."""
     return jax.random.fold_in(jax.random.wrap_key_data(view.memory['key']), view.step)
 
 
 class Objective:
-    """The whole contract, with the answers of an objective that has nothing special.
+    """The interface of an objective, with defaults for everything optional.
 
-    B rows of L positions make a batch. Whatever adds up over parts of a batch (gradient
-    accumulation) and devices is a share: a sum over this part's positions, divided by
-    `view.counts`, the count over the whole batch; so every position weighs the same.
+    A batch has B rows of L positions. Whatever is summed over parts of a batch (gradient
+    accumulation) and over devices is a share: a sum over this part's positions divided by
+    `view.counts`, the count over the whole batch, so that all positions have the same
+    weight.
 
     Required
-      corrupt(example, rng, step)  a row of tokens_L, segment_ids_L, positions_L with what
-                        the network reads and predicts added: numpy, fixed shapes. `rng`
-                        belongs to the row, `step` counts from the start of the phase
-      counts(batch)     {name: how many positions count}, integer scalars; `tokens`, how
-                        many tokens are predicted, is among them; and of a mixture of
-                        rows `of_parts`, those of each part
+      corrupt(example, rng, step)  returns a row (tokens_L, segment_ids_L, positions_L)
+                        with the network's inputs and labels added: numpy, fixed shapes.
+                        `rng` is specific to the row, `step` counts from the start of the
+                        phase
+      counts(batch)     {name: number of positions that count}, integer scalars. `tokens`,
+                        the number of predicted tokens, is required; for a mixture of
+                        rows, `of_parts` has the number for each part
       loss(params, view)  (loss, metrics, seen): the loss, a float32 scalar, and
-                        {name: float32 scalar} to write, both shares; and a tree of
-                        arrays for `remember`, which add up over parts. A metric without
-                        a '/' in its name gets 'train/' before it
-    What it carries
+                        {name: float32 scalar} to log, both shares; and a pytree of
+                        arrays for `update_memory`, which are summed over parts. A metric
+                        without a '/' in its name gets the prefix 'train/'
+    State
       modules(encoder)  {name: Linen module with `example()`, its inputs} that it needs
-                        beside the encoder; the one that predicts tokens is 'lm_head'
-      memory()          {name: array} carried from step to step, outside the gradient
-      remember(memory, seen, diagnostics)  the memory after a step; of the whole batch
-                        `seen`, and what `diagnostics` measured in this step, else NaN
-      has_target        is there a target, which starts as a copy of the encoder?
-      follow(target, encoder, step)  the target's parameters after a step, from both
-                        (EMA)
-    What it tells
+                        besides the encoder; the one that predicts tokens is 'lm_head'
+      memory()          {name: array} carried from step to step, without gradients
+      update_memory(memory, seen, diagnostics)  returns the memory after a step, given
+                        `seen` of the whole batch and the `diagnostics` of this step
+                        (NaN if not measured)
+      has_target        whether there is a target, initialized as a copy of the encoder
+      update_target(target, encoder, step)  returns the target's parameters after a step,
+                        from both (EMA)
+    Reporting
       diagnostic_names  names of what `diagnostics` measures
-      diagnostics_every(every)  steps from one measurement to the next, where `every`
-                        are asked for (0: none); 0 for none
-      diagnostics(params, view)  {name: float32 scalar} for each of `diagnostic_names`
-      derived(metrics, diagnostics)  {name: value} of metrics that are no shares, from
-                        those of the whole batch and the last diagnostics (NaN if they
-                        failed; {} for none)
-      collapse(values), notes(values)  {kind: sentence}: what has collapsed, and what is
-                        worth a look, in the metrics of a step
-    What it is beside others
-      token_objective   the TokenObjective that it is or holds, by which it is loaded
-                        (`attends`, `shift`) and scored on held-out rows (`scorings`);
-                        None for one that predicts no tokens
-      baseline(section)  the section of an objective without what this one adds, of the
-                        section it was made from; None if there is nothing to leave out
+      diagnostics_every(every)  returns the number of steps between measurements if
+                        `every` are requested (0: none); 0 for none
+      diagnostics(params, view)  {name: float32 scalar} for all `diagnostic_names`
+      derived(metrics, diagnostics)  {name: value} of metrics that are not shares,
+                        computed from those of the whole batch and the latest diagnostics
+                        (NaN if they failed; {} without diagnostics)
+      collapse(values), notes(values)  {kind: sentence}: signs of collapse, and other
+                        observations, in the metrics of a step
+    Relation to other objectives
+      token_objective   the TokenObjective that it is or contains, by which a model is
+                        loaded (`attends`, `shift`) and scored on held-out rows
+                        (`scorings`); None if it predicts no tokens
+      baseline(section)  returns the section of the objective without what this one adds,
+                        given the section it was made from; None without a baseline
     """
 
     has_target: bool = False
@@ -112,10 +115,10 @@ class Objective:
     def memory(self) -> Arrays:
         return {}
 
-    def remember(self, memory: Arrays, seen: Any, diagnostics: Arrays) -> Arrays:
+    def update_memory(self, memory: Arrays, seen: Any, diagnostics: Arrays) -> Arrays:
         return memory
 
-    def follow(self, target: dict, encoder: dict, step: jax.Array) -> dict:
+    def update_target(self, target: dict, encoder: dict, step: jax.Array) -> dict:
         return target
 
     def diagnostics_every(self, every: int) -> int:
@@ -139,13 +142,14 @@ class Objective:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TokenObjective(Objective):
-    """Tokens are predicted where `loss_mask` is true, at most `capacity` of a row.
+    """Base of objectives that predict tokens where `loss_mask` is true.
 
-    `corrupt` of a subclass adds inputs_L, labels_L, loss_mask_L, and order_L where
-    `attends` is 'rows' rather than 'both' ways or to the 'left': who sees whom is then
-    told row by row (attention/attend.py). A label may stand `shift` positions after the
-    one that predicts it. If it `can_drop`, it also says how many masked positions did not
-    fit, `dropped`.
+    At most `capacity` tokens per row are predicted. `corrupt` of a subclass adds
+    inputs_L, labels_L and loss_mask_L. `attends` is 'bidirectional', 'causal' or 'rows';
+    with 'rows', `corrupt` also adds order_L, which defines the attention mask of each row
+    (attention/attend.py). The label of a token may be predicted `shift` positions before
+    it. If `can_drop`, `corrupt` also adds `dropped`, the number of masked positions
+    beyond the capacity.
     """
 
     capacity: int
@@ -166,9 +170,11 @@ class TokenObjective(Objective):
         return self
 
     def scorings(self, rate: float) -> dict[str, dict]:
-        """{name: section of a token objective} by which it is scored on held-out rows
-        (training/evals/heldout.py), with `rate` of the tokens masked; the first is what
-        it is judged by."""
+        """Returns {name: section of a token objective} by which held-out rows are scored.
+
+        `rate` is the share of masked tokens. The first one is the metric that the
+        objective is judged by (training/evals/heldout.py).
+        """
         raise NotImplementedError
 
     def modules(self, encoder):
@@ -186,8 +192,8 @@ class TokenObjective(Objective):
             return {}
         return {'train/perplexity': jnp.exp(metrics['clm_loss'])}
 
-    def read(self, params, view, **options):
-        """The encoder's hidden states of the corrupted rows."""
+    def encode(self, params, view, **options):
+        """Returns the encoder's hidden states of the corrupted rows."""
         batch = view.batch
         return view.apply(
             'encoder',
@@ -201,11 +207,11 @@ class TokenObjective(Objective):
         )
 
     def loss(self, params, view):
-        hidden_BLD = self.read(params, view)
+        hidden_BLD = self.encode(params, view)
         return *self.score(params, view, *self.select(hidden_BLD, view)), {}
 
     def select(self, hidden_BLD, view):
-        """hidden_BMD, index_BM and where_BM of the positions in the loss."""
+        """Returns hidden_BMD, index_BM and where_BM of the positions in the loss."""
         mask_BL = view.batch['loss_mask']
         if self.capacity >= mask_BL.shape[1]:
             index_BL = jnp.broadcast_to(jnp.arange(mask_BL.shape[1]), mask_BL.shape)
@@ -214,7 +220,7 @@ class TokenObjective(Objective):
         return losses.take(hidden_BLD, index_BM), index_BM, where_BM
 
     def score(self, params, view, hidden_BMD, index_BM, where_BM):
-        """The token loss from hidden states at selected positions, and its metrics."""
+        """Returns the token loss of hidden states at selected positions, and metrics."""
         labels_BM = jnp.take_along_axis(view.batch['labels'], index_BM, axis=1)
         share = 1 / jnp.maximum(view.counts['tokens'], 1)
         total, token_losses = lm_head_loss(
@@ -239,16 +245,18 @@ class TokenObjective(Objective):
 
 
 def _by_part(view, loss_BM, where_BM):
-    """{data_part/0/loss, data_part/0/tokens: shares} of each part of the rows; one that
-    has no token in the batch has a loss of NaN."""
+    """Returns {data_part/0/loss, data_part/0/tokens: shares} for each part of the rows.
+
+    The loss of a part without tokens in the batch is NaN.
+    """
     part_BP = view.batch[PART]
-    found = {}
+    metrics = {}
     for number in range(part_BP.shape[1]):
         own_BM = where_BM & part_BP[:, number, None]
         count = view.counts['of_parts'][number]
         total = losses.masked_sum(loss_BM, own_BM)
-        found |= {
+        metrics |= {
             f'{PART}/{number}/loss': jnp.where(count > 0, total / count, jnp.nan),
             f'{PART}/{number}/tokens': jnp.sum(own_BM, dtype=jnp.float32),
         }
-    return found
+    return metrics

@@ -1,4 +1,4 @@
-"""Causal language modeling: every position predicts the next token of its document."""
+"""Causal language modeling: each position predicts the next token of its document."""
 
 import dataclasses
 
@@ -9,12 +9,12 @@ from jepa_text.objectives.base import TokenObjective
 
 
 def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_weight=0.0):
-    """Reads to the left; with `prefix=(low, high)`, prefix-LM: a share of each document,
-    drawn uniformly between the two, is read bidirectionally and predicts nothing.
+    """Returns a CLM; with `prefix=(low, high)`, a prefix-LM.
 
-    `tied` scores tokens with the input embedding; logits take at most `logits_mib`
-    MiB at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of
-    range.
+    Of a prefix-LM, a share of each document, drawn uniformly between low and high, is
+    read bidirectionally and predicts nothing. `tied` scores tokens with the input
+    embedding; logits take at most `logits_mib` MiB at a time; `z_weight` is the weight of
+    the z-loss. Raises ValueError for a prefix out of range.
     """
     if prefix is not None:
         if not isinstance(prefix, list | tuple) or len(prefix) != 2:
@@ -47,7 +47,7 @@ class CLM(TokenObjective):
         causal = {'clm': {'name': 'clm'}}
         if self.prefix is None:
             return causal
-        # Without a prefix it has all to predict: the harder task, which it may not know.
+        # Without a prefix, all tokens are predicted: a harder task that was not trained.
         return {'prefix': {'name': 'clm', 'prefix': self.prefix}, **causal}
 
     def corrupt(self, example, rng, step=0):
@@ -63,13 +63,13 @@ class CLM(TokenObjective):
         prefix_L = _prefix_lengths(
             segments_L, rng.uniform(*self.prefix, len(segments_L) + 1)
         )
-        # The last position of the prefix predicts the first word after it.
+        # The last position of the prefix predicts the first token after it.
         row['loss_mask'] &= positions_L >= prefix_L - 1
         row['order'] = np.maximum(positions_L - prefix_L + 1, 0).astype(np.int32)
         return row
 
 
 def _prefix_lengths(segments_L, share_L):
-    """At every position, the length of the prefix of its document."""
+    """Returns the prefix length of the document at each position."""
     sizes = np.bincount(segments_L)
     return np.floor(sizes * share_L[: len(sizes)]).astype(np.int32)[segments_L]

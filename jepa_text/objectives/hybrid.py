@@ -1,14 +1,14 @@
-"""JEPA + MLM on one masked forward: latent_weight * latent + token_weight * tokens.
+"""JEPA + MLM in one masked forward pass: latent_weight * latent + token_weight * tokens.
 
-The encoder reads the masked row once. At the masked positions one head names the token,
-and a predictor names the vector that the target encoder gives for the clean row. The
-latent loss counts only where the input really is the mask token, so nothing can be
-copied. Costs about an MLM step and one forward more.
+The encoder reads the masked row once. At the masked positions the LM head predicts the
+token, and a predictor predicts the vector that the target encoder gives for the clean
+row. The latent loss counts only where the input is the mask token, so that nothing can be
+copied. The cost is about that of an MLM step plus one forward pass.
 
-After arXiv 2606.05173 (cosine loss, EMA 0.996 to 1, layer-normalized target), with its
-leaks mended; the shared forward, averaged layers and smooth-L1 are after data2vec (arXiv
-2202.03555; its layers are not ours, see latent.Latent); without EMA but with SIGReg it is
-LeJEPA's (arXiv 2511.08544).
+After arXiv 2606.05173 (cosine loss, EMA momentum from 0.996 to 1, layer-normalized
+target), without its leaks. The shared forward pass, averaged layers and smooth-L1 follow
+data2vec (arXiv 2202.03555; its layers are not those used here, see latent.Latent).
+Without EMA but with SIGReg it is LeJEPA (arXiv 2511.08544).
 """
 
 import dataclasses
@@ -33,11 +33,12 @@ def make(
     predictor_depth=2,
     predictor_heads=4,
 ):
-    """`mlm` is a section of objectives/mlm.py, `latent` one of targets.py (target, loss,
-    momentum, regularizer), `balance` a number or a section of balance.py.
+    """Returns a Hybrid objective from its sections.
 
-    Raises ValueError for an unknown choice, for a predictor whose heads do not divide
-    its width, and for an `mlm` that does not predict tokens where it masks them.
+    `mlm` is a section of objectives/mlm.py, `latent` one of targets.py (target, loss,
+    momentum, regularizer), `balance` a number or a section of balance.py. Raises
+    ValueError for an unknown choice, for a predictor whose width is not a multiple of its
+    heads, and for an `mlm` that does not predict tokens where it masks them.
     """
     check(
         'hybrid',
@@ -45,9 +46,9 @@ def make(
         predictor_depth=predictor_depth,
         predictor_heads=predictor_heads,
     )
-    given = dict(tokenizer=tokenizer, length=length, steps=steps)
+    common = dict(tokenizer=tokenizer, length=length, steps=steps)
     return Hybrid(
-        **parts('hybrid', mlm, balance, latent, **given),
+        **parts('hybrid', mlm, balance, latent, **common),
         predictor=heads.PredictorSizes(
             predictor, predictor_width, predictor_depth, predictor_heads
         ),
@@ -56,7 +57,7 @@ def make(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Hybrid(LatentObjective):
-    """Both losses over one forward of the encoder."""
+    """Both losses from one forward pass of the encoder."""
 
     def corrupt(self, example, rng, step=0):
         example = self.mlm.corrupt(example, rng, step)
@@ -83,12 +84,14 @@ class Hybrid(LatentObjective):
         tokens_BM1, index_BM, _ = self.mlm.select(batch['tokens'][..., None], view)
         embedding_VD = params['encoder']['embedding']
         positions_BM = jnp.take_along_axis(batch['positions'], index_BM, axis=1)
-        return activations.look_up(embedding_VD, tokens_BM1[..., 0]), positions_BM
+        return activations.embedding_lookup(
+            embedding_VD, tokens_BM1[..., 0]
+        ), positions_BM
 
     def _predict(self, params, view, hidden_BLD, index_BM):
         if self.predictor.kind == 'transformer':
             layout = (view.batch['segment_ids'], view.batch['positions'])
             prediction_BLD = view.apply('predictor', params, hidden_BLD, *layout)
             return losses.take(prediction_BLD, index_BM)
-        # Position by position, so only where it counts.
+        # This predictor works per position, so it needs only the selected ones.
         return view.apply('predictor', params, losses.take(hidden_BLD, index_BM))

@@ -1,12 +1,13 @@
-"""I-JEPA on text, and MLM: a context with the targets cut out, not masked.
+"""I-JEPA on text, with MLM: predicts the latents of blocks cut out of the context.
 
-The encoder reads only the kept positions of a row; a predictor gets its vectors and a
-learned query at every target position, and must name the vectors that the target
+The encoder reads only the kept positions of a row. The predictor gets their hidden states
+and a learned query at each target position, and predicts the vectors that the target
 encoder gives for the whole clean row. Context and targets never overlap, and nothing
-reads the targets' tokens. Several contexts share one target forward (data2vec 2.0).
+reads the targets' tokens. Several contexts share one forward pass of the target encoder
+(data2vec 2.0).
 
-This is what arXiv 2606.05173 describes (I-JEPA's blocks, arXiv 2301.08243), with the
-faults of its code mended: no leak, no padding, fixed shapes, validity masks.
+This is the method that arXiv 2606.05173 describes (I-JEPA's blocks, arXiv 2301.08243),
+without the errors of its code: no leaks, no padding, fixed shapes, validity masks.
 """
 
 import dataclasses
@@ -41,11 +42,12 @@ def make(
     predictor_depth=2,
     predictor_heads=4,
 ):
-    """`masks` contexts a row, each of `context_scale` of a document less its
-    `target_blocks` blocks of `target_scale`; `min_keep` positions are always kept.
+    """Returns an IJEPA objective with `masks` contexts per row.
 
-    `mlm`, `latent` and `balance` as in objectives/hybrid.py. Raises ValueError for
-    scales out of range and for a predictor whose heads do not divide its width.
+    Each context has `context_scale` of a document minus its `target_blocks` blocks of
+    `target_scale`; at least `min_keep` positions are kept. `mlm`, `latent` and `balance`
+    are as in objectives/hybrid.py. Raises ValueError for options out of range and for a
+    predictor whose width is not a multiple of its heads.
     """
     check(
         'ijepa',
@@ -60,15 +62,15 @@ def make(
         context_scale=tuple(context_scale),
         min_keep=min_keep,
     )
-    # Raises now, rather than in a thread of the pipeline, what is wrong with them.
+    # Raises errors in the options here and not in a thread of the pipeline.
     probe_L = np.ones(length, bool)
     blocks.several(probe_L, np.random.default_rng(0), probe_L.astype(int), 1, **options)
-    # Each of a handful of short documents rounds its blocks up: room for eight.
+    # Blocks are rounded up in each short document: reserve space for eight of them.
     kept = blocks.capacity(max(context_scale), length, documents=8)
     hidden = blocks.capacity(min(1.0, target_blocks * max(target_scale)), length, 8)
-    given = dict(tokenizer=tokenizer, length=length, steps=steps)
+    common = dict(tokenizer=tokenizer, length=length, steps=steps)
     return IJEPA(
-        **parts('ijepa', mlm, balance, latent, **given),
+        **parts('ijepa', mlm, balance, latent, **common),
         predictor=heads.PredictorSizes(
             'transformer', predictor_width, predictor_depth, predictor_heads
         ),
@@ -81,7 +83,7 @@ def make(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class IJEPA(LatentObjective):
-    """A forward of the masked row for MLM, and of each context for the latents."""
+    """Runs the encoder on the masked row for MLM, and on each context for the latents."""
 
     masks: int
     options: Any
@@ -99,7 +101,7 @@ class IJEPA(LatentObjective):
 
     def corrupt(self, example, rng, step=0):
         tokens_L, segments_L = example['tokens'], example['segment_ids']
-        # First, so that it hides what MLM alone would.
+        # MLM comes first, so that it masks the same tokens as MLM alone.
         row = self.mlm.corrupt(example, rng, step)
         valid_L = token_masks.maskable(tokens_L, segments_L, self.mlm.special_ids)
         contexts_CL, targets_CL = blocks.several(
@@ -149,11 +151,14 @@ class IJEPA(LatentObjective):
         tokens_XL = repeat(view.batch['tokens'], 'B L -> (B C) L', C=self.masks)
         tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
         embedding_VD = params['encoder']['embedding']
-        return activations.look_up(embedding_VD, tokens_XM), positions_XM
+        return activations.embedding_lookup(embedding_VD, tokens_XM), positions_XM
 
     def _gather(self, kind, batch):
-        """The indices of one kind, contexts merged into the batch; and their segment ids
-        (0 where the index is only filling) and positions."""
+        """Returns indices of 'context' or 'target', and their (segment ids, positions).
+
+        Contexts are merged into the batch axis. Segment ids are 0 where an index is
+        padding.
+        """
         index_XK = rearrange(batch[kind], 'B C K -> (B C) K')
         ok_XK = rearrange(batch[f'{kind}_ok'], 'B C K -> (B C) K')
         segments_XL, positions_XL = (

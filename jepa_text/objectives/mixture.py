@@ -1,7 +1,7 @@
-"""Several token objectives in one run: mixed row by row, or in turn step by step.
+"""Several token objectives in one run: mixed row by row, or alternating step by step.
 
-Both are named as future work by arXiv 2507.00994. One forward serves all: who sees whom
-is told row by row, so a batch may hold masked and causal rows at once.
+arXiv 2507.00994 names both as future work. One forward pass serves all objectives: the
+attention mask is defined per row, so a batch may contain masked and causal rows.
 """
 
 import dataclasses
@@ -16,15 +16,15 @@ from jepa_text.objectives.mlm import MLM
 
 
 def make(tokenizer, length, steps, parts, by='rows', shares=None):
-    """`parts` are sections of token objectives (mlm, clm, mntp); a row takes one of them.
+    """Returns a Mixture of `parts`, sections of token objectives (mlm, clm, mntp).
 
-    `by='rows'`: drawn for each row, with probabilities in proportion to `shares` (equal
-    if not given). `by='steps'`: all rows of a step take the same, in turn, `shares[i]`
-    steps of each (whole numbers). Raises ValueError for parts that predict no tokens,
-    and for shares that do not fit them.
+    `by='rows'`: each row uses one part, drawn with probabilities in proportion to
+    `shares` (equal by default). `by='steps'`: all rows of a step use the same part, in
+    turn, for `shares[i]` steps each (integers). Raises ValueError for parts that do not
+    only predict tokens, and for shares that do not fit the parts.
     """
-    given = dict(tokenizer=tokenizer, length=length, steps=steps)
-    parts = tuple(resolve.build('objectives', part, **given) for part in parts)
+    common = dict(tokenizer=tokenizer, length=length, steps=steps)
+    parts = tuple(resolve.build('objectives', part, **common) for part in parts)
     shares = [1] * len(parts) if shares is None else list(shares)
     _check(parts, by, shares)
     return Mixture(
@@ -33,7 +33,7 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
         shares=tuple(shares),
         capacity=max(part.capacity for part in parts),
         attends='rows',
-        # As by the first that masks; where none does, the next token is named.
+        # That of the first part that masks; without one, the next token is predicted.
         shift=next((part.shift for part in parts if isinstance(part, MLM)), 1),
         tied=parts[0].tied,
         logits_mib=parts[0].logits_mib,
@@ -45,8 +45,8 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
 def _check(parts, by, shares):
     if len(parts) < 2 or not all(isinstance(part, TokenObjective) for part in parts):
         raise ValueError(
-            'mixture: parts must be two or more sections of objectives that predict '
-            'tokens alone (mlm, clm, mntp).'
+            'mixture: parts must be two or more sections of objectives that only '
+            'predict tokens (mlm, clm, mntp).'
         )
     if len({(part.tied, part.logits_mib, part.z_weight) for part in parts}) > 1:
         raise ValueError(
@@ -55,28 +55,31 @@ def _check(parts, by, shares):
     for share in shares:
         ranges.number('mixture: shares', share, above=0)
     if len(shares) != len(parts):
-        raise ValueError(f'mixture: shares={shares} are not {len(parts)} above 0.')
+        raise ValueError(
+            f'mixture: shares={shares} must be {len(parts)} numbers above 0, one per '
+            'part.'
+        )
     if by not in ('rows', 'steps') or (by == 'steps' and any(s % 1 for s in shares)):
         raise ValueError(
-            f"mixture: by={by!r} with shares={shares}; by is 'rows', or 'steps' with "
-            'whole shares.'
+            f"mixture: by={by!r} with shares={shares}; by must be 'rows', or 'steps' "
+            'with integer shares.'
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Mixture(TokenObjective):
-    """Each row by one of the parts; every predicted position weighs the same."""
+    """Each row uses one of the parts; all predicted positions have the same weight."""
 
     parts: tuple
     by: str
     shares: tuple
 
     def scorings(self, rate):
-        found = {}
+        scorings = {}
         for part in self.parts:
             for name, section in part.scorings(rate).items():
-                found.setdefault(name, section)
-        return found
+                scorings.setdefault(name, section)
+        return scorings
 
     def corrupt(self, example, rng, step=0):
         part = self._choose(rng, step)
@@ -100,7 +103,7 @@ class Mixture(TokenObjective):
         loss, metrics = super().score(params, view, hidden_BMD, index_BM, where_BM)
         counts_B = jnp.sum(view.batch['loss_mask'], axis=1)
         for number, part in enumerate(self.parts):
-            # What share of the predicted positions this part had, in this batch.
+            # This part's share of the predicted positions in the batch.
             chosen_B = view.batch['part'][:, 0] == number
             share = losses.masked_sum(counts_B.astype(jnp.float32), chosen_B)
             name = f'mixture/share_{number}_{part.label}'

@@ -1,4 +1,4 @@
-"""Masked language modeling: masked tokens are predicted from what is left."""
+"""Masked language modeling: predicts masked tokens from the rest of the row."""
 
 import dataclasses
 
@@ -31,15 +31,18 @@ def make(
     z_weight=0.0,
     label='mlm',
 ):
-    """`rate` of the maskable tokens is hidden: a number, a section of schedules.py over
-    the phase, or `[low, high]`, drawn uniformly for each document.
+    """Returns an MLM that masks `rate` of the maskable tokens.
 
-    `sampler` says which: `fixed`, a fixed number of tokens; `iid`; `whole_word`; `span`,
-    of geometric lengths as SpanBERT's, or all of `span_length`; `sentence`. Of the
-    masked tokens `mask_share` become the mask token, `random_share` a random token, and
-    the rest stays as it is; the loss counts at all of them. `attends` is 'both' ways or
-    to the 'left'; with `shift=1` token i is predicted at i - 1, as adapted decoders do.
-    Raises ValueError for what is out of range.
+    `rate` is a number, a section of schedules.py over the phase, or `[low, high]`, drawn
+    uniformly for each document. `sampler` chooses the masked tokens: `fixed`, a fixed
+    number of tokens; `iid`, each independently; `whole_word`; `span`, with geometric
+    lengths as in SpanBERT, or all of `span_length`; `sentence`. Of the masked tokens,
+    `mask_share` are replaced by the mask token and `random_share` by a random token, and
+    the rest stay unchanged; the loss includes all of them. `attends` is 'bidirectional'
+    or 'causal'. With `shift=1` token i is predicted at position i - 1, as in decoders
+    that are adapted. `tied` scores tokens with the input embedding, logits take at most
+    `logits_mib` MiB at a time, and `z_weight` is the weight of the z-loss. Raises
+    ValueError for options out of range.
     """
     _check(sampler, mask_share, random_share, attends, shift)
     if span_length is not None:
@@ -74,9 +77,12 @@ def make(
 
 
 def capacity(sampler, rate, length):
-    """Room for masked positions in a row: the fixed count, or the mean of the iid one
-    plus six standard deviations (one row in 10^9 has more, and loses the rest, which
-    `train/dropped_masks` counts)."""
+    """Returns the maximum number of masked positions of a row.
+
+    This is the fixed number or, for the iid sampler, its mean plus six standard
+    deviations. One row in 10^9 has more and drops the rest, which `train/dropped_masks`
+    counts.
+    """
     if sampler != 'iid':
         return token_masks.capacity(rate, length)
     deviation = (length * rate * (1 - rate)) ** 0.5
@@ -84,23 +90,23 @@ def capacity(sampler, rate, length):
 
 
 def _check(sampler, mask_share, random_share, attends, shift):
-    for what, value, known in (
+    for name, value, known in (
         ('sampler', sampler, SAMPLERS),
         ('attends', attends, ATTENDS),
         ('shift', shift, (0, 1)),
     ):
         if value not in known:
             listed = ', '.join(map(str, known))
-            raise ValueError(f'mlm: {what}={value!r}; there are: {listed}.')
+            raise ValueError(f'mlm: {name}={value!r}; there are: {listed}.')
     if min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
         raise ValueError(
             f'mlm: mask_share={mask_share} and random_share={random_share} must be at '
-            'least 0 and add up to at most 1 (the rest keeps its token).'
+            'least 0 and add up to at most 1 (the rest stays unchanged).'
         )
 
 
 def _table(tokenizer, sampler):
-    """What the sampler asks of a token, bool [V]: begins a word, or ends a sentence."""
+    """Returns bool [V]: whether a token begins a word, or ends a sentence; else None."""
     if sampler == 'whole_word':
         return np.asarray(tokenizer.starts_word)
     if sampler == 'sentence':
@@ -114,30 +120,30 @@ def _table(tokenizer, sampler):
 
 
 def _rates(rate, steps, length):
-    """The rate at every step of the phase, float64; and (low, high) per document."""
+    """Returns the rate at each step of the phase, float64; and (low, high) or None."""
     if isinstance(rate, list | tuple):
-        for share in rate:
-            ranges.number(f'mlm: rate={rate}, of which', share)
+        for value in rate:
+            ranges.number(f'mlm: rate={rate}, of which', value)
         if len(rate) != 2 or rate[0] > rate[1]:
             raise ValueError(f'mlm: rate={rate} is not [low, high], two ascending rates.')
         table, documents = np.full(1, max(rate)), tuple(rate)
         lowest = min(rate)
     else:
-        # On the host, once: the pipeline's threads ask for it row by row.
-        schedule = schedules.make(rate, steps, 'mlm: rate')
-        is_constant = isinstance(rate, int | float)
-        wanted = np.arange(1 if is_constant else steps)
-        table, documents = np.asarray(jax.vmap(schedule)(wanted), np.float64), None
-        table = np.full(1, rate, float) if is_constant else table
+        # Computed once, on the host: the pipeline's threads look it up for each row.
+        schedule, documents = schedules.make(rate, steps, 'mlm: rate'), None
+        if isinstance(rate, int | float):
+            table = np.full(1, rate, float)
+        else:
+            table = np.asarray(jax.vmap(schedule)(np.arange(steps)), np.float64)
         lowest = table.min()
     if not 0 < lowest <= table.max() < 1:
         raise ValueError(
-            f'mlm: rate={rate} is not between 0 and 1 throughout (papers: 0.15-0.5).'
+            f'mlm: rate={rate} must stay between 0 and 1 (papers use 0.15 to 0.5).'
         )
     if table.max() * length < 0.1:
         raise ValueError(
-            f'mlm: rate={rate} masks not one token in ten rows of {length}, so there is '
-            f'nothing to learn: it must reach {0.1 / length:.2g}.'
+            f'mlm: rate={rate} masks less than one token in ten rows of {length}, so '
+            f'there is nothing to learn. It must reach {0.1 / length:.2g}.'
         )
     return table, documents
 
@@ -160,11 +166,11 @@ class MLM(TokenObjective):
 
     @property
     def can_drop(self):
-        """Only the iid sampler has no fixed count, and may not fit."""
+        """True for the iid sampler, whose count is random and may exceed the capacity."""
         return self.sampler == 'iid' and self.capacity < self.length
 
     def scorings(self, rate):
-        # Always the fixed number of mask tokens, so that runs and samplers compare.
+        # Always a fixed number of mask tokens, so that runs and samplers are comparable.
         section = {'name': 'mlm', 'rate': rate, 'attends': self.attends}
         if self.shift:
             return {'mntp': {**section, 'shift': self.shift}}
@@ -199,19 +205,17 @@ class MLM(TokenObjective):
         }
 
     def _sample(self, allowed_L, example, rng, step):
-        """Which of the allowed positions are masked."""
+        """Returns which of the allowed positions are masked."""
         tokens_L, segments_L = example['tokens'], example['segment_ids']
         sample = {
             'fixed': token_masks.fixed_count,
             'iid': token_masks.iid,
-            'whole_word': lambda *given: token_masks.whole_word(
-                *given, token_masks.word_starts(tokens_L, segments_L, self.table)
+            'whole_word': lambda *args: token_masks.whole_word(
+                *args, token_masks.word_starts(tokens_L, segments_L, self.table)
             ),
-            'span': lambda *given: token_masks.span(
-                *given, fixed_length=self.span_length
-            ),
-            'sentence': lambda *given: token_masks.sentence(
-                *given, token_masks.sentence_ids(tokens_L, segments_L, self.table)
+            'span': lambda *args: token_masks.span(*args, fixed_length=self.span_length),
+            'sentence': lambda *args: token_masks.sentence(
+                *args, token_masks.sentence_ids(tokens_L, segments_L, self.table)
             ),
         }[self.sampler]
         if self.per_document is None:

@@ -1,13 +1,13 @@
-"""Masked next-token prediction: masked token i is predicted at i - 1 (LLM2Vec).
+"""Masked next-token prediction (LLM2Vec): predicts masked token i at position i - 1.
 
-What a decoder that becomes an encoder does best: its head stays the next-token head.
+Suited to decoders that are converted to encoders: the head remains a next-token head.
 """
 
 from jepa_text.config import resolve
 
 
 def make(tokenizer, length, steps, **section):
-    """The keywords of objectives/mlm.py but for `shift`, which is 1."""
+    """Returns an MLM with shift=1; takes all other keywords of objectives/mlm.py."""
     section = {'name': 'mlm', 'shift': 1, 'label': 'mntp', **section}
     return resolve.build(
         'objectives', section, tokenizer=tokenizer, length=length, steps=steps

@@ -1,8 +1,9 @@
-"""Sentence-level JEPA: two mask rates of one text are its two views, pooled.
+"""Sentence-level JEPA: predicts the pooled vector of a less masked view of the text.
 
-The heavily masked view names its masked tokens (MLM) and predicts the pooled vector that
-the target encoder gives the lightly masked view of the same document. No paired data.
-After LLM-JEPA (arXiv 2509.14252) with the two views of DLLM-JEPA.
+Two mask rates give two views of a text. From the heavily masked view, the model predicts
+the masked tokens (MLM) and the pooled vector that the target encoder gives for the
+lightly masked view of the same document. No paired data are needed. After LLM-JEPA (arXiv
+2509.14252) with the two views of DLLM-JEPA.
 """
 
 import dataclasses
@@ -34,18 +35,23 @@ def make(
     predictor='mlp',
     predictor_width=256,
 ):
-    """`mlm` is the heavy view's section of objectives/mlm.py; the light view hides
-    `light_rate` likewise. The first `documents` of a row are pooled and predicted.
+    """Returns a Sentence objective, which predicts the first `documents` of each row.
 
-    Raises ValueError for a transformer predictor: pooled vectors have no positions.
+    `mlm` is the heavy view's section of objectives/mlm.py; in the light view `light_rate`
+    of the tokens are masked with the same options. `balance` and `latent` are as in
+    objectives/hybrid.py. Raises ValueError for options out of range and for a transformer
+    predictor, because pooled vectors have no positions.
     """
     if predictor == 'transformer':
-        raise ValueError("sentence: predictor='transformer' has no row to read; use mlp.")
+        raise ValueError(
+            "sentence: predictor='transformer' needs positions, which pooled vectors do "
+            "not have; use 'mlp'."
+        )
     check('sentence', documents=documents, predictor_width=predictor_width)
-    given = dict(tokenizer=tokenizer, length=length, steps=steps)
+    common = dict(tokenizer=tokenizer, length=length, steps=steps)
     return Sentence(
-        **parts('sentence', mlm, balance, latent, **given),
-        light=masked('sentence', {**(mlm or {}), 'rate': light_rate}, **given),
+        **parts('sentence', mlm, balance, latent, **common),
+        light=masked('sentence', {**(mlm or {}), 'rate': light_rate}, **common),
         documents=documents,
         predictor=heads.PredictorSizes(predictor, predictor_width, 1, 1),
     )
@@ -53,13 +59,13 @@ def make(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Sentence(LatentObjective):
-    """The heavy view predicts the light one, document by document."""
+    """The heavily masked view predicts the lightly masked one, document by document."""
 
     light: MLM
     documents: int
 
     def corrupt(self, example, rng, step=0):
-        # The heavy view first, so that it hides what MLM alone would.
+        # The heavy view comes first, so that it masks the same tokens as MLM alone.
         row = self.mlm.corrupt(example, rng, step)
         return row | {'light': self.light.corrupt(example, rng, step)['inputs']}
 
@@ -81,7 +87,7 @@ class Sentence(LatentObjective):
 
     def trivial(self, params, view):
         batch = view.batch
-        embedded_BLD = activations.look_up(
+        embedded_BLD = activations.embedding_lookup(
             params['encoder']['embedding'], batch['tokens']
         )
         # The number of a document in its row.
@@ -91,15 +97,17 @@ class Sentence(LatentObjective):
         return self._pool(embedded_BLD, view), numbers_BS
 
     def _present(self, segment_ids_BL):
-        """where_BS: does the row have a document of this number (from 1)?"""
+        """Returns where_BS: whether the row has a document with this number (from 1)."""
+        return jnp.any(self._members(segment_ids_BL), axis=-1)
+
+    def _members(self, segment_ids_BL):
+        """Returns member_BSL: which positions belong to each of the first documents."""
         numbers_1S1 = jnp.arange(1, self.documents + 1)[None, :, None]
-        return jnp.any(segment_ids_BL[:, None, :] == numbers_1S1, axis=-1)
+        return segment_ids_BL[:, None, :] == numbers_1S1
 
     @jax.named_scope('pooling')
     def _pool(self, hidden_BLD, view):
-        """The mean hidden state of each of the first documents, [B, S, D]."""
-        numbers_1S1 = jnp.arange(1, self.documents + 1)[None, :, None]
-        member_BSL = view.batch['segment_ids'][:, None, :] == numbers_1S1
-        member_BSL = member_BSL.astype(jnp.float32)
+        """Returns the mean hidden state of each of the first documents, [B, S, D]."""
+        member_BSL = self._members(view.batch['segment_ids']).astype(jnp.float32)
         sums_BSD = jnp.einsum('BSL,BLD->BSD', member_BSL, hidden_BLD.astype(jnp.float32))
         return sums_BSD / jnp.maximum(jnp.sum(member_BSL, axis=-1, keepdims=True), 1)

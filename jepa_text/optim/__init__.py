@@ -1,1 +1,1 @@
-"""Loss to update: schedules and optimizers."""
+"""Optimizers and learning-rate schedules."""

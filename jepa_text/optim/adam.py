@@ -1,6 +1,7 @@
-"""Adam with an age for each leaf: one that is born, or begun anew, in the middle of a run
+"""Adam with a step count per parameter, so that bias correction survives a changed model.
 
-is corrected for its own steps and not for those of the run.
+A parameter that is added, or whose moments are reset, in the middle of a run is corrected
+for the number of its own updates and not for the steps of the run.
 """
 
 from typing import Any, NamedTuple
@@ -11,8 +12,11 @@ import optax
 
 
 class AdamState(NamedTuple):
-    """age: updates that each leaf has seen, int32 scalars in the tree of the parameters.
-    mu, nu: running means of the gradient and of its square."""
+    """The state of `scale_by_adam`: three trees with the structure of the parameters.
+
+    age: the number of updates of each leaf, an int32 scalar. mu, nu: running means of the
+    gradient and of its square.
+    """
 
     age: Any
     mu: Any
@@ -20,12 +24,14 @@ class AdamState(NamedTuple):
 
 
 def scale_by_adam(b1, b2, eps, mu_dtype=None):
-    """mu / (1 - b1^t) / (sqrt(nu / (1 - b2^t)) + eps), t the age of each leaf.
+    """Updates to mu / (1 - b1^t) / (sqrt(nu / (1 - b2^t)) + eps), t the age of each leaf.
 
-    Algorithm 1 of arXiv 1412.6980 for each leaf. `optax.scale_by_adam` counts once for
-    all: there the first step of a leaf whose moments are new late in a run is (1 - b1) /
-    sqrt(1 - b2) times the rate, with the usual betas 0.4 or 3.2 times, and later ones
-    more; here it is the rate. mu is kept in `mu_dtype`, nu in the dtype of the parameter.
+    This is Algorithm 1 of arXiv 1412.6980, applied to each leaf separately.
+    `optax.scale_by_adam` has one count for all leaves: if the moments of a leaf are new
+    late in a run, its first step is (1 - b1) / sqrt(1 - b2) times the learning rate
+    there, which is 0.4 or 3.2 times with the usual betas, and the next ones are larger.
+    Here the first step equals the learning rate. mu is stored in `mu_dtype`, nu in the
+    dtype of the parameter.
 
     >>> optimizer, grads = scale_by_adam(0.9, 0.999, 1e-8), {'a': 3.0, 'b': 3.0}
     >>> updates, state = optimizer.update(grads, optimizer.init(grads))

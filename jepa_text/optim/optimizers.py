@@ -1,16 +1,16 @@
-"""Config section -> optax transformation. The learning rate is applied in step.py,
+"""Optimizers, built from config sections as optax gradient transformations.
 
-as a function of the global step, so that it means the same in every phase: an update is
-what is subtracted at a learning rate of 1.
+    make                  the optimizer of a config section
+    adamw                 AdamW for all leaves
+    muon                  Muon for hidden matrices, AdamW for embedding, head and vectors
+    sgd                   SGD for all leaves, optionally with momentum
+    with_lr_multipliers   scales the updates of some leaves and layers, by 0 to freeze
+    check_lr_multipliers  checks that each pattern matches some parameter
+    no_balance            excludes the learned weight of two losses from a pattern
+    path_name, mask       the name of a leaf's path, and selection of leaves by name
 
-    make                  the optimizer that a section names
-    adamw                 for every leaf
-    muon                  for hidden matrices; adamw for the embedding, head and vectors
-    sgd                   for every leaf, with momentum if asked
-    with_lr_multipliers   a lower learning rate, or none, for some leaves and layers
-    check_lr_multipliers  do all patterns of a section match something?
-    no_balance            a pattern without the weight of two losses
-    path_name, mask       leaves by the name of their path
+The learning rate is applied in step.py as a function of the global step, so that it means
+the same in each phase. An update is what is subtracted at a learning rate of 1.
 """
 
 import math
@@ -25,13 +25,13 @@ from jepa_text.config import ranges, resolve
 from jepa_text.optim import adam
 from jepa_text.optim import muon as steps
 
-# Matrices between hidden states: of layers and predictors, not of logits.
+# Matrices of layers and predictors, between hidden states: not the head's.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
 DTYPES = ('float32', 'bfloat16', 'float16')
 
 
 def path_name(path):
-    """The path of a leaf of a tree as 'encoder/layers/ffn/up/kernel'.
+    """Returns the path of a leaf as a name such as 'encoder/layers/ffn/up/kernel'.
 
     >>> tree = {'encoder': {'norm': {'scale': 1.0}}}
     >>> [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
@@ -41,9 +41,10 @@ def path_name(path):
 
 
 def mask(params, pattern):
-    """True for the leaves whose path matches the regular expression somewhere.
+    """Returns a tree of bools: whether `re.search` finds `pattern` in each leaf's name.
 
-    By path and never by ndim: scanned layers stack norm scales to matrices.
+    Leaves are selected by path and never by ndim, because scanned layers stack norm
+    scales to matrices.
 
     >>> mask({'ffn': {'kernel': 1.0}, 'norm': {'scale': 1.0}}, 'kernel$')
     {'ffn': {'kernel': True}, 'norm': {'scale': False}}
@@ -64,10 +65,10 @@ def adamw(
 ):
     """AdamW (arXiv 1711.05101) without its learning rate.
 
-    Decay falls on the leaves that match `decay_paths` and never on the learned weight
-    of two losses, whose steps are multiplied by `balance_lr_multiplier`. The first moment
-    is kept in `momentum_dtype`, the second in the dtype of the parameter. Both are
-    corrected for the age of each leaf (adam.py).
+    Weight decay applies to the leaves that match `decay_paths`, but never to the learned
+    weight of two losses, whose updates are multiplied by `balance_lr_multiplier`. The
+    first moment is stored in `momentum_dtype`, the second in the parameter's dtype. Both
+    are corrected for the age of each leaf (adam.py). Raises ValueError for bad options.
 
     >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
     >>> optimizer = adamw(weight_decay=0.25)
@@ -100,15 +101,17 @@ def muon(
     momentum_dtype='float32',
     **rest,
 ):
-    """Muon for the matrices whose path matches `paths`, `adamw` for all other leaves.
+    """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
 
-    0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) + weight_decay * parameter, for a
-    matrix [..., I, O] and each of a stack of them. Momentum and iteration are Jordan's
-    (kellerjordan.github.io/posts/muon, 2024). The factor gives an update the root mean
-    square of AdamW's, about 0.2, so that one learning rate and one decay serve both
-    (arXiv 2502.16982, section 2.2). Momentum is kept in `momentum_dtype`, in AdamW too;
-    `rest` are other keywords of `adamw`. Raises ValueError, when it sees the parameters,
-    if `paths` match none of them or a vector.
+    The update, for a matrix [..., I, O] and for each of a stack of matrices, is
+
+        0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) + weight_decay * parameter
+
+    Momentum and iteration are Jordan's (kellerjordan.github.io/posts/muon, 2024). The
+    factor gives updates the root mean square of AdamW's, about 0.2, so that one learning
+    rate and one decay serve both (arXiv 2502.16982, section 2.2). Momentum is stored in
+    `momentum_dtype`, also in AdamW; `rest` are other keywords of `adamw`. Raises
+    ValueError for bad options and, at init, if `paths` matches no leaf or a vector.
 
     >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
     >>> optimizer = muon(weight_decay=0.0)
@@ -129,9 +132,9 @@ def muon(
             weight_decay, mask=lambda params: mask(params, decay_paths)
         ),
     )
-    same = {'decay_paths': decay_paths, 'momentum_dtype': momentum_dtype}
+    shared = {'decay_paths': decay_paths, 'momentum_dtype': momentum_dtype}
     others = resolve.call(
-        "optimizer 'muon'", adamw, {'weight_decay': weight_decay, **same, **rest}
+        "optimizer 'muon'", adamw, {'weight_decay': weight_decay, **shared, **rest}
     )
     return optax.partition(
         {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
@@ -139,7 +142,7 @@ def muon(
 
 
 def sgd(momentum=0.0):
-    """Plain gradient descent, with momentum if asked: for tests and comparisons.
+    """Plain gradient descent, optionally with momentum, for tests and comparisons.
 
     >>> grads, optimizer = {'x': 3.0}, sgd()
     >>> optimizer.update(grads, optimizer.init(grads))[0]
@@ -152,19 +155,17 @@ OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}
 
 
 def make(section):
-    """The optimizer that a section names, as an optax.GradientTransformation.
+    """Returns the optimizer of a config section as an optax.GradientTransformation.
 
-    `lr_multipliers`, for any of them, are pairs of a pattern and a factor, as in
-    `with_lr_multipliers`. Raises
-    ValueError for an unknown name or keyword.
+    `name` selects the optimizer, and the other fields are its keywords. Each optimizer
+    also takes `lr_multipliers`: pairs of a pattern and a factor, as in
+    `with_lr_multipliers`. Raises ValueError for an unknown name or keyword.
 
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
     """
     keywords = dict(section)
-    name, multipliers = (
-        keywords.pop('name', None),
-        _pairs(keywords.pop('lr_multipliers', ())),
-    )
+    name = keywords.pop('name', None)
+    multipliers = _pairs(keywords.pop('lr_multipliers', ()))
     if not isinstance(name, str) or name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
@@ -173,7 +174,7 @@ def make(section):
 
 
 def no_balance(pattern):
-    """The pattern, but not of the learned weight of two losses.
+    """Returns the pattern, restricted to exclude the learned weight of two losses.
 
     >>> [bool(re.search(no_balance('.'), name)) for name in ('encoder/a', 'balance/a')]
     [True, False]
@@ -185,20 +186,20 @@ def _check(weight_decay, decay_paths, momentum_dtype):
     ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
     ranges.pattern('optimizer: decay_paths', decay_paths)
     if str(momentum_dtype) not in DTYPES:
+        known = ', '.join(DTYPES)
         raise ValueError(
-            f'optimizer: momentum_dtype={momentum_dtype!r}; there are: '
-            f'{", ".join(DTYPES)}.'
+            f'optimizer: momentum_dtype={momentum_dtype!r}; there are: {known}.'
         )
 
 
 def with_lr_multipliers(optimizer, multipliers):
-    """The optimizer with the updates of some leaves multiplied: low rates, or 0.
+    """Returns the optimizer with the updates of some leaves multiplied by a factor.
 
-    `multipliers` is {regular expression: factor}; a leaf takes the factors of all that
-    match its path somewhere. Layers have a number there, scanned or not:
-    'encoder/layer_3/ffn/up/kernel'. Decay is part of an update, so with 0 a leaf does
-    not move at all; its gradient still counts in the clipped norm. The state is that of
-    the optimizer alone.
+    `multipliers` is {regular expression: factor}. A leaf is multiplied by the factors of
+    all expressions that `re.search` finds in its path. In these paths layers are
+    numbered, whether scanned or not: 'encoder/layer_3/ffn/up/kernel'. Weight decay is
+    part of an update, so a leaf with factor 0 is frozen, but its gradient still counts in
+    the clipped norm. The state is that of the given optimizer.
 
     >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
     >>> optimizer = with_lr_multipliers(sgd(), {'embedding$': 0.0})
@@ -220,18 +221,18 @@ def with_lr_multipliers(optimizer, multipliers):
 
 
 def _names(name, shape):
-    """The name of a leaf, or those of the layers that are stacked in it."""
+    """Returns the names of a leaf: one, or one for each layer that is stacked in it."""
     if '/layers/' not in name:
         return [name]
     return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
 
 
 def _factor(name, shape, multipliers):
-    """A number for a leaf, or one a layer along its first axis; None for 1."""
+    """Returns a scalar, factors per layer along the first axis, or None for factor 1."""
     factors = np.array(
         [
-            math.prod(f for pattern, f in multipliers.items() if re.search(pattern, one))
-            for one in _names(name, shape)
+            math.prod(f for pattern, f in multipliers.items() if re.search(pattern, leaf))
+            for leaf in _names(name, shape)
         ],
         np.float32,
     )
@@ -243,16 +244,14 @@ def _factor(name, shape, multipliers):
 
 
 def _pairs(multipliers):
-    """{pattern: factor} of the pairs that a section holds."""
-    multipliers = (
-        list(multipliers.items()) if isinstance(multipliers, dict) else multipliers
-    )
+    """Returns {pattern: factor} of the `lr_multipliers` of a section, checked."""
+    if isinstance(multipliers, dict):
+        multipliers = list(multipliers.items())
     for pair in multipliers if isinstance(multipliers, list | tuple) else [multipliers]:
         if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
             raise ValueError(
-                f'optimizer.lr_multipliers={multipliers!r}: pairs of a pattern and a '
-                'factor, as '
-                "(('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
+                f'optimizer.lr_multipliers={multipliers!r}: expected pairs of a pattern '
+                "and a factor, such as (('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
             )
         pattern, factor = pair
         ranges.pattern('optimizer.lr_multipliers', pattern)
@@ -261,29 +260,30 @@ def _pairs(multipliers):
 
 
 def check_lr_multipliers(section, trees):
-    """Raises ValueError for a pattern of a section's `lr_multipliers` that matches no
-    parameter of any of the trees: those of the phases, as one may have modules that
-    another lacks.
+    """Raises ValueError if a pattern of `lr_multipliers` matches no parameter.
+
+    `trees` are the parameters of each phase, as a phase may have modules that another
+    lacks.
 
     >>> section = {'lr_multipliers': (('norm', 0.1),)}
     >>> check_lr_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
     """
     names = [
-        one
+        name
         for params in trees
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        for one in _names(path_name(path), jnp.shape(leaf))
+        for name in _names(path_name(path), jnp.shape(leaf))
     ]
     for pattern in _pairs(section.get('lr_multipliers', ())):
         if not any(re.search(pattern, name) for name in names):
             raise ValueError(
-                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Their '
-                f'names are as {names[0]!r} and {names[-1]!r}.'
+                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Parameter '
+                f'names look like {names[0]!r} and {names[-1]!r}.'
             )
 
 
 def _labels(params, pattern):
-    """'muon' or 'adamw' for every leaf."""
+    """Returns a tree with 'muon' or 'adamw' for each leaf."""
     chosen = mask(params, pattern)
     vectors = [
         path_name(path)
@@ -291,9 +291,9 @@ def _labels(params, pattern):
         if leaf.ndim < 2 and re.search(pattern, path_name(path))
     ]
     if vectors or not any(jax.tree.leaves(chosen)):
-        what = f'match {vectors[0]!r}, which is no matrix' if vectors else 'match no leaf'
+        problem = f'{vectors[0]!r}, which is not a matrix' if vectors else 'no parameter'
         raise ValueError(
-            f'optimizer muon: paths={pattern!r} {what}. It must match the paths of '
-            f'hidden matrices and nothing else; the default is {HIDDEN!r}.'
+            f'optimizer muon: paths={pattern!r} matches {problem}. It must match the '
+            f'paths of hidden matrices and nothing else; the default is {HIDDEN!r}.'
         )
     return jax.tree.map(lambda is_in: 'muon' if is_in else 'adamw', chosen)

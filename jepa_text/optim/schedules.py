@@ -1,17 +1,17 @@
-"""step -> scalar: learning rates, momenta, weights.
+"""Schedules of learning rates, momenta and weights: functions of the step.
 
     constant       one value
-    linear         a straight line from start to end
+    linear         linear from start to end
     cosine         half a cosine from start to end
     wsd            warm-up, stable, decay to 0
-    wsd_twice      that, and once more: a run that goes on after its decay
+    wsd_twice      wsd twice, for a run that continues after its decay
     warmup_cosine  warm-up, then half a cosine
-    rewarmed       another schedule, rising anew after a switch of phases
+    rewarmed       another schedule, warmed up again after a change of phase
     joined         one schedule up to a step, then another, without a jump
-    of_run         that of a run which got more steps, once or several times
+    for_run        the schedule of a run that was extended once or several times
 
-Each gives a function of the step, an integer or float scalar, to a float32 scalar: pure,
-safe under jit and vmap, without state. `make` makes one from a section of a config.
+Each returns a function that maps the step, an integer or float scalar, to a float32
+scalar: pure, stateless, safe under jit and vmap. `make` builds one from a config section.
 """
 
 import inspect
@@ -20,15 +20,16 @@ import jax.numpy as jnp
 
 from jepa_text.config import ranges, resolve
 
-MAX_INT = 2**31 - 1  # of whole numbers: what jax holds as one
+MAX_INT = 2**31 - 1  # the largest int32, jax's default integer dtype
 
 
 def make(section, steps, what='schedule'):
-    """The function that a config section names: `{'name': 'wsd', 'peak': 3e-3, ...}`.
+    """Returns the schedule of a config section: `{'name': 'wsd', 'peak': 3e-3, ...}`.
 
-    A plain number is a constant. `steps` is the length of the run, for schedules that
-    end with it; `what` names the section in errors. Raises ValueError for an unknown
-    name or keyword.
+    A plain number gives a constant schedule. `steps` is the length of the run, for
+    schedules that end with it; `what` names the section in error messages. A name with a
+    dot is that of the user's own module, whose `make` is called. Raises ValueError for an
+    unknown name or keyword, or a number out of range.
 
     >>> schedule = make({'name': 'linear', 'start': 1.0, 'end': 0.0}, steps=10)
     >>> print(schedule(0), schedule(5), schedule(10), make(0.9, steps=10)(3))
@@ -40,7 +41,7 @@ def make(section, steps, what='schedule'):
     keywords = dict(section)
     name = keywords.pop('name', None)
     if isinstance(name, str) and '.' in name:
-        return resolve.call(name, resolve.own(what, name), keywords, steps=steps)
+        return resolve.call(name, resolve.make_of(what, name), keywords, steps=steps)
     if not isinstance(name, str) or name not in SCHEDULES:
         known = ', '.join(SCHEDULES)
         raise ValueError(f'{what} {name!r} does not exist; there are: {known}.')
@@ -55,7 +56,7 @@ def make(section, steps, what='schedule'):
 
 
 def constant(value):
-    """value, at every step.
+    """`value` at each step.
 
     >>> print(constant(0.5)(7))
     0.5
@@ -64,9 +65,9 @@ def constant(value):
 
 
 def linear(start, end, steps):
-    """start + (end - start) * step / steps up to step `steps`, and `end` after that.
+    """start + (end - start) * step / steps up to step `steps`, then `end`.
 
-    The paper's EMA momentum goes so from 0.996 to 1 (arXiv 2606.05173).
+    arXiv 2606.05173 increases the EMA momentum like this, from 0.996 to 1.
 
     >>> print(linear(0.0, 1.0, steps=4)(jnp.arange(6)))
     [0.   0.25 0.5  0.75 1.   1.  ]
@@ -77,7 +78,7 @@ def linear(start, end, steps):
 def cosine(start, end, steps):
     """end + (start - end) (1 + cos(pi step / steps)) / 2 up to step `steps`, then `end`.
 
-    Half a period of SGDR's (arXiv 1608.03983, equation 5).
+    Half a period of the cosine of SGDR (arXiv 1608.03983, equation 5).
 
     >>> print(cosine(1.0, 0.0, steps=2)(jnp.arange(4)).round(4))
     [1.  0.5 0.  0. ]
@@ -88,12 +89,12 @@ def cosine(start, end, steps):
 
 
 def wsd(peak, warmup, decay, steps):
-    """Warm-up, stable, decay, exactly as arXiv 2507.00994 trained (section 2.3).
+    """Warm-up, stable, decay, exactly as trained by arXiv 2507.00994 (section 2.3).
 
-    peak * (k + 1) / warmup for k < warmup; peak * (1 - (k - (steps - decay) + 1) /
-    decay) in the last `decay` steps, so that the last step has rate 0; else `peak`.
-    `warmup` and `decay` are steps, or fractions of `steps` when below 1. Raises
-    ValueError if they exceed `steps` together.
+    peak * (k + 1) / warmup for k < warmup; peak * (1 - (k - (steps - decay) + 1) / decay)
+    in the last `decay` steps, so that the last step has rate 0; `peak` in between.
+    `warmup` and `decay` are steps, or fractions of `steps` if below 1. Raises ValueError
+    if they exceed `steps` together.
 
     >>> print(wsd(1.0, warmup=2, decay=4, steps=8)(jnp.arange(8)))
     [0.5  1.   1.   1.   0.75 0.5  0.25 0.  ]
@@ -101,8 +102,8 @@ def wsd(peak, warmup, decay, steps):
     warmup, decay = ranges.in_steps(warmup, steps), ranges.in_steps(decay, steps)
     if warmup + decay > steps:
         raise ValueError(
-            f'warmup ({warmup}) + decay ({decay}) exceed the {steps} steps of the run; '
-            'shorten them or train longer.'
+            f'warmup ({warmup}) + decay ({decay}) exceed the {steps} steps of the run. '
+            'Shorten them or train longer.'
         )
 
     def schedule(step):
@@ -117,11 +118,12 @@ def wsd(peak, warmup, decay, steps):
 
 
 def wsd_twice(peak, warmup, decay, first, steps, again=0):
-    """`wsd` over the `first` steps, then another over the rest: from 0 at once, or in
-    `again` steps, back to the peak. Continued pretraining of a decayed model in one run.
+    """`wsd` over the `first` steps, then another `wsd` over the rest of the run.
 
-    `first` and `again` are in steps, or fractions when below 1: of `steps`, and of the
-    rest. Raises ValueError unless `first` lies within the run.
+    This is continued pretraining of a decayed model in one run. After its decay to 0 the
+    rate returns to the peak at once, or over `again` steps. `first` and `again` are
+    steps, or fractions if below 1: of `steps`, and of the rest. Raises ValueError unless
+    `first` lies within the run.
 
     >>> schedule = wsd_twice(1.0, warmup=1, decay=2, first=4, steps=8)
     >>> print(schedule(jnp.arange(8)))
@@ -130,7 +132,7 @@ def wsd_twice(peak, warmup, decay, first, steps, again=0):
     first = ranges.in_steps(first, steps)
     if not 0 < first < steps:
         raise ValueError(
-            f'wsd_twice: first={first} must lie within the {steps} steps of the run.'
+            f'wsd_twice: first={first} must be inside the {steps} steps of the run.'
         )
     before = wsd(peak, warmup, decay, first)
     after = wsd(peak, again, decay, steps - first)
@@ -140,8 +142,8 @@ def wsd_twice(peak, warmup, decay, first, steps, again=0):
 def warmup_cosine(peak, warmup, steps, end=0.0):
     """peak * (k + 1) / warmup for k < warmup, then half a cosine to `end` at `steps`.
 
-    `warmup` is in steps, or a fraction of `steps` when below 1. Raises ValueError unless
-    it ends before the run does.
+    `warmup` is in steps, or a fraction of `steps` if below 1. Raises ValueError unless it
+    ends before the run does.
 
     >>> print(warmup_cosine(1.0, warmup=2, steps=6)(jnp.array([0, 1, 2, 4, 6])).round(4))
     [0.5 1.  1.  0.5 0. ]
@@ -149,20 +151,20 @@ def warmup_cosine(peak, warmup, steps, end=0.0):
     warmup = ranges.in_steps(warmup, steps)
     if warmup >= steps:
         raise ValueError(
-            f'warmup ({warmup}) takes all {steps} steps of the run: shorten it, or train '
+            f'warmup ({warmup}) takes all {steps} steps of the run. Shorten it or train '
             'longer.'
         )
-    fall = cosine(peak, end, max(steps - warmup, 1))
+    falling = cosine(peak, end, max(steps - warmup, 1))
 
     def schedule(step):
         rising = peak * (jnp.asarray(step, jnp.float32) + 1) / max(warmup, 1)
-        return jnp.where(step < warmup, rising, fall(step - warmup))
+        return jnp.where(step < warmup, rising, falling(step - warmup))
 
     return schedule
 
 
 def rewarmed(schedule, start, steps):
-    """`schedule`, but rising linearly from 0 in the `steps` after step `start`.
+    """`schedule`, scaled linearly up from 0 during the `steps` after step `start`.
 
     >>> print(rewarmed(constant(1.0), start=10, steps=4)(jnp.arange(10, 15)))
     [0.25 0.5  0.75 1.   1.  ]
@@ -173,7 +175,9 @@ def rewarmed(schedule, start, steps):
 
 
 def joined(old, new, at, rise):
-    """`old` before step `at`; from there in `rise` steps from where it stood to `new`.
+    """`old` before step `at`, then linearly to `new` within `rise` steps.
+
+    The transition starts at the value of `old` at step `at` - 1.
 
     >>> schedule = joined(constant(0.0), constant(1.0), at=2, rise=2)
     >>> print(schedule(jnp.arange(5)))
@@ -181,29 +185,31 @@ def joined(old, new, at, rise):
     """
 
     def schedule(step):
-        stood = old(max(at - 1, 0))
-        share = jnp.clip((jnp.asarray(step, jnp.float32) - at + 1) / rise, 0.0, 1.0)
-        between = stood + share * (new(step) - stood)
-        later = jnp.where(share < 1, between, new(step))
-        return jnp.where(step < at, old(step), later)
+        last = old(max(at - 1, 0))
+        fraction = jnp.clip((jnp.asarray(step, jnp.float32) - at + 1) / rise, 0.0, 1.0)
+        transition = last + fraction * (new(step) - last)
+        after = jnp.where(fraction < 1, transition, new(step))
+        return jnp.where(step < at, old(step), after)
 
     return schedule
 
 
-def of_run(section, steps, extended=()):
-    """`make(section, steps)`, joined to what it was before each extension: dicts of
-    at, steps, schedule (a section) and rise, as extend.py keeps them.
+def for_run(section, steps, extended=()):
+    """Returns `make(section, steps)`, joined to the schedules before each extension.
+
+    `extended` has a dict with at, steps, schedule (a section) and rise for each
+    extension, as stored by extend.py.
 
     >>> before = {'at': 2, 'steps': 2, 'schedule': 0.0, 'rise': 2}
-    >>> print(of_run(1.0, 5, [before])(jnp.arange(5)))
+    >>> print(for_run(1.0, 5, [before])(jnp.arange(5)))
     [0.  0.  0.5 1.  1. ]
     """
-    parts = [(was['schedule'], was['steps']) for was in extended]
-    made = [make(*part) for part in [*parts, (section, steps)]]
-    whole = made[0]
-    for was, new in zip(extended, made[1:]):
-        whole = joined(whole, new, was['at'], was['rise'])
-    return whole
+    parts = [(old['schedule'], old['steps']) for old in extended]
+    schedules = [make(*part) for part in [*parts, (section, steps)]]
+    schedule = schedules[0]
+    for old, new in zip(extended, schedules[1:]):
+        schedule = joined(schedule, new, old['at'], old['rise'])
+    return schedule
 
 
 SCHEDULES = {

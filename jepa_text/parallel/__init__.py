@@ -1,1 +1,1 @@
-"""Devices and processes: where arrays live, who takes part, how a process ends."""
+"""Meshes and sharding, communication between processes, and exit codes."""

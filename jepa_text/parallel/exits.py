@@ -1,20 +1,20 @@
-"""How a run ends: the number that the process leaves behind.
+"""Exit codes of a process, and the exceptions that determine them.
 
-Whoever starts a run (a supervisor, SLURM, Kubernetes) decides by it what comes next:
+Whatever started a run (a supervisor, SLURM, Kubernetes) decides by its exit code:
 
-     0  done
-     1  the run failed; the same command resumes from the last checkpoint
-     2  wrong usage, or a config that cannot run, or with which training diverged or
-        collapsed: never again with the same command
-    75  told to stop, the state is saved; the same command resumes (EX_TEMPFAIL)
-    87  the watchdog ended a run that hung; the same command resumes
+     0  success
+     1  failure; the same command resumes from the last checkpoint
+     2  wrong usage, an invalid config, or training that diverged or collapsed; the same
+        command would fail again
+    75  stopped on request after saving the state; the same command resumes (EX_TEMPFAIL)
+    87  stopped by the watchdog because the run hung; the same command resumes
 
-A process that a signal killed leaves 128 + the signal in a shell: as 1.
+A process that was killed by a signal has the code 128 + signal in a shell: treated as 1.
 
-"Never again" is said by our own types alone, ConfigError and Diverged. A ValueError by
-itself says nothing: jax raises one when another process of the job died, TensorStore for
-a disk that fails. So what is built before the first step, or what reads no more than its
-input, stands in a block of `refusals`, and every other error is worth another try.
+Code 2 is only used for our own exceptions, ConfigError and Diverged. A plain ValueError
+is not sufficient: jax raises one if another process of the job died, TensorStore if a
+disk fails. Code that builds what the first step needs, or only reads its input, therefore
+runs within `config_errors`; every other error is worth a retry.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import re
 
 DONE, FAILED, USAGE, RESUME, HUNG = 0, 1, 2, 75, 87
 
-# How XLA's and TensorStore's errors begin, whatever their type in Python.
+# The start of errors of XLA and TensorStore, whatever their Python type.
 _STATUS = re.compile(
     '(CANCELLED|UNKNOWN|INVALID_ARGUMENT|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS'
     '|PERMISSION_DENIED|RESOURCE_EXHAUSTED|FAILED_PRECONDITION|ABORTED|OUT_OF_RANGE'
@@ -30,80 +30,73 @@ _STATUS = re.compile(
 )
 
 
-_REFUSALS = (
-    ValueError,
-    FileNotFoundError,
-    FileExistsError,
-    PermissionError,
-    ModuleNotFoundError,
-)
-
-
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """A run that was told to stop has saved its state and left its loop."""
+class Stopped(Exception):  # noqa: N818 - not an error
+    """The run was asked to stop, saved its state and left its loop."""
 
 
 class Diverged(FloatingPointError):
-    """A run whose loss is not finite, or that collapsed, has saved its state and stopped:
-    the same command would only do so again."""
+    """Training diverged or collapsed; the state is saved.
+
+    Running the same command again would do the same.
+    """
 
 
 class ConfigError(ValueError):
-    """The run cannot begin as it was asked for; the same command never can."""
+    """The run cannot start with this config, whenever it is retried."""
+
+
+class _NotFoundConfigError(ConfigError, FileNotFoundError):
+    """The config names a file that does not exist."""
+
+
+class _ExistsConfigError(ConfigError, FileExistsError):
+    """The config names an output that already exists."""
+
+
+class _PermissionConfigError(ConfigError, PermissionError):
+    """The config names an address that the credentials give no access to."""
+
+
+class _ModuleConfigError(ConfigError, ModuleNotFoundError):
+    """The config requires a package that is not installed."""
+
+
+# Exceptions that are converted, with the ConfigError that is also of their type.
+_CONVERTED = {
+    FileNotFoundError: _NotFoundConfigError,
+    FileExistsError: _ExistsConfigError,
+    PermissionError: _PermissionConfigError,
+    ModuleNotFoundError: _ModuleConfigError,
+    ValueError: ConfigError,
+}
 
 
 @contextlib.contextmanager
-def refusals():
-    """What this package refuses within the block, it raises as a ConfigError.
+def config_errors():
+    """Converts exceptions that this package raises within the block to ConfigError.
 
-    That is a ValueError that was raised by code of this package, and a FileNotFoundError,
-    FileExistsError, PermissionError or ModuleNotFoundError in its words. An error of the
-    system (it has an errno), and a ValueError of a library, pass as they are: a machine
-    may fail there.
+    These are a ValueError raised by code of this package, and a FileNotFoundError,
+    FileExistsError, PermissionError or ModuleNotFoundError with a message of its own.
+    Errors of the operating system (they have an errno) and a library's ValueError are not
+    converted: they may be due to a failing machine.
     """
     try:
         yield
-    except _REFUSALS as error:
-        if isinstance(error, ConfigError) or not _is_refusal(error):
+    except tuple(_CONVERTED) as error:
+        if isinstance(error, ConfigError) or not _is_ours(error):
             raise
-        raise _kind(error)(str(error)) from error
+        kinds = (new for old, new in _CONVERTED.items() if isinstance(error, old))
+        raise next(kinds)(str(error)) from error
 
 
 def code_of(error):
-    """The exit code that an exception stands for."""
+    """Returns the exit code for an exception."""
     if isinstance(error, Stopped):
         return RESUME
     return USAGE if isinstance(error, ConfigError | Diverged) else FAILED
 
 
-class _Missing(ConfigError, FileNotFoundError):
-    """What the config names is not there."""
-
-
-class _Taken(ConfigError, FileExistsError):
-    """What the config wants to make is there already."""
-
-
-class _Barred(ConfigError, PermissionError):
-    """What the config names does not open to the keys of this machine."""
-
-
-class _Lacking(ConfigError, ModuleNotFoundError):
-    """What the config asks for needs a package that is not installed."""
-
-
-def _kind(error):
-    """The ConfigError that is also what the error was."""
-    if isinstance(error, FileNotFoundError):
-        return _Missing
-    if isinstance(error, PermissionError):
-        return _Barred
-    if isinstance(error, ModuleNotFoundError):
-        return _Lacking
-    return _Taken if isinstance(error, FileExistsError) else ConfigError
-
-
-def _is_refusal(error):
+def _is_ours(error):
     if isinstance(error, OSError):
         return error.errno is None
     if isinstance(error, ModuleNotFoundError):
@@ -112,6 +105,6 @@ def _is_refusal(error):
     while trace.tb_next:
         trace = trace.tb_next
     raised_in = trace.tb_frame.f_globals.get('__name__', '')
-    ours = raised_in.split('.')[0] == __package__.split('.')[0]
-    # Programs that jax compiled raise from whoever calls them.
-    return ours and not _STATUS.match(str(error))
+    is_in_package = raised_in.split('.')[0] == __package__.split('.')[0]
+    # Errors of compiled programs are raised from the line that called them.
+    return is_in_package and not _STATUS.match(str(error))

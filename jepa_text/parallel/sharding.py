@@ -1,8 +1,8 @@
-"""Where arrays live: a mesh, and one table from path and shape to PartitionSpec.
+"""Device meshes, and a table from parameter paths to PartitionSpecs.
 
-The rows of a batch are split over `data` and `fsdp`, the positions of a row over
-`context`; parameters, their EMA copy and the optimizer's moments over `fsdp` and
-`context` (ZeRO) and `tensor`. Models contain none of this.
+The rows of a batch are sharded over `data` and `fsdp`, the positions of a row over
+`context`. Parameters, their EMA copy and the optimizer's moments are sharded over `fsdp`
+and `context` (ZeRO) and `tensor`. Models contain none of this.
 """
 
 import dataclasses
@@ -17,14 +17,17 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from jepa_text.config import schema
 
 AXES = ('data', 'fsdp', 'context', 'tensor')
-# Over which of them the rows of a batch, their positions, and the vocabulary of a head
-# are split; the heads of attention, which reads whole rows; and what SLICES stands for.
+# The axes over which the rows of a batch, their positions and the vocabulary of a head
+# are sharded.
 ROWS, CONTEXT, TENSOR = ('data', 'fsdp'), 'context', 'tensor'
-# The order in which one exchange over `context` gives each device heads of its own.
+# Of attention heads, as attention needs whole rows. In this order, a single exchange over
+# `context` gives each device its heads.
 HEADS = (TENSOR, CONTEXT)
+# Of parameters (ZeRO).
 SLICES = ('fsdp', CONTEXT)
 
-# The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
+# (pattern of the path, mesh axes of the last array axes). Scanned layers add an axis in
+# front.
 TABLE = (
     (r'^memory/', ()),
     (r'(^|/)age/', ()),
@@ -39,14 +42,14 @@ TABLE = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The section `mesh`."""
+    """The config section `mesh`."""
 
-    data: int = schema.field(-1, 'ways to split the batch; -1: all other devices')
-    fsdp: int = schema.field(1, 'ways to split batch and parameters')
-    tensor: int = schema.field(1, 'ways to split each layer')
-    context: int = schema.field(1, 'ways to split the positions of a row')
+    data: int = schema.field(-1, 'data parallelism; -1: all remaining devices')
+    fsdp: int = schema.field(1, 'fully sharded data parallelism (ZeRO)')
+    tensor: int = schema.field(1, 'tensor parallelism')
+    context: int = schema.field(1, 'context parallelism: shards the positions of a row')
     dcn_data: int = schema.field(
-        1, 'machines or slices among which `data` is split first', minimum=1
+        1, 'number of machines or slices that `data` spans', minimum=1
     )
 
 
@@ -58,23 +61,23 @@ def make_mesh(
     dcn_data=Config.dcn_data,
     devices=None,
 ):
-    """A mesh of all devices; one axis may be -1, which stands for the rest.
+    """Returns a mesh of all devices. One axis may be -1, for all remaining devices.
 
-    `dcn_data` is the number of slices or machines over which `data` is split first, where
-    a slow network joins them and a fast one the devices in each. Raises ValueError when
-    the sizes do not multiply to the number of devices.
+    `dcn_data` is the number of slices or machines over which `data` is sharded first, if
+    they are connected by a slow network and the devices within each by a fast one. Raises
+    ValueError if the product of the sizes is not the number of devices.
     """
     devices = devices or jax.devices()
     sizes = _sizes(len(devices), data, fsdp, context, tensor)
-    # Explicit axes, the default, would make sharding part of every type.
+    # Explicit axes, the default, would make the sharding a part of every array's type.
     auto = (AxisType.Auto,) * len(AXES)
     if dcn_data == 1:
         return jax.make_mesh(sizes, AXES, axis_types=auto, devices=devices)
-    return Mesh(_over_slices(sizes, dcn_data, devices), AXES, axis_types=auto)
+    return Mesh(_hybrid_devices(sizes, dcn_data, devices), AXES, axis_types=auto)
 
 
 def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1, dcn_data=1):
-    """The mesh of `count` devices that are not here: enough for `shardings`.
+    """Returns a mesh of `count` devices that need not exist; sufficient for `shardings`.
 
     Raises ValueError as `make_mesh` does.
     """
@@ -90,22 +93,22 @@ def _sizes(count, *given):
     if math.prod(sizes) != count or min(sizes) < 1:
         raise ValueError(
             f'mesh {", ".join(map("{}={}".format, AXES, given))} does not use exactly '
-            f'the {count} devices there are; set one axis to -1 for "the rest".'
+            f'the {count} available devices; set one axis to -1 for the remaining ones.'
         )
     return tuple(sizes)
 
 
-def _over_slices(sizes, dcn_data, devices):
-    """The devices of a mesh whose `data` axis goes over slices first, then within."""
-    # TPUs know their slice; of other devices those of one process are near each other.
+def _hybrid_devices(sizes, dcn_data, devices):
+    """Returns the devices of a mesh whose `data` axis spans slices first."""
+    # TPUs know their slice. Other devices are close if they belong to the same process.
     slices = {getattr(device, 'slice_index', None) for device in devices}
     by_process = len(slices) == 1
     found = len({device.process_index for device in devices} if by_process else slices)
     if found != dcn_data or sizes[0] % dcn_data:
         what = 'processes' if by_process else 'slices'
         raise ValueError(
-            f'mesh dcn_data={dcn_data} must be the number of {what} here, {found}, and '
-            f'divide data={sizes[0]}.'
+            f'mesh dcn_data={dcn_data} must be the number of {what}, which is {found}, '
+            f'and divide data={sizes[0]}.'
         )
     return mesh_utils.create_hybrid_device_mesh(
         (sizes[0] // dcn_data, *sizes[1:]),
@@ -116,10 +119,10 @@ def _over_slices(sizes, dcn_data, devices):
 
 
 def spec(path, shape, mesh):
-    """The PartitionSpec of the leaf `path` ('params/encoder/embedding').
+    """Returns the PartitionSpec of the leaf at `path` ('params/encoder/embedding').
 
-    An axis that does not divide stays whole. Raises ValueError for a path that the
-    table does not know: a new layer must say how it is split.
+    An axis that is not divisible is replicated. Raises ValueError for a path that the
+    table does not contain: a new layer must declare how it is sharded.
     """
     for pattern, axes in TABLE:
         if re.search(pattern, path):
@@ -127,14 +130,17 @@ def spec(path, shape, mesh):
             pairs = zip(axes, shape, strict=True)
             return PartitionSpec(*(_dividing(axis, size, mesh) for axis, size in pairs))
     raise ValueError(
-        f'sharding.TABLE has no line for {path!r} of shape {shape}; add one that names '
-        'the mesh axis of each of its last axes.'
+        f'sharding.TABLE has no entry for {path!r} of shape {shape}; add one with the '
+        'mesh axis of each of its last axes.'
     )
 
 
 def _dividing(axis, size, mesh):
-    """What of `axis` (a name, SLICES or None) divides a size: all, its first, or None."""
-    names = several(axis)
+    """Returns the part of `axis` (a name, SLICES or None) that divides a size.
+
+    That is all of it, its first name, or None.
+    """
+    names = as_tuple(axis)
     if mesh.shape.get(CONTEXT, 1) == 1:
         names = names[:1]
     for some in (names, names[:1]):
@@ -143,74 +149,77 @@ def _dividing(axis, size, mesh):
     return None
 
 
-def several(names):
-    """The names of one axis, of several, or of none (None), as a tuple."""
+def as_tuple(names):
+    """Returns the axis names of an entry of a PartitionSpec as a tuple."""
     return () if names is None else (names,) if isinstance(names, str) else names
 
 
 def shardings(tree, mesh, offload=''):
-    """A NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs.
+    """Returns a NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs.
 
-    Leaves under the name `offload`, such as 'opt_state', lie in the memory of the host.
+    Leaves below the name `offload`, such as 'opt_state', are placed in host memory.
     """
 
-    def place(path, leaf):
+    def sharding(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator='/')
         kind = 'pinned_host' if offload and name.startswith(f'{offload}/') else None
         return NamedSharding(mesh, spec(name, leaf.shape, mesh), memory_kind=kind)
 
-    return jax.tree_util.tree_map_with_path(place, tree)
+    return jax.tree_util.tree_map_with_path(sharding, tree)
 
 
-def placed(shapes, mesh, offload=''):
-    """The ShapeDtypeStructs of a tree with the sharding of each."""
+def sharded(shapes, mesh, offload=''):
+    """Returns a tree of ShapeDtypeStructs with the sharding of each leaf added."""
     return jax.tree.map(
-        lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
         shapes,
         shardings(shapes, mesh, offload),
     )
 
 
 def batch_sharding(mesh):
-    """Rows are split over data and fsdp; every other axis is whole."""
+    """Returns the sharding of a batch: rows over data and fsdp, all else replicated."""
     return NamedSharding(mesh, PartitionSpec(ROWS))
 
 
 def replicated(mesh):
-    """One whole copy on every device."""
+    """Returns the sharding with a full copy on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 @functools.lru_cache(maxsize=16)
 def part_of_batch(mesh):
-    """(index, count): this process reads the index-th of count equal parts of a batch.
+    """Returns (index, count): this process reads part `index` of `count` equal parts.
 
-    Processes whose devices hold the same rows, as when `tensor` spans machines, read the
-    same part. Raises ValueError for a mesh whose processes share some rows only.
+    Processes whose devices have the same rows, as when `tensor` spans machines, read the
+    same part. Raises ValueError for a mesh whose processes share only some of their rows.
     """
-    held, ways = {}, mesh.shape['data'] * mesh.shape['fsdp']
+    rows_of, ways = {}, mesh.shape['data'] * mesh.shape['fsdp']
     for device, (rows,) in batch_sharding(mesh).devices_indices_map((ways,)).items():
-        held.setdefault(device.process_index, set()).add(rows.start or 0)
-    return parts_of_batch(held)[jax.process_index()]
+        rows_of.setdefault(device.process_index, set()).add(rows.start or 0)
+    return parts_of_batch(rows_of)[jax.process_index()]
 
 
-def parts_of_batch(held):
-    """{process: (index, count)} from {process: the set of rows on its devices}."""
-    parts = sorted({tuple(sorted(rows)) for rows in held.values()})
-    shared = sum(map(len, parts)) != len(set().union(*parts))
-    if shared or len({len(part) for part in parts}) > 1:
+def parts_of_batch(rows_of):
+    """Returns {process: (index, count)} from {process: set of the rows it has}."""
+    parts = sorted({tuple(sorted(rows)) for rows in rows_of.values()})
+    overlap = sum(map(len, parts)) != len(set().union(*parts))
+    if overlap or len({len(part) for part in parts}) > 1:
         raise ValueError(
-            f'this mesh gives the processes the rows {held}: some share only a part of '
-            'them. Let tensor divide the devices of a process, or be a multiple of them.'
+            f'This mesh assigns the rows {rows_of} to the processes: some processes '
+            'share only a part of their rows. Choose `tensor` so that it divides the '
+            'number of devices of a process, or is a multiple of it.'
         )
     return {
         process: (parts.index(tuple(sorted(rows))), len(parts))
-        for process, rows in held.items()
+        for process, rows in rows_of.items()
     }
 
 
-def within(mesh, function):
-    """`function`, called with the mesh set: by it kernels know how arrays are split."""
+def with_mesh(mesh, function):
+    """Wraps `function` so that it runs with the mesh set, which kernels need."""
 
     @functools.wraps(function)
     def called(*inputs):
@@ -220,35 +229,36 @@ def within(mesh, function):
     return called
 
 
-def one_by_one(mesh, function):
-    """`function`; on CPUs a call begins when its inputs are there, so that a step waits
-    for the one before it: each that is begun ahead would hold memory of its own.
-    Accelerators need not wait for the host."""
+def synchronous_on_cpu(mesh, function):
+    """Wraps `function` so that on CPUs a call waits until its inputs are computed.
+
+    Otherwise steps would be dispatched ahead of each other, each with memory of its own.
+    On accelerators `function` is returned unchanged.
+    """
     if mesh.devices.flat[0].platform != 'cpu':
         return function
     return lambda *inputs: function(*jax.block_until_ready(inputs))
 
 
 def on_rows(function, params):
-    """(`function` of params and arrays [B, ...], over how many devices it splits B).
+    """Wraps a function of params and arrays [B, ...] so that B is sharded like a batch.
 
-    Of parameters that lie on a mesh, the rows are split as `batch_sharding` says; of
-    others nothing is.
+    Returns (wrapped function, number of devices that B is sharded over). If the params
+    are not on a mesh, these are the function itself and 1.
     """
-    held = getattr(jax.tree.leaves(params)[0], 'sharding', None)
-    if not isinstance(held, jax.NamedSharding) or held.mesh.size == 1:
+    sharding = getattr(jax.tree.leaves(params)[0], 'sharding', None)
+    if not isinstance(sharding, jax.NamedSharding) or sharding.mesh.size == 1:
         return function, 1
-    mesh = held.mesh
-    held = batch_sharding(mesh)
+    mesh = sharding.mesh
 
     def called(params, *batch):
-        return function(params, *jax.device_put(batch, held))
+        return function(params, *jax.device_put(batch, batch_sharding(mesh)))
 
-    return within(mesh, called), mesh.shape['data'] * mesh.shape['fsdp']
+    return with_mesh(mesh, called), mesh.shape['data'] * mesh.shape['fsdp']
 
 
 def put_batch(batch, mesh):
-    """This process's part of the rows as one global array per key."""
+    """Returns {key: global array} from this process's part of the rows of a batch."""
     sharding = batch_sharding(mesh)
     count = part_of_batch(mesh)[1]
     return {

@@ -1,1 +1,1 @@
-"""Before a run: parameters, arithmetic, memory, hours, money."""
+"""Planning of runs and benchmarks: estimates, ahead-of-time compilation, step timing."""

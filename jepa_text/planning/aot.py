@@ -1,8 +1,8 @@
-"""The step of each phase compiled for hardware that is not here: its memory and kernels.
+"""Ahead-of-time compilation of each phase's training step for hardware that is absent.
 
-NVIDIA's GPUs by XLA and the CUDA plugin (`pip install 'jepa-text[cuda]'`), TPUs by libtpu
-(`pip install 'jepa-text[tpu]'`): both compile without the device, in a process of their
-own (aot_process.py). A step takes 20 seconds to three minutes.
+For NVIDIA GPUs by XLA and the CUDA plugin (`pip install 'jepa-text[cuda]'`), for TPUs by
+libtpu (`pip install 'jepa-text[tpu]'`). Both compile without a device, in a child process
+(aot_process.py). A step takes 20 seconds to three minutes.
 """
 
 import dataclasses
@@ -16,9 +16,13 @@ PLUGINS = ('jax-cuda12-plugin', 'jax-cuda13-plugin')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A compiled step. peak: bytes that the compiler plans for a device at most.
-    kernels: compiled.Kernels; none where the text does not tell how often loops turn.
-    notes: lines that tell what attends, and what is missing. seconds: to compile it."""
+    """A compiled step.
+
+    peak      peak bytes per device that the compiler plans
+    kernels   compiled.Kernels; empty if the program text has no loop trip counts
+    notes     lines that describe the attention backends and what is missing
+    seconds   compilation time
+    """
 
     peak: int
     kernels: tuple
@@ -27,17 +31,18 @@ class Compiled:
 
 
 def compile_phases(config, name, vocab_size=None, text_to=None):
-    """The Compiled of each phase of a config on hardware such as 'h200:8'.
+    """The Compiled of each phase of a config for hardware such as 'h200:8'.
 
-    With `text_to`, a folder, programs are left there as text. Raises ValueError where it
-    cannot be compiled here, with what is missing.
+    If `text_to`, a folder, is given, the programs are written there as text. Raises
+    ValueError if this environment cannot compile for the hardware, with the reason.
     """
     kind = targets.topology(name)[0]
     _require(kind, name)
-    asked = dict(config=config, name=name, vocab_size=vocab_size, text_to=text_to)
-    # No device is opened: one that is here may be in use. The plugin must not look for a
-    # driver, nor libtpu ask a server that only machines with TPUs have, or be alone.
-    other = {
+    request = dict(config=config, name=name, vocab_size=vocab_size, text_to=text_to)
+    # Local devices may be in use, so none is opened. The CUDA plugin must not look for a
+    # driver. libtpu must not query the metadata server, which only TPU hosts have, nor
+    # insist on being the only process.
+    environ = {
         'JAX_PLATFORMS': 'cpu',
         'JAX_SKIP_CUDA_CONSTRAINTS_CHECK': '1',
         'TPU_SKIP_MDS_QUERY': '1',
@@ -47,21 +52,25 @@ def compile_phases(config, name, vocab_size=None, text_to=None):
         'TPU_WORKER_ID': '0',
         'TF_CPP_MIN_LOG_LEVEL': os.environ.get('TF_CPP_MIN_LOG_LEVEL', '3'),
     }
-    answer = child.ask(
-        'jepa_text.planning.aot_process', asked, f'compiling for {name}', environ=other
+    response = child.call(
+        'jepa_text.planning.aot_process',
+        request,
+        f'compiling for {name}',
+        environ=environ,
     )
-    if 'error' in answer:
-        raise ValueError(answer['error'])
-    return [_read(phase) for phase in answer['phases']]
+    if 'error' in response:
+        raise ValueError(response['error'])
+    return [_compiled(phase) for phase in response['phases']]
 
 
-def _read(phase):
+def _compiled(phase):
     kernels = tuple(compiled.Kernel(**kernel) for kernel in phase['kernels'])
     return Compiled(**phase | {'kernels': kernels, 'notes': tuple(phase['notes'])})
 
 
 def missing(kind):
-    """Why programs for 'gpu' or 'tpu' cannot be compiled here, and the remedy; ''."""
+    """Why this environment cannot compile for 'gpu' or 'tpu', and the remedy; '' if it
+    can."""
     packages, extra = (PLUGINS, 'cuda') if kind == 'gpu' else (('libtpu',), 'tpu')
     for package in packages:
         try:
@@ -77,6 +86,4 @@ def missing(kind):
 
 def _require(kind, name):
     if reason := missing(kind):
-        raise ValueError(
-            f'Compiling for {name} cannot be done here: {reason}; or leave out --compile.'
-        )
+        raise ValueError(f'Cannot compile for {name}: {reason}, or omit --compile.')

@@ -1,8 +1,7 @@
-"""Compiles steps for devices that are elsewhere, in a process of its own: aot.py starts
-it, reads one answer from its stdout, and says what is missing before.
+"""Child process that compiles training steps for absent devices; started by aot.py.
 
-Kernels of cuDNN and Tokamax ask which device is here before they let themselves be
-compiled. In this process, and in none that trains, they are told of the one elsewhere.
+cuDNN and Tokamax kernels query the local device before they compile. In this process,
+which never trains, these queries are patched to return the target device.
 """
 
 import contextlib
@@ -26,25 +25,25 @@ from jepa_text.training import recipe as recipes
 
 
 def main():
-    """Answers the request that is written to stdin."""
-    child.serve(lambda question: answer(**question))
+    """Responds to the request on stdin."""
+    child.serve(lambda request: respond(**request))
 
 
-def answer(config, name, vocab_size, text_to):
-    """{'phases': what ahead.Compiled holds, of each}, or why not: {'error'}."""
+def respond(config, name, vocab_size, text_to):
+    """{'phases': the fields of aot.Compiled of each phase}, or {'error': message}."""
     try:
         mesh = sharding.make_mesh(**config['mesh'], devices=devices(name))
         made = assemble.outline(config, mesh, vocab_size)
-        with told(name):
+        with device_queries_patched(name):
             return {'phases': [_compiled(made, phase, text_to) for phase in made.phases]}
     except (ValueError, NotImplementedError) as error:
         return {'error': str(error)}
 
 
 def devices(name):
-    """The devices of 'h200:8' or 'v5e:8', which are not here.
+    """Descriptions of the devices of 'h200:8' or 'v5e:8', which need not exist here.
 
-    Raises ValueError where the compiler that is installed does not describe them.
+    Raises ValueError if the installed compiler cannot describe them.
     """
     kind, topology = targets.topology(name)
     chip = name.partition(':')[0].lower()
@@ -58,14 +57,14 @@ def devices(name):
     except (RuntimeError, NotImplementedError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f'Devices of {name} cannot be described here ({reason}).'
+            f'The installed compiler cannot describe the devices of {name} ({reason}).'
         ) from error
     return list(np.ravel(found.devices))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Device:
-    """What Tokamax asks a device for."""
+    """The attributes of a device that Tokamax reads."""
 
     device_kind: str
     core_count: int
@@ -74,8 +73,8 @@ class _Device:
 
 
 @contextlib.contextmanager
-def told(name):
-    """Inside, kernels that ask for a device are told of one of `name`."""
+def device_queries_patched(name):
+    """Context manager in which kernels see a device of the hardware `name`."""
     capability = hardware.find(name)[0].capability
     if capability is None:
         yield
@@ -85,8 +84,8 @@ def told(name):
     def number(text):
         return tuple(int(part) for part in text.split('.'))
 
-    cudnn.check_compute_capability = lambda asked: capability >= number(asked)
-    cudnn.is_cuda_compute_capability_equal = lambda asked: capability == number(asked)
+    cudnn.check_compute_capability = lambda minimum: capability >= number(minimum)
+    cudnn.is_cuda_compute_capability_equal = lambda other: capability == number(other)
     if importlib.util.find_spec('tokamax') is None:
         yield
         return
@@ -108,10 +107,10 @@ def told(name):
 
 def _compiled(made, phase, text_to):
     began = time.monotonic()
-    # The mesh says what the devices are, to whatever asks while it is traced.
+    # Code that queries the devices during tracing gets them from the mesh.
     with jax.set_mesh(made.mesh):
         inputs = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
-        with attend.watch() as seen:
+        with attend.record_requests() as seen:
             lowered = programs.jitted(made, phase).lower(*inputs)
         lines = [line for pair in seen.items() for line in attend.explain(*pair)]
     lines = [line for line in lines if not line.startswith(' ')]
@@ -138,9 +137,9 @@ def _compiled(made, phase, text_to):
     }
 
 
-def too_large(words):
-    """Bytes that a program takes for which, in libtpu's words, the memory of a TPU is too
-    small; None of any other error.
+def too_large(message):
+    """Bytes needed by a program that exceeds a TPU's memory, parsed from libtpu's error
+    message; None for other errors.
 
     >>> too_large('Ran out of memory in memory space hbm. Used 2.00G of 1.00G hbm.')
     2147483648
@@ -150,15 +149,15 @@ def too_large(words):
     pattern = (
         r'Ran out of memory (?:on|in memory space) hbm.*?(?:Used |\()([\d.]+)([KMGT])'
     )
-    if not (found := re.search(pattern, words, re.IGNORECASE | re.DOTALL)):
+    if not (found := re.search(pattern, message, re.IGNORECASE | re.DOTALL)):
         return None
     return int(float(found[1]) * 1024 ** ('KMGT'.index(found[2].upper()) + 1))
 
 
 def _attended(request):
-    """(row length, share of the scores that the mask shows); kernels take rows that are
-    a multiple of 128."""
-    seen = flops.seen(request.length, request.causal, request.window)
+    """(row length, fraction of unmasked scores); kernels pad rows to a multiple of
+    128."""
+    seen = flops.visible(request.length, request.causal, request.window)
     return request.length + -request.length % 128, seen / request.length
 
 

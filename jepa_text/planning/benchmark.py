@@ -1,9 +1,9 @@
-"""`jepa-text benchmark`: training steps of several kinds against each other, in turns.
+"""`jepa-text benchmark`: compares the speed of training steps, measured in rounds.
 
-Round by round each case is started, warmed up, measured and ended, one after the other:
-a process is alone on the machine, as a run is, and has the memory and the caches that a
-run has. What disturbs the machine for long disturbs all cases of a round, and the ratio
-of two is taken within it. The table has medians and quartiles of the rounds.
+In each round every case is started, warmed up, measured and stopped, one after the other.
+So each process has the machine, its memory and its caches to itself, as in a real run. A
+longer disturbance of the machine affects all cases of a round, and ratios are computed
+within a round. The table reports medians and quartiles over the rounds.
 """
 
 import dataclasses
@@ -22,18 +22,18 @@ from jepa_text.report import console
 from jepa_text.running import compilation, mirror
 from jepa_text.training import config as settings
 
-COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
+COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a case is made of."""
+    """Settings that the cases share, or that a case overrides."""
 
-    seed: int = field(0, 'of parameters and batches', minimum=0)
+    seed: int = field(0, 'seed of parameters and batches', minimum=0)
     compilation_cache: str = compilation.choice()
-    vocab_size: int = field(8192, 'tokens that there are', minimum=1)
-    rows: int = field(8, 'of a step', minimum=1)
-    row_length: int = field(256, 'tokens in a row', minimum=1)
+    vocab_size: int = field(8192, 'vocabulary size', minimum=1)
+    rows: int = field(8, 'rows per step', minimum=1)
+    row_length: int = field(256, 'tokens per row', minimum=1)
     model: dict = field(
         {'name': 'transformer', 'preset': 'small', 'scan': False}, 'the encoder'
     )
@@ -41,52 +41,58 @@ class Settings:
     schedule: float | dict = field(
         {'name': 'wsd', 'peak': 1e-4, 'warmup': 0.0, 'decay': 0.0}, 'the learning rate'
     )
-    clip_norm: float = field(1.0, 'of gradients', above=0, finite=False)
-    accumulate: int = field(1, 'parts that a batch is computed in', minimum=1)
-    mesh: sharding.Config = section(sharding.Config, 'how devices share the work')
+    clip_norm: float = field(1.0, 'maximum gradient norm', above=0, finite=False)
+    accumulate: int = field(1, 'microbatches per step', minimum=1)
+    mesh: sharding.Config = section(sharding.Config, 'the device mesh')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
-    metrics: bool = field(True, 'False: the compiler leaves them out')
-    compile: bool = field(True, 'torch.compile, for the cases of transformers')
-    # By itself torch.compile makes a mask of causality, which flash kernels do not take.
+    metrics: bool = field(True, 'compute metrics; False lets the compiler remove them')
+    compile: bool = field(True, 'use torch.compile in the cases of transformers')
+    # By default torch.compile creates a causal mask, which flash kernels do not support.
     peer_attention: str = field(
-        'sdpa', 'of transformers; flash: no other kernel', choices=('sdpa', 'flash')
+        'sdpa',
+        'attention of transformers: sdpa, or flash kernels only',
+        choices=('sdpa', 'flash'),
     )
-    # Where page faults are dear, they are up to half of its step on CPUs (LOG.md).
-    peer_keeps_memory: bool = field(True, 'the memory that transformers frees, as we do')
-    warmup: int = field(3, 'steps of a case before it is timed', minimum=1)
-    steps_a_round: int = field(8, 'that are timed', minimum=1)
-    trace: str = field('', 'a folder for the trace of some steps of ours; none')
+    # Page faults can take up to half of a step on CPUs (LOG.md).
+    peer_keeps_memory: bool = field(
+        True, 'transformers does not return freed memory to the system, as ours'
+    )
+    warmup: int = field(3, 'steps before timing starts', minimum=1)
+    steps_a_round: int = field(8, 'timed steps per round', minimum=1)
+    trace: str = field('', 'folder for a trace of some steps; no trace if empty')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case(Settings):
-    """One of those that are compared: settings of its own before those of all."""
+    """One of the compared cases; its settings override those of the config."""
 
-    name: str = field(doc='of its line in the table')
-    objective: dict = field(doc="as dict(name='mlm')")
-    side: str = field('ours', 'whose step', choices=('ours', 'transformers'))
-    against: str | None = field(None, 'the case that its speed is divided by')
-    optional: bool = field(False, 'left out where it cannot be made')
+    name: str = field(doc='name of the case in the table')
+    objective: dict = field(doc="objective, such as dict(name='mlm')")
+    side: str = field('ours', 'implementation', choices=('ours', 'transformers'))
+    against: str | None = field(None, 'name of the baseline case for the speed ratio')
+    optional: bool = field(False, 'skip the case if it cannot be built')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(Settings):
     """The config of a benchmark."""
 
-    name: str = field('benchmark', 'of the comparison')
-    rounds: int = field(5, 'in which each case starts anew', minimum=1)
-    cases: tuple[dict, ...] = field(doc='name, objective, and settings of its own, each')
+    name: str = field('benchmark', 'name of the comparison')
+    rounds: int = field(5, 'rounds; each starts every case once', minimum=1)
+    cases: tuple[dict, ...] = field(
+        doc='each with name, objective, and settings that differ'
+    )
 
 
 def benchmark(config, workdir):
-    """Runs the cases of a config (configs/benchmark.py) and returns their results.
+    """Runs the cases of a config (configs/benchmark.py) and returns {case: result}.
 
-    Writes workdir/benchmark.json after every measurement: every time of every round, with
-    the machine, the versions, and what was left out. A case that cannot be made here
-    raises ValueError, in its own words; one that is `optional` says so and is left out.
+    Writes workdir/benchmark.json after every measurement: the times of all rounds, the
+    devices, library versions, and skipped cases. Raises ValueError if a case cannot be
+    built here; an `optional` case is skipped with a message instead.
     """
     config = schema.resolved(Config, schema.plain(config))
-    cases = {case['name']: case for case in checked(config)}
+    cases = {case['name']: case for case in resolve_cases(config)}
     with mirror.opened(workdir) as place:
         place.folder.mkdir(parents=True, exist_ok=True)
         place.begin()
@@ -94,62 +100,65 @@ def benchmark(config, workdir):
 
 
 def _benchmark(config, cases, workdir):
-    answers, left_out = {name: [] for name in cases}, {}
-    for turn in range(config['rounds']):
+    rounds = {name: [] for name in cases}
+    skipped = {}
+    for number in range(1, config['rounds'] + 1):
         for name, case in cases.items():
-            if name in left_out:
+            if name in skipped:
                 continue
             try:
-                answers[name].append(ask(case))
+                measured = run_case(case)
             except ValueError as error:
-                if not case.get('optional'):
+                if not case['optional']:
                     raise
-                left_out[name] = str(error)
-                print(f'{name}: left out. {error}')
+                skipped[name] = str(error)
+                print(f'{name}: skipped. {error}')
             else:
-                _say(turn, config['rounds'], name, answers[name][-1])
-            results = {name: joined(found) for name, found in answers.items() if found}
-            _write(workdir, config, results, left_out)
-    # One that failed in a later round has not the rounds to be compared in.
-    results = {name: found for name, found in results.items() if name not in left_out}
-    compare(results, {name: cases[name].get('against') for name in results})
-    _write(workdir, config, results, left_out)
+                rounds[name].append(measured)
+                print(
+                    f'round {number} of {config["rounds"]}: {name}, '
+                    f'{1e3 * measured["seconds"]:,.1f} ms/step by {measured["library"]}',
+                    flush=True,
+                )
+            results = {name: merge_rounds(some) for name, some in rounds.items() if some}
+            _write(workdir, config, results, skipped)
+    # A case that failed in a later round lacks rounds for the comparison.
+    results = {name: found for name, found in results.items() if name not in skipped}
+    add_ratios(results, {name: cases[name].get('against') for name in results})
+    _write(workdir, config, results, skipped)
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])
     return results
 
 
-def _say(turn, turns, name, answer):
-    speed = f'{1e3 * answer["seconds"]:,.1f} ms a step by {answer["library"]}'
-    print(f'round {turn + 1} of {turns}: {name}, {speed}', flush=True)
+def _write(workdir, config, results, skipped):
+    contents = {'config': config, 'results': results, 'left_out': skipped}
+    atomic.write(Path(workdir) / 'benchmark.json', json.dumps(contents, indent=1))
 
 
-def _write(workdir, config, results, left_out):
-    found = {'config': config, 'results': results, 'left_out': left_out}
-    text = json.dumps(found, indent=1)
-    atomic.write(Path(workdir) / 'benchmark.json', text)
+def resolve_cases(config):
+    """The cases with all their settings.
 
-
-def checked(config):
-    """The cases, whole. Raises ValueError, before anything is measured, for a setting
-    that none takes, cases of the same name, and a case against none of them."""
-    cases = [case_of(config, case) for case in config['cases']]
+    Raises ValueError, before anything is measured, for an unknown setting, duplicate
+    names, or a case whose baseline `against` does not exist.
+    """
+    cases = [resolve_case(config, case) for case in config['cases']]
     if not cases:
-        raise ValueError('A benchmark needs `cases`, as configs/benchmark.py has them.')
+        raise ValueError('A benchmark needs `cases`; see configs/benchmark.py.')
     names = [case['name'] for case in cases]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f'cases of the same name: {", ".join(twice)}.')
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f'duplicate case names: {", ".join(duplicates)}.')
     for case in cases:
         if (other := case.get('against')) not in (None, *names):
             raise ValueError(
-                f'case {case["name"]!r} is against {other!r}, which is none of the '
+                f'case {case["name"]!r} is against {other!r}, which does not exist; '
                 f'cases: {", ".join(names)}.'
             )
     return cases
 
 
-def case_of(config, case):
-    """All settings of a case: its own before those of the config; so too of its model,
-    unless it names another one or another preset."""
+def resolve_case(config, case):
+    """All settings of a case: its own override those of the config. The same holds for
+    its model, unless the case names another model or preset."""
     model = case.get('model', {})
     if not {'name', 'preset'} & model.keys():
         model = {**config['model'], **model}
@@ -159,24 +168,22 @@ def case_of(config, case):
     return schema.resolved(Case, {**shared, **case, 'model': model}, what)
 
 
-class Left(ValueError):
-    """A case that could not be measured here, in its words; `refused`: it asked for what
-    is not here."""
+class CaseError(ValueError):
+    """A case that could not be measured here. `unsupported`: it could not be built."""
 
-    def __init__(self, words, refused=False):
-        super().__init__(words)
-        self.refused = refused
+    def __init__(self, message, unsupported=False):
+        super().__init__(message)
+        self.unsupported = unsupported
 
 
-def ask(case, timeout=None, python=None):
-    """What a process that makes a case, and only it, has measured.
+def run_case(case, timeout=None, python=None):
+    """Measures a case in a process of its own and returns the result of worker.py.
 
-    Its keys: worker.py. Raises Left with the words of a case that could not be made;
-    else as child.ask.
+    Raises CaseError if the case could not be measured, and the errors of child.call.
     """
-    # The others' process uses jax for its batches only.
+    # The process of transformers uses jax only to generate the batches.
     environ = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
-    answer = child.ask(
+    response = child.call(
         'jepa_text.planning.worker',
         case,
         what := f'benchmark case {case["name"]!r}',
@@ -184,25 +191,26 @@ def ask(case, timeout=None, python=None):
         python=python,
         environ=environ,
     )
-    if 'error' in answer:
-        raise Left(f'{what}: {answer["error"]}', answer.get('refused', False))
-    return answer
+    if 'error' in response:
+        unsupported = response.get('unsupported', False)
+        raise CaseError(f'{what}: {response["error"]}', unsupported)
+    return response
 
 
-def joined(answers):
-    """One result of the answers of all rounds: all times, and the highest peak FLOP/s.
+def merge_rounds(rounds):
+    """One result from those of all rounds: all times, and the highest peak FLOP/s.
 
-    Memory is that of the last round: the first may hold the compiler's, too.
+    Memory is from the last round: the first may include the compiler's.
     """
-    return answers[-1] | {
-        'seconds': [answer['seconds'] for answer in answers],
-        'peak': max(answer['peak'] for answer in answers),
+    return rounds[-1] | {
+        'seconds': [result['seconds'] for result in rounds],
+        'peak': max(result['peak'] for result in rounds),
     }
 
 
-def compare(results, against):
-    """Adds to each result `ratio`: its speed over that of the case it is compared with,
-    round by round, as [lower quartile, median, upper quartile]."""
+def add_ratios(results, against):
+    """Adds `ratio` to the results: the speed relative to the baseline case, per round, as
+    [lower quartile, median, upper quartile]."""
     for name, other in against.items():
         if other in results:
             own = results[name]['tokens'] / np.array(results[name]['seconds'])
@@ -211,7 +219,7 @@ def compare(results, against):
 
 
 def table_row(name, result):
-    """The row of a result in the table of COLUMNS."""
+    """The table row of a result, in the order of COLUMNS."""
     seconds = float(np.median(result['seconds']))
     speed = result['flops'] / seconds
     low, middle, high = result.get('ratio', (None,) * 3)

@@ -1,5 +1,7 @@
-"""The cells of the compile suite: an objective, a size, an attention backend and a layout
-of devices. A cover in which each pair of two of them meets once, and splash on TPUs."""
+"""Test matrix of the compile suite: objectives, sizes, attention backends and meshes.
+
+A pairwise cover for GPUs, and splash attention on TPUs.
+"""
 
 import itertools
 
@@ -26,48 +28,48 @@ TPU_LAYOUTS = {
     'v5p fsdp 8': ('v5p:8', dict(data=1, fsdp=8, tensor=1)),
     'v6e fsdp 8': ('v6e:8', dict(data=1, fsdp=8, tensor=1)),
 }
-# Rows of a device at a time. Of scores of row length squared, xla holds those of a layer.
+# Rows per device. `xla` gets fewer: it stores the scores of a layer, row length squared.
 ROWS = {'210m': 16, '610m': 8, '1b': 8}
 FEWER = {'xla': 4}
 LENGTH, VOCABULARY = 2048, 128_256
 
 
-def possible(objective, size, backend, layout):
-    """Can this be asked for? Rows of several objectives need an order by row, which
-    kernels do not have; a head of 6 keys and values does not go over 4 devices."""
+def is_supported(objective, size, backend, layout):
+    """Whether a combination can be configured: rows of several objectives need an order
+    for each row, which kernels do not support."""
     kernel = backend in ('cudnn', 'pallas', 'tokamax', 'splash')
     return not (objective == 'mixture' and kernel)
 
 
 def cover(maximum=50):
-    """Cells (objective, size, backend, layout) in which each pair of two of them that is
-    possible meets at least once: for H200s by choosing, again and again, the cell with
-    most pairs that are new, then for TPUs each objective and each size.
+    """Cells (objective, size, backend, layout) that contain every supported pair of two
+    values at least once.
 
-    Raises ValueError where more than `maximum` cells are needed.
+    For H200s, greedily chooses the cell with the most new pairs; then adds each objective
+    and each size for TPUs. Raises ValueError if more than `maximum` cells are needed.
     """
     factors = (OBJECTIVES, SIZES, BACKENDS, LAYOUTS)
-    cells = [cell for cell in itertools.product(*factors) if possible(*cell)]
+    cells = [cell for cell in itertools.product(*factors) if is_supported(*cell)]
     missing = set().union(*map(_pairs, cells))
     chosen = []
     while missing:
-        # The first of those that are alike: smaller models compile sooner.
+        # Of equally good cells max() takes the first: smaller models compile faster.
         best = max(cells, key=lambda cell: len(_pairs(cell) & missing))
         chosen.append(best)
         missing -= _pairs(best)
-    chosen += on_tpus()
+    chosen += tpu_cells()
     if len(chosen) > maximum:
         raise ValueError(f'the cover has {len(chosen)} cells, above {maximum}.')
     return chosen
 
 
-def on_tpus():
-    """Splash: each objective once, each size on both chips."""
+def tpu_cells():
+    """Cells with splash attention: each objective once, each size on both chips."""
     objectives = [name for name in OBJECTIVES if name != 'mixture']
-    turns = itertools.product(SIZES, TPU_LAYOUTS)
+    variants = itertools.product(SIZES, TPU_LAYOUTS)
     return [
         (objective, size, 'splash', layout)
-        for objective, (size, layout) in zip(objectives, turns, strict=True)
+        for objective, (size, layout) in zip(objectives, variants, strict=True)
     ]
 
 
@@ -76,7 +78,7 @@ def _pairs(cell):
 
 
 def config(objective, size, backend, layout):
-    """(train config, hardware) of a cell, as configs/pretrain.py has them."""
+    """(train config, hardware) of a cell, with the settings of configs/pretrain.py."""
     hardware, mesh = (LAYOUTS | TPU_LAYOUTS)[layout]
     rows = min(ROWS[size], FEWER.get(backend, ROWS[size]))
     ways = mesh['data'] * mesh['fsdp']

@@ -1,5 +1,8 @@
-"""What a compiled step must be: as large as planned, sending no more than it must, with
-no product in float32 that was not meant, no copy of all logits, and attention once."""
+"""Checks of a compiled step: memory, communication, float32 products, copies, attention.
+
+A step must need about the estimated memory, send no more bytes than necessary, compute no
+unintended float32 products, copy no full logits, and run attention once per layer.
+"""
 
 import math
 import re
@@ -10,54 +13,54 @@ from jepa_text.parallel import sharding
 from jepa_text.planning import hlo
 from jepa_text.training import recipe as recipes
 
-# Of the estimate of memory; of the bytes that must be sent.
+# Tolerances: relative deviation from the memory estimate; bytes sent over the minimum.
 MEMORY, SENT = 0.1, 1.2
-# Float32 products that are meant: by what they compute.
-MEANT = r'diagnostics|balance|covariance|rotary|angles|sigreg|spectrum'
-# Logits of at most so many positions at a time: objectives' logits_mib.
+# Names of float32 products that are intended.
+ALLOWED_FLOAT32 = r'diagnostics|balance|covariance|rotary|angles|sigreg|spectrum'
+# Bytes of logits that an objective materializes at a time: logits_mib.
 COPY = 2**28
 
 
 def failures(compiled, planned, made, phase):
-    """{check: what is wrong, in words} of an ahead.Compiled; `planned` is the estimate of
-    its memory in bytes, `made` and `phase` what was compiled."""
+    """{check: description of the failure} of an aot.Compiled; `planned` is its estimated
+    memory in bytes, `made` and `phase` are the recipe and phase that were compiled."""
     kernels = compiled.kernels
     found = {}
-    off = compiled.peak / planned - 1
-    if abs(off) > MEMORY:
-        found['memory'] = f'{off:+.0%} of the plan'
-    sent, must = sending(kernels), must_send(made, phase)
-    if sent > SENT * must:
-        found['sent'] = f'{sent / must if must else math.inf:.2f} x the formula'
-    if wide := float32(kernels):
+    deviation = compiled.peak / planned - 1
+    if abs(deviation) > MEMORY:
+        found['memory'] = f'{deviation:+.0%} of the plan'
+    sent, required = bytes_sent(kernels), required_bytes_sent(made, phase)
+    if sent > SENT * required:
+        found['sent'] = f'{sent / required if required else math.inf:.2f} x the formula'
+    if wide := float32_products(kernels):
         found['float32'] = '; '.join(sorted({kernel.name for kernel in wide})[:3])
-    if copies := copied(kernels, phase.network.encoder.vocab_size):
+    if copies := logit_copies(kernels, phase.network.encoder.vocab_size):
         found['copies'] = '; '.join(sorted({kernel.shape for kernel in copies})[:3])
-    forward, layers = attended(kernels), must_attend(phase)
-    if forward > layers:
-        found['attention'] = f'{forward} forward passes of {layers}'
+    forward, expected = attention_passes(kernels), expected_attention_passes(phase)
+    if forward > expected:
+        found['attention'] = f'{forward} forward passes, expected {expected}'
     return found
 
 
-def sending(kernels):
-    """Bytes that a device sends in a step."""
+def bytes_sent(kernels):
+    """Bytes that a device sends per step."""
     return sum(kernel.sent * kernel.times for kernel in kernels)
 
 
-def float32(kernels):
-    """Products of float32 that nobody meant, if they are of any size."""
+def float32_products(kernels):
+    """Unintended float32 products of more than 1 GFLOP per step."""
     return [
         kernel
         for kernel in kernels
         if kernel.kind == 'product'
         and kernel.dtype == 'f32'
         and kernel.flops * kernel.times > 1e9
-        and not re.search(MEANT, kernel.name)
+        and not re.search(ALLOWED_FLOAT32, kernel.name)
     ]
 
 
-def copied(kernels, vocab):
-    """Copies of arrays as long as the vocabulary and larger than COPY."""
+def logit_copies(kernels, vocab):
+    """Copies of arrays with a vocabulary axis that are larger than COPY."""
     return [
         kernel
         for kernel in kernels
@@ -67,38 +70,38 @@ def copied(kernels, vocab):
     ]
 
 
-def attended(kernels):
-    """How often attention's kernels run forward in a step; 0 where XLA attends."""
+def attention_passes(kernels):
+    """Forward passes of attention kernels per step; 0 for attention by XLA."""
     return sum(kernel.times for kernel in kernels if kernel.forward)
 
 
-def must_attend(phase):
-    """How often they must: each layer, each time the encoder is read, and each layer of a
-    predictor that attends."""
+def expected_attention_passes(phase):
+    """Required forward passes of attention per step: one per layer and encoder pass, and
+    one per layer of a transformer predictor."""
     predictor = getattr(phase.objective, 'predictor', None)
     attends = predictor is not None and predictor.kind == 'transformer'
-    layers = phase.network.encoder.depth * sum(reads(phase))
+    layers = phase.network.encoder.depth * sum(encoder_passes(phase))
     return layers + (predictor.depth if attends else 0)
 
 
-def reads(phase):
-    """(with gradients, without): how often the encoder is read in a step."""
+def encoder_passes(phase):
+    """(with gradients, without gradients): encoder forward passes per step."""
     objective = phase.objective
     targets = int(objective.has_target)
     return {'ijepa': (2, 1), 'sentence': (1, 1)}.get(phase.name, (1, targets))
 
 
-def must_send(made, phase):
-    """Bytes that a device must send in a step on the mesh, by rings.
+def required_bytes_sent(made, phase):
+    """Bytes that a device must send per step on the mesh, with ring collectives.
 
-    Every time they are read, forward and backward, parameters are gathered over `fsdp` in
-    two bytes each; gradients are scattered once over it, and then summed over `data`, in
-    four. Rows that look words up, and over `tensor` what layers add up, are in two.
+    For each forward and backward pass, parameters are gathered over `fsdp` in two bytes
+    each. Gradients are scattered once over `fsdp` and then summed over `data`, in four
+    bytes. Embedded rows, and the sums of the layers over `tensor`, use two bytes.
     """
     ways = dict(made.mesh.shape)
     fsdp, data, tensor = ways['fsdp'], ways['data'], ways['tensor']
     encoder = phase.network.encoder
-    pulled, read = reads(phase)
+    pulled, read = encoder_passes(phase)
     layers, table, others = _parameters(made, phase)
     gathered = 2 * ((2 * pulled + read) * layers + others)
     scattered = 4 * (layers + others)
@@ -106,18 +109,19 @@ def must_send(made, phase):
     summed = 4 * (layers + others + table) / fsdp
     total += 2 * summed * (data - 1) / data
     rows = phase.batch_size // (data * fsdp) * phase.length * encoder.width * 2
-    # Words are looked up where the table's width lies, and their gradients go back.
+    # The embedding table is split along its width: embedded rows are exchanged forward,
+    # their gradients backward.
     total += 2 * (2 * pulled + read) * rows * (fsdp - 1) / fsdp
     if tensor > 1:
-        # Two sums a layer forward, one of them again, and two backward.
+        # Two sums per layer forward, one of them recomputed, and two backward.
         sums = (3 * pulled + 2 * read + 2 * pulled) * encoder.depth + 2
         total += 2 * sums * rows * (tensor - 1) / tensor
     return total
 
 
 def _parameters(made, phase):
-    """How many parameters of the encoder's layers, its table, and all else a device reads
-    in a step."""
+    """(layers, table, others): parameters of the encoder's layers, of its embedding
+    table, and all others that a device reads per step."""
     state, mesh = recipes.shapes(made, phase), made.mesh
     counts = dict(layers=0, table=0, others=0)
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):

@@ -1,5 +1,7 @@
-"""One question to a process of its own, and its answer: a crash or a full memory there
-ends nothing here. Both are JSON."""
+"""Runs a function in a child process: one JSON request, one JSON response.
+
+A crash or an out-of-memory kill of the child leaves the calling process intact.
+"""
 
 import contextlib
 import json
@@ -12,13 +14,13 @@ import traceback
 from jepa_text.running import xla_flags
 
 
-def ask(module, question, what, *, timeout=None, python=None, environ=None):
-    """What `python -m MODULE`, which calls `serve`, answers to a question.
+def call(module, request, what, *, timeout=None, python=None, environ=None):
+    """Returns the response of `python -m MODULE`, which calls `serve`, to a request.
 
-    `what` names it in errors; `environ` {name: value} is added to the environment. Raises
-    ValueError if a signal ended the process, RuntimeError if it failed, with the error
-    that was raised there, and TimeoutError after `timeout` seconds, when all that it
-    started is ended, too.
+    `what` names the call in error messages; `environ` {name: value} is added to the
+    environment. Raises ValueError if a signal killed the process, RuntimeError if it
+    failed, with the error raised there, and TimeoutError after `timeout` seconds, in
+    which case all processes that it started are killed too.
     """
     limited = timeout is not None
     process = subprocess.Popen(
@@ -27,13 +29,13 @@ def ask(module, question, what, *, timeout=None, python=None, environ=None):
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **(environ or {})},
-        # To be ended with all that it starts, such as compilers.
+        # A session of its own can be killed with its children, such as compilers.
         start_new_session=limited,
     )
     try:
-        said, _ = process.communicate(json.dumps(question), timeout)
+        output, _ = process.communicate(json.dumps(request), timeout)
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f'{what}: ended after {timeout:,.0f} s.') from error
+        raise TimeoutError(f'{what}: timed out after {timeout:,.0f} s.') from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             if limited:
@@ -42,36 +44,36 @@ def ask(module, question, what, *, timeout=None, python=None, environ=None):
                 process.kill()
         process.wait()
     if process.returncode < 0:
-        ended = signal.Signals(-process.returncode).name
+        name = signal.Signals(-process.returncode).name
         raise ValueError(
-            f'{what}: ended by {ended}; if nobody did that, memory was full, or XLA met '
-            'a flag that it does not know: its words are above.'
+            f'{what}: killed by {name}. The likely causes are lack of memory or a flag '
+            'that XLA does not know; see the output above.'
         )
     if process.returncode > 0:
-        raise RuntimeError(f'{what} failed; its traceback is above.')
-    # Libraries may have written before, when they were imported.
-    answer = json.loads(said.splitlines()[-1])
-    if 'raised' in answer:
-        raise RuntimeError(f'{what} failed: {answer["raised"]}')
-    return answer
+        raise RuntimeError(f'{what} failed; see the traceback above.')
+    # Libraries may have printed lines before, while they were imported.
+    response = json.loads(output.splitlines()[-1])
+    if 'raised' in response:
+        raise RuntimeError(f'{what} failed: {response["raised"]}')
+    return response
 
 
 def serve(function):
-    """Writes what `function` answers to the question on stdin, a dict, or what it raises.
-    What libraries print goes to stderr: stdout belongs to the answer."""
-    xla_flags.mend()
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
+    """Calls `function` with the request from stdin and writes its response, or the error
+    that it raised, to stdout. All other output is redirected to stderr."""
+    xla_flags.apply()
+    responses = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        answer = function(json.load(sys.stdin))
+        response = function(json.load(sys.stdin))
     except Exception as error:
         traceback.print_exc()
-        answer = {'raised': first_line(error)}
-    json.dump(answer, answers)
-    answers.close()
+        response = {'raised': first_line(error)}
+    json.dump(response, responses)
+    responses.close()
 
 
 def first_line(error):
-    """An error in a line: its type, and how its words begin."""
-    words = (str(error).strip() or 'no message').splitlines()[0]
-    return f'{type(error).__name__}: {words}'
+    """The type of an error and the first line of its message."""
+    message = (str(error).strip() or 'no message').splitlines()[0]
+    return f'{type(error).__name__}: {message}'

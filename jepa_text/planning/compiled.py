@@ -1,8 +1,8 @@
-"""What a compiled step does, kernel by kernel: products, attention, passes over memory,
-collectives. roofline.py says how long that takes at least.
+"""Extracts the kernels of a compiled step: products, attention, copies, collectives.
 
-Of branches, the one that moves least counts, as what is dear is rare (diagnostics,
-attention's way out).
+roofline.py computes a lower bound of their run time. Of a conditional, only the branch
+with the least memory traffic counts, since expensive branches are rarely taken
+(diagnostics, the fallback of attention).
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ FREE = {
     'replica-id',
     'opt-barrier',
 }
-# Kernels of attention, and their products beside those of the forward pass, which has
-# two: the backward pass has five, or seven in two kernels.
+# Attention kernels: name pattern, and matrix products relative to the forward pass. The
+# forward pass has two; the backward pass has five, or seven in two kernels.
 ATTENTION = (
     (r'preprocess_backward', 0.0),
     (r'fmha\w*Backward|mha_backward|attention_(bwd|backward)', 2.5),
@@ -32,8 +32,8 @@ ATTENTION = (
     (r'fmha|mha_forward|mha_fwd|attention_(fwd|kernel|forward)|flash_attention', 1.0),
 )
 KERNEL_TARGETS = re.compile(r'fmha|triton|mosaic|tpu_custom_call')
-# Parts of a name that tell how something was traced, not what it is.
-_HOW = re.compile(
+# Parts of an operation's name that describe how it was traced, not what it computes.
+_TRACING = re.compile(
     r'^(jit\(.*\)|while|body|closed_call|checkpoint|rematted_computation|shard_map|'
     r'custom_vjp_call|custom_jvp_call|eval_jaxpr|pjit|cond|branch_\d+_fun|counted_.*|kinds_.*|.*->.*)$'
 )
@@ -41,15 +41,17 @@ _HOW = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """What a device runs `times` a step.
+    """A kernel that a device runs `times` per step.
 
-    kind     product, attention, collective, copy, or pass (all else that moves bytes)
-    name     what it computes; `op` is what HLO calls it
-    flops    of its products; `dtype` is that of their operands, else of its result
+    kind     product, attention, collective, copy, or pass (other memory traffic)
+    name     what it computes; `op` is the HLO operation
+    shape    shape of the result, as HLO text
+    dtype    of the operands of a product, otherwise of the result
+    flops    of its matrix products
     bytes    read and written
-    sent     bytes to other devices, of a collective among `group`
-    until    index of the first kernel that waits for a collective, None if all do
-    forward  attention's forward passes that it is: 1, or 0 of what is not one
+    sent     bytes sent by a collective among `group` devices
+    until    index of the first kernel that waits for the collective; None if all do
+    forward  1 for a forward pass of attention, otherwise 0
     """
 
     kind: str
@@ -67,11 +69,11 @@ class Kernel:
 
 
 def read(text, attended=()):
-    """The Kernels of a program's text, in the order in which they run.
+    """The Kernels of a program's text, in execution order.
 
-    `attended`: (row length, share of the scores that masks show) of what is attended to,
-    by which the FLOPs of attention's kernels are known. Raises ValueError for a loop
-    whose turns the text does not tell, as libtpu's do not.
+    `attended` is [(row length, fraction of unmasked scores)] of the attention requests;
+    it determines the FLOPs of attention kernels. Raises ValueError for a loop with
+    unknown trip count, as in programs by libtpu.
     """
     program = hlo.parse(text)
     kernels = []
@@ -84,99 +86,89 @@ class _Reader:
         self.program, self.attended, self.kernels = program, attended, kernels
 
     def walk(self, name, times):
-        """Adds what a computation runs."""
-        begun = {}
-        for each in self.program.of(name):
+        """Appends the kernels of a computation that runs `times` per step."""
+        started = {}
+        for each in self.program.instructions(name):
             if each.op == 'while':
-                if each.turns is None:
-                    raise ValueError(f'nobody knows how often {each.name} turns')
-                self.walk(each.called, times * each.turns)
+                if each.trip_count is None:
+                    raise ValueError(f'the trip count of loop {each.name} is unknown')
+                self.walk(each.called, times * each.trip_count)
             elif each.op == 'conditional':
-                self._cheapest(each.branches, times)
+                self._walk_cheapest(each.branches, times)
             elif each.op == 'call':
                 self.walk(each.called, times)
             elif each.op.endswith('-done') or each.op.endswith('-update'):
-                self._ended(begun, each)
+                self._finish(started, each)
             elif each.op not in FREE:
-                at = len(self.kernels)
+                index = len(self.kernels)
                 self._add(each, name, times)
-                if each.op.endswith('-start') and len(self.kernels) > at:
-                    begun[each.name] = at
+                if each.op.endswith('-start') and len(self.kernels) > index:
+                    started[each.name] = index
 
-    def _cheapest(self, branches, times):
-        """Of some computations the one that moves least."""
-        tried = []
+    def _walk_cheapest(self, branches, times):
+        """Appends the kernels of the branch with the least memory traffic."""
+        costs = []
         for branch in branches:
             kernels = []
             _Reader(self.program, self.attended, kernels).walk(branch, times)
-            tried.append((sum(one.bytes * one.times for one in kernels), branch))
-        self.walk(min(tried)[1], times)
+            costs.append((sum(one.bytes * one.times for one in kernels), branch))
+        self.walk(min(costs)[1], times)
 
-    def _ended(self, begun, done):
-        at = begun.get(done.operands[0])
-        if at is None:
+    def _finish(self, started, done):
+        """Sets `until` of the collective that an asynchronous done belongs to."""
+        index = started.get(done.operands[0])
+        if index is None:
             return
         if done.op.endswith('-update'):
-            begun[done.name] = at
+            started[done.name] = index
             return
-        own = self.kernels[at]
+        own = self.kernels[index]
         if own.kind == 'collective':
-            self.kernels[at] = dataclasses.replace(own, until=len(self.kernels))
+            self.kernels[index] = dataclasses.replace(own, until=len(self.kernels))
 
     def _add(self, each, name, times):
+        """Appends the kernel of one instruction of the computation `name`."""
         types = self.program.computations[name]
-        sender = self._sender(each)
-        kinds = hlo.shapes(each.shape)
-        about = dict(
-            name=short(each.where) or each.name,
+        collective = self._collective(each)
+        arrays = hlo.shapes(each.shape)
+        fields = dict(
+            name=short(each.op_name) or each.name,
             op=each.op,
             times=times,
             shape=re.sub(r'\{[^{}]*\}', '', each.shape)[:80],
-            dtype=kinds[0][0] if kinds else '',
-            bytes=instruction_cost.moved(each, types, self.program),
+            dtype=arrays[0][0] if arrays else '',
+            bytes=instruction_cost.bytes_moved(each, types, self.program),
         )
-        if sender is not None:
-            if (group := hlo.members(sender)) < 2:
-                return
-            one = hlo.Collective(sender.collective, group, hlo.held(sender), 1, '')
-            about |= dict(kind='collective', op=sender.collective, sent=one.sent)
-            self.kernels.append(Kernel(**about, group=group))
+        if collective is not None:
+            kind, group = collective.collective, hlo.group_size(collective)
+            if group > 1:
+                sent = hlo.ring_bytes(kind, group, hlo.result_bytes(collective))
+                fields |= dict(kind='collective', op=kind, sent=sent, group=group)
+                self.kernels.append(Kernel(**fields))
             return
-        kernel, own = self._kernel(each, types)
-        if (shares := self._attention(kernel)) is not None:
-            flops = shares * self._scores(kernel, own)
-            about |= dict(kind='attention', flops=flops, forward=int(shares == 1))
-            about |= dict(name=short(kernel.where) or kernel.name)
+        kernel, scope = self._custom_kernel(each, types)
+        if (share := _attention_share(kernel)) is not None:
+            flops = share * self._attention_flops(kernel, scope)
+            fields |= dict(kind='attention', flops=flops, forward=int(share == 1))
+            fields |= dict(name=short(kernel.op_name) or kernel.name)
         elif (found := instruction_cost.products(each, types, self.program))[0]:
-            about |= dict(kind='product', flops=found[0], dtype=found[1])
+            fields |= dict(kind='product', flops=found[0], dtype=found[1])
         else:
-            about |= dict(kind='copy' if self._copies(each) else 'pass')
-        self.kernels.append(Kernel(**about))
+            fields |= dict(kind='copy' if self._is_copy(each) else 'pass')
+        self.kernels.append(Kernel(**fields))
 
-    def _sender(self, each):
-        """The collective that an instruction is or begins; None."""
+    def _collective(self, each):
+        """The collective that an instruction is or starts, or None."""
         if each.collective:
             return each
         if each.op == 'async-start' and each.called:
-            inner = self.program.of(each.called)
+            inner = self.program.instructions(each.called)
             return next((one for one in inner if one.collective), None)
         return None
 
-    def _attention(self, kernel):
-        """Its products beside those of a forward pass, of one of attention's kernels."""
-        if kernel is None:
-            return None
-        named = ' '.join((kernel.target, kernel.where, kernel.name))
-        named = f'{named} {_kernel_name(kernel.rest)}'
-        found = (share for pattern, share in ATTENTION if re.search(pattern, named))
-        share = next(found, None)
-        if share is None and 'attention' in kernel.where:
-            return _share_by_results(kernel)
-        return share
-
-    def _kernel(self, each, types):
-        """(the kernel written by hand that an instruction is, or is a fusion of; what its
-        operands are among), or None."""
+    def _custom_kernel(self, each, types):
+        """(kernel, scope): the custom kernel that an instruction is or that its fusion
+        contains, or None; and the computation {name: Instruction} of its operands."""
         inner = {each.name: each}
         if each.op == 'fusion' and each.called in self.program.computations:
             inner = types = self.program.computations[each.called]
@@ -185,7 +177,7 @@ class _Reader:
                 return one, types
         return None, types
 
-    def _scores(self, each, types):
+    def _attention_flops(self, each, types):
         """FLOPs of the two products of a forward pass over these operands."""
         shapes = [
             sizes
@@ -201,41 +193,53 @@ class _Reader:
         length = max(lengths)
         return 4.0 * math.prod(largest) * length * self.attended.get(length, 1.0)
 
-    def _copies(self, each):
-        """Does it move what it reads, and nothing else?"""
+    def _is_copy(self, each):
+        """Whether an instruction only moves data."""
         if each.op in ('copy', 'transpose', 'copy-start'):
             return True
         if each.op != 'fusion' or each.called not in self.program.computations:
             return False
-        inside = {one.op for one in self.program.of(each.called)} - FREE
-        return bool(inside) and inside <= {'copy', 'transpose', 'reshape'}
+        ops = {one.op for one in self.program.instructions(each.called)} - FREE
+        return bool(ops) and ops <= {'copy', 'transpose', 'reshape'}
 
 
-def _share_by_results(each):
-    """What a kernel of attention that no pattern knows computes beside a forward pass:
-    backward one gradient of q, of k and v, or of all, by the number of its results."""
-    results = sum(len(sizes) == 4 for _, sizes in hlo.shapes(each.shape))
-    if 'transpose(' in each.where and 'rematted_computation' not in each.where:
+def _attention_share(kernel):
+    """Matrix products of an attention kernel relative to a forward pass; None for other
+    kernels."""
+    if kernel is None:
+        return None
+    names = kernel.target, kernel.op_name, kernel.name, _kernel_name(kernel.rest)
+    for pattern, share in ATTENTION:
+        if re.search(pattern, ' '.join(names)):
+            return share
+    return _share_by_results(kernel) if 'attention' in kernel.op_name else None
+
+
+def _share_by_results(kernel):
+    """Like `_attention_share`, for kernels without a known name. The number of results of
+    a backward kernel tells whether it computes gradients of q, of k and v, or of all."""
+    results = sum(len(sizes) == 4 for _, sizes in hlo.shapes(kernel.shape))
+    name = kernel.op_name
+    if 'transpose(' in name and 'rematted_computation' not in name:
         return {0: 0.0, 1: 1.5, 2: 2.0}.get(results, 2.5)
     return 1.0
 
 
 def _kernel_name(rest):
-    """The name that a kernel written by hand has in its settings; ''."""
+    """The name in the configuration of a custom kernel, or ''."""
     found = re.search(r'\\?"?(?:kernel_)?name\\?"?\s*[:=]\s*\\?"([\w.]+)', rest)
     return found[1] if found else ''
 
 
-def short(where):
-    """What 'jit(step)/transpose(jvp(loss))/encoder/layers/ffn/up/dot_general' computes:
-    'encoder/layers/ffn/up/dot_general, backward'.
+def short(op_name):
+    """Shortens jax's name of an operation to the part that says what it computes.
 
     >>> short('jit(step)/transpose(jvp(loss))/while/body/ffn/dot_general')
     'ffn/dot_general, backward'
     """
-    parts = [part for part in where.split('/') if part and not _HOW.match(part)]
+    parts = [part for part in op_name.split('/') if part and not _TRACING.match(part)]
     parts = [part for part in parts if not re.match(r'^(transpose|jvp)\(', part)]
     name = '/'.join(parts[-5:])
-    if 'rematted_computation' in where:
-        return f'{name}, again'
-    return f'{name}, backward' if 'transpose(' in where else name
+    if 'rematted_computation' in op_name:
+        return f'{name}, recomputed'
+    return f'{name}, backward' if 'transpose(' in op_name else name

@@ -1,6 +1,6 @@
-"""Does a run fit into the memory of its devices, and what would make it?
+"""Checks whether a run fits in device memory, and searches for changes that make it fit.
 
-Each change of the config is tried on the estimate of memory.py.
+Every change of the config is evaluated with the estimate of memory.py.
 """
 
 import copy
@@ -18,8 +18,9 @@ MAX_DEVICES = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sized:
-    """A config on hardware: `microbatches` of rows go over each device, one after the
-    other. `fused` attention keeps no array of row length squared."""
+    """A train config on given hardware. A batch is split over `ways` groups of devices
+    and processed in `microbatches` parts. `fused` attention stores no array of row length
+    squared."""
 
     chip: hardware.Chip
     devices: int
@@ -28,17 +29,22 @@ class Sized:
     microbatches: int
     fused: bool
 
+    @property
+    def usable(self):
+        """Usable bytes per device."""
+        return memory.USABLE * self.chip.memory
+
     def rows(self, phase, microbatches=None):
-        """Rows of a phase that go over a device at a time, in this many parts."""
+        """Rows of a phase per device in one microbatch."""
         return phase.batch_size // self.ways // (microbatches or self.microbatches)
 
-    def need(self, microbatches=None):
-        """Bytes of a device in the phase that takes most, in this many parts."""
-        held = zip(self.made.phases, self.memories(microbatches))
-        return max(one.total(self.rows(phase, microbatches)) for phase, one in held)
+    def peak_memory(self, microbatches=None):
+        """Bytes per device of the largest phase."""
+        estimates = zip(self.made.phases, self.memories(microbatches))
+        return max(one.total(self.rows(phase, microbatches)) for phase, one in estimates)
 
     def memories(self, microbatches=None):
-        """The Memory of each phase, in this many parts."""
+        """The memory.Memory of each phase."""
         return [
             memory.estimate(
                 self.made,
@@ -53,20 +59,20 @@ class Sized:
 def size(config, name, vocab_size=None):
     """The Sized of a train config on hardware such as 'h100:8'.
 
-    Raises ValueError for what cannot work together.
+    Raises ValueError for settings that are incompatible.
     """
     chip, devices = hardware.find(name)
     mesh = sharding.abstract_mesh(devices, **config['mesh'])
-    # Nothing runs here, so no kernel need be able to.
+    # The step is only traced, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
     made = assemble.outline(traced, mesh, vocab_size)
     ways, microbatches = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
     for phase in made.phases:
         if phase.batch_size % (ways * microbatches):
             raise ValueError(
-                f'{phase.batch_size} rows a step are not a multiple of {ways} (mesh data '
-                f'x fsdp) x {microbatches} (accumulate); change one of them, or the '
-                f'hardware, which is plan.hardware={name}.'
+                f'{phase.batch_size} rows per step are not a multiple of {ways} (mesh '
+                f'data x fsdp) x {microbatches} (accumulate); change one of them, or '
+                f'plan.hardware={name}.'
             )
     return Sized(
         chip=chip,
@@ -79,110 +85,120 @@ def size(config, name, vocab_size=None):
 
 
 def remedies(config, name, vocab_size=None):
-    """[(flags, bytes)]: changes after which each device of the hardware needs so many
-    bytes, and has them. Each alone; together only where none is enough alone."""
+    """[(flags, bytes per device)]: changes that make the config fit on the hardware.
+
+    Returns single changes; a combination only if no single change suffices.
+    """
     sized = size(config, name, vocab_size)
-    held = sized.memories()
-    # Where activations alone are too many, no place for the state helps.
-    bare = max(
+    estimates = sized.memories()
+    # If the activations alone do not fit, moving or sharding the state does not help.
+    largest = max(
         one.total(sized.rows(phase)) - one.total(0)
-        for phase, one in zip(sized.made.phases, held)
+        for phase, one in zip(sized.made.phases, estimates)
     )
-    is_state = bare <= memory.USABLE * sized.chip.memory
-    singles = [
-        *_microbatches(config, sized),
-        *_changed(config, name, vocab_size, is_state),
-        *_fewer_rows(config, sized, held),
+    found = [
+        *_microbatches(sized),
+        *_changed(config, name, vocab_size, is_state=largest <= sized.usable),
+        *_fewer_rows(config, sized, estimates),
         *_more_devices(config, name, vocab_size),
     ]
-    found = [(flags, need) for flags, need, fits in singles if fits]
-    return found or _together(config, name, vocab_size)
+    return found or _combined(config, name, vocab_size)
 
 
-def _microbatches(config, sized):
-    """The batch in more parts: the fewest that fit."""
-    room = memory.USABLE * sized.chip.memory
-    wholes = [sized.rows(phase, 1) for phase in sized.made.phases]
-    for microbatches in range(sized.microbatches + 1, min(wholes) + 1):
-        if any(whole % microbatches for whole in wholes):
+def _microbatches(sized):
+    """The smallest number of microbatches that fits."""
+    rows = [sized.rows(phase, 1) for phase in sized.made.phases]
+    for microbatches in range(sized.microbatches + 1, min(rows) + 1):
+        if any(count % microbatches for count in rows):
             continue
-        if (need := sized.need(microbatches)) <= room:
-            return [(f'--config.accumulate={microbatches}', need, True)]
+        if (need := sized.peak_memory(microbatches)) <= sized.usable:
+            return [(f'--config.accumulate={microbatches}', need)]
     return []
 
 
 def _changed(config, name, vocab_size, is_state):
-    """Rematerialization; where it is the state that is too large, slices of it, and
-    moments on the host: each by itself."""
-    tried = []
-    for remat in STRONGER.get(config['model'].get('remat', 'none'), ()):
-        tried.append([('model', 'remat', remat)])
+    """Single changes: more rematerialization; if the state is too large, sharding it and
+    offloading the optimizer state to the host."""
+    stronger = STRONGER.get(config['model'].get('remat', 'none'), ())
+    tried = [{'model.remat': remat} for remat in stronger]
     if is_state:
-        tried.append(_slices(config, name))
-        tried.append([] if config['offload'] else [(None, 'offload', 'optimizer')])
-    return [_try(config, changes, name, vocab_size) for changes in tried if changes]
+        tried.append(_sharded(config, name))
+        tried.append({} if config['offload'] else {'offload': 'optimizer'})
+    return [
+        remedy
+        for changes in filter(None, tried)
+        for remedy in _try(config, changes, name, vocab_size)
+    ]
 
 
-def _slices(config, name):
-    """The state in slices over all devices that only share the batch now."""
+def _sharded(config, name):
+    """Changes that shard the state over all data-parallel devices, if any."""
     mesh, (_, devices) = config['mesh'], hardware.find(name)
     others = mesh.get('tensor', 1) * mesh.get('context', 1)
     fsdp = devices // others if others > 0 else 1
     if mesh.get('fsdp', 1) in (-1, fsdp) or mesh.get('dcn_data', 1) > 1:
-        return []
-    return [('mesh', 'data', 1), ('mesh', 'fsdp', fsdp)]
+        return {}
+    return {'mesh.data': 1, 'mesh.fsdp': fsdp}
 
 
-def _fewer_rows(config, sized, held):
-    maximum = min(one.max_rows(sized.chip.memory) for one in held)
-    # Where phases have batches of their own, one number does not change all of them.
+def _fewer_rows(config, sized, estimates):
+    """The largest batch that fits."""
+    maximum = min(one.max_rows(sized.chip.memory) for one in estimates)
+    # If phases have different batch sizes, one flag does not change all of them.
     if not maximum or len({phase.batch_size for phase in sized.made.phases}) > 1:
         return []
     key, rows = 'batch_per_device', maximum * sized.microbatches
     if not config['data'].get(key):
         key, rows = 'batch_size', maximum * sized.microbatches * sized.ways
-    need = max(one.total(maximum) for one in held)
-    return [(f'--config.data.{key}={rows} (another run)', need, True)]
+    need = max(one.total(maximum) for one in estimates)
+    return [(f'--config.data.{key}={rows} (changes the training)', need)]
 
 
 def _more_devices(config, name, vocab_size):
+    """The smallest larger number of devices that fits, by doubling."""
     chip, _, count = name.partition(':')
     count = 2 * int(count or 1)
     while count <= MAX_DEVICES:
+        larger = f'{chip}:{count}'
         try:
-            flag, need, fits = _try(config, [], f'{chip}:{count}', vocab_size)
-        except ValueError:  # the batch or the mesh does not go over so many
+            sized = size(config, larger, vocab_size)
+        except ValueError:  # the batch or mesh cannot be split over this many devices
             return []
-        if fits:
-            return [(flag, need, True)]
+        if (need := sized.peak_memory()) <= sized.usable:
+            return [(f'--hardware={larger}', need)]
         count *= 2
     return []
 
 
-def _together(config, name, vocab_size):
-    """All that save memory at once, and then as many parts as it takes."""
-    changes = [*_slices(config, name), (None, 'offload', 'optimizer')]
+def _combined(config, name, vocab_size):
+    """All memory-saving changes together, with more microbatches if needed."""
+    changes = _sharded(config, name) | {'offload': 'optimizer'}
     if 'full' in STRONGER.get(config['model'].get('remat', 'none'), ()):
-        changes.append(('model', 'remat', 'full'))
-    flags, need, fits = _try(config, changes, name, vocab_size)
-    if fits:
-        return [(flags, need)]
-    less = _with(config, changes)
-    found = _microbatches(less, size(less, name, vocab_size))
-    return [(f'{flags} {more}', need) for more, need, _ in found]
+        changes['model.remat'] = 'full'
+    if found := _try(config, changes, name, vocab_size):
+        return found
+    found = _microbatches(size(_with(config, changes), name, vocab_size))
+    return [(f'{_flags(changes)} {more}', need) for more, need in found]
 
 
 def _try(config, changes, name, vocab_size):
-    """(flags, bytes of a device, does it fit) of the config with the changes."""
+    """[(flags, bytes per device)] of changes {dotted key: value} that fit, or []."""
     sized = size(_with(config, changes), name, vocab_size)
-    need = sized.need()
-    flags = [f'--config.{".".join(filter(None, (s, k)))}={v}' for s, k, v in changes]
-    fits = need <= memory.USABLE * sized.chip.memory
-    return ' '.join(flags or [f'--hardware={name}']), need, fits
+    need = sized.peak_memory()
+    return [(_flags(changes), need)] if need <= sized.usable else []
+
+
+def _flags(changes):
+    return ' '.join(f'--config.{key}={value}' for key, value in changes.items())
 
 
 def _with(config, changes):
+    """A copy of the config with the changes {dotted key: value}."""
     changed = copy.deepcopy(config)
-    for section, key, value in changes:
-        (changed[section] if section else changed)[key] = value
+    for key, value in changes.items():
+        *sections, last = key.split('.')
+        target = changed
+        for section in sections:
+            target = target[section]
+        target[last] = value
     return changed

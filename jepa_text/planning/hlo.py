@@ -1,6 +1,6 @@
-"""The text of a compiled program (HLO), read: computations, and what is sent.
+"""Parser for the text of compiled programs (HLO): instructions, shapes, collectives.
 
-What `compiled.as_text()` says, of CPUs, GPUs and TPUs. Nothing is run.
+Reads `compiled.as_text()` of programs for CPUs, GPUs and TPUs. Nothing is executed.
 """
 
 import dataclasses
@@ -21,107 +21,112 @@ _BRANCHES = re.compile(r'(?:true|false)_computation=%?([\w.-]+)')
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """`%name = shape op(operands), rest`; `inside` are the operands as they stand, such
-    as the number of a parameter."""
+    """`%name = shape op(operands), rest`; `operand_text` is the unparsed text of the
+    operands, such as the number of a parameter."""
 
     name: str
     shape: str
     op: str
     operands: tuple
-    inside: str
+    operand_text: str
     rest: str
     is_root: bool
 
     @property
     def bytes(self):
-        """Of the result; of a tuple, all of it."""
+        """Bytes of the result, including all elements of a tuple."""
         return size(self.shape)
 
     @property
-    def where(self):
-        """What it computes, as jax names it: 'jit(step)/.../dot_general'; or ''."""
+    def op_name(self):
+        """jax's name of the operation, such as 'jit(step)/.../dot_general', or ''."""
         found = re.search(r'op_name="([^"]*)"', self.rest)
         return found[1] if found else ''
 
     @property
     def target(self):
-        """The name of a custom call; ''."""
+        """The target of a custom call, or ''."""
         found = re.search(r'custom_call_target="([^"]*)"', self.rest)
         return found[1] if found else ''
 
     @property
     def called(self):
-        """The computation that it runs, of one that runs one; None."""
+        """The name of the called computation, or None."""
         found = _CALLED.search(self.rest)
         return found[1] if found else None
 
     @property
     def branches(self):
-        """The computations of which a conditional runs one."""
+        """The names of a conditional's branch computations."""
         listed = re.search(r'branch_computations=\{([^}]*)\}', self.rest)
         if listed:
             return re.findall(r'[\w.-]+', listed[1])
         return _BRANCHES.findall(self.rest)
 
     @property
-    def turns(self):
-        """How often a loop runs; None if the compiler does not know."""
+    def trip_count(self):
+        """Iterations of a loop; None if the text does not state it."""
         found = re.search(r'known_trip_count":\s*\{"n":\s*"(\d+)"', self.rest)
         return int(found[1]) if found else None
 
     @property
     def collective(self):
-        """'all-gather' of what sends (once for what begins and what ends it); ''."""
+        """The kind of a collective, such as 'all-gather', or ''. Of an asynchronous pair
+        only the start counts."""
         found = _COLLECTIVE.match(self.op)
         return found[1] if found else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """{computation: {name: Instruction}}, in the order in which they run, and which of
-    them is the whole."""
+    """`computations` {name: {name: Instruction}}, in execution order, and the name of the
+    entry computation."""
 
     computations: dict
     entry: str
 
-    def of(self, name):
+    def instructions(self, name):
         """The instructions of a computation."""
         return self.computations[name].values()
 
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """One between `group` devices, run `times`; `bytes` is what each then holds, `sent`
-    what each sends, by rings. `where` is what it is for."""
+    """A collective among `group` devices that runs `times` per step. `bytes` is the size
+    of its result on each device."""
 
     kind: str
     group: int
     bytes: int
     times: int
-    where: str
 
     @property
     def sent(self):
-        """Bytes of a device each time, as NCCL's rings send them."""
-        share = (self.group - 1) / self.group
-        parts = {'all-reduce': 2 * share, 'reduce-scatter': self.group - 1}
-        parts |= {'collective-permute': 1}
-        return self.bytes * parts.get(self.kind, share)
+        """Bytes that each device sends per execution."""
+        return ring_bytes(self.kind, self.group, self.bytes)
+
+
+def ring_bytes(kind, group, result_bytes):
+    """Bytes that each device sends in a collective, with the ring algorithms of NCCL."""
+    share = (group - 1) / group
+    factors = {'all-reduce': 2 * share, 'reduce-scatter': group - 1}
+    factors |= {'collective-permute': 1}
+    return result_bytes * factors.get(kind, share)
 
 
 def parse(text):
-    """The Program of a text. Raises ValueError for a text that has no ENTRY."""
+    """The Program of an HLO text. Raises ValueError if the text has no ENTRY."""
     computations, entry, current = {}, None, None
     for line in text.splitlines():
         if head := _HEAD.match(line):
             current = computations[head[2]] = {}
             entry = head[2] if head[1] else entry
         elif current is not None and (found := _LINE.match(line)):
-            made = _instruction(found[2], found[3], bool(found[1]))
-            if made:
-                current[made.name] = made
+            instruction = _instruction(found[2], found[3], bool(found[1]))
+            if instruction:
+                current[instruction.name] = instruction
     if entry is None:
-        raise ValueError(f'no ENTRY in this HLO text: {text[:80]!r}.')
+        raise ValueError(f'The HLO text has no ENTRY: {text[:80]!r}.')
     return Program(computations, entry)
 
 
@@ -131,37 +136,37 @@ def _instruction(name, text, is_root):
     if not (head := re.match(r'([\w-]+)\(', text)):
         return None
     end = _closing(text, head.end() - 1)
-    inside = text[head.end() : end]
-    operands = tuple(part.split()[-1].lstrip('%') for part in _split(inside))
-    return Instruction(name, shape, head[1], operands, inside, text[end + 1 :], is_root)
+    inner = text[head.end() : end]
+    operands = tuple(part.split()[-1].lstrip('%') for part in _split(inner))
+    return Instruction(name, shape, head[1], operands, inner, text[end + 1 :], is_root)
 
 
 def _closing(text, start):
-    """Where the bracket that opens at `start` closes."""
+    """The index of the bracket that closes the one at `start`."""
     depth = 0
     for index in range(start, len(text)):
         depth += (text[index] in '({[') - (text[index] in ')}]')
         if not depth:
             return index
-    raise ValueError(f'a bracket does not close: {text[:80]!r}.')
+    raise ValueError(f'unbalanced brackets: {text[:80]!r}.')
 
 
 def _split(text):
-    """Parts of a list, by the commas that are in no brackets."""
+    """Splits a list at the commas outside of brackets."""
     depth, part = 0, ''
-    for letter in text:
-        depth += (letter in '({[') - (letter in ')}]')
-        if letter == ',' and not depth:
+    for character in text:
+        depth += (character in '({[') - (character in ')}]')
+        if character == ',' and not depth:
             yield part
             part = ''
         else:
-            part += letter
+            part += character
     if part.strip():
         yield part
 
 
 def shapes(text):
-    """[(dtype, sizes)] of the arrays of a shape.
+    """[(dtype, sizes)] of the arrays in a shape.
 
     >>> shapes('(bf16[2,3]{1,0}, f32[])')
     [('bf16', (2, 3)), ('f32', ())]
@@ -173,7 +178,7 @@ def shapes(text):
 
 
 def size(text):
-    """Bytes of a shape; of a tuple, all of it.
+    """Bytes of a shape, including all elements of a tuple.
 
     >>> size('(bf16[2,3]{1,0}, f32[])')
     16
@@ -182,55 +187,56 @@ def size(text):
 
 
 def arrays(text):
-    """The shapes of all arrays of floats in the program, a set of tuples."""
+    """The set of shapes, as tuples, of all floating-point arrays in an HLO text."""
     return {
         sizes for kind, sizes in shapes(text) if kind in ('f32', 'bf16', 'f16', 'f64')
     }
 
 
 def collectives(text):
-    """The Collectives that a step runs: those in a loop as often as it turns.
+    """The Collectives that a step runs; a collective in a loop counts once per iteration.
 
-    Those among one device only are left out. Raises ValueError for a loop with one whose
-    turns are not known, and for a group that is not understood.
+    Collectives of a single device are omitted. Raises ValueError for a collective in a
+    loop with unknown trip count, or with a group that cannot be parsed.
     """
     program = parse(text)
-    return list(_sends(program, program.entry))
+    return list(_collectives(program, program.entry))
 
 
-def _sends(program, name):
-    for each in program.of(name):
-        if each.collective and (group := members(each)) > 1:
-            yield Collective(each.collective, group, held(each), 1, each.where)
-        called = each.branches
-        if each.op in ('call', 'async-start') and each.called:
-            called = [each.called]
+def _collectives(program, name):
+    for instruction in program.instructions(name):
+        kind = instruction.collective
+        if kind and (group := group_size(instruction)) > 1:
+            yield Collective(kind, group, result_bytes(instruction), 1)
+        called = instruction.branches
+        if instruction.op in ('call', 'async-start') and instruction.called:
+            called = [instruction.called]
         for other in called:
-            yield from _sends(program, other)
-        if each.op == 'while':
-            inside = list(_sends(program, each.called))
-            if inside and not each.turns:
-                raise ValueError(f'a loop that turns nobody knows how often: {each}')
-            for one in inside:
-                yield dataclasses.replace(one, times=one.times * each.turns)
+            yield from _collectives(program, other)
+        if instruction.op == 'while':
+            body = list(_collectives(program, instruction.called))
+            if body and not instruction.trip_count:
+                raise ValueError(f'unknown trip count of a loop: {instruction}')
+            for one in body:
+                yield dataclasses.replace(one, times=one.times * instruction.trip_count)
 
 
-def held(sender):
-    """Bytes of what each device holds after a collective. What begins one may tell what
-    goes in beside what comes out: the latter is taken."""
-    if not sender.op.endswith('-start'):
-        return sender.bytes
-    parts = [part.strip() for part in _split(sender.shape.strip()[1:-1])]
-    # An all-reduce of several arrays may give them side by side.
-    several = sender.collective == 'all-reduce' and not parts[0].startswith('(')
-    return sender.bytes if several or len(parts) < 2 else size(parts[1])
+def result_bytes(instruction):
+    """Bytes of a collective's result on each device. The shape of an asynchronous start
+    may contain both inputs and results: only the results count."""
+    if not instruction.op.endswith('-start'):
+        return instruction.bytes
+    parts = [part.strip() for part in _split(instruction.shape.strip()[1:-1])]
+    # The start of an all-reduce of several arrays may have only results.
+    several = instruction.collective == 'all-reduce' and not parts[0].startswith('(')
+    return instruction.bytes if several or len(parts) < 2 else size(parts[1])
 
 
 @functools.cache
-def members(sender):
-    """How many devices take part. Raises ValueError if the text does not say it."""
-    line = sender.rest
-    if sender.collective == 'collective-permute':
+def group_size(instruction):
+    """Number of devices in a collective. Raises ValueError if the text has no group."""
+    line = instruction.rest
+    if instruction.collective == 'collective-permute':
         return 2
     if mesh := re.search(r'replica_groups=mesh\[([^\]]*)\].*? \{([^}]*)\}', line):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
@@ -239,4 +245,4 @@ def members(sender):
         return len(groups[1].split(','))
     if groups := re.search(r'replica_groups=\[\d+,(\d+)\]', line):
         return int(groups[1])
-    raise ValueError(f'which devices take part? {sender}')
+    raise ValueError(f'cannot parse the replica groups of {instruction}')

@@ -1,15 +1,16 @@
-"""How much memory a training step takes on one device, without compiling it.
+"""Estimates the memory of a training step on one device, without compiling it.
 
-What the state takes is exact, by sharding.TABLE. What the forward pass keeps for the
-backward pass is read off the traced step; the layer that the backward pass is in needs,
-beside it, what it would keep without rematerialization, or the LM head its logits.
+The size of the state is exact, from sharding.TABLE. The activations that the forward pass
+stores for the backward pass are read from the traced step. While the backward pass
+processes a layer, it also needs the activations that this layer would store without
+rematerialization, or the LM head needs its logits.
 
-For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
-(LOG.md). Unrolled layers without rematerialization need less, as XLA makes again what
-goes element by element. Over the tensor axis of a mesh go heads and the feed-forward
-width, and what layers keep of them; over its context axis all that is kept of a row.
-The diagnostics of `telemetry` are left out. They come before the gradients and need about
-as much as they do: for TPUs a twelfth more at 1b, on a CPU a fifth more at toy size
+For scanned layers the estimate is within a tenth of XLA's figure for TPUs, usually above
+it (LOG.md). Unrolled layers without rematerialization need less, as XLA recomputes
+elementwise operations. The tensor axis of a mesh splits heads and the feed-forward width,
+and the activations that layers store of them; the context axis splits all activations of
+a row. The diagnostics of `telemetry` are omitted. They run before the gradients and need
+about as much memory: for TPUs a twelfth more at 1b, on a CPU a fifth more at toy size
 (LOG.md).
 """
 
@@ -30,68 +31,69 @@ from jepa_text.training import step as steps
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes on one device. `state`: {part: bytes}. `gradients`: as the parameters, twice
-    where parts of a batch add up. For each row: `kept` until the backward pass; `layer`,
-    the work space of one layer; `scores`, all logits and their gradient, of which there
-    are at most `logits` at a time."""
+    """Bytes on one device.
+
+    state         {part of the training state: bytes}
+    gradients     bytes of the parameters; twice that if microbatches are accumulated
+    activations   stored for the backward pass, per row
+    layer         workspace of one layer, per row
+    scores        all logits and their gradient, per row
+    logits        maximum size of the logits and gradient that exist at a time
+    """
 
     state: dict
     gradients: int
-    kept: float
+    activations: float
     layer: float
     scores: float
     logits: float
 
-    def work(self, rows):
-        """What the layer or the head that is at work needs beside what is kept."""
+    def workspace(self, rows):
+        """Bytes that the layer or head being processed needs besides the activations."""
         return max(rows * self.layer, min(rows * self.scores, self.logits))
 
     def total(self, rows):
-        """With so many rows on the device at a time."""
+        """Bytes for this many rows per device in one microbatch."""
         fixed = sum(self.state.values()) + self.gradients
-        return fixed + rows * self.kept + self.work(rows)
+        return fixed + rows * self.activations + self.workspace(rows)
 
     def max_rows(self, memory, limit=2**20):
-        """How many rows at a time fit into USABLE of so many bytes; 0: none."""
+        """The most rows per microbatch that fit in USABLE x `memory` bytes; 0 if none."""
         over = bisect.bisect_right(range(limit), USABLE * memory, key=self.total)
         return max(0, over - 1)
 
 
 def estimate(made, phase, *, microbatches, fused):
-    """The Memory of a phase of an recipe on each device of its mesh.
+    """The Memory of a phase of a recipe on each device of its mesh.
 
-    `microbatches` go one after the other. With `fused`, attention keeps no array of
-    [L, L].
+    A batch is processed in `microbatches` parts, one after the other. With `fused`,
+    attention stores no array of shape [L, L].
     """
     state = recipes.shapes(made, phase)
     sizes = {
-        name: on_device(tree, made.mesh, name)
-        for name, tree in (
-            ('params', state.params),
-            ('target', state.target),
-            ('opt_state', state.opt_state),
-        )
+        name: on_device(getattr(state, name), made.mesh, name)
+        for name in ('params', 'target', 'opt_state')
     }
     gradients = sizes['params'] * (1 if microbatches == 1 else 2)
-    if made.offload:  # to the memory of the host
+    if made.offload:  # to host memory
         sizes[made.offload] = 0
-    # As kernels do, `blockwise` keeps queries, keys, values and output alone.
+    # Like fused kernels, `blockwise` stores only queries, keys, values and output.
     attention = 'blockwise' if fused else 'xla'
     encoder = _of_device(phase.network.encoder, made.mesh.shape[sharding.TENSOR])
     encoder = encoder.clone(attention=attention)
-    kept = bare = _kept_per_row(made, phase, encoder.clone(remat='none'))
+    stored = bare = _activations_per_row(made, phase, encoder.clone(remat='none'))
     if encoder.remat != 'none':
-        kept = _kept_per_row(made, phase, encoder)
+        stored = _activations_per_row(made, phase, encoder)
     ways = made.mesh.shape[sharding.CONTEXT]
     token = phase.objective.token_objective
-    places, mib = (token.capacity, token.logits_mib) if token else (0, 0)
+    positions, mib = (token.capacity, token.logits_mib) if token else (0, 0)
     return Memory(
         state=sizes,
         gradients=gradients,
-        kept=kept / ways,
+        activations=stored / ways,
         layer=bare / encoder.depth / ways,
-        # Float32, and the gradient.
-        scores=8 * min(places, phase.length) * made.tokenizer.vocab_size / ways,
+        # Four bytes for each logit, and four for its gradient.
+        scores=8 * min(positions, phase.length) * made.tokenizer.vocab_size / ways,
         logits=2 * mib * 2**20,
     )
 
@@ -108,8 +110,8 @@ def on_device(tree, mesh, name):
 
 
 def _of_device(encoder, ways):
-    """The encoder with the heads and the feed-forward width that one device computes; as
-    it is, where they do not divide."""
+    """The encoder with the heads and the feed-forward width of one device; unchanged if
+    these are not divisible by `ways`."""
     names = ('heads', 'kv_heads', 'ffn_width')
     sizes = {name: getattr(encoder, name) for name in names if hasattr(encoder, name)}
     if ways == 1 or any(size % ways for size in sizes.values()):
@@ -119,15 +121,16 @@ def _of_device(encoder, ways):
     return encoder.clone(head_width=head_width, **sizes)
 
 
-def _kept_per_row(made, phase, encoder):
-    """Bytes that one row more keeps between the forward and the backward pass."""
+def _activations_per_row(made, phase, encoder):
+    """Bytes that each further row stores between the forward and the backward pass."""
     one, two = (recipes.abstract_batch(made, phase, rows) for rows in (1, 2))
-    return _kept(encoder, phase.objective, two) - _kept(encoder, phase.objective, one)
+    objective = phase.objective
+    return _activations(encoder, objective, two) - _activations(encoder, objective, one)
 
 
-@memo.once
-def _kept(encoder, objective, batch):
-    """Bytes that a batch keeps between the forward and the backward pass."""
+@memo.memoize
+def _activations(encoder, objective, batch):
+    """Bytes that a batch stores between the forward and the backward pass."""
     state = states.abstract(encoder, objective)
     loss = steps.loss(Network(encoder, objective), objective)
 

@@ -1,14 +1,16 @@
-"""`encode` against sentence-transformers, and `top_k` against faiss, on this machine:
+"""Compares the speed of `encode` with sentence-transformers, and of `top_k` with faiss.
 
     python -m jepa_text.planning.paired_speed encode MODEL_FOLDER TEXTS.txt
     python -m jepa_text.planning.paired_speed search 1000000 384 100
 
-MODEL_FOLDER is one of sentence-transformers, TEXTS.txt has a text a line; or so many
-vectors of this width and so many queries. Each side is a process of its own, warmed up;
-they take turns, and a ratio is that of one turn. OMP_NUM_THREADS holds for both. Where
-other programs compute too, look at the seconds of the CPU: torch's threads wait actively.
+MODEL_FOLDER is a sentence-transformers model, TEXTS.txt has one text per line. `search`
+takes the number of vectors, their width, and the number of queries. Each side runs in a
+warmed-up process of its own; the sides alternate, and ratios are computed per round.
+OMP_NUM_THREADS applies to both. If other programs use the CPU too, compare the CPU times:
+idle threads of torch spin.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -25,62 +27,67 @@ SIDES = {'encode': ('ours', 'sentence-transformers'), 'search': ('ours', 'faiss'
 
 
 def main(arguments):
-    """Measures one of SIDES, or is a side of it, which answers each line with seconds."""
+    """Runs a comparison of SIDES, or one of its sides if the first argument is 'side'."""
     if arguments[:1] == ['side']:
-        return answer(*arguments[1:])
+        return serve(*arguments[1:])
     if not arguments or arguments[0] not in SIDES:
         raise SystemExit(__doc__)
     kind, ours, other = arguments[0], *SIDES[arguments[0]]
     command = [sys.executable, '-m', 'jepa_text.planning.paired_speed', 'side']
-    sides = [
-        subprocess.Popen(
-            [*command, side, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for side in (ours, other)
-    ]
-    seconds_RSU = [[ask(side) for side in sides] for _ in range(ROUNDS + 1)][1:]
-    ended = [ask(side, 'end') for side in sides]
+    with contextlib.ExitStack() as stack:
+        sides = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [*command, side, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for side in (ours, other)
+        ]
+        # One round more, for warmup.
+        rounds = [[request(side, 'run') for side in sides] for _ in range(ROUNDS + 1)]
+        outputs = [request(side, 'end') for side in sides]
+    seconds_RSU = rounds[1:]
     seconds_SUR = np.moveaxis(np.array(seconds_RSU), 0, -1)
     rows = []
-    for name, (mine_R, theirs_R) in zip(('wall', 'CPU'), np.swapaxes(seconds_SUR, 0, 1)):
-        for what, values in (
-            (f'{ours}, s ({name})', mine_R),
+    for name, (ours_R, theirs_R) in zip(('wall', 'CPU'), np.swapaxes(seconds_SUR, 0, 1)):
+        for label, values in (
+            (f'{ours}, s ({name})', ours_R),
             (f'{other}, s ({name})', theirs_R),
-            (f'{other} / ours ({name})', theirs_R / mine_R),
+            (f'{other} / ours ({name})', theirs_R / ours_R),
         ):
             low, middle, high = np.percentile(values, (25, 50, 75))
-            rows.append((what, f'{middle:.3f}', f'{low:.3f} to {high:.3f}'))
-    difference = np.abs(np.subtract(*ended)).max()
+            rows.append((label, f'{middle:.3f}', f'{low:.3f} to {high:.3f}'))
+    difference = np.abs(np.subtract(*outputs)).max()
     rows.append(('largest difference', f'{difference:.1e}', ''))
-    console.table(kind, (f'{ROUNDS} turns', 'median', 'quartiles'), rows)
+    console.table(kind, (f'{ROUNDS} rounds', 'median', 'quartiles'), rows)
     return 0
 
 
-def ask(side, line='go'):
-    """What a side answers; RuntimeError if it ended."""
+def request(side, line):
+    """The response of a side to a line; raises RuntimeError if its process ended."""
     side.stdin.write(line + '\n')
     side.stdin.flush()
-    if not (said := side.stdout.readline()):
-        raise RuntimeError('a side ended; what it said is above.')
-    return json.loads(said)
+    if not (response := side.stdout.readline()):
+        raise RuntimeError('One side ended unexpectedly; see its output above.')
+    return json.loads(response)
 
 
-def answer(side, kind, *given):
-    """[seconds, seconds of the CPU] of each call; at the end the sum of its vectors' or
-    best scores' rows."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
+def serve(side, kind, *arguments):
+    """Responds to each line on stdin with [wall seconds, CPU seconds] of a run; to 'end'
+    with the first column of the output, to compare the sides."""
+    responses = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    work = (encoding if kind == 'encode' else searching)(side, *given)
+    work = (encoding if kind == 'encode' else searching)(side, *arguments)
     work()
     for line in sys.stdin:
         start = time.perf_counter(), time.process_time()
-        found = work()
+        output = work()
         seconds = time.perf_counter() - start[0], time.process_time() - start[1]
-        said = found[:, 0].tolist() if line.strip() == 'end' else seconds
-        print(json.dumps(said), file=answers, flush=True)
+        response = output[:, 0].tolist() if line.strip() == 'end' else seconds
+        print(json.dumps(response), file=responses, flush=True)
     return 0
 
 
@@ -100,7 +107,7 @@ def encoding(side, folder, path):
 
 
 def searching(side, documents, width, queries):
-    """A function that finds the best of random vectors."""
+    """A function that returns the top K scores of random queries and documents."""
     rng = np.random.default_rng(0)
     corpus_ND = rng.standard_normal((int(documents), int(width)), np.float32)
     queries_QD = rng.standard_normal((int(queries), int(width)), np.float32)

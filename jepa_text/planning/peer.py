@@ -1,10 +1,10 @@
-"""The same training step by transformers and PyTorch, for benchmarks: as people run it.
+"""Benchmark baseline: the same training step with transformers and PyTorch.
 
-EuroBERT (masked) or Llama (causal) of the trunk's sizes: scaled-dot-product attention
-(`peer_attention`: as it comes, or by flash kernels and nothing else), torch.compile,
-fused AdamW, gradients clipped; bfloat16 by autocast on a GPU, float32 on a CPU. Its head
-scores every position, as that library's does. Its process keeps the memory that it frees,
-as ours does, unless `peer_keeps_memory` says otherwise.
+EuroBERT (masked) or Llama (causal) of the trunk's sizes, configured as commonly used:
+scaled-dot-product attention (`peer_attention`: the default kernels, or flash kernels
+only), torch.compile, fused AdamW, gradient clipping; bfloat16 by autocast on a GPU,
+float32 on a CPU. The head scores every position, as in that library. Like ours, its
+process does not return freed memory to the system unless `peer_keeps_memory` is False.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from jepa_text.optim import optimizers
 
 
 class Peer:
-    """A model of transformers and its optimizer on the batches of a case."""
+    """A transformers model and its optimizer on the batches of a case."""
 
     def __init__(self, case, encoder, made):
         torch, transformers = _libraries()
@@ -49,8 +49,8 @@ class Peer:
         self._device = 'cuda' if torch.cuda.is_available() else 'cpu'
         self._torch, self._model = torch, model.to(self._device).train()
         self._run = torch.compile(self._model) if case['compile'] else self._model
-        known = inspect.signature(optimizers.adamw).parameters.values()
-        rules = {one.name: one.default for one in known} | case['optimizer']
+        parameters = inspect.signature(optimizers.adamw).parameters.values()
+        rules = {one.name: one.default for one in parameters} | case['optimizer']
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             lr=1e-4,
@@ -69,7 +69,7 @@ class Peer:
         }
 
     def steps(self, count):
-        """So many steps; ends when the device is done."""
+        """Runs `count` steps and waits until the device has finished."""
         torch = self._torch
         bfloat16 = torch.autocast(
             self._device, dtype=torch.bfloat16, enabled=self._device == 'cuda'
@@ -85,20 +85,21 @@ class Peer:
             torch.cuda.synchronize()
 
     def _kernels(self):
-        """Around a step: scaled-dot-product attention by flash kernels, if asked."""
+        """Context manager for a step: restricts attention to flash kernels if
+        requested."""
         kernels = self._torch.nn.attention
         if not self._flash:
             return contextlib.nullcontext()
         return kernels.sdpa_kernel(kernels.SDPBackend.FLASH_ATTENTION)
 
     def memory(self):
-        """The peak of the GPU, or of the process on a CPU, in bytes."""
+        """Peak memory in bytes of the GPU, or of the process on a CPU."""
         if self._device == 'cuda':
             return self._torch.cuda.max_memory_allocated()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def _tensors(self, batch, causal):
-        # transformers shifts causal labels itself; -100 is where no loss counts.
+        # transformers shifts causal labels itself and ignores labels of -100.
         masked = np.where(batch['loss_mask'], batch['labels'], -100)
         arrays = {
             'input_ids': batch['inputs'],
@@ -111,7 +112,7 @@ class Peer:
 
 
 def _unmasked(module, q, k, v, attention_mask, scaling=None, **_):
-    """Attention of transformers without a mask: rows are whole, one document each."""
+    """Attention for transformers without a mask: each row is one unpadded document."""
     import torch
 
     del attention_mask
@@ -127,8 +128,8 @@ def _libraries():
         import transformers
     except ImportError as error:
         raise ImportError(
-            f'the case `transformers` needs {error.name}, which is not installed: pip '
-            "install torch 'transformers>=5.2', or run the cases of ours alone "
+            f'side=transformers needs {error.name}, which is not installed: pip '
+            "install torch 'transformers>=5.2', or run only our own cases "
             '(configs/benchmark.py:objectives).'
         ) from error
     return torch, transformers

@@ -1,10 +1,10 @@
-"""What a run will take, before it: parameters, arithmetic, memory, hours, money.
+"""Estimates a run before it starts: parameters, FLOPs, memory, time and cost.
 
     jepa-text plan --config=configs/toy.py:mlm --hardware=h100:8
 
-Needs no rows and no accelerator. Arithmetic is counted in the program (cost/flops.py),
-memory by the formula of memory.py. Speed is a share of the chips' peak that is assumed:
-measure it (`throughput/mfu`), then say so with `--mfu`.
+Needs neither data nor an accelerator. FLOPs are counted in the traced program
+(cost/flops.py); memory is estimated by memory.py. Speed is an assumed fraction of the
+chips' peak (MFU): measure it (`throughput/mfu`) and pass it with `--mfu`.
 """
 
 import dataclasses
@@ -19,27 +19,26 @@ from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
-# What a phase without MLM is compared with.
+# The baseline for phases without an MLM objective.
 MLM = {'name': 'mlm'}
 
 
 def plan(config, workdir=None):
     """Prints the plan of a train config, or of each run of a study, and returns
-    {run: Plan}. The section `plan` of the config holds the keywords of
-    hardware.Options.
+    {run: Plan}. The config section `plan` has the fields of hardware.Options.
 
-    Raises ValueError for what cannot work together.
+    Raises ValueError for settings that are incompatible.
     """
     plans = {}
-    for name, one in settings.of_runs(_unseeded(config)).items():
-        options = schema.read(hardware.Options, one['plan'], 'plan')
-        plans[name] = made = make(completion.completed(one), options)
+    for name, run in settings.of_runs(_unseeded(config)).items():
+        options = schema.read(hardware.Options, run['plan'], 'plan')
+        plans[name] = made = make(completion.with_init_from(run), options)
         tables.show(name, made)
     return plans
 
 
 def _unseeded(config):
-    """A study with each of its runs once, whatever seeds they have."""
+    """The config of a study with each run once, without its seeds."""
     config = schema.plain(config)
     if 'runs' not in config:
         return config
@@ -49,11 +48,20 @@ def _unseeded(config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What one phase takes. Rows of `length` make a batch of `rows`, of which
-    `rows_at_once` go over a device. `parameters` are {part: how many}; `flops`, {part:
-    FLOPs of a step}; `factor`, the step against plain MLM on the same rows; `computed`,
-    the FLOPs that the program holds for one that counts; `compiled`, what the compiler
-    made of the step, if it was asked."""
+    """Estimated requirements of one phase.
+
+    name           the objective of the phase
+    steps          number of optimizer steps
+    rows           rows per batch, over all devices
+    length         tokens per row
+    rows_at_once   rows per device in one microbatch
+    parameters     {part: number of parameters}
+    flops          {part: model FLOPs per step}
+    factor         FLOPs of a step relative to plain MLM on the same rows
+    computed       FLOPs executed by the program per model FLOP
+    memory         estimated memory per device
+    compiled       the compiled step; None unless compilation was requested
+    """
 
     name: str
     steps: int
@@ -69,14 +77,14 @@ class Phase:
 
     @property
     def tokens(self):
-        """Places in the rows of a step, padding too."""
+        """Token positions per step, including padding."""
         return self.rows * self.length
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Each batch goes over the devices in `microbatches`. `would_fit`, if it does not:
-    (flags, bytes of a device with them)."""
+    """The plan of a run. Each batch is processed in `microbatches` parts. If the run does
+    not fit, `remedies` lists changes that make it fit: (flags, bytes per device)."""
 
     options: hardware.Options
     chip: hardware.Chip
@@ -85,15 +93,16 @@ class Plan:
     phases: tuple
     dtype: str
     fused: bool
-    would_fit: tuple = ()
+    remedies: tuple = ()
 
     def fits(self, chip):
-        """Is there room for every phase on this chip, as estimated, and as compiled?"""
-        return self.needed <= memory.USABLE * chip.memory
+        """Whether every phase fits in the memory of this chip."""
+        return self.peak_memory <= memory.USABLE * chip.memory
 
     @property
-    def needed(self):
-        """Bytes of a device in the phase that takes most; as compiled, if it was."""
+    def peak_memory(self):
+        """Bytes per device of the largest phase: as compiled if available, otherwise as
+        estimated."""
         return max(
             phase.memory.total(phase.rows_at_once)
             if phase.compiled is None
@@ -102,14 +111,14 @@ class Plan:
         )
 
     def roofline(self, phase):
-        """The roofline.Roofline of a phase that was compiled."""
+        """The roofline.Roofline of a compiled phase."""
         flops = sum(phase.flops.values()) / self.devices
         return roofline.of(phase.compiled.kernels, self.chip, flops)
 
     @property
     def mfu(self):
-        """The share of the peak to plan with: given, by the bound of the compiled steps,
-        or that of the chip."""
+        """The planned MFU: from the options, else from the bound of the compiled steps,
+        else the chip's default."""
         if self.options.mfu is not None:
             return self.options.mfu
         if self.bound:
@@ -118,38 +127,40 @@ class Plan:
 
     @property
     def bound(self):
-        """The MFU that the phase with the lowest can reach; None without kernels."""
-        known = [one for one in self.phases if one.compiled and one.compiled.kernels]
+        """The lowest roofline MFU of all compiled phases; None without kernels."""
+        known = [
+            phase for phase in self.phases if phase.compiled and phase.compiled.kernels
+        ]
         return min((self.roofline(phase).mfu for phase in known), default=None)
 
     @property
     def price(self):
+        """US dollars per chip and hour, or None if unknown."""
         return self.chip.price if self.options.price is None else self.options.price
 
     def seconds(self, chip, mfu):
-        """Of the whole run, on as many of a chip."""
+        """Seconds of the whole run on the same number of devices of another chip."""
         return sum(p.steps * self.step_seconds(p, chip, mfu) for p in self.phases)
 
     def step_seconds(self, phase, chip, mfu):
-        """Of one step: its arithmetic, but at least the reading and writing of the state,
-        which is what small models wait for."""
+        """Seconds per step: FLOPs at the given MFU, but at least the time to read and
+        write the training state, which dominates for small models."""
         arithmetic = sum(phase.flops.values()) / (self.devices * chip.peak * mfu)
         return max(arithmetic, 2 * sum(phase.memory.state.values()) / chip.bandwidth)
 
     @property
     def tokens(self):
-        """Places in rows that the run reads, padding too."""
+        """Token positions of the whole run, including padding."""
         return sum(phase.steps * phase.tokens for phase in self.phases)
 
 
 def make(config, options):
-    """The Plan of a train config as plain dicts."""
+    """The Plan of a train config given as plain dicts."""
     sized = fit.size(config, options.hardware, options.vocab_size)
     made = sized.made
     compiled = [None] * len(made.phases)
     if options.compile:
         compiled = aot.compile_phases(config, options.hardware, options.vocab_size)
-    held = sized.memories()
     counts = [recipes.cost(made, phase) for phase in made.phases]
     planned = Plan(
         options=options,
@@ -167,22 +178,24 @@ def make(config, options):
                 rows_at_once=sized.rows(phase),
                 parameters=parameters(recipes.shapes(made, phase).params),
                 flops=count.parts,
-                factor=count.model / plain(made, phase),
-                computed=count.held / count.model,
-                memory=takes,
-                compiled=made_of,
+                factor=count.model / mlm_flops(made, phase),
+                computed=count.program / count.model,
+                memory=estimate,
+                compiled=program,
             )
-            for phase, count, takes, made_of in zip(made.phases, counts, held, compiled)
+            for phase, count, estimate, program in zip(
+                made.phases, counts, sized.memories(), compiled
+            )
         ),
     )
     if planned.fits(planned.chip):
         return planned
-    would = fit.remedies(config, options.hardware, options.vocab_size)
-    return dataclasses.replace(planned, would_fit=tuple(would))
+    remedies = fit.remedies(config, options.hardware, options.vocab_size)
+    return dataclasses.replace(planned, remedies=tuple(remedies))
 
 
 def parameters(params):
-    """{part: how many}: the embedding, the encoder without it, and what is on top."""
+    """{part: number of parameters}: the embedding, the rest of the encoder, the heads."""
     counts = {
         name: sum(leaf.size for leaf in jax.tree.leaves(tree))
         for name, tree in params.items()
@@ -193,9 +206,9 @@ def parameters(params):
     return {name: count for name, count in counts.items() if count}
 
 
-def plain(made, phase):
-    """FLOPs of an MLM step on the same rows: of the objective's own MLM part, or with the
-    rate that MLM has by default."""
+def mlm_flops(made, phase):
+    """FLOPs of an MLM step on the same rows: with the MLM part of the phase's objective
+    if it has one, otherwise with MLM's default masking rate."""
     token = phase.objective.token_objective
     own = phase.objective.baseline(phase.section['objective'])
     objective = resolve.build(

@@ -1,8 +1,9 @@
-"""Steps of every objective, size, backend and layout compiled for devices elsewhere, and
-checked: `python -m jepa_text.planning.suite --workdir=runs/compiled`.
+"""Compile suite: compiles a matrix of training steps for absent devices and checks them.
 
-A cell takes 20 seconds to three minutes. What was compiled is in cells.jsonl and is not
-compiled again: the same command goes on. table.md is the table of all that is there.
+    python -m jepa_text.planning.suite --workdir=runs/compiled
+
+A cell takes 20 seconds to three minutes. Results are stored in cells.jsonl: the same
+command resumes and skips finished cells. table.md has a row for each finished cell.
 """
 
 import argparse
@@ -24,38 +25,49 @@ COLUMNS += ('of formula', 'hidden', 'ms', 'MFU at most', 'compile s', 'outside')
 
 
 def main(argv=None):
-    """Compiles what is not compiled yet, and writes the table. The exit code is 1 if a
-    cell did not compile; what is outside of the checks is in the table."""
-    parser = argparse.ArgumentParser(prog='suite', description=__doc__)
-    parser.add_argument('--workdir', default='runs/compiled', help='of the answers')
-    parser.add_argument('--cells', type=int, help='only so many, the first of the cover')
-    parser.add_argument('--only', default='', help='those whose name has this in it')
-    parser.add_argument('--text', action='store_true', help='keep programs as text')
+    """Compiles the cells without a result and writes the table. The exit code is 1 if a
+    cell did not compile; failed checks are listed in the table."""
+    parser = argparse.ArgumentParser(
+        prog='suite',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        '--workdir', default='runs/compiled', help='folder of the results'
+    )
+    parser.add_argument('--cells', type=int, help='compile only the first CELLS cells')
+    parser.add_argument(
+        '--only', default='', help='compile only cells whose name contains ONLY'
+    )
+    parser.add_argument('--text', action='store_true', help='save programs as text')
     options = parser.parse_args(argv)
     if options.cells is not None and options.cells < 1:
-        parser.error(f'--cells={options.cells} is not a number of at least 1.')
+        parser.error(f'--cells={options.cells} must be at least 1.')
     folder = Path(options.workdir)
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = [cell for cell in cells.cover() if options.only in name(cell)]
-    found = read(folder)
+    chosen = [cell for cell in cells.cover() if options.only in cell_name(cell)]
+    results = read(folder)
     for cell in chosen[: options.cells]:
-        if name(cell) in found:
+        name = cell_name(cell)
+        if name in results:
             continue
         if reason := missing(cell):
-            print(f'{name(cell)}: not run: {reason}')
+            print(f'{name}: skipped: {reason}')
             continue
         began = time.monotonic()
-        found[name(cell)] = one = run(cell, folder / 'text' if options.text else None)
-        write(folder, found)
-        told = one.get('error') or one['outside'] or 'as it should be'
-        print(f'{name(cell)}: {told} ({time.monotonic() - began:.0f} s)', flush=True)
-    atomic.write(folder / 'table.md', table(found))
+        result = run_cell(cell, folder / 'text' if options.text else None)
+        results[name] = result
+        write(folder, results)
+        outcome = result.get('error') or result['outside'] or 'passed'
+        print(f'{name}: {outcome} ({time.monotonic() - began:.0f} s)', flush=True)
+    atomic.write(folder / 'table.md', table(results))
     print(folder / 'table.md')
-    return exits.FAILED if any('error' in one for one in found.values()) else exits.DONE
+    is_failed = any('error' in result for result in results.values())
+    return exits.FAILED if is_failed else exits.DONE
 
 
 def missing(cell):
-    """What is not installed without which a cell says nothing, and the remedy; ''."""
+    """The missing package that a cell needs, with the remedy, or ''."""
     if reason := aot.missing(targets.topology(cells.config(*cell)[1])[0]):
         return reason
     if 'tokamax' in cell and importlib.util.find_spec('tokamax') is None:
@@ -63,42 +75,42 @@ def missing(cell):
     return ''
 
 
-def name(cell):
-    """'mlm 210m cudnn fsdp 8'."""
+def cell_name(cell):
+    """The name of a cell, such as 'mlm 210m cudnn fsdp 8'."""
     return ' '.join(cell)
 
 
-def run(cell, text_to=None):
-    """What became of a cell, as JSON has it: its figures, or its `error`."""
+def run_cell(cell, text_to=None):
+    """Compiles and checks a cell; returns its figures or its `error`, as JSON."""
     config, hardware = cells.config(*cell)
     config = settings.plain(config)
-    about = dict(zip(('objective', 'size', 'attention', 'devices'), cell, strict=True))
+    key = dict(zip(('objective', 'size', 'attention', 'devices'), cell, strict=True))
     try:
         sized = fit.size(config, hardware, cells.VOCABULARY)
-        to = text_to and str(text_to / name(cell).replace(' ', '_'))
-        (made,) = aot.compile_phases(config, hardware, cells.VOCABULARY, text_to=to)
+        to = text_to and str(text_to / cell_name(cell).replace(' ', '_'))
+        (program,) = aot.compile_phases(config, hardware, cells.VOCABULARY, text_to=to)
     except (ValueError, RuntimeError) as error:
-        return about | {'error': str(error)}
-    (phase,), planned = sized.made.phases, sized.need()
+        return key | {'error': str(error)}
+    (phase,), planned = sized.made.phases, sized.peak_memory()
     flops = recipes.cost(sized.made, phase).model / sized.devices
-    bound = roofline.of(made.kernels, sized.chip, flops)
-    sent, must = checks.sending(made.kernels), checks.must_send(sized.made, phase)
-    return about | {
-        'peak': made.peak,
+    bound = roofline.of(program.kernels, sized.chip, flops)
+    communication = bound.communication
+    return key | {
+        'peak': program.peak,
         'planned': planned,
-        'sent': sent,
-        'must': must,
-        'waited': bound.waited / bound.sending if bound.sending else 0.0,
+        'sent': checks.bytes_sent(program.kernels),
+        'must': checks.required_bytes_sent(sized.made, phase),
+        'waited': bound.exposed / communication if communication else 0.0,
         'step': bound.step,
         'kinds': bound.seconds,
         'mfu': bound.mfu,
-        'seconds': made.seconds,
-        'outside': checks.failures(made, planned, sized.made, phase),
+        'seconds': program.seconds,
+        'outside': checks.failures(program, planned, sized.made, phase),
     }
 
 
 def read(folder):
-    """{name: what became of the cell} of those that were compiled."""
+    """{name: result} of the finished cells."""
     path = folder / 'cells.jsonl'
     if not path.exists():
         return {}
@@ -106,26 +118,26 @@ def read(folder):
     return {line.pop('name'): line for line in lines}
 
 
-def write(folder, found):
-    """Keeps what became of the cells, one a line."""
-    lines = [json.dumps({'name': key, **one}) for key, one in found.items()]
+def write(folder, results):
+    """Writes the results {name: result}, one per line."""
+    lines = [json.dumps({'name': name, **one}) for name, one in results.items()]
     atomic.write(folder / 'cells.jsonl', '\n'.join(lines) + '\n')
 
 
-def table(found):
-    """The table of cells, in Markdown."""
-    lines = [COLUMNS, ['---'] * len(COLUMNS), *map(_row, found.values())]
+def table(results):
+    """A Markdown table with a row for each result."""
+    lines = [COLUMNS, ['---'] * len(COLUMNS), *map(_row, results.values())]
     return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
 
 def _row(one):
-    about = [one[key] for key in ('objective', 'size', 'attention', 'devices')]
+    key = [one[name] for name in ('objective', 'size', 'attention', 'devices')]
     if 'error' in one:
         first = one['error'].splitlines()[0][:160]
-        return [*about, *[''] * (len(COLUMNS) - 5), f'does not compile: {first}']
-    outside = '; '.join(f'{key}: {said}' for key, said in one['outside'].items())
+        return [*key, *[''] * (len(COLUMNS) - 5), f'does not compile: {first}']
+    failures = '; '.join(f'{check}: {text}' for check, text in one['outside'].items())
     return [
-        *about,
+        *key,
         f'{one["peak"] / GIB:.2f}',
         f'{one["planned"] / GIB:.2f}',
         f'{one["sent"] / GB:.2f}' if one['step'] else '',
@@ -134,7 +146,7 @@ def _row(one):
         f'{1e3 * one["step"]:.1f}' if one['step'] else '',
         f'{one["mfu"]:.3f}' if one['step'] else '',
         f'{one["seconds"]:.0f}',
-        outside,
+        failures,
     ]
 
 

@@ -1,4 +1,4 @@
-"""The plan of a run as tables for a person."""
+"""Prints the plan of a run as tables: parameters, FLOPs, memory, time and cost."""
 
 from jepa_text.cost import hardware
 from jepa_text.planning import program_tables
@@ -9,36 +9,36 @@ GIB = 2**30
 
 
 def show(name, plan, stream=None):
-    """Prints what a run needs and takes; `plan` is a plan.Plan."""
+    """Prints a plan.Plan."""
     console.table(f'{name}: parameters', *parameters(plan), stream)
     console.table(f'{name}: arithmetic', *arithmetic(plan), stream)
-    console.table(f'{name}: memory of a device, GiB', *memory(plan), stream)
+    console.table(f'{name}: memory per device, GiB', *memory(plan), stream)
     for phase in plan.phases:
         if phase.compiled is not None:
             program_tables.show(f'{name}: {phase.name}', plan, phase, stream)
-    console.table(f'{name}: time and money', *money(plan), stream)
+    console.table(f'{name}: time and cost', *cost(plan), stream)
     for line in [*notes(plan), *verdict(plan)]:
         print(line, file=stream)
 
 
 def verdict(plan):
-    """Whether it fits, in sentences, and what would make it; last, as it matters most."""
+    """If the run does not fit, yields sentences that say so and how to make it fit."""
     if plan.fits(plan.chip):
         return
-    room = f'{plan.chip.memory / GIB:.1f} GiB a device, of which {USABLE:.0%} are usable'
+    room = f'{plan.chip.memory / GIB:.1f} GiB per device, of which {USABLE:.0%} is usable'
     yield ''
     yield (
-        f'Does not fit: {plan.needed / GIB:.1f} GiB are needed, and '
-        f'{plan.options.hardware} has {room}. So it has no hours and no price.'
+        f'Does not fit: {plan.peak_memory / GIB:.1f} GiB per device are needed, but '
+        f'{plan.options.hardware} has {room}. No time or cost is estimated.'
     )
-    if not plan.would_fit:
-        yield 'No change that plan tries would make it fit: take a smaller model.'
-    for flags, need in plan.would_fit:
+    if not plan.remedies:
+        yield 'No tried change of the config makes it fit: use a smaller model.'
+    for flags, need in plan.remedies:
         yield f'  would fit, with {need / GIB:.1f} GiB:  {flags}'
 
 
 def parameters(plan):
-    """Columns and rows: each part once, and in which phases it is."""
+    """Columns and rows: each part, its number of parameters, and its phases."""
     parts = {}
     for number, phase in enumerate(plan.phases, start=1):
         for part, count in phase.parameters.items():
@@ -49,7 +49,7 @@ def parameters(plan):
     ]
     last = plan.phases[-1].parameters
     total = sum(last.values())
-    rows.append(['together, last phase', f'{total:,}', ''])
+    rows.append(['total, last phase', f'{total:,}', ''])
     rows.append(['without embedding', f'{total - last["embedding"]:,}', ''])
     if plan.phases[-1].memory.state['target']:
         copied = last['embedding'] + last['encoder']
@@ -58,7 +58,7 @@ def parameters(plan):
 
 
 def arithmetic(plan):
-    """Columns and rows: FLOPs of a token in each phase, and where they go."""
+    """Columns and rows: FLOPs per token in each phase, and the share of each part."""
     names = list(dict.fromkeys(part for phase in plan.phases for part in phase.flops))
     rows = []
     for number, phase in enumerate(plan.phases, start=1):
@@ -80,21 +80,22 @@ def arithmetic(plan):
 
 
 def memory(plan):
-    """Columns and rows: what lies on one device, and the most rows that fit."""
-    columns = ['phase', 'weights', 'target', 'optimizer', 'gradients', 'kept', 'work']
-    columns += ['together', 'of', 'rows now', 'most rows']
+    """Columns and rows: memory use per device, and the most rows that fit."""
+    columns = ['phase', 'weights', 'target', 'optimizer', 'gradients', 'activations']
+    columns += ['workspace', 'total', 'of', 'rows now', 'most rows']
     rows = []
     for number, phase in enumerate(plan.phases, start=1):
-        held, at_once = phase.memory, phase.rows_at_once
-        sizes = [held.state[part] for part in ('params', 'target', 'opt_state')]
-        sizes += [
-            held.gradients,
-            at_once * held.kept,
-            held.work(at_once),
-            held.total(at_once),
+        estimate, at_once = phase.memory, phase.rows_at_once
+        sizes = [
+            *(estimate.state[part] for part in ('params', 'target', 'opt_state')),
+            estimate.gradients,
+            at_once * estimate.activations,
+            estimate.workspace(at_once),
+            estimate.total(at_once),
+            plan.chip.memory,
         ]
-        cells = [f'{size / GIB:.2f}' for size in [*sizes, plan.chip.memory]]
-        maximum = held.max_rows(plan.chip.memory)
+        cells = [f'{size / GIB:.2f}' for size in sizes]
+        maximum = estimate.max_rows(plan.chip.memory)
         cells += [f'{at_once:,}', f'{maximum:,}' if maximum else 'none']
         if phase.compiled is not None:
             cells.append(f'{phase.compiled.peak / GIB:.2f}')
@@ -104,9 +105,9 @@ def memory(plan):
     return columns, rows
 
 
-def money(plan):
-    """Columns and rows: speed, hours and dollars on the chip that is planned with, then
-    on as many of the others as have its price and share of the peak in the table."""
+def cost(plan):
+    """Columns and rows: speed, hours and dollars on the planned chip, then on the same
+    number of each other chip, with that chip's default price and MFU."""
     columns = [
         'hardware',
         'MFU',
@@ -116,15 +117,15 @@ def money(plan):
         'chip hours',
         'US dollars',
     ]
-    rows = [_money(plan, plan.options.hardware, plan.chip, plan.mfu, plan.price)]
+    rows = [_cost(plan, plan.options.hardware, plan.chip, plan.mfu, plan.price)]
     for name, chip in hardware.CHIPS.items():
         if chip is not plan.chip:
             mfu, label = chip.share(plan.dtype), f'{name}:{plan.devices}'
-            rows.append(_money(plan, label, chip, mfu, chip.price))
+            rows.append(_cost(plan, label, chip, mfu, chip.price))
     return columns, rows
 
 
-def _money(plan, label, chip, mfu, price):
+def _cost(plan, label, chip, mfu, price):
     if not plan.fits(chip):
         return [label, f'{mfu:.3g}', 'does not fit', None, None, None, None]
     seconds = plan.seconds(chip, mfu)
@@ -143,39 +144,42 @@ def _money(plan, label, chip, mfu, price):
 
 
 def notes(plan):
-    """What is assumed, in sentences."""
-    chip, own = plan.chip, plan.options
+    """Yields sentences that state the assumptions of the plan."""
+    chip, options = plan.chip, plan.options
     yield ''
     yield (
-        'Arithmetic: the model count (PaLM, appendix B), causal attention by half; '
-        '"computed" is what the program holds for one that counts: rematerialization '
-        'and the masked half of attention.'
+        'Arithmetic: model FLOPs (PaLM, appendix B), with half of the scores for causal '
+        'attention. "computed" is the FLOPs that the program executes per model FLOP, '
+        'including rematerialization and the masked half of attention.'
     )
     attention = (
-        'attention is taken to keep no array of row length squared, as kernels do (xla '
-        'keeps one, which auto takes where none runs: for mixtures, in float32 on GPUs, '
-        'and on those before Ampere)'
+        'attention is assumed to store no array of row length squared, as in fused '
+        'kernels (`xla` stores one; `auto` falls back to it if no kernel supports the '
+        'request: for mixtures, in float32 on GPUs, and on GPUs before Ampere)'
         if plan.fused
-        else "XLA's attention keeps scores of row length squared"
+        else "XLA's attention stores scores of row length squared"
     )
     yield (
-        'Memory: the state is exact by sharding.TABLE, the rest read off the traced '
-        f'step; {attention}; {USABLE:.0%} of a device are filled at most.'
+        'Memory: the state is exact, from sharding.TABLE; the rest is read from the '
+        f'traced step; {attention}; at most {USABLE:.0%} of a device is used.'
     )
     mfu = chip.assumed
     if chip.share(plan.dtype) != chip.mfu:
-        mfu += f'; times {chip.float32}, the speed of its products in float32'
-    if own.mfu is not None:
+        mfu += f'; times {chip.float32}, the relative speed of float32 products'
+    if options.mfu is not None:
         mfu = 'given'
     elif plan.bound:
-        mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of what was compiled'
-    price = 'given' if own.price is not None else chip.priced
+        mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of the compiled program'
+    price = 'given' if options.price is not None else chip.priced
     yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
-    yield f'Price: {price or "none known"}. Other chips: by hardware.CHIPS.'
+    yield f'Price: {price or "unknown"}. Other chips: from hardware.CHIPS.'
     yield (
-        'Tokens are places in rows. A step takes at least the time to read and write its '
-        'state; networks between devices and waits for data are in the MFU only.'
+        'Tokens are positions in rows, including padding. A step takes at least the time '
+        'to read and write its state; communication between devices and waiting for data '
+        'are included in the MFU only.'
     )
     if plan.dtype != chip.dtype:
-        dtypes = f'{chip.dtype}, but model.dtype is {plan.dtype}'
-        yield f'The peak is that of {dtypes}: set it.'
+        yield (
+            f'The peak is for {chip.dtype}, but model.dtype is {plan.dtype}: set '
+            f'model.dtype to {chip.dtype}.'
+        )

@@ -1,11 +1,11 @@
-"""Devices as compilers must know them to compile for one that is not here.
+"""Device descriptions for compiling without the device: GPU specifications, TPU slices.
 
-TPUs by the name of their slice, NVIDIA's GPUs by what follows.
+A TPU target is given by its slice name, an NVIDIA GPU by the specification below.
 
 Figures of B200, H200, H100 and A100 are those of XLA's own specifications
-(github.com/openxla/xla, xla/backends/gpu/target_config/specs); of L4 and T4, which have
-none there, of NVIDIA's data sheets and of the CUDA programming guide's table of compute
-capabilities. XLA lays kernels out by them; it measures nothing.
+(github.com/openxla/xla, xla/backends/gpu/target_config/specs). L4 and T4 have none there;
+their figures are from NVIDIA's data sheets and the CUDA programming guide's table of
+compute capabilities. XLA uses them to lay out kernels; nothing is measured.
 """
 
 import dataclasses
@@ -15,11 +15,21 @@ from jepa_text.cost import hardware
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """name: what the driver calls it. cores: streaming multiprocessors, each with `units`
-    for float32 and at most `threads`. shared: bytes of shared memory of a core, and most
-    of one block. bandwidth: bytes/s of memory; pcie: to the host. l2, memory: bytes.
-    clock: GHz. `accelerated`: has instructions of its architecture alone (the `a` of
-    sm_90a). links: of NVLink."""
+    """Specification of an NVIDIA GPU.
+
+    name         device name reported by the driver
+    capability   CUDA compute capability (major, minor)
+    cores        streaming multiprocessors (SMs)
+    units        float32 units per SM
+    threads      maximum threads per SM
+    shared       bytes of shared memory per SM, and the maximum per block
+    bandwidth    memory bandwidth in bytes/s
+    pcie         bandwidth to the host in bytes/s
+    l2, memory   bytes of L2 cache and of device memory
+    clock        GHz
+    accelerated  has architecture-specific instructions (the `a` of sm_90a)
+    links        number of NVLink links
+    """
 
     name: str
     capability: tuple[int, int]
@@ -114,44 +124,45 @@ TARGETS = {
         clock=1.59,
     ),
 }
-# Of the libraries that compile; kernels of cuDNN are built when a program is loaded.
+# Versions of the libraries to compile for; cuDNN builds its kernels at program load.
 CUDA, CUDNN = '13.0.0', (9, 10, 0)
 
-# Slices by chip and count, as libtpu names them.
+# TPU slice topologies by chip and number of chips, as libtpu names them.
 _FLAT = {4: '2x2', 8: '2x4', 16: '4x4', 32: '4x8', 64: '8x8', 128: '8x16', 256: '16x16'}
 _CUBE = {4: '2x2x1', 8: '2x2x2', 16: '2x2x4', 32: '2x4x4', 64: '4x4x4'}
 SLICES = {'v5e': _FLAT, 'v6e': _FLAT, 'v5p': _CUBE}
-# GPUs of a machine, of which a larger number takes several.
+# GPUs per machine.
 MACHINE = 8
 
 
 def topology(name):
-    """('gpu' or 'tpu', topology) of 'h200:16' ('1x2x8': machines of eight) or 'v5e:8'
-    ('v5e:2x4'). Raises ValueError for what cannot be compiled for."""
+    """('gpu' or 'tpu', topology) of hardware such as 'h200:16' ('1x2x8': two machines of
+    eight) or 'v5e:8' ('v5e:2x4'). Raises ValueError for unsupported hardware."""
     _, count = hardware.find(name)
     kind = name.partition(':')[0].lower()
     if kind in TARGETS:
         if count > MACHINE and count % MACHINE:
             raise ValueError(
-                f'{name}: machines have {MACHINE} GPUs, so more are a multiple of them.'
+                f'{name}: machines have {MACHINE} GPUs; a larger number of GPUs must be '
+                f'a multiple of {MACHINE}.'
             )
         return 'gpu', f'1x{max(1, count // MACHINE)}x{min(count, MACHINE)}'
     if kind not in SLICES:
         known = ', '.join((*TARGETS, *SLICES))
         raise ValueError(
-            f'No compiler for {kind} that works without one: there are those of {known}. '
-            'Leave out --compile; memory is then estimated.'
+            f'Ahead-of-time compilation does not support {kind}; supported: {known}. '
+            'Omit --compile to estimate memory instead.'
         )
     if count not in SLICES[kind]:
         raise ValueError(
-            f'{name} is no slice that can be compiled for; there are: '
+            f'{name} is not a supported slice; supported: '
             f'{", ".join(f"{kind}:{n}" for n in SLICES[kind])}.'
         )
     return 'tpu', f'{kind}:{SLICES[kind][count]}'
 
 
 def text(name):
-    """What XLA reads about a GPU: a GpuTargetConfigProto as text."""
+    """XLA's description of a GPU: a GpuTargetConfigProto in text format."""
     target = TARGETS[name]
     major, minor = target.capability
     feature = 'ACCELERATED_FEATURES' if target.accelerated else 'NONE'

@@ -1,9 +1,9 @@
-"""One case of a benchmark in a process of its own; see benchmark.py, which starts it.
+"""Child process that measures one benchmark case; started by benchmark.py.
 
-Reads a case as JSON, makes it, warms it up, and answers with `seconds` a step, `memory`
-at its peak in bytes, `tokens` and `flops` of a step, the `peak` FLOP/s of its devices,
-its `library`, `device` and `parameters`, what attended (`attention`), and if it was
-asked for a `trace`; or with an `error`.
+Reads a case as JSON, builds it, warms it up, and responds with `seconds` per step, peak
+`memory` in bytes, `tokens` and `flops` per step, the `peak` FLOP/s of its devices, its
+`library`, `device` and `parameters`, the `attention` backends used, and a `trace` if
+requested; or with an `error`.
 """
 
 import dataclasses
@@ -29,22 +29,22 @@ from jepa_text.training import step as steps
 
 
 def main():
-    """Answers the case that is written to stdin."""
-    child.serve(answer)
+    """Responds to the case on stdin."""
+    child.serve(respond)
 
 
-def answer(case):
-    """`measured`, or the `error` of a device, as when its memory is full."""
+def respond(case):
+    """The result of `measure`, or the `error` of a device, such as lack of memory."""
     try:
-        return measured(case)
+        return measure(case)
     except RuntimeError as error:
         traceback.print_exc()
         return {'error': str(error).partition('\n')[0]}
 
 
-def measured(case):
-    """What was made of a case, and how it steps once it is warm; or why it cannot be
-    made, as an `error`."""
+def measure(case):
+    """Builds a case and measures its steps after warmup; an `error` with
+    `unsupported=True` if the case cannot be built."""
     try:
         keeps = case['side'] == 'ours' or case['peer_keeps_memory']
         if keeps and allocator.computes_on_cpu():
@@ -52,26 +52,29 @@ def measured(case):
         if case['side'] == 'ours':
             compilation.use_cache(case['compilation_cache'])
         work = make(case)
-        # A backend of attention is asked for when the step is traced.
-        with attend.watch() as seen:
+        # Attention backends are chosen while the step is traced.
+        with attend.record_requests() as seen:
             work.steps(case['warmup'])
     except (ValueError, ImportError) as error:
-        return {'error': str(error), 'refused': True}
+        return {'error': str(error), 'unsupported': True}
     start = time.perf_counter()
     work.steps(case['steps_a_round'])
     seconds = (time.perf_counter() - start) / case['steps_a_round']
-    attending = {attend.choose(asked, request) for request, asked in seen.items()}
+    attending = {attend.choose(name, request) for request, name in seen.items()}
     found = {'seconds': seconds, 'memory': work.memory(), 'attention': sorted(attending)}
     if case['trace']:
-        found['trace'] = traces.of(lambda: work.steps(traces.STEPS), case['trace'])
+        found['trace'] = traces.record(lambda: work.steps(traces.STEPS), case['trace'])
     return work.about | found
 
 
 def make(case):
-    """The work of a case: our step, or that of transformers on the same batches."""
+    """The training step of a case: ours, or that of transformers on the same batches.
+
+    Raises ValueError or ImportError if it cannot be built.
+    """
     if case['side'] not in ('ours', 'transformers'):
-        raise ValueError(f'side={case["side"]!r}; there are: ours, transformers.')
-    # Vocabularies of any size: which words there are does not matter here.
+        raise ValueError(f'unknown side={case["side"]!r}; known: ours, transformers.')
+    # Tokens are random, so any vocabulary size works with the bundled tokenizer.
     tokenizer = dataclasses.replace(
         tokenizers.load(tokenizers.BUNDLED), vocab_size=case['vocab_size']
     )
@@ -104,7 +107,8 @@ def make(case):
 
 
 def peak(device_kind):
-    """FLOP/s of a device: of its data sheet, or of a CPU the best of some products."""
+    """Peak FLOP/s of a device: from its data sheet, or for a CPU the fastest of six
+    measured matrix products; 0 if unknown."""
     if 'cpu' not in device_kind:
         return hardware.peak(device_kind) or 0
     x = jnp.ones((2048, 2048))
@@ -118,7 +122,8 @@ def peak(device_kind):
 
 
 def batches(case, phase, count=4):
-    """Rows of random tokens, each one document, as the objective masks them."""
+    """`count` batches of random tokens, masked by the objective; each row is one
+    document."""
     rng = np.random.default_rng(case['seed'])
     length = case['row_length']
     made = []
@@ -137,7 +142,7 @@ def batches(case, phase, count=4):
 
 
 class Ours:
-    """The step of train.py, as it is there: jitted with shardings, state donated."""
+    """The training step of train.py: jitted with shardings and donated state."""
 
     def __init__(self, case, phase, optimizer, made):
         mesh = sharding.make_mesh(**case['mesh'])
@@ -145,11 +150,10 @@ class Ours:
             lambda: states.create(phase.network, phase.objective, optimizer, case['seed'])
         )
         shardings = sharding.shardings(jax.eval_shape(create), mesh)
-        read = (lambda values: values) if case['metrics'] else (lambda values: {})
 
         def step(state, batch):
             state, values = phase.step(state, batch)
-            return state, read(values)
+            return state, values if case['metrics'] else {}
 
         self._step = jax.jit(
             step,
@@ -168,8 +172,8 @@ class Ours:
         }
 
     def steps(self, count):
-        """So many steps; ends when the device is done."""
-        step = sharding.one_by_one(self._mesh, self._step)
+        """Runs `count` steps and waits until the device has finished."""
+        step = sharding.synchronous_on_cpu(self._mesh, self._step)
         with jax.set_mesh(self._mesh):
             for _ in range(count):
                 batch = sharding.put_batch(next(self._batches), self._mesh)
@@ -177,7 +181,8 @@ class Ours:
             jax.block_until_ready(self._state)
 
     def memory(self):
-        """The peak of the device, or of the process where the device does not tell."""
+        """Peak memory in bytes of the device, or of the process if the device does not
+        report it."""
         known = jax.devices()[0].memory_stats() or {}
         if 'peak_bytes_in_use' in known:
             return known['peak_bytes_in_use']

@@ -1,1 +1,1 @@
-"""Arrays to figures, tables, HTML, and lines on the terminal."""
+"""Figures, HTML and Markdown pages, and terminal output."""

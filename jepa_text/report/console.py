@@ -1,4 +1,4 @@
-"""What a person at the terminal sees: the progress of a run, and tables."""
+"""Progress bars and tables for the terminal."""
 
 import os
 import sys
@@ -6,18 +6,19 @@ import time
 
 
 class Progress:
-    """The progress of a run on the terminal; a context manager.
+    """A context manager that shows the progress of a run.
 
-    A moving bar with loss, tokens per second, time spent and time left; where there is
-    no terminal (CI, a log file) a plain line for the first update, the last one,
-    every tenth of the way, and any that comes ten seconds after the line before.
+    On a terminal, a bar with loss, tokens per second, elapsed and remaining time.
+    Elsewhere (CI, a log file), a plain line for the first and the last update, every
+    tenth of the run, and any update at least ten seconds after the previous line.
     """
 
     def __init__(self, description, total, start=0, stream=None, now=time.monotonic):
         self._description, self._total, self._now = description, total, now
         self._stream = sys.stderr if stream is None else stream
-        self._began, self._first = now(), start
-        self._step, self._shown, self._shown_at = start, None, 0.0
+        self._start_time, self._start_step = now(), start
+        self._step, self._printed_tenth, self._printed_at = start, None, 0.0
+        self._printed_step = None
         self._numbers = {}
         self._bar = _bar(self._stream) if _is_terminal(self._stream) else None
         if self._bar is not None:
@@ -26,7 +27,7 @@ class Progress:
             )
 
     def update(self, step, loss=None, tokens_per_second=None, description=None):
-        """Shows that `step` steps are done. A number not given stays as it was."""
+        """Shows that `step` steps are done. Numbers that are None keep their value."""
         self._step = step
         self._description = description or self._description
         given = {'loss': loss, 'rate': tokens_per_second}
@@ -42,7 +43,7 @@ class Progress:
             )
 
     def log(self, text):
-        """Prints a line of its own, above the bar if there is one."""
+        """Prints a line, above the bar if there is one."""
         if self._bar is None:
             print(text, file=self._stream, flush=True)
         else:
@@ -58,15 +59,14 @@ class Progress:
 
     def _maybe_print(self, force=False):
         tenth = 10 * self._step // max(self._total, 1)
-        late = self._now() - self._shown_at >= 10
-        if not force and tenth == self._shown and not late:
+        is_due = self._now() - self._printed_at >= 10
+        if not force and tenth == self._printed_tenth and not is_due:
             return
-        self._shown, self._shown_at = tenth, self._now()
-        seconds, done = self._now() - self._began, self._step - self._first
+        self._printed_tenth, self._printed_at = tenth, self._now()
+        seconds, done = self._now() - self._start_time, self._step - self._start_step
         left = seconds / done * (self._total - self._step) if done > 0 else None
-        times = f'{_duration(seconds)} spent' + (
-            '' if left is None else f'  {_duration(left)} left'
-        )
+        times = f'{_duration(seconds)} elapsed'
+        times += '' if left is None else f'  {_duration(left)} left'
         share = f'{100 * self._step // max(self._total, 1):3d}%'
         head = f'{self._description}  {share}  {self._step:,}/{self._total:,}'
         print('  '.join(filter(None, [head, self._text(), times])), file=self._stream)
@@ -81,14 +81,15 @@ class Progress:
     def __exit__(self, *_):
         if self._bar is not None:
             self._bar.stop()
-        elif getattr(self, '_printed_step', None) != self._step:
+        elif self._printed_step != self._step:
             self._maybe_print(force=True)
 
 
 def table(title, columns, rows, stream=None):
-    """Prints a table: numbers to the right, floats with three decimals, None as a dash.
+    """Prints a table.
 
-    Raises ValueError for a row that is shorter or longer than `columns`.
+    Columns with numbers are right-aligned, floats have three decimals, and None is a
+    dash. Raises ValueError for a row of another length than `columns`.
     """
     from rich import box
     from rich.console import Console
@@ -98,20 +99,22 @@ def table(title, columns, rows, stream=None):
     stream = sys.stdout if stream is None else stream
     for row in rows:
         if len(row) != len(columns):
-            raise ValueError(f'{title}: {len(columns)} columns but this row: {row!r}.')
+            raise ValueError(
+                f'{title}: expected {len(columns)} cells per row, got {row!r}.'
+            )
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
         any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(columns))
     ]
-    drawn = Table(
+    printed = Table(
         title=title, box=box.SIMPLE_HEAD, title_justify='left', title_style='bold'
     )
     for name, is_right in zip(columns, right):
-        drawn.add_column(Text(name), justify='right' if is_right else 'left')
+        printed.add_column(Text(name), justify='right' if is_right else 'left')
     for row in cells:
-        drawn.add_row(*map(Text, row))
-    # A file has room for every column.
-    Console(file=stream, width=None if _is_terminal(stream) else 1000).print(drawn)
+        printed.add_row(*map(Text, row))
+    # Outside a terminal the width is not limited.
+    Console(file=stream, width=None if _is_terminal(stream) else 1000).print(printed)
 
 
 def _bar(stream):
@@ -128,7 +131,7 @@ def _bar(stream):
         progress.TimeRemainingColumn(),
         console=Console(file=stream),
         expand=True,
-        # Steps are logged rarely: a short memory would show no time left at all.
+        # Updates are rare: with a short window no remaining time would be shown.
         speed_estimate_period=300,
     )
 

@@ -1,6 +1,6 @@
-"""An objective as a picture: what is read, what is predicted, who sees whom.
+"""Diagrams of objectives: inputs, targets and the attention mask by position.
 
-One line per position of a row, one column of tokens per view of it:
+One line per position of a row, one column of tokens per view:
 
     reads     predicts     sees  You p ier ce
     You       .                   #  #  #  #
@@ -12,7 +12,7 @@ import numpy as np
 
 from jepa_text.report.plots import COLORS, GRID, INK, MUTED
 
-# What a token can be: the color of its box, and of its text.
+# {kind of a token: (color of its box, color of its text)}
 KINDS = {
     'read': ('#f6f8fa', INK),
     'masked': (INK, 'white'),
@@ -27,12 +27,15 @@ _LINE, _COLUMN, _LETTER = 0.19, 0.78, 0.105  # inches
 
 
 def positions(columns, title, sees_LL=None, sees_tokens=None):
-    """A `matplotlib.figure.Figure` of tokens by position, and of who sees whom.
+    """Returns a figure of tokens by position, and of the attention mask.
 
-    `columns` is {heading: [(token, kind), ...]} with one pair per position and kinds of
-    KINDS; '' has no box. `sees_LL` [L, L] bool says whether position i may look at j; its
-    columns are named by `sees_tokens`, by default the tokens of the first column. Raises
-    ValueError for columns of different lengths, another shape, and unknown kinds.
+    columns        {heading: [(token, kind), ...]} with one pair per position. Kinds are
+                   those of KINDS; '' has no box
+    sees_LL        [L, L] bool: whether position i attends to position j
+    sees_tokens    column names of the mask; by default, the tokens of the first column
+
+    Raises ValueError for columns of different lengths, a mask of another shape and
+    unknown kinds.
 
     >>> figure = positions({'reads': [('You', 'read'), ('<mask>', 'masked')]}, 'MLM')
     >>> [text.get_text() for text in figure.axes[0].texts]
@@ -47,8 +50,8 @@ def positions(columns, title, sees_LL=None, sees_tokens=None):
     wide = len(columns) * _COLUMN + matrix
     high = length * _LINE + above
     figure, axes = _canvas(title, wide, high, above)
-    for place, (heading, cells) in enumerate(columns.items()):
-        _column(axes, place * _COLUMN, heading, cells)
+    for index, (heading, cells) in enumerate(columns.items()):
+        _column(axes, index * _COLUMN, heading, cells)
     if matrix:
         _matrix(axes, len(columns) * _COLUMN + 0.25, np.asarray(sees_LL, bool), names)
     used = [kind for cells in columns.values() for _, kind in cells]
@@ -61,26 +64,26 @@ def _checked(columns, title, sees_LL):
     length = max(lengths.values(), default=0)
     if not length or set(lengths.values()) != {length}:
         raise ValueError(
-            f'{title}: columns need one (token, kind) per position, all as many, but '
-            f'have {lengths}.'
+            f'{title}: all columns need one (token, kind) per position, but their '
+            f'lengths are {lengths}.'
         )
     if sees_LL is not None and np.shape(sees_LL) != (length, length):
         raise ValueError(
-            f'{title}: who sees whom has shape {np.shape(sees_LL)}, but there are '
-            f'{length} positions: give [{length}, {length}].'
+            f'{title}: sees_LL has shape {np.shape(sees_LL)}; expected '
+            f'({length}, {length}), as there are {length} positions.'
         )
     unknown = {kind for cells in columns.values() for _, kind in cells} - set(KINDS)
     if unknown:
         known = ', '.join(filter(None, KINDS))
-        raise ValueError(f'{title}: kinds {sorted(unknown)}; there are: {known}.')
+        raise ValueError(f'{title}: unknown kinds {sorted(unknown)}; choices: {known}.')
     return length
 
 
 def _canvas(title, wide, high, above):
-    """An empty figure whose data units are inches, downwards from the first line."""
+    """Returns an empty figure in data units of inches, downward from the first line."""
     from matplotlib.figure import Figure
 
-    # Never so narrow that the title is cut.
+    # Wide enough for the title.
     size = max(wide + 0.3, 3.4, 0.085 * len(title) + 0.3), high + 0.75
     figure = Figure(figsize=size, facecolor='none')
     axes = figure.add_axes(
@@ -125,19 +128,21 @@ def _column(axes, left, heading, cells):
 
 
 def _matrix(axes, left, sees_LL, names):
+    from matplotlib.colors import ListedColormap
+
     length = len(sees_LL)
     edge = np.arange(length + 1) * _LINE
     axes.pcolormesh(
         left + edge,
         edge,
         np.where(sees_LL, 1.0, np.nan),
-        cmap=_one_color(COLORS[5]),
+        cmap=ListedColormap([COLORS[5]]),
         edgecolors='white',
         linewidth=0.8,
     )
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         axes.text(
-            left + (place + 0.5) * _LINE,
+            left + (index + 0.5) * _LINE,
             -0.05,
             name,
             rotation=90,
@@ -148,12 +153,6 @@ def _matrix(axes, left, sees_LL, names):
         )
     frame = np.array([0, length, length, 0, 0]) * _LINE
     axes.plot(left + frame, np.roll(frame, -1), color=GRID, linewidth=0.8)
-
-
-def _one_color(color):
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap([color])
 
 
 def _legend(figure, kinds):

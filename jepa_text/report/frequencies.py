@@ -1,7 +1,7 @@
-"""A held-out loss beside the unigram entropy, in words.
+"""Comparison of a held-out loss with the unigram entropy, as sentences.
 
-The entropy of the token frequencies is what a model scores that knows these and reads
-nothing. A run whose held-out loss is not below it has learned nothing from contexts.
+The entropy of the token frequencies is the loss of a model that knows only them and reads
+no context. A run whose held-out loss is not lower has learned nothing from contexts.
 """
 
 import math
@@ -9,11 +9,11 @@ import math
 UNIGRAM = 'heldout/unigram_entropy'
 PREFIX, LOSS = 'heldout/', '_loss'
 KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)', 'prefix': 'prefix'}
-_MIN_GAP = 0.005  # nats: what two decimals show
+_MIN_GAP = 0.005  # nats: a difference in the second decimal
 
 
 def compared(loss, unigram):
-    """The gap of two losses in nats, in words.
+    """Returns the difference of a loss from the unigram entropy, both in nats, in words.
 
     >>> compared(5.0, 6.4), compared(7.05, 6.4), compared(6.4, 6.4)
     ('1.40 better than token frequencies', '0.65 worse than token frequencies', \
@@ -28,16 +28,17 @@ def compared(loss, unigram):
 
 
 def is_better(loss, unigram):
-    """Has a model with this held-out loss learned more than token frequencies?
+    """Returns whether a held-out loss is lower than the unigram entropy.
 
-    Not with a loss that is NaN, and not by less than two decimals show.
+    False if the loss is NaN, or if the difference does not show in two decimals.
     """
     return unigram - loss >= _MIN_GAP
 
 
 def kind_of(objective):
-    """The kind of loss by which the section of an objective is judged, as the objective's
-    `scorings` says first (training/evals/heldout.py).
+    """Returns the kind of held-out loss that measures an objective, given its section.
+
+    It is the first of the objective's `scorings` (training/evals/heldout.py).
 
     >>> kind_of({'name': 'hybrid', 'mlm': {'rate': 0.3}}), kind_of({'name': 'mntp'})
     ('mlm', 'mntp')
@@ -53,35 +54,36 @@ def kind_of(objective):
 
 
 def judged(values, kind='mlm'):
-    """(kind, loss) of one held-out evaluation's values.
+    """Returns (kind, loss) of the values of a held-out evaluation, or None.
 
-    The loss of that kind if it was measured, else the masked one, else any. None without
-    one.
+    The loss of the given kind if it was measured, else the masked one, else any.
     """
     losses = {
         key.removeprefix(PREFIX).removesuffix(LOSS): value
         for key, value in values.items()
         if key.startswith(PREFIX) and key.endswith(LOSS) and key.count('/') == 1
     }
-    known = [one for one in (kind, 'mlm', *losses) if one in losses]
-    return (known[0], losses[known[0]]) if known else None
+    found = next((key for key in (kind, 'mlm', *losses) if key in losses), None)
+    return None if found is None else (found, losses[found])
 
 
 def sentences(values, kind='mlm'):
-    """What one held-out evaluation says of a model that is judged by such a loss: a list
-    of one sentence, and of a warning where it has learned nothing. Empty without both
-    figures."""
+    """Returns a sentence on the values of a held-out evaluation, as a list.
+
+    A warning is added if the model has learned nothing from contexts. The list is empty
+    if the loss or the unigram entropy was not measured. `kind` is the kind of loss.
+    """
     found = judged(values, kind)
     if found is None or UNIGRAM not in values:
         return []
     (kind, loss), unigram = found, values[UNIGRAM]
-    said = [
+    lines = [
         f'Held-out {KINDS.get(kind, kind)} loss: {loss:.3f} nats per token, '
         f'{compared(loss, unigram)} alone ({unigram:.3f}).'
     ]
     if not is_better(loss, unigram):
-        said.append(
-            'Warning: this model has learned nothing that token frequencies do not give. '
-            'Train longer, or look at the data and schedule.peak.'
+        lines.append(
+            'Warning: this model has learned nothing beyond token frequencies. Train '
+            'longer, or check the data and schedule.peak.'
         )
-    return said
+    return lines

@@ -1,7 +1,7 @@
-"""The sections of a page (report/page.py) as Markdown, for the appendix of a paper.
+"""Report pages as Markdown with SVG and PDF figures, for the appendix of a paper.
 
-Figures are written beside it, as SVG and PDF; what a page folds away is left out, but
-for tables.
+The sections are those of report/page.py. Folded details are omitted, folded tables are
+not.
 """
 
 import math
@@ -12,9 +12,9 @@ from jepa_text.report import page, plots
 
 
 def write(path, title, lead, sections):
-    """Writes the file and figures/ beside it; returns the path.
+    """Writes a Markdown file and its figures to figures/ in the same folder.
 
-    `sections` are as page.write takes them.
+    `sections` are those of page.write. Returns the path.
     """
     path = Path(path)
     folder = path.parent / 'figures'
@@ -37,15 +37,14 @@ def _section(section, number, folder):
         yield '\n'.join(map(_fact, section['facts']))
     if section.get('table'):
         yield table(section['table'])
-    for place, figure in enumerate(section.get('figures') or ()):
+    for index, figure in enumerate(section.get('figures') or ()):
         folder.mkdir(parents=True, exist_ok=True)
-        name = f'{number:02d}-{place}'
+        name = f'{number:02d}-{index}'
         for suffix in ('svg', 'pdf'):
-            whole = folder / f'{name}.{suffix}'
-            # No date, so that the same results give the same file.
+            # Without a date, so that the same results give the same file.
             date = {'svg': {'Date': None}, 'pdf': {'CreationDate': None}}[suffix]
-            with plots.same_svg():
-                figure.savefig(whole, metadata=date)
+            with plots.deterministic_svg():
+                figure.savefig(folder / f'{name}.{suffix}', metadata=date)
         yield f'![{figure.get_suptitle()}](figures/{name}.svg)'
 
 
@@ -54,8 +53,8 @@ def _fact(fact):
     return f'- {fact["value"]} {fact["label"]}{note}'
 
 
-def table(made):
-    """A table of page.write as GitHub's Markdown.
+def table(table):
+    """Returns a table of page.write as GitHub-flavored Markdown.
 
     >>> print(table({'columns': ['', 'loss'], 'rows': [['a|b', 2.0], ['c', None]]}))
     |  | loss |
@@ -63,15 +62,15 @@ def table(made):
     | a\\|b | 2.000 |
     | c | – |
     """
-    columns, rows = list(made['columns']), [list(row) for row in made['rows']]
+    columns, rows = list(table['columns']), [list(row) for row in table['rows']]
     numbers = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     places = [page.decimals([row[i] for row in rows]) for i in range(len(columns))]
-    shown = [[page.shown(*cell) for cell in zip(row, places)] for row in rows]
-    lines = [columns, ['---:' if is_number else '---' for is_number in numbers], *shown]
+    cells = [[page.cell_text(*cell) for cell in zip(row, places)] for row in rows]
+    lines = [columns, ['---:' if is_number else '---' for is_number in numbers], *cells]
     escaped = ([str(cell).replace('|', '\\|') for cell in line] for line in lines)
     text = '\n'.join(f'| {" | ".join(line)} |' for line in escaped)
-    caption = f'**{made["fold"]}**\n\n' if made.get('fold') else ''
-    note = f'\n\n{made["note"]}' if made.get('note') else ''
+    caption = f'**{table["fold"]}**\n\n' if table.get('fold') else ''
+    note = f'\n\n{table["note"]}' if table.get('note') else ''
     return caption + text + note
 
 

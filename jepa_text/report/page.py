@@ -1,7 +1,7 @@
-"""Results -> one HTML page that needs nothing else: no network, no script, no files.
+"""Self-contained HTML report pages: no network access, scripts or other files.
 
-The caller gives words, rows and figures, never HTML; everything is escaped. The page
-follows the reader's light or dark setting, prints, and can be read on a phone.
+Callers pass texts, tables and figures, never HTML; everything is escaped. The page
+follows the reader's light or dark setting, and suits printing and small screens.
 """
 
 import html
@@ -17,40 +17,41 @@ from pathlib import Path
 from jepa_text.files import atomic
 from jepa_text.report import plots
 
-FRAME = Path(__file__).with_suffix('.html')  # what stands around, and the style
+FRAME = Path(__file__).with_suffix('.html')  # template with the style sheet
 PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
 SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
 TABLE_KEYS = ('columns', 'rows', 'best', 'intervals', 'note', 'fold')
-LONG = 40  # letters in a cell
+LONG = 40  # characters from which a cell is wrapped
 PREDICTION_KEYS = ('before', 'target', 'after', 'models')
 
 
 def write(path, title, lead, sections, subtitle=''):
-    """Writes the page, by rename: the file is the old page or the whole new one.
+    """Writes the page atomically and returns its path.
 
-    `lead` is the one sentence to remember, `subtitle` a small line above the title.
-    Each section is a dict; all keys are optional, shown in this order:
+    `lead` is the main result in one sentence, `subtitle` a small line above the title.
+    Each section is a dict. All keys are optional and are shown in this order:
 
     heading      a string
-    text         paragraphs, set apart by blank lines; `code` between backticks
-    facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}]: large
+    text         paragraphs separated by blank lines; `code` in backticks
+    facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}], in large
+                 type
     table        {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
-                 'note': '...'}: numbers are set to the right, the floats of a column with
-                 equally many decimals, None is a dash. The best number is bold if it
-                 is shown as another one than all others and, with
-                 'intervals': {column: [(low, high) or None of each row]}, its interval
-                 meets no other. With 'fold', a summary, folded away
-    figures      matplotlib figures, drawn as SVG; two in a row where there is room
+                 'note': '...'}. Numbers are right-aligned, the floats of a column have
+                 the same number of decimals, and None is a dash. The best number is bold
+                 if its text differs from all others and, with 'intervals': {column:
+                 [(low, high) or None per row]}, its interval overlaps with no other. With
+                 'fold', a summary, the table is collapsed
+    figures      matplotlib figures, drawn as SVG; two per row if there is room
     predictions  [{'before': 'Call me ', 'target': 'Ishmael', 'after': '.',
                  'models': {'mlm': [('Ishmael', 0.62), ('back', 0.11)]}}]
-    details      {summary: string, dict or list}: folded away; what is no string is
-                 shown as JSON
+    details      {summary: string, dict or list}, collapsed; dicts and lists are shown as
+                 JSON
 
-    Raises ValueError for a key that no section has and a row that does not fit its
-    columns, before the file is touched. Returns the path.
+    Raises ValueError for an unknown key and for a row of another length than its columns,
+    before anything is written.
     """
     parts = [_section(section, number) for number, section in enumerate(sections)]
-    whole = string.Template(FRAME.read_text(encoding='utf-8')).substitute(
+    text = string.Template(FRAME.read_text(encoding='utf-8')).substitute(
         title=_escape(title),
         subtitle=f'<p class="over">{_escape(subtitle)}</p>' if subtitle else '',
         lead=_inline(lead),
@@ -58,12 +59,12 @@ def write(path, title, lead, sections, subtitle=''):
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write(path, whole)
+    atomic.write(path, text)
     return path
 
 
 def versions():
-    """Versions and machine, for whoever wants the same numbers."""
+    """Returns the versions of packages and the machine, for reproducibility."""
     import jax
 
     return {
@@ -92,7 +93,9 @@ def _section(section, number):
 def _check_keys(what, given, known):
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise ValueError(f'{what} has no {unknown[0]!r}. It takes: {", ".join(known)}.')
+        raise ValueError(
+            f'{what} has no key {unknown[0]!r}. Its keys are: {", ".join(known)}.'
+        )
 
 
 def _escape(value):
@@ -126,24 +129,24 @@ def _table(table):
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(
-                f'A table of the columns {", ".join(map(str, columns))} has a row of '
+                f'A table with the columns {", ".join(map(str, columns))} has a row with '
                 f'{len(row)} cells: {row!r}.'
             )
     values = [[row[i] for row in rows] for i in range(len(columns))]
-    kinds, places = [*map(_kind, values)], [*map(decimals, values)]
+    classes, places = [*map(_css_class, values)], [*map(decimals, values)]
     best = {
         name: _best(name, direction, columns, values, table.get('intervals') or {})
         for name, direction in (table.get('best') or {}).items()
     }
     head = ''.join(
-        f'<th scope="col"{kind}>{_escape(name)}</th>'
-        for name, kind in zip(columns, kinds)
+        f'<th scope="col"{css_class}>{_escape(name)}</th>'
+        for name, css_class in zip(columns, classes)
     )
     lines = []
     for number, row in enumerate(rows):
         cells = (
-            f'<td{kind}>{_cell(value, place, best.get(name) == number)}</td>'
-            for name, value, kind, place in zip(columns, row, kinds, places)
+            f'<td{css_class}>{_cell(value, place, best.get(name) == number)}</td>'
+            for name, value, css_class, place in zip(columns, row, classes, places)
         )
         lines.append(f'<tr>{"".join(cells)}</tr>')
     note = f'<p class="note">{_inline(table["note"])}</p>' if table.get('note') else ''
@@ -155,18 +158,18 @@ def _table(table):
 
 
 def _best(name, direction, columns, values, intervals):
-    """The row of a column's smallest or largest number; None if another is as good."""
+    """Returns the row of a column's smallest or largest number; None if it is tied."""
     if name not in columns or direction not in ('min', 'max'):
         raise ValueError(
-            f'best={{{name!r}: {direction!r}}}: it must name one of {columns} and be '
-            "'min' or 'max'."
+            f'best={{{name!r}: {direction!r}}} is invalid: expected one of the columns '
+            f"{columns}, and 'min' or 'max'."
         )
     values, sign = values[columns.index(name)], 1 if direction == 'max' else -1
     spans = intervals.get(name) or [None] * len(values)
     if len(spans) != len(values):
         raise ValueError(
-            f'{name!r} has {len(spans)} intervals for {len(values)} rows; give one of '
-            'each row, None where there is none.'
+            f'{name!r} has {len(spans)} intervals for {len(values)} rows; expected one '
+            'interval or None per row.'
         )
     found = []
     for row, (value, span) in enumerate(zip(values, spans)):
@@ -175,7 +178,7 @@ def _best(name, direction, columns, values, intervals):
             found.append((sign * value, low, high, row))
     if not found:
         return None
-    texts = [shown(value, decimals(values)) for value in values]
+    texts = [cell_text(value, decimals(values)) for value in values]
     _, low, _, winner = max(found)
     is_tied = any(
         high >= low or texts[row] == texts[winner]
@@ -189,15 +192,15 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _kind(values):
-    """The class of a column: numbers stand to the right, long texts are broken."""
+def _css_class(values):
+    """Returns the CSS class of a column: numbers are right-aligned, long texts wrap."""
     if any(map(_is_number, values)):
         return ' class="n"'
     return ' class="long"' if any(len(str(value)) > LONG for value in values) else ''
 
 
 def decimals(values):
-    """So many decimals that the largest float of a column shows about four digits."""
+    """Returns the number of decimals that shows the largest float in four digits."""
     sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]
     largest = max(sizes, default=1.0) or 1.0
     if largest < 0.01:
@@ -205,8 +208,8 @@ def decimals(values):
     return 3 if largest < 10 else 1 if largest < 1000 else 0
 
 
-def shown(value, places=3):
-    """A cell of a table as text: floats with so many decimals, None as a dash."""
+def cell_text(value, places=3):
+    """Returns a table cell as text: floats with this many decimals, None as a dash."""
     if not _is_number(value):
         return '–' if value is None else str(value)
     text = f'{value:,.{places}f}' if isinstance(value, float) else f'{value:,}'
@@ -214,7 +217,7 @@ def shown(value, places=3):
 
 
 def _cell(value, places=3, bold=False):
-    text = shown(value, places)
+    text = cell_text(value, places)
     return f'<b>{_escape(text)}</b>' if bold else _escape(text)
 
 
@@ -228,11 +231,11 @@ def _prediction(prediction):
     models = []
     for name, guesses in prediction['models'].items():
         items = []
-        for word, probability in guesses:
-            right = ' class="hit"' if word.strip() == target.strip() else ''
+        for token, probability in guesses:
+            hit = ' class="hit"' if token.strip() == target.strip() else ''
             items.append(
-                f'<li{right} style="--p:{100 * float(probability):.1f}%">'
-                f'<span>{_escape(word)}</span><em>{_percent(probability)}</em></li>'
+                f'<li{hit} style="--p:{100 * float(probability):.1f}%">'
+                f'<span>{_escape(token)}</span><em>{_percent(probability)}</em></li>'
             )
         models.append(f'<div><h3>{_escape(name)}</h3><ol>{"".join(items)}</ol></div>')
     return (
@@ -249,21 +252,21 @@ def _percent(probability):
 
 def _figures(figures, number):
     drawn = [
-        f'<figure>{_svg(figure, f"s{number}f{place}-")}</figure>'
-        for place, figure in enumerate(figures)
+        f'<figure>{_svg(figure, f"s{number}f{index}-")}</figure>'
+        for index, figure in enumerate(figures)
     ]
     return f'<div class="figures">{"".join(drawn)}</div>'
 
 
 def _svg(figure, prefix):
-    """A figure as an inline SVG element whose ids are its own."""
+    """Returns a figure as an inline SVG element with unique ids."""
     if not hasattr(figure, 'savefig'):
         raise ValueError(
-            f'{type(figure).__name__} is not a matplotlib figure. jepa_text.report.plots '
-            'makes them.'
+            f'{type(figure).__name__} is not a matplotlib figure, such as '
+            'jepa_text.report.plots returns.'
         )
     buffer = io.StringIO()
-    with plots.same_svg():
+    with plots.deterministic_svg():
         figure.savefig(buffer, format='svg', transparent=True, metadata={'Date': None})
     svg = buffer.getvalue()
     svg = svg[svg.index('<svg') :]

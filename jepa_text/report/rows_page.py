@@ -1,71 +1,74 @@
-"""What `prepare` made: in a few lines, and as a page of what a model will read."""
+"""Report of `jepa-text prepare`: console lines and an HTML page with sample rows."""
 
 from jepa_text.report import page, plots
 
-ROWS, LETTERS = 10, 400  # shown of the first split
-# Reasons of what is left out that has no text to be shown, but a name; BAD begins one.
+ROWS, LETTERS = 10, 400  # samples of the first split, and characters of each
+# Reasons for dropping documents that are shown by name, as they have no text; prefixes.
 BAD, BLANK, EMPTY = 'bad: ', 'blank', 'no document in the file'
-NAMES = 2  # of each on the console
+NAMES = 2  # shown per reason on the console
 
 
 def is_named(reason):
-    """Is what is left out for a reason told by its name, not by its text?"""
+    """Returns whether documents dropped for a reason are shown by name, not by text."""
     return reason.startswith((BAD, BLANK, EMPTY))
 
 
-def counted(found):
-    """{reason: count} in words."""
-    return ', '.join(f'{count:,} {why}' for why, count in found.items())
+def counted(counts):
+    """Returns {reason: count} as text."""
+    return ', '.join(f'{count:,} {reason}' for reason, count in counts.items())
 
 
 def lines(manifest, seconds=None, budget=0):
-    """Lines of a manifest of rows: files, splits, what was left out and why.
+    """Returns the lines of a rows manifest: files, splits, and dropped documents.
 
-    `seconds` it took, None if it was there; `budget` are the rows that training asks for.
+    `seconds` is the time of the preparation, None if the rows existed; `budget` is the
+    number of rows that training reads.
     """
-    told = [manifest['read']] if manifest.get('read') else []
+    text = [manifest['read']] if manifest.get('read') else []
     if about := manifest.get('tokenizer'):
-        told.append(f'tokenizer: {"; ".join([about["name"], *about.get("said", [])])}')
+        text.append(f'tokenizer: {"; ".join([about["name"], *about.get("said", [])])}')
     for split, counts in manifest['splits'].items():
-        told.append(
+        text.append(
             f'{split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
             f'{counts["rows"]:,} rows of {manifest["row_length"]}, '
             f'{counts["efficiency"]:.2%} filled'
         )
     first = next(iter(manifest['splits'].values()))
     if 'sampled_words' in first:
-        told.append(
-            f'{_fertility(first):.2f} tokens a word, {_bytes(first):.2f} bytes a token'
+        text.append(
+            f'{_fertility(first):.2f} tokens per word, '
+            f'{_bytes(first):.2f} bytes per token'
         )
-    for one in manifest.get('evaluation_sets') or ():
-        told.append(
-            f'looked for {one["texts"] - one["short"]:,} of {one["texts"]:,} texts of '
-            f'{one["name"]} ({", ".join(one["files"])}), the others being too short'
+    for tested in manifest.get('evaluation_sets') or ():
+        text.append(
+            f'searched for {tested["texts"] - tested["short"]:,} of {tested["texts"]:,} '
+            f'texts of {tested["name"]} ({", ".join(tested["files"])}); the others are '
+            'too short'
         )
-    told += left_out(manifest)
+    text += left_out(manifest)
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
-        told.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens a second')
+        text.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens per second')
     if budget:
-        told.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
-    return told
+        text.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
+    return text
 
 
 def left_out(manifest):
-    """Lines of what is left out or changed, and of which has a name."""
-    told = [
+    """Returns the lines on dropped and changed documents, with examples by name."""
+    text = [
         f'documents {what.replace("_", " ")}: {counted(manifest[what])}'
         for what in ('left_out', 'changed')
         if manifest.get(what)
     ]
-    for why, some in (manifest.get('examples') or {}).items():
-        if is_named(why):
-            told.append(f'{why}, such as {"; ".join(some[:NAMES])}')
-    return told
+    for reason, names in (manifest.get('examples') or {}).items():
+        if is_named(reason):
+            text.append(f'{reason}, such as {"; ".join(names[:NAMES])}')
+    return text
 
 
 def write(path, manifest, texts, seconds=None, budget=0):
-    """Writes the page; `texts` are rows, decoded."""
+    """Writes the page; `texts` are decoded sample rows. Returns the path."""
     first = next(iter(manifest['splits'].values()))
     examples = manifest.get('examples') or {}
     sections = [
@@ -73,13 +76,13 @@ def write(path, manifest, texts, seconds=None, budget=0):
             'facts': [
                 _fact(f'{first["tokens"]:,}', 'tokens to train on'),
                 _fact(f'{first["documents"]:,}', 'documents'),
-                _fact(f'{_fertility(first):.2f}', 'tokens a word'),
-                _fact(f'{_bytes(first):.2f}', 'bytes a token'),
+                _fact(f'{_fertility(first):.2f}', 'tokens per word'),
+                _fact(f'{_bytes(first):.2f}', 'bytes per token'),
             ],
             'text': '\n\n'.join(lines(manifest, seconds, budget)),
         },
         {
-            'heading': 'How long documents are',
+            'heading': 'Document lengths',
             'figures': _figures(manifest),
             'table': {
                 'columns': ['tokens', *manifest['splits']],
@@ -87,31 +90,31 @@ def write(path, manifest, texts, seconds=None, budget=0):
             },
         },
         {
-            'heading': 'What is left out',
-            'text': '' if manifest.get('left_out') else 'Nothing.',
+            'heading': 'Dropped documents',
+            'text': '' if manifest.get('left_out') else 'None.',
             'table': {
-                'columns': ['why', 'documents', 'such as'],
+                'columns': ['reason', 'documents', 'examples'],
                 'rows': [
-                    [why, count, ' … '.join(examples.get(why, []))]
-                    for why, count in (manifest.get('left_out') or {}).items()
+                    [reason, count, ' … '.join(examples.get(reason, []))]
+                    for reason, count in (manifest.get('left_out') or {}).items()
                 ],
             },
         },
         {
-            'heading': 'What a model reads',
+            'heading': 'Sample rows',
             'text': '\n\n'.join(texts),
         },
-        {'heading': 'Everything', 'details': {'manifest.json': manifest}},
+        {'heading': 'Manifest', 'details': {'manifest.json': manifest}},
     ]
     lead = f'{first["rows"]:,} rows of {manifest["row_length"]} tokens.'
     return page.write(path, 'Prepared rows', lead, sections, 'jepa-text prepare')
 
 
 def _figures(manifest):
-    """The lengths as bars; none without matplotlib, the table says the same."""
+    """Returns a bar chart of the lengths; none without matplotlib (there is a table)."""
     counts = {name: split['lengths'] for name, split in manifest['splits'].items()}
     try:
-        title = 'Documents by their length'
+        title = 'Documents by length'
         return [plots.lengths(counts, title, manifest['row_length'])]
     except ImportError:
         return []
@@ -130,11 +133,11 @@ def _bytes(counts):
 
 
 def _lengths(splits):
-    """[[such as '8 to 15', documents of each split], ...]"""
+    """Returns [[range of lengths, as '8 to 15', documents of each split], ...]."""
     longest = max(len(counts['lengths']) for counts in splits.values())
-    found = []
+    rows = []
     for power in range(longest):
         row = [sum(counts['lengths'][power : power + 1]) for counts in splits.values()]
-        if found or any(row):
-            found.append([f'{2**power:,} to {2 ** (power + 1) - 1:,}', *row])
-    return found
+        if rows or any(row):
+            rows.append([f'{2**power:,} to {2 ** (power + 1) - 1:,}', *row])
+    return rows

@@ -1,1 +1,1 @@
-"""What a long run needs around its steps: checkpoints, signals, metrics."""
+"""The run-time services of training: checkpoints, metrics, signals, shared workdirs."""

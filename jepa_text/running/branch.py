@@ -1,5 +1,4 @@
-"""A run begins with the state of another one, of which it is a branch: a copy that costs
-no room where files can have two names, with checksums of its own."""
+"""Branching: starts a run from a checkpoint of another run, hard-linked if possible."""
 
 import json
 import os
@@ -13,37 +12,38 @@ _META = 'meta/metadata'
 
 
 def begin(folder, source, step, change):
-    """Gives the run in `folder`, if it has saved nothing, the checkpoint of a step of the
-    run in `source`, and its metrics up to there.
+    """Gives the run in `folder` a checkpoint of the run in `source` and its metrics.
 
-    `change(meta)` is what the checkpoint then says of the run. Raises ValueError for a
-    checkpoint that is not whole or not there. Killed half way, it can be called again.
+    Does nothing if the run has a checkpoint already. The metrics are those up to `step`,
+    `change(meta)` returns the meta of the copied checkpoint. The copy has its own
+    checksums. Raises ValueError for a missing or damaged checkpoint. Can be repeated
+    after being killed at any point.
     """
-    there, here = Path(source, 'checkpoints', str(step)), Path(folder, 'checkpoints')
-    if restore.steps(here):
+    origin, steps = Path(source, 'checkpoints', str(step)), Path(folder, 'checkpoints')
+    if restore.steps(steps):
         return
-    if reason := restore.why_not(there):
-        raise restore.distrust(there, reason)
-    # Who opens the folder next removes what is called so.
-    partial = here / f'{step}.orbax-checkpoint-tmp-branch'
+    if reason := restore.problem(origin):
+        raise restore.unusable_error(origin, reason)
+    # The next process that opens the folder removes folders with such names.
+    partial = steps / f'{step}.orbax-checkpoint-tmp-branch'
     shutil.rmtree(partial, ignore_errors=True)
-    known = checksums.entries(there)
-    for name in known:
-        if name != _META:
-            _link(there / name, partial / name)
-    meta = change(restore.read_json(there, 'meta'))
+    entries = checksums.entries(origin)
+    entries.pop(_META, None)
+    for name in entries:
+        _link(origin / name, partial / name)
+    meta = change(restore.read_json(origin, 'meta'))
     (partial / _META).parent.mkdir(parents=True, exist_ok=True)
     (partial / _META).write_text(json.dumps(meta), encoding='utf-8')
-    checksums.write(partial, {n: entry for n, entry in known.items() if n != _META})
-    metrics.take_over(folder, source, step)
-    os.rename(partial, here / str(step))
-    atomic.flush(here)
+    checksums.write(partial, entries)
+    metrics.copy(source, folder, step)
+    os.rename(partial, steps / str(step))
+    atomic.flush(steps)
 
 
 def _link(path, copy):
     copy.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(path, copy)
-    except OSError:  # of another file system, or one without second names
+    except OSError:  # on another file system, or no support for hard links
         shutil.copyfile(path, copy)
         atomic.flush(copy)

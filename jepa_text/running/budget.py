@@ -1,12 +1,12 @@
-"""How large a step is and how many there are, in rows, tokens and steps.
+"""Batch size and number of steps of a run, from rows, tokens or steps in the config.
 
-    data.batch_size    rows of a step, on all devices together, or
+    data.batch_size    rows per step, on all devices together, or
     data.batch_per_device
     steps              of the run, or
     tokens             of the run: steps = ceil(tokens / (rows x row_length))
 
-Of each pair one is given; 0 or absent is not given. Tokens of a budget are places in
-rows, padding too; `train/tokens` counts the real ones.
+Exactly one of each pair is given; 0 or absent means not given. The tokens of a budget
+count every position of a row including padding; `train/tokens` counts the real ones.
 """
 
 import math
@@ -15,26 +15,31 @@ from jepa_text.config import ranges
 
 
 def size(data, devices, steps=0, tokens=0):
-    """(rows of a step on so many devices, steps of a run). Raises ValueError unless one
-    of each pair is given; `data` is the section."""
+    """Returns (rows per step, steps of the run) for a number of devices.
+
+    `data` is the config section. Raises ValueError unless exactly one option of each pair
+    is given.
+    """
     rows = rows_of_step(data, devices)
-    name, number = _one('', {'steps': steps, 'tokens': tokens}, ('steps', 'tokens'))
+    name, number = _exactly_one('', {'steps': steps, 'tokens': tokens})
     if name == 'steps':
         return rows, number
     return rows, math.ceil(number / (rows * data['row_length']))
 
 
 def rows_of_step(data, devices):
-    """Rows of a step on so many devices; `data` is the section, as a phase has it."""
-    name, number = _one('data.', data, ('batch_size', 'batch_per_device'))
+    """Rows per step on so many devices; `data` is the section, as a phase has it."""
+    names = ('batch_size', 'batch_per_device')
+    name, number = _exactly_one('data.', {name: data.get(name, 0) for name in names})
     return number * (devices if name == 'batch_per_device' else 1)
 
 
-def _one(prefix, section, names):
-    given = {name: section[name] for name in names if section.get(name)}
-    first, second = (f'{prefix}{name}' for name in names)
-    shown = ', '.join(f'{prefix}{name}={section.get(name, 0)!r}' for name in names)
+def _exactly_one(prefix, options):
+    """(name, value) of the one of two options that is not 0 or None."""
+    given = {name: value for name, value in options.items() if value}
     if len(given) != 1:
+        shown = ', '.join(f'{prefix}{name}={value!r}' for name, value in options.items())
+        first, second = (f'{prefix}{name}' for name in options)
         raise ValueError(
             f'{shown}: exactly one of {first} and {second} must be given; set the other '
             'to 0 or leave it out.'

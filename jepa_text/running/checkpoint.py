@@ -1,8 +1,8 @@
-"""State and meta -> complete steps on disk, in the background; and back after a crash.
+"""Checkpoint writing: state and metadata, saved asynchronously with checksums.
 
-What a step's folder holds, and reading it without a writer, is in `restore`. Not Orbax's
-CheckpointManager: it calls nobody between naming a step and removing the ones before it,
-where a seal belongs.
+The layout of a step's folder, and reading it without a writer, are in `restore`. Orbax's
+CheckpointManager is not used: it has no hook between finalizing a step and removing older
+ones, where the checksums have to be written.
 """
 
 import contextlib
@@ -26,36 +26,36 @@ from jepa_text.running import restore, retention
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2
-# Seconds that a process which failed waits for the end of its last save.
-_PATIENCE = 20
-# How a save ended, the worst of all processes: well, failed, or for want of room.
-_WELL, _FAILED, _FULL = range(3)
+# Seconds that a failing process waits for the end of its last save.
+_EXIT_TIMEOUT = 20
+# Outcomes of a save; of several processes the highest counts.
+_OK, _FAILED, _FULL = range(3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """The section `checkpoint`."""
 
-    every: int = schema.field(1000, 'steps; 0: none but by a signal', minimum=0)
-    keep: int = schema.field(3, 'so many of the newest stay', minimum=1)
+    every: int = schema.field(1000, 'steps between saves; 0: only on signals', minimum=0)
+    keep: int = schema.field(3, 'number of newest checkpoints to keep', minimum=1)
     keep_every: int | None = schema.field(
-        None, 'and each of a step that is a multiple of it', minimum=1
+        None, 'also keep every step that is a multiple of this', minimum=1
     )
     keep_at: tuple[int, ...] = schema.field(
-        (), 'and those of these steps, at which it saves, logs and evaluates', minimum=1
+        (), 'also keep these steps; each is saved, logged and evaluated', minimum=1
     )
 
 
 class Checkpointer:
     """Saves and restores the state of one run; a context manager.
 
-    Keeps the `keep` newest complete steps and, with `keep_every`, every complete step
-    that is a multiple of it, and those of `keep_at`. Opening cleans up after a crash:
-    temporary folders are removed; incomplete steps, and damaged ones newer than the
-    newest good one, are moved aside to `damaged-<step>`, so that their numbers are free
-    again and nothing is lost. Hence one Checkpointer for a folder at a time (`workdir`
-    sees to that). Every process of a distributed job calls every method; process 0 writes
-    checksums and cleans, and then calls `saved(keep, keep_every, keep_at)`, in the
+    Keeps the `keep` newest complete steps, with `keep_every` also every complete step
+    that is a multiple of it, and the steps `keep_at`. Opening cleans up after a crash:
+    temporary folders are removed; incomplete steps, and damaged steps newer than the
+    newest good one, are moved to `damaged-<step>`, which frees their numbers and loses
+    nothing. Only one Checkpointer may be open per folder (`workdir` locks it). In a
+    distributed job every process calls every method. Process 0 cleans up and writes
+    checksums, and after each save calls `saved(keep, keep_every, keep_at)` in the
     background.
     """
 
@@ -75,14 +75,14 @@ class Checkpointer:
             )
         folder = paths.local('The folder of checkpoints', folder)
         self.folder = Path(folder).expanduser().absolute()
-        self._kept, self._saved = (keep, keep_every, frozenset(keep_at)), saved
+        self._policy, self._saved = (keep, keep_every, frozenset(keep_at)), saved
         self._thread = self._failure = self._saving = None
-        newest = processes.first(lambda: retention.opened(self.folder), 'the checkpoints')
-        self._newest = _from_first(newest)
+        prepare = functools.partial(retention.prepare, self.folder)
+        self._newest = _from_first(processes.on_first(prepare, 'the checkpoints'))
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
-        # Folders made in the background leave its other threads, when one cannot be made,
-        # to wait for it for five minutes, in which the process cannot end.
+        # If a folder cannot be created in the background, Orbax's other threads wait five
+        # minutes for it, and the process cannot exit in the meantime.
         options = ocp.options.AsyncOptions(create_directories_asynchronously=False)
         self._orbax = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(), async_options=options
@@ -94,86 +94,85 @@ class Checkpointer:
 
     def __exit__(self, kind, error, trace):
         if kind is not None and jax.process_count() > 1 and self._thread:
-            # To end a save, all processes meet, and those that are gone never come.
-            self._thread.join(_PATIENCE)
+            # Ending a save needs all processes, and those that died never join.
+            self._thread.join(_EXIT_TIMEOUT)
             if self._thread.is_alive():
-                _log.warning('The last save in %s was left unfinished.', self.folder)
+                _log.warning('The last save in %s did not finish.', self.folder)
                 return
         try:
             self.close()
         except (OSError, RuntimeError):
-            # The error that ended the run matters more than that of its last save.
+            # Do not hide the error that ended the run.
             if kind is None:
                 raise
             _log.exception('The last save failed as well, in %s.', self.folder)
 
     @property
     def last_step(self):
-        """The newest step that is complete or being saved; None when there is none."""
+        """The newest step that is complete or being saved; None if there is none."""
         return self._newest if self._saving is None else self._saving
 
     def save(self, state, meta, *, wait=False):
-        """Starts to save `state` as step `state.step`, with a dict `meta` of JSON values.
+        """Starts saving `state` as step `state.step`, with a dict `meta` of JSON values.
 
-        Blocks for the copy to the host and for the rest of the save before; writing and
-        sealing go on in the background. Returns True, or False when there is no room on
-        the disk, with a warning: training goes on. With `wait=True` (the final save)
-        returns when the step has its checksums, and a full disk raises OSError. Raises
-        ValueError for a step that is not newer than `last_step`, a leaf that is no array,
-        and a meta that is not JSON; RuntimeError when this save or the one before failed
-        for another reason than a full disk.
+        Blocks until the previous save is complete and this state is copied to the host;
+        files and checksums are written in the background. Returns True, or False with a
+        warning if the disk has too little space, so that training can continue. With
+        `wait=True` (the final save) it returns when the checksums are written, and a full
+        disk raises OSError. Raises ValueError if the step is not newer than `last_step`,
+        a leaf is not an array, or `meta` is not JSON; RuntimeError if this save or the
+        one before failed for another reason than a full disk.
         """
         step = int(state.step)
         self.wait()
         if self.last_step is not None and step <= self.last_step:
             raise ValueError(
-                f'Step {step} cannot be saved in {self.folder}: step {self.last_step} is '
-                'there already, and saves must go forward. To go back, move the newer '
+                f'Step {step} cannot be saved in {self.folder}: step {self.last_step} '
+                'exists already, and steps must increase. To go back, move the newer '
                 'steps away or use another folder.'
             )
         parts = self._parts(state, meta, step)
-        error = self._room(state, step)
+        error = self._space_error(state, step)
         if not error:
             self._start(step, parts)
-            # Of several processes one may have failed alone: they agree at the next call.
+            # With several processes the outcome is agreed on in the next call.
             if wait or (self._failure and jax.process_count() == 1):
                 error = self._settle()
         if wait and error:
             raise error
-        return self._tell(error)
+        return self._report(error)
 
     def newest_good(self):
-        """(step, meta) of the newest step whose checksums fit, or None.
+        """(step, meta) of the newest step whose checksums match, or None.
 
-        Warns once for each newer step that it passes over, with the reason.
+        Logs a warning with the reason for each newer step that is skipped.
         """
         self.wait()
         find = functools.partial(restore.newest_good_step, self.folder)
-        step = _from_first(processes.first(find, 'the checkpoints'))
+        step = _from_first(processes.on_first(find, 'the checkpoints'))
         if step is None:
             return None
         return step, restore.read_json(self.folder / str(step), 'meta')
 
     def restore(self, step, abstract_state):
-        """The state of a step, bit for bit and placed as asked; see `restore.state`."""
+        """The state of a step, bit for bit, sharded as requested; see `restore.state`."""
         self.wait()
         path = self.folder / str(step)
         first = jax.process_index() == 0 and path.is_dir()
-        reason = restore.why_not(path) if first else None
+        reason = restore.problem(path) if first else None
         if _from_first(int(reason is not None)):
-            raise restore.distrust(path, reason or 'process 0 says why')
+            raise restore.unusable_error(path, reason or 'process 0 reports the reason')
         return restore.read_state(path, abstract_state)
 
     def wait(self):
-        """Returns when the last save has its checksums; only warns when the disk was
-        full.
+        """Waits until the last save is complete; logs a warning if the disk was full.
 
-        Raises RuntimeError when the save failed for another reason.
+        Raises RuntimeError if the save failed for another reason.
         """
-        self._tell(self._settle())
+        self._report(self._settle())
 
     def close(self):
-        """Waits for the last save and lets go of everything; may be called twice."""
+        """Waits for the last save and releases all resources; can be called twice."""
         with self._stack:
             self.wait()
 
@@ -183,7 +182,7 @@ class Checkpointer:
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f'The meta of step {step} in {self.folder} is not JSON: {error}. Use '
-                'only numbers, texts, booleans, None, lists and dicts.'
+                'only numbers, strings, booleans, None, lists and dicts.'
             ) from error
         return ocp.args.Composite(
             state=ocp.args.StandardSave(state),
@@ -191,13 +190,13 @@ class Checkpointer:
             meta=ocp.args.JsonSave(meta),
         )
 
-    def _room(self, state, step):
-        """None, or the OSError that says how much room is missing."""
+    def _space_error(self, state, step):
+        """An OSError with the missing disk space, or None if there is enough."""
         needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         try:
             free = shutil.disk_usage(self.folder).free
-        except OSError as error:  # the save will say whether it matters
-            _log.warning('The room in %s is not known: %s.', self.folder, error)
+        except OSError as error:  # saving shows whether this matters
+            _log.warning('The free space in %s is unknown: %s.', self.folder, error)
             free = needed
         if not _from_first(int(free < needed)):
             return None
@@ -222,68 +221,67 @@ class Checkpointer:
         self._thread.start()
 
     def _finish(self, step):
-        """In the background: awaits the end of the writing, writes checksums, removes old
-        steps."""
+        """Background thread: waits for the files, writes checksums, removes old steps."""
         try:
             self._orbax.wait_until_finished()
             if jax.process_index() == 0:
                 checksums.write(self.folder / str(step))
-                retention.retain(self.folder, *self._kept)
+                retention.retain(self.folder, *self._policy)
                 if self._saved:
-                    self._saved(*self._kept)
-        except Exception as error:  # raised or told by the next call
+                    self._saved(*self._policy)
+        except Exception as error:  # raised or logged by the next call
             self._failure = error
 
     def _settle(self):
-        """Joins the background thread; None, or the error of its save as a paragraph."""
+        """Joins the background thread; returns the error of its save, or None."""
         if self._thread:
             self._thread.join()
         step, failure = self._saving, self._failure
         self._thread = self._failure = self._saving = None
         if step is None:
             return None
-        mine = (_FULL if _is_full(failure) else _FAILED) if failure else _WELL
-        ended = processes.highest(mine)
-        if ended == _WELL:
+        mine = (_FULL if _is_full(failure) else _FAILED) if failure else _OK
+        outcome = processes.maximum(mine)
+        if outcome == _OK:
             self._newest = step
             return None
         if jax.process_index() == 0:
             retention.discard(self.folder, step)
         if failure is None:
-            failure = RuntimeError('it failed on another process, whose log says why')
-        if ended == _FULL:
+            failure = RuntimeError('it failed on another process; see its log')
+        if outcome == _FULL:
             error = _full(
                 f'The disk was full while step {step} was saved in {self.folder}.'
             )
         else:
             error = RuntimeError(
                 f'Step {step} could not be saved in {self.folder}: '
-                f'{type(failure).__name__}: {failure}. The checkpoints before it are '
-                'untouched. Remove the cause and run the same command again to resume.'
+                f'{type(failure).__name__}: {failure}. Earlier checkpoints are intact. '
+                'Fix the cause and run the same command again to resume.'
             )
         error.__cause__ = failure
         return error
 
-    def _tell(self, error):
-        """True when there is no error; warns of a full disk; raises any other error."""
+    def _report(self, error):
+        """True if there is no error; logs a full disk; raises any other error."""
         if error is None:
             return True
         if not isinstance(error, OSError):
             raise error
-        _log.warning('%s Training goes on without this checkpoint.', error.strerror)
+        _log.warning('%s Training continues without this checkpoint.', error.strerror)
         return False
 
 
-def _full(text):
+def _full(message):
     remedy = (
         'Free some space there (old runs, damaged-* folders), lower checkpoint.keep, or '
         'use a folder on a larger disk.'
     )
-    return OSError(errno.ENOSPC, f'{text} {remedy}')
+    return OSError(errno.ENOSPC, f'{message} {remedy}')
 
 
 def _is_full(error):
-    """Whether a full disk or quota is the cause, also behind Orbax's ValueError."""
+    """Whether a full disk or quota is the cause, including in Orbax's ValueError."""
     codes = (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, 'errno', None) in codes or any(
         f"os_error_code='{code}'" in str(error) for code in codes
@@ -291,6 +289,6 @@ def _is_full(error):
 
 
 def _from_first(number):
-    """Every process gets the number of process 0; None stays None."""
+    """Broadcasts the number of process 0; None stays None."""
     number = int(processes.from_first(np.int32(-1 if number is None else number)))
     return None if number < 0 else number

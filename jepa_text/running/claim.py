@@ -1,4 +1,4 @@
-"""An item that this worker has: its heartbeat, and the entries that follow."""
+"""A claimed work item: its heartbeat, and the entries that this worker adds for it."""
 
 import contextlib
 import logging
@@ -6,27 +6,32 @@ import threading
 
 from jepa_text.running import claim_files
 
-BEATS = 4  # in one lease
+BEATS = 4  # heartbeats per lease
 
 _log = logging.getLogger(__name__)
 
 
 class Lost(RuntimeError):
-    """Another worker has taken the claim over."""
+    """Another worker has taken over the claim."""
 
 
 class Claim:
-    """An item that this worker has, as the entry of a number says."""
+    """An item that this worker has claimed with the entry `number`.
 
-    def __init__(self, folder, item, number, lease, files, said):
+    `fields` are added to every entry.
+    """
+
+    def __init__(self, folder, item, number, lease, files, fields):
         self.item, self._folder, self._number = item, folder, number
-        self._files, self._lease, self._said = files, lease, said
+        self._files, self._lease, self._fields = files, lease, fields
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def beating(self, on_lost=None):
-        """The heartbeat goes on within, from a thread of its own, which tells `on_lost`
-        of a claim that was taken over."""
+    def heartbeat(self, on_lost=None):
+        """Context manager: a background thread renews the heartbeat.
+
+        If another worker has taken over the claim, it calls `on_lost(item)` and stops.
+        """
         ended = threading.Event()
         thread = threading.Thread(target=self._beat, args=(ended, on_lost), daemon=True)
         thread.start()
@@ -37,22 +42,22 @@ class Claim:
             thread.join()
 
     def check(self):
-        """Raises Lost if another worker has taken it over."""
+        """Raises Lost if another worker has taken over the claim."""
         with self._lock:
             if self._is_lost():
                 self._give_up(self._number + 1)
 
     def step(self, kind, **more):
-        """Makes the next entry; raises Lost if another has."""
+        """Adds the next entry; raises Lost if another worker has added it."""
         with self._lock:
             number = self._number + 1
             entry = self._folder, self.item, number
-            if not self._files.make(*entry, kind, self._lease, **self._said, **more):
+            if not self._files.make(*entry, kind, self._lease, **self._fields, **more):
                 self._give_up(number)
             self._number = number
 
     def end(self, kind, **more):
-        """`step`, where it does not matter any more if it is lost: then 'lost'."""
+        """Like `step`, but returns 'lost' instead of raising Lost, and else `kind`."""
         try:
             self.step(kind, **more)
         except Lost:
@@ -60,10 +65,10 @@ class Claim:
         return kind
 
     def _give_up(self, number):
-        other = self._files.history(self._folder, self.item, number)[-1]
+        other = self._files.read(self._files.path_of(self._folder, self.item, number))
         raise Lost(
-            f'{self.item}: {claim_files.owner(other)} took it over, as no heartbeat came '
-            f'from here for {self._lease:g} s. It is left to that one.'
+            f'{self.item}: {claim_files.owner(other)} took it over, because this worker '
+            f'sent no heartbeat for {self._lease:g} s. That worker continues it.'
         )
 
     def _beat(self, ended, on_lost):
@@ -78,7 +83,7 @@ class Claim:
                         return
                     self._files.beat(path, count)
                 except OSError as error:
-                    # If it stays so, another takes over, and `step` finds that out.
+                    # If this persists, another worker takes over, which `step` detects.
                     _log.warning('%s: no heartbeat: %s', path, error)
 
     def _is_lost(self):

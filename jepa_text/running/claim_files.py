@@ -1,12 +1,13 @@
-"""The history of an item: files ITEM@1, ITEM@2, ..., each made whole and by one worker.
+"""The history of a work item as files ITEM@1, ITEM@2, ..., each created atomically.
 
-What this asks of a file system: that `link` makes a name or says that it is taken, on the
-server and at once. Local ones do, and NFS does in all its versions, unlike O_EXCL before
-version 3; its answer may be lost on the way, so the number of links is what counts.
-`rename` overwrites, so it can decide nothing, and locks need a daemon. A heartbeat is
-written in place, since NFS promises that who opens a file sees what was written before
-another closed it, while a listing may be old: by an old one a worker tries to make a
-file that is there, in vain. Nothing is ever removed, so no number comes twice.
+The file system's `link` must atomically create a name on the server or report that it
+exists. Local file systems do this, and so does NFS in all versions, unlike O_EXCL before
+version 3. The reply of an NFS server can be lost, so the number of links decides.
+`rename` overwrites its target, so it cannot decide which worker was first, and locks need
+a daemon. Heartbeats are written in place: NFS guarantees that opening a file shows what
+was written before another client closed it. Directory listings may be stale; a worker
+with a stale listing tries to create an existing file and fails. Nothing is ever removed,
+so no number is used twice.
 """
 
 import errno
@@ -19,23 +20,23 @@ import uuid
 
 from jepa_text.files import atomic
 
-ITEM = re.compile(r'[\w.+=-]{1,200}')  # what an item may be called
+ITEM = re.compile(r'[\w.+=-]{1,200}')  # valid item names
 _ENTRY = re.compile(r'(?P<item>[\w.+=-]+)@(?P<number>\d+)')
 _DIGITS = 12  # of a heartbeat
 
 
 def check(folder):
-    """Makes the folder."""
+    """Creates the folder."""
     folder.mkdir(parents=True, exist_ok=True)
 
 
 def numbers(folder):
-    """{item: the number of its last entry}; {} of a folder that is not there."""
+    """{item: number of its last entry}; {} if the folder does not exist."""
     return last_of(os.listdir(folder) if os.path.isdir(folder) else ())
 
 
 def last_of(names):
-    """The same among names of files."""
+    """{item: number of its last entry}, from file names."""
     last = {}
     for name in names:
         if found := _ENTRY.fullmatch(name):
@@ -45,17 +46,17 @@ def last_of(names):
 
 
 def path_of(folder, item, number):
-    """The file of an entry."""
+    """The path of an entry's file."""
     return folder / f'{item}@{number}'
 
 
 def make(folder, item, number, kind, lease, **more):
-    """Makes an entry whole and once: its path, or None if there is one already."""
+    """Creates an entry atomically; returns its path, or None if the entry exists."""
     entry = new(kind, lease, **more)
     path = path_of(folder, item, number)
     own = folder / f'.{item}-{entry["owner"]}'
     try:
-        own.write_text(written(entry), encoding='utf-8')
+        own.write_text(serialize(entry), encoding='utf-8')
         atomic.flush(own)
         made = _link(own, path)
     finally:
@@ -65,7 +66,7 @@ def make(folder, item, number, kind, lease, **more):
 
 
 def new(kind, lease, **more):
-    """An entry of this process, as no other is."""
+    """An entry of this process, with a unique owner."""
     return {
         'beat': '0' * _DIGITS,
         'kind': kind,
@@ -78,56 +79,51 @@ def new(kind, lease, **more):
     }
 
 
-def written(entry, count=0):
-    """An entry as a file has it, with a heartbeat."""
+def serialize(entry, count=0):
+    """The text of an entry's file, with its heartbeat."""
     return json.dumps({**entry, 'beat': f'{count:0{_DIGITS}d}'}) + '\n'
 
 
 def _link(own, path):
-    """Was it this call that gave the file its second name?"""
+    """Returns whether this call created the second link."""
     try:
         os.link(own, path)
     except FileExistsError:
-        # It may have been, if the answer to a first try was lost.
+        # This call may have created it, if the reply to a first attempt was lost.
         return own.stat().st_nlink == 2
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
             raise
         raise OSError(
             error.errno,
-            f'{path.parent} lies in a file system without hard links ({error.strerror}), '
-            'by which workers agree: give a folder on a local disk or on NFS, or, of a '
-            'mounted bucket, its address (gs://, s3://).',
+            f'{path.parent} is on a file system without hard links ({error.strerror}), '
+            'which workers need to claim items: use a folder on a local disk or NFS, or '
+            'for a mounted bucket its address (gs://, s3://).',
         ) from error
     return True
 
 
-def history(folder, item, number):
-    """The entries 1 to `number`, dicts. Raises ValueError, with its name, for a file that
-    is no entry."""
-    return [_read(path_of(folder, item, n)) for n in range(1, number + 1)]
+def read(path):
+    """The entry in a file, a dict. Raises ValueError, naming the file, if invalid."""
+    return parse(path.read_bytes(), path)
 
 
-def _read(path):
-    return parsed(path.read_bytes(), path)
-
-
-def parsed(content, path):
-    """The entry that a file holds. Raises ValueError, with its name, for what is none."""
+def parse(content, path):
+    """The entry in the content of a file. Raises as `read` does."""
     try:
         entry = json.loads(content)
-        if {'beat', 'kind', 'lease', 'host', 'pid'} - set(entry):
-            raise ValueError('a part of it is missing')
+        if missing := {'beat', 'kind', 'lease', 'host', 'pid'} - set(entry):
+            raise ValueError(f'it lacks {", ".join(sorted(missing))}')
     except ValueError as error:
         raise ValueError(
-            f'{path} is damaged ({error}). Delete it and the others of its item while '
-            'nobody works here: the item is done anew then.'
+            f'{path} is damaged ({error}). While no worker is running, delete it and the '
+            'other files of its item: the item is then computed again.'
         ) from error
     return entry
 
 
 def beat(path, count):
-    """Overwrites the heartbeat in place; the rest of the file stays as it is."""
+    """Overwrites the heartbeat in place; the rest of the file does not change."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         text = f'{{"beat": "{count:0{_DIGITS}d}"'
@@ -138,5 +134,5 @@ def beat(path, count):
 
 
 def owner(entry):
-    """Who made an entry, in words."""
+    """Describes the process that created an entry."""
     return f'process {entry["pid"]} on {entry["host"]}'

@@ -1,8 +1,8 @@
-"""`claim_files` in an object store: the same history, under the same names.
+"""The history of a work item in an object store, under the same names as `claim_files`.
 
-What it asks of the store: to write an object only where none is, in one step
-(If-None-Match of S3, ifGenerationMatch=0 of Google Cloud Storage). A store that does not
-know the condition writes over what is there without a word, so it is tried out first.
+The store must support atomic conditional writes, which create an object only if none
+exists (If-None-Match in S3, ifGenerationMatch=0 in Google Cloud Storage). A store that
+ignores the condition silently overwrites the object, so `check` tests it first.
 """
 
 import posixpath
@@ -13,53 +13,50 @@ from jepa_text.running import claim_files
 
 
 def check(folder):
-    """Raises ValueError for an address whose store would give one item to two workers,
-    and as addresses.place does."""
-    addresses.place('The folder of claims', folder)
+    """Raises ValueError if the store ignores the condition of conditional writes.
+
+    Such a store would give one item to two workers. Also raises as `addresses.location`.
+    """
+    addresses.location('The folder of claims', folder)
     if folder.startswith('file:'):
-        raise ValueError(f'{folder} is a folder of this machine: give its path alone.')
+        raise ValueError(f'{folder} is a folder of this machine: use its path instead.')
     probe = f'.probe-{uuid.uuid4().hex}'
     transfer.create(f'{folder}/{probe}', b'once')
     made_twice = transfer.create(f'{folder}/{probe}', b'twice')
-    transfer.remove(folder, [probe])
+    transfer.delete_files(folder, [probe])
     if made_twice:
         raise ValueError(
-            f'{folder} lies in a store that writes over what is there though asked '
-            'not to (If-None-Match, ifGenerationMatch), by which several workers agree. '
-            'Give a folder on a local disk or on NFS, and copy it there when all is done.'
+            f'{folder} is in a store that overwrites existing objects in spite of '
+            'If-None-Match or ifGenerationMatch, which workers need to claim items. '
+            'Use a folder on a local disk or NFS, and copy it there when all is done.'
         )
 
 
 def numbers(folder):
-    """{item: the number of its last entry}; {} of a folder that is not there."""
-    return claim_files.last_of(transfer.listed(folder))
+    """{item: number of its last entry}; {} if the folder does not exist."""
+    return claim_files.last_of(transfer.list_files(folder))
 
 
 def path_of(folder, item, number):
-    """The address of an entry."""
+    """The address of an entry's object."""
     return posixpath.join(folder, f'{item}@{number}')
 
 
 def make(folder, item, number, kind, lease, **more):
-    """Makes an entry whole and once: its address, or None if there is one already."""
+    """Creates an entry atomically; returns its address, or None if the entry exists."""
     entry = claim_files.new(kind, lease, **more)
     path = path_of(folder, item, number)
-    if transfer.create(path, claim_files.written(entry).encode()):
+    if transfer.create(path, claim_files.serialize(entry).encode()):
         return path
-    # It may be this one, if the answer to a first try was lost.
-    return path if _read(path)['owner'] == entry['owner'] else None
+    # This call may have created it, if the reply to a first attempt was lost.
+    return path if read(path)['owner'] == entry['owner'] else None
 
 
-def history(folder, item, number):
-    """The entries 1 to `number`, dicts. Raises ValueError, with its name, for what is no
-    entry."""
-    return [_read(path_of(folder, item, n)) for n in range(1, number + 1)]
+def read(path):
+    """The entry in an object, a dict. Raises ValueError, naming it, if invalid."""
+    return claim_files.parse(transfer.read(path), path)
 
 
 def beat(path, count):
-    """Overwrites the heartbeat; nobody else writes this entry."""
-    transfer.write(path, claim_files.written(_read(path), count).encode())
-
-
-def _read(path):
-    return claim_files.parsed(transfer.read(path), path)
+    """Overwrites the heartbeat; no other worker writes this entry."""
+    transfer.write(path, claim_files.serialize(read(path), count).encode())

@@ -1,26 +1,27 @@
-"""Several workers, such as a job array, share the items of one folder: each is done once.
+"""Distributes work items among workers, such as a job array, through a shared folder.
 
     done = claims.work(folder, items, do, publish, lease=60, attempts=3)
 
-The history of an item is the files ITEM@1, ITEM@2, ... of the folder, each made once, by
-one worker, and its last one is how the item stands:
+Each item is done once. The history of an item is the files ITEM@1, ITEM@2, ... in the
+folder, each created atomically by one worker. The last one is the state of the item:
 
-    claim      a worker is at it. It changes the file while it works: its heartbeat
-    writing    the same worker has its result and publishes it, with a heartbeat too
-    done       it is published
-    failed     it raised, with the error; free again as long as attempts are left, and
-               unless the same could only happen again (parallel/exits.py)
-    released   its worker was interrupted; free again, and no attempt is counted
-    reopened   what was published is gone (`reopen`); free again, with all attempts
+    claim      a worker is computing it, and renews the file's heartbeat meanwhile
+    writing    the same worker has the result and is publishing it, also with a heartbeat
+    done       the result is published
+    failed     the attempt raised the recorded error; the item is free again if attempts
+               are left, unless the error is final (parallel/exits.py)
+    released   the worker was interrupted; free again, and the attempt is not counted
+    reopened   the published result is missing (`reopen`); free again with all attempts
 
-An item is free when nothing is there, after the last three, and when a heartbeat has not
-changed for the `lease` that its claim names, by the clock of the one who waits: what
-clocks of other machines say is never read. Of a worker that is gone from the same machine
-it is free at once. Who makes the next file has the item. So a
-claim is taken over by one, and a worker that was stopped for longer and awakes cannot
-make the `writing` of a number that is taken: it finds its claim lost, and publishes
-nothing. Only if it is stopped between `writing` and the end of `publish` may two publish
-one item, so that must be one rename (files/atomic.py) of what is the same each time.
+An item is free if it has no file, after the last three, and if its heartbeat has not
+changed for the `lease` of its claim. The waiting worker measures this with its own clock;
+clocks of other machines are never read. The items of a dead worker on the same machine
+are free at once. The worker that creates the next file has the item. So only one worker
+takes over a claim, and a worker that was suspended for longer than the lease cannot
+create its `writing` file when it resumes: it detects that its claim is lost and publishes
+nothing. Only if it is suspended between `writing` and the end of `publish` can two
+workers publish the same item. `publish` must therefore be one rename (files/atomic.py) of
+deterministic content.
 """
 
 import logging
@@ -35,16 +36,19 @@ from jepa_text.running import claim_files, claim_objects, liveness
 from jepa_text.running.claim import BEATS, Claim, Lost
 
 LEASE = 60.0  # seconds
-_LONGEST_WAIT = 5.0  # seconds until all is looked at again
+_POLL_SECONDS = 5.0  # longest pause between two scans of the folder
 _HELD, _ENDED = ('claim', 'writing'), ('failed', 'done')
 
 _log = logging.getLogger(__name__)
 
 
-class Worked(NamedTuple):
-    """What has become of the items: `done` here, all that `failed` {item: error} for
-    good, whoever did it, those `lost` to others at work, and those that others still
-    hold (`elsewhere`), if these were not waited for."""
+class Result(NamedTuple):
+    """The outcome of `work`, as lists of items.
+
+    `done` by this worker; `failed` {item: error} for good, by any worker; `lost` to other
+    workers during the attempt; `elsewhere`: still claimed by other workers, if `work`
+    did not wait for them.
+    """
 
     done: list
     failed: dict
@@ -65,26 +69,29 @@ def work(
     progress=None,
     on_lost=None,
     on_held=None,
-    look=None,
+    refresh=None,
     pause=time.sleep,
 ):
-    """Does the items that are free, one after another, and returns what is `Worked`.
+    """Does the free items one after another and returns a Result.
 
-    `publish(item, do(item))` follows only while the claim is held. What raises is tried
-    again, here or elsewhere, after all others, until `attempts` were made; a worker that
-    vanishes has made one. With `wait`, it ends when no item is left that another holds.
-    KeyboardInterrupt, exits.Stopped and the like free the item and go on up.
+    Calls `publish(item, do(item))`, publishing only while the claim is held. An item that
+    raises is tried again after all others, by this or another worker, until `attempts`
+    were made; a worker that dies has used one. With `wait`, returns only when no item is
+    claimed by another worker. KeyboardInterrupt, exits.Stopped and the like release the
+    item and propagate.
 
-    `is_ready(item, open)`: may it begin, beside those neither done nor given up?
-    `progress(item)`, a number: attempts count since it last rose. `on_lost(item)` is
-    told, from another thread, that the claim at work was taken over; `on_held(claim)` is
-    given each one that was won. `look()` comes before each look for an item, and sees
-    what those published that have ended by then. `pause(seconds)` waits for others.
+    `is_ready(item, open)` returns whether an item may start, given the items that are
+    neither done nor failed for good. `progress(item)` returns a number; attempts are
+    counted since it last increased. `on_lost(item)` is called from another thread if the
+    current claim was taken over. `on_held(claim)` is called for each new claim.
+    `refresh()` is called before each search for an item, and sees what was published for
+    all items that ended before. `pause(seconds)` waits for other workers.
 
-    Raises ValueError for items that cannot be file names or come twice, a lease that is
-    not above 0 and attempts below 1, OSError where the folder cannot be used.
+    Raises ValueError for duplicate items or items that are not valid file names, a lease
+    that is not positive, or fewer than one attempt; OSError if the folder is unusable.
     """
-    claims = _Claims(folder, items, lease, attempts, is_ready, progress, look)
+    claims = _Claims(folder, items, lease, attempts, is_ready, progress, refresh)
+
     done, lost = [], []
     try:
         while claims.open:
@@ -92,49 +99,52 @@ def work(
             if claim := claims.next():
                 if on_held:
                     on_held(claim)
-                outcome = _done(claim, do, publish, on_lost)
+                outcome = _attempt(claim, do, publish, on_lost)
                 {'done': done, 'lost': lost}.get(outcome, []).append(claim.item)
             elif len(claims.open) < count:
-                continue  # others may be ready now
+                continue  # other items may have become ready
             elif not wait:
                 break
             else:
-                pause(min(lease / BEATS, _LONGEST_WAIT))
+                pause(min(lease / BEATS, _POLL_SECONDS))
     finally:
         claims.leave()
-    return Worked(done, claims.failed, lost, list(claims.open))
+    return Result(done, claims.failed, lost, list(claims.open))
 
 
 def ended(folder):
-    """{item: number of its last entry} of those that are done or failed.
+    """{item: number of its last entry} of the items that are done or failed.
 
-    Ask before you look at what was published: what ends later is not gone.
+    Call it before looking for published results: a result of an item that ends later
+    cannot be called missing.
     """
     folder, files = _place(folder)
     return {
         item: number
         for item, number in files.numbers(folder).items()
-        if files.history(folder, item, number)[-1]['kind'] in _ENDED
+        if files.read(files.path_of(folder, item, number))['kind'] in _ENDED
     }
 
 
 def reopen(folder, item, number):
-    """Frees an item that has `ended` with this number; False where another was first."""
+    """Frees an item that `ended` with this number; False if another worker did first."""
     folder, files = _place(folder)
     return files.make(folder, item, number + 1, 'reopened', LEASE) is not None
 
 
 def _place(folder):
-    """(a folder of claims, what reads and writes there): here, or at an address."""
+    """(folder of claims, the module to access it): for a local folder or an address."""
     if addresses.is_address(folder):
-        return addresses.place('The folder of claims', folder).rstrip('/'), claim_objects
+        return addresses.location('The folder of claims', folder).rstrip(
+            '/'
+        ), claim_objects
     return Path(paths.local('The folder of claims', folder)), claim_files
 
 
-def _done(claim, do, publish, on_lost):
-    """'done', 'failed' or 'lost'."""
+def _attempt(claim, do, publish, on_lost):
+    """Computes and publishes an item; returns 'done', 'failed' or 'lost'."""
     try:
-        with claim.beating(on_lost):
+        with claim.heartbeat(on_lost):
             result = do(claim.item)
             claim.step('writing')
             publish(claim.item, result)
@@ -143,7 +153,7 @@ def _done(claim, do, publish, on_lost):
         _log.warning('%s', error)
         return 'lost'
     except exits.Stopped:
-        # It may have stopped because its claim was lost.
+        # It may have been stopped because its claim was lost.
         if claim.end('released') == 'lost':
             return 'lost'
         raise
@@ -158,79 +168,81 @@ def _done(claim, do, publish, on_lost):
 
 
 class _Claims:
-    """The items that are not settled (`open`), and those that `failed` for good."""
+    """The items that are not settled (`open`), and those that failed for good."""
 
     def __init__(
-        self, folder, items, lease, attempts, is_ready=None, progress=None, look=None
+        self, folder, items, lease, attempts, is_ready=None, progress=None, refresh=None
     ):
         items = list(items)
         bad = [item for item in items if not claim_files.ITEM.fullmatch(item)]
         if bad or len(set(items)) < len(items):
             raise ValueError(
-                f'Items are names of files, of letters, digits and . _ + = - and each '
-                f'once, but there is {bad[0]!r}.'
+                'Items must be unique and valid file names, made of letters, digits and '
+                f'. _ + = -, but got {bad[0]!r}.'
                 if bad
-                else f'There are {len(items)} items, but {len(set(items))} names.'
+                else f'Items must be unique, but {len(items)} items have '
+                f'{len(set(items))} different names.'
             )
         if not lease > 0 or attempts < 1:
             raise ValueError(
-                f'lease={lease}, attempts={attempts}: a claim needs some seconds, and an '
-                'item at least one attempt.'
+                f'lease={lease}, attempts={attempts}: the lease must be positive, and at '
+                'least one attempt is needed.'
             )
         self._folder, self._files = _place(folder)
         self._files.check(self._folder)
         self._lease, self._attempts = lease, attempts
         self._is_ready = is_ready or (lambda item, open_: True)
         self._progress = progress or (lambda item: 0)
-        self._look = look or (lambda: None)
-        self._presence = liveness.of(self._folder)
-        self._seen = {}  # (item, number): (heartbeat, when it was new here)
+        self._refresh = refresh or (lambda: None)
+        self._lock = liveness.WorkerLock(self._folder)
+        self._seen = {}  # (item, number): (heartbeat, time at which it was first seen)
         self.open, self.failed = dict.fromkeys(items), {}
 
     def leave(self):
-        """No more claims are made here."""
-        self._presence.leave()
+        """Ends the membership of this worker; it must hold no claims."""
+        self._lock.leave()
 
     def next(self):
-        """A claim that was won; None where others hold all that is open."""
+        """Claims a free item; returns the Claim, or None if there is no free item."""
         numbers = self._files.numbers(self._folder)
-        self._look()  # after the numbers: who has ended by them has published before
-        # Those that nobody has touched come first.
+        self._refresh()  # after `numbers`: items that ended by then are published
+        # Items that nobody has started come first.
         for item in sorted(self.open, key=lambda item: numbers.get(item, 0)):
-            if claim := self._won(item, numbers.get(item, 0)):
+            if claim := self._try(item, numbers.get(item, 0)):
                 return claim
         return None
 
-    def _won(self, item, number):
+    def _try(self, item, number):
         files = self._files
-        entries = files.history(self._folder, item, number)
+        numbers = range(1, number + 1)
+        entries = [files.read(files.path_of(self._folder, item, n)) for n in numbers]
         last = entries[-1] if entries else {'kind': 'released'}
         if last['kind'] == 'done':
             del self.open[item]
             return None
         if last['kind'] in _HELD and not self._is_stale(item, number, last):
             return None
-        following, far = (self._folder, item, number + 1), self._progress(item)
+        following, progress = (self._folder, item, number + 1), self._progress(item)
         is_final = last.get('final', False)
-        if not is_final and _attempts(entries, far) < self._attempts:
+        if not is_final and _attempts(entries, progress) < self._attempts:
             if not self._is_ready(item, self.open):
                 return None
-            said = {**self._presence.said, 'progress': far}
-            if not files.make(*following, 'claim', self._lease, **said):
+            fields = {**self._lock.fields, 'progress': progress}
+            if not files.make(*following, 'claim', self._lease, **fields):
                 return None
             if last['kind'] in _HELD:
                 _log.warning('%s: taken over from %s', item, claim_files.owner(last))
-            return Claim(*following, self._lease, files, self._presence.said)
+            return Claim(*following, self._lease, files, self._lock.fields)
         if last['kind'] in _HELD:
-            error = f'{claim_files.owner(last)} vanished while it was at it.'
+            error = f'{claim_files.owner(last)} disappeared while working on it.'
             files.make(*following, 'failed', self._lease, error=error)
-            return None  # whoever made it: it is read at the next look
+            return None  # the entry, of this or another worker, is read in the next scan
         self.failed[item] = last.get('error', '')
         del self.open[item]
         return None
 
     def _is_stale(self, item, number, entry):
-        """Has its heartbeat been the same for a lease, by our own clock?"""
+        """Whether the heartbeat has not changed for a lease, by the local clock."""
         if liveness.is_gone(self._folder, entry):
             return True
         now, key = time.monotonic(), (item, number)
@@ -241,9 +253,11 @@ class _Claims:
         return now - since >= entry['lease']
 
 
-def _attempts(entries, far):
-    """How many were made since it was last reopened, or since its progress, now `far`,
-    last rose."""
+def _attempts(entries, progress):
+    """Number of attempts since the item was last reopened or its progress last rose.
+
+    `progress` is the current value.
+    """
     count, before = 0, None
     for entry in entries:
         if entry['kind'] == 'reopened':
@@ -254,4 +268,4 @@ def _attempts(entries, far):
             reached = entry.get('progress', 0)
             count = 1 if before is not None and reached > before else count + 1
             before = reached
-    return 0 if before is not None and far > before else count
+    return 0 if before is not None and progress > before else count

@@ -1,6 +1,6 @@
-"""Compiled programs are kept between runs, in a folder that nobody else may write.
+"""Persistent compilation cache, in a folder that only its owner can write to.
 
-They are native code that jax loads and runs without asking where it comes from.
+jax loads and runs the native code in it without verification.
 """
 
 import os
@@ -17,18 +17,19 @@ _SHORTEST = 'jax_persistent_cache_min_compile_time_secs'
 
 
 def choice():
-    """The field `compilation_cache` of a config."""
-    return schema.field(PRIVATE, "a folder; 'private': of the user; '': none")
+    """The config field `compilation_cache`."""
+    return schema.field(PRIVATE, "a folder; 'private': in the user's cache; '': none")
 
 
 def use_cache(choice, environ=os.environ):
-    """Keeps compiled programs in a folder; returns its path, None without a cache.
+    """Enables jax's persistent compilation cache; returns its path, or None without one.
 
-    `choice`: 'private', the folder jepa_text/compiled of the user's cache; '' for no
-    cache; else a path. JAX_COMPILATION_CACHE_DIR in the environment goes before all.
-    All programs are kept, those too that compile in less than the second of jax's own
-    bound, of which a start has many; unless the environment gives a bound.
-    Raises ValueError for a folder that others may write to, or that belongs to another.
+    `choice`: 'private' for the folder jepa_text/compiled in the user's cache, '' for no
+    cache, else a path. The environment variable JAX_COMPILATION_CACHE_DIR takes
+    precedence. All programs are cached, including the many that compile in less than one
+    second, jax's default minimum, unless the environment sets a minimum.
+    Raises ValueError for a folder that others can write to or that belongs to another
+    user.
     """
     if _SHORTEST.upper() not in environ:
         jax.config.update(_SHORTEST, 0)
@@ -40,7 +41,7 @@ def use_cache(choice, environ=os.environ):
 
 
 def peak(compiled):
-    """Bytes that the compiler plans for a device at most."""
+    """Peak memory per device in bytes, according to the compiler."""
     needed = compiled.memory_analysis()
     inputs = needed.argument_size_in_bytes - needed.alias_size_in_bytes
     return needed.peak_memory_in_bytes or (
@@ -49,28 +50,27 @@ def peak(compiled):
 
 
 def private_folder(choice, name, key, environ=os.environ):
-    """A folder that is made if need be, and that nobody else may write to.
+    """A folder that only its owner can write to, created if missing.
 
-    `choice` 'private' is jepa_text/<name> of the user's cache, else a path; `key` is the
-    setting that errors name. Raises ValueError for a folder of another user, or one that
-    others may write to.
+    `choice`: 'private' for jepa_text/<name> in the user's cache, else a path; `key` is
+    the config key to name in errors. Raises ValueError for a folder that belongs to
+    another user or that others can write to.
     """
     home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
     given = home / 'jepa_text' / name if choice == PRIVATE else choice
-    folder = Path(paths.local(key, given))
-    folder = folder.expanduser().absolute()
+    folder = Path(paths.local(key, given)).expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except OSError as error:
         raise ValueError(
             f'{key}={choice!r}: {folder} cannot be made ({error.strerror}). '
-            "Name a folder of your own, or set it to '' to do without."
+            "Use a folder of your own, or '' for no cache."
         ) from error
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ValueError(
-            f'{key}={choice!r}: {folder} belongs to another user or can be '
-            'written by others, and what lies in it is trusted. chmod 700 it, or name '
-            "another folder, or '' for none."
+            f'{key}={choice!r}: {folder} belongs to another user or is writable by '
+            'others, and its content is trusted. chmod 700 it, use another folder, or '
+            "set it to '' for no cache."
         )
     return folder

@@ -1,7 +1,7 @@
-"""A run, or the folder of a model, at an address -> a copy on this machine, to be read.
+"""Read-only local copies of runs and model folders at an address.
 
-Of a run, its small files and one checkpoint, which is told apart by its CHECKSUMS.json
-and compared with it; of anything else, all, as files/copies.py does.
+Of a run, the small files and one checkpoint are downloaded, and the checkpoint is
+verified with its CHECKSUMS.json; of any other folder, everything, as in files/copies.py.
 """
 
 import contextlib
@@ -16,36 +16,36 @@ from jepa_text.running import restore
 
 STEPS = 'checkpoints'
 _COMPLETE = re.compile(rf'(?P<top>(.+/)?){STEPS}/(?P<step>[0-9]+)/{checksums.NAME}')
-_TRIES = 3  # of a run that lives and removes a step meanwhile
+_TRIES = 3  # if a live run removes a step during the download
 
 _log = logging.getLogger(__name__)
 
 
 def folder(what, place, step=None):
-    """The folder of the run or model in a place: itself, or the copy of one at an
-    address, with the newest good checkpoint or the one at `step`.
+    """The local folder of a run or model, downloaded if `place` is an address.
 
-    `what` names the place in errors. Raises as `addresses.place` and
-    `addresses.patiently` do; FileNotFoundError for an address where nothing is, or no
-    such step or no good one; ValueError for a `step` that is damaged.
+    Downloads the newest good checkpoint, or the one of `step`. `what` names the place in
+    errors. Raises as `addresses.location` and `addresses.with_retries` do;
+    FileNotFoundError if the address does not exist or has no such step or no good one;
+    ValueError if `step` is damaged.
     """
-    text = addresses.place(what, place)
+    text = addresses.location(what, place)
     if not addresses.is_address(text):
         return Path(text)
     address = text.rstrip('/')
     for _ in range(_TRIES - 1):
-        with contextlib.suppress(_GoneError):
-            return _here(address, step)
-    return _here(address, step)
+        with contextlib.suppress(_RemovedError):
+            return _download(address, step)
+    return _download(address, step)
 
 
 def steps(names):
-    """The steps that are complete among names of files below a workdir, rising."""
+    """The complete steps among file names below a workdir, in increasing order."""
     return runs(names).get('', [])
 
 
 def runs(names):
-    """The same of a workdir of several: {folder of a run, as 'one/', or '': steps}."""
+    """{folder of a run, such as 'one/' or '': complete steps} among file names."""
     found = {}
     for name in names:
         if (match := _COMPLETE.fullmatch(name)) is not None:
@@ -53,74 +53,74 @@ def runs(names):
     return {top: sorted(found[top]) for top in sorted(found)}
 
 
-class _GoneError(FileNotFoundError):
-    """What was listed is not there any more."""
+class _RemovedError(FileNotFoundError):
+    """A listed file was removed in the meantime."""
 
 
-def _here(address, step):
-    """The folder of a copy of what is at an address now."""
-    there = copies.listed(address)
-    complete = steps(there)
+def _download(address, step):
+    """The folder of a copy of the current content of an address."""
+    remote = copies.list_files(address)
+    complete = steps(remote)
     if complete or step is not None:
-        return _run(address, there, complete, step)
-    # Neither half a checkpoint nor those of the runs of a study.
-    small = {name: file for name, file in there.items() if f'/{STEPS}/' not in f'/{name}'}
-    return copies.of(address, small)
+        return _run(address, remote, complete, step)
+    # Incomplete checkpoints, and those of the runs of a study, are not copied.
+    small = {k: file for k, file in remote.items() if f'/{STEPS}/' not in f'/{k}'}
+    return copies.copy_files(address, small)
 
 
-def _run(address, there, complete, step):
-    """The folder of a copy of a run with one of its complete steps."""
+def _run(address, remote, complete, step):
+    """The folder of a copy of a run with one of its complete checkpoints."""
     if step is not None and step not in complete:
         raise FileNotFoundError(
             f'There is no checkpoint of step {step} at {address}. There are: '
             f'{", ".join(map(str, complete)) or "none"}.'
         )
-    for one in reversed(complete) if step is None else [step]:
+    for candidate in reversed(complete) if step is None else [step]:
         try:
-            copy = _step(address, there, one)
+            copy = _step(address, remote, candidate)
         except cache.DamagedError as error:
             if step is not None:
                 raise
-            _log.warning('%s: step %d is passed over: %s', address, one, error)
+            _log.warning('%s: step %d is skipped: %s', address, candidate, error)
             continue
-        _refresh(address, copy, there)
+        _refresh(address, copy, remote)
         return copy
     raise FileNotFoundError(
-        f'{address} holds {len(complete)} checkpoints, and none is good. Train first, or '
-        'bring the files back.'
+        f'{address} contains {len(complete)} checkpoints, and none is good. Train first, '
+        'or restore the files.'
     )
 
 
-def _step(address, there, step):
-    """The folder of a copy with a step. Raises cache.DamagedError if that is."""
+def _step(address, remote, step):
+    """The folder of a copy with a checkpoint; raises cache.DamagedError if damaged."""
     prefix = f'{STEPS}/{step}/'
     try:
         sums = transfer.read(f'{address}/{prefix}{checksums.NAME}')
     except FileNotFoundError as error:
-        raise _GoneError(*error.args) from error
+        raise _RemovedError(*error.args) from error
     try:
         entries = {prefix + k: dict(v) for k, v in json.loads(sums)['files'].items()}
         sizes = {name: entry['bytes'] for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise cache.DamagedError(f'its {checksums.NAME} is damaged ({error})') from error
     for name, size in sizes.items():
-        if name not in there or there[name].size != size:
-            found = there[name].size if name in there else 'no'
+        if name not in remote or remote[name].size != size:
+            found = remote[name].size if name in remote else 'no'
             raise cache.DamagedError(f'{name} has {found} bytes instead of {size}')
     entries[prefix + checksums.NAME] = {'bytes': len(sums)}
-    known = [address, step, sums.decode()]
+    key = [address, step, sums.decode()]
     try:
-        copy = copies.keyed(address, known, entries)
-        if restore.why_not(copy / prefix):  # damaged here, and maybe not there
+        copy = copies.copy_by_key(address, key, entries)
+        if restore.problem(copy / prefix):  # only the local copy may be damaged
             shutil.rmtree(copy / prefix)
-            copy = copies.keyed(address, known, entries)
+            copy = copies.copy_by_key(address, key, entries)
     except FileNotFoundError as error:
-        raise _GoneError(*error.args) from error
+        raise _RemovedError(*error.args) from error
     return copy
 
 
-def _refresh(address, folder, there):
-    """Brings the files beside the checkpoints, which change from save to save."""
-    for name in there:
+def _refresh(address, folder, remote):
+    """Downloads the files next to the checkpoints, which change with every save."""
+    for name in remote:
         if '/' not in name and not name.startswith('.'):
             atomic.write(folder / name, transfer.read(f'{address}/{name}'))

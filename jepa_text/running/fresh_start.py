@@ -1,4 +1,4 @@
-"""A run that has saved a state never begins again at step 0 unless it is asked to."""
+"""Guards against restarting a run at step 0 when its saved checkpoints are unusable."""
 
 from pathlib import Path
 
@@ -10,54 +10,52 @@ ASIDE = 'before-restart'
 
 
 def check(folder, restart=False):
-    """Refuses to begin anew where something was saved, and none of it can be used.
+    """Raises ConfigError if the run has saved checkpoints, but none is usable.
 
-    `folder` is a workdir that is locked. With `restart`, all that lies in it moves to the
-    folder before-restart, or before-restart-2, ..., which is printed; where a step can
-    be used, the run goes on from it all the same, so that a launcher may repeat the
-    command. Raises ConfigError, and OSError when the disk does not say what is there.
+    `folder` is a locked workdir. With `restart`, its files are moved to the folder
+    before-restart, or before-restart-2, ..., which is printed, and the run starts from
+    scratch. If a checkpoint is usable, the run resumes from it even with `restart`, so
+    that a launcher may repeat the command. Raises OSError if the disk cannot be read.
     """
     folder = Path(folder)
     steps = folder / 'checkpoints'
     if restore.newest_good_step(steps) is not None:
         if restart:
-            print(f'--restart: not needed, {steps} holds a good checkpoint to go on from')
+            print(f'--restart: not needed, the run resumes from a checkpoint in {steps}')
         return
-    reason = _lost(folder, steps)
+    reason = _unusable(folder, steps)
     if reason is None:
         return
     if not restart:
         raise exits.ConfigError(
-            f'{reason}. The run would begin again at step 0 and its metrics would be '
-            'written over, so it does not begin. Bring the files back, or say `jepa-text '
-            'train --restart ...`: it begins anew and keeps the old files in '
+            f'{reason}. The run would start again at step 0 and overwrite its metrics, '
+            'so it was not started. Restore the files from a backup, or use `jepa-text '
+            'train --restart ...` to start from scratch; the old files are then kept in '
             f'{folder / ASIDE}. (For a run of a study, move its folder away.)'
         )
     aside = checksums.free_name(folder / ASIDE)
-    stays = {workdir.LOCK, workdir.CONFIG}
+    unmoved = {workdir.LOCK, workdir.CONFIG}
     moved = [
         path
         for path in sorted(folder.iterdir())
-        if path.name not in stays and not path.name.startswith(ASIDE)
+        if path.name not in unmoved and not path.name.startswith(ASIDE)
     ]
     aside.mkdir()
     for path in moved:
         path.rename(aside / path.name)
-    print(f'--restart: {reason}. The run begins anew; the old files are in {aside}')
+    print(f'--restart: {reason}. Starting from scratch; the old files are in {aside}')
 
 
-def _lost(folder, steps):
-    """What was saved and cannot be used, in words; None where nothing ever was."""
+def _unusable(folder, steps):
+    """Describes saved state that is not usable; None if nothing was ever saved."""
     if steps.is_dir():
         complete = sorted(steps.glob(f'*/{checksums.NAME}'))
         if not complete:
             return None
-        why = restore.why_not(complete[-1].parent)
-        because = f' ({complete[-1].parent}: {why})' if why else ''
-        return (
-            f'{steps} holds {len(complete)} saved checkpoints, and none is good{because}'
-        )
+        problem = restore.problem(complete[-1].parent)
+        detail = f' ({complete[-1].parent}: {problem})' if problem else ''
+        return f'{steps} has {len(complete)} saved checkpoints, and none is good{detail}'
     log = folder / metrics.FILE
     if log.is_file() and log.stat().st_size:
-        return f'{log} tells of a run, but its folder {steps} is gone'
+        return f'{log} records a run, but its folder {steps} is missing'
     return None

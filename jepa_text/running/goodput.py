@@ -1,10 +1,10 @@
-"""Which part of the time since a run was first started went into steps that count.
+"""Goodput: the share of wall-clock time spent in training steps that count.
 
     goodput = seconds in steps that the state contains / seconds since the first start
 
-Compilation, evaluation, checkpoints, restarts, waiting for a machine, and steps that a
-crash took back are the rest (Google's ML goodput counts alike). A file in the workdir
-knows the first start; each checkpoint knows its own seconds.
+The rest is compilation, evaluation, checkpoints, restarts, waiting for a machine, and
+steps lost in a crash (as in Google's ML goodput). A file in the workdir stores
+the time of the first start; each checkpoint stores the seconds spent in its steps.
 """
 
 import json
@@ -23,7 +23,7 @@ class Goodput:
         self._now, self._began = now, _first_start(Path(folder) / FILE, now)
 
     def share(self, seconds):
-        """From 0 to 1, when so many seconds went into steps that count."""
+        """Goodput from 0 to 1, given the seconds spent in steps that count."""
         passed = self._now() - self._began
         return min(seconds / passed, 1.0) if passed > 0 else 0.0
 
@@ -37,6 +37,6 @@ def _first_start(path, now):
         return began
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f'{path} is damaged ({error}). It only says when the run was first started: '
-            'delete it, and the goodput counts from now.'
+            f'{path} is damaged ({error}). It only stores when the run was first '
+            'started: delete it, and the goodput is measured from now.'
         ) from error

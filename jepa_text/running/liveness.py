@@ -1,12 +1,12 @@
-"""A worker holds a lock as long as it lives: others of the same machine see at once that
-it is gone, where they had to wait for a lease.
+"""Locks by which workers on the same machine detect each other's death immediately.
 
-The lock is on a file .<name>.worker in the folder of claims, whose entries have the name,
-and which boot of a machine it is of: locks of others say nothing.
+A worker holds a lock on a file .<name>.worker in the folder of claims as long as it
+lives; without it, others would have to wait for its lease to expire. The entries of a
+worker contain the name and the boot id of its machine: locks of other machines are not
+examined.
 """
 
 import os
-import types
 import uuid
 from pathlib import Path
 
@@ -15,47 +15,36 @@ from jepa_text.files import locks
 _BOOT = Path('/proc/sys/kernel/random/boot_id')
 
 
-class Nobody:
-    """A worker of whom others see its heartbeat alone. Entries tell of it what is
-    `said`."""
+class WorkerLock:
+    """The lock of this process in a folder of claims; its entries contain `fields`.
 
-    said = types.MappingProxyType({})
+    At an address, on a file system without locks and on a machine without a boot id there
+    is no lock and no field, and other workers rely on the heartbeat alone.
+    """
+
+    def __init__(self, folder):
+        self.fields, self._path = {}, None
+        if not _is_supported(folder):
+            return
+        path = folder / f'.{uuid.uuid4().hex}.worker'
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if locks.take(self._descriptor, wait=False):
+            self._path = path
+            self.fields = {'worker': path.name, 'boot': _boot_id()}
+        else:
+            os.close(self._descriptor)
+            path.unlink()
 
     def leave(self):
-        """The worker is gone, and holds no claim."""
-
-
-class Present(Nobody):
-    """A worker that holds a lock."""
-
-    def __init__(self, path, descriptor, boot):
-        self._path, self._descriptor = path, descriptor
-        self.said = {'worker': path.name, 'boot': boot}
-
-    def leave(self):
-        os.close(self._descriptor)
-        self._path.unlink(missing_ok=True)
-
-
-def of(folder):
-    """The Present of this process in a folder of claims; Nobody at an address, or where
-    there are no locks, or no name of a boot."""
-    if isinstance(folder, str) or not _BOOT.is_file():
-        return Nobody()
-    path = folder / f'.{uuid.uuid4().hex}.worker'
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    if locks.take(descriptor, wait=False):
-        return Present(path, descriptor, _BOOT.read_text().strip())
-    os.close(descriptor)
-    path.unlink()
-    return Nobody()
+        """Releases the lock; this worker must not hold claims."""
+        if self._path:
+            os.close(self._descriptor)
+            self._path.unlink(missing_ok=True)
 
 
 def is_gone(folder, entry):
-    """Is the maker of an entry known to be gone?"""
-    if isinstance(folder, str) or not _BOOT.is_file():
-        return False
-    if entry.get('boot') != _BOOT.read_text().strip():
+    """Whether the worker that created an entry is known to be dead."""
+    if not _is_supported(folder) or entry.get('boot') != _boot_id():
         return False
     path = folder / entry['worker']
     try:
@@ -71,3 +60,11 @@ def is_gone(folder, entry):
     if free:
         path.unlink(missing_ok=True)
     return free
+
+
+def _is_supported(folder):
+    return not isinstance(folder, str) and _BOOT.is_file()
+
+
+def _boot_id():
+    return _BOOT.read_text().strip()

@@ -1,11 +1,11 @@
-"""What a run says about itself: metrics.jsonl, what else is told, and the clock.
+"""Metrics of a run: the file metrics.jsonl, further writers, and the throughput clock.
 
-`metrics.jsonl` is the truth, one JSON object a line: {"step": 100, "train/loss": 5.25}.
-Keys are sorted and floats keep all their digits, so that a resumed run's file can be
-compared with a straight run's byte by byte. JSON has no NaN: it and the infinities are
-the strings "nan", "inf" and "-inf", and `read` turns them back into floats. The last key
-of a line, "crc", is the CRC-32 of what stands before it: a digit that flipped on the disk
-is no measurement.
+`metrics.jsonl` is authoritative, with one JSON object per line:
+{"step": 100, "train/loss": 5.25}. Keys are sorted and floats are written with all digits,
+so the file of a resumed run can be compared byte by byte with that of an uninterrupted
+one. JSON has no NaN: it and the infinities are the strings "nan", "inf" and "-inf", which
+`read` converts back to floats. The last key of a line, "crc", is the CRC-32 of what
+precedes it, so that a digit flipped on the disk is detected.
 """
 
 import contextlib
@@ -26,17 +26,16 @@ _log = logging.getLogger(__name__)
 
 
 class Writer:
-    """Appends metrics to a workdir; a context manager. Open it on one process only.
+    """Appends metrics to a workdir; a context manager. Open it in one process only.
 
-    With `resume_step=k` everything later than step k, and a last line that a kill cut
-    in half, is removed first (by an atomic rewrite) and hidden from TensorBoard; the
-    run then writes those steps again. Without it every whole line is kept. To lose
-    nothing, write the metrics of step k before saving the checkpoint of step k.
-    `write` hands each line to the operating system: a killed process loses none.
-    Neither does a machine without power that lose what was written before `sync`. What
-    `sync` said then is given as `logged`: where lines up to that step are missing
-    nevertheless, this is warned of. `tensorboard`, and `wandb` if it is not None, say
-    where else the metrics go (writers.py).
+    With `resume_step=k`, all lines after step k and an incomplete last line are removed
+    first (by an atomic rewrite) and hidden from TensorBoard; the run then writes those
+    steps again. Without it every complete line is kept. To lose nothing, write the
+    metrics of step k before saving the checkpoint of step k. `write` hands each line to
+    the operating system, so a killed process loses none; a power failure loses none that
+    were written before `sync`. `logged` is what `sync` returned then: a warning is logged
+    if lines up to that step are missing nevertheless. `tensorboard` and `wandb` (None:
+    not used) select further writers (writers.py).
     """
 
     def __init__(
@@ -47,49 +46,49 @@ class Writer:
         self._last = _trim(self._path, math.inf if resume_step is None else resume_step)
         if logged is not None and (self._last is None or self._last < logged):
             _log.warning(
-                'The end of %s is lost: it tells of steps up to %s, and was written up '
-                'to step %s before the checkpoint that the run goes on from.',
+                'The end of %s is lost: its last step is %s, but it was written up to '
+                'step %s before the checkpoint that the run resumes from.',
                 self._path,
                 self._last,
                 logged,
             )
         self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
-        self._outlets = []
+        self._writers = []
         if tensorboard:
-            self._outlets.append(writers.TensorBoard(workdir, resume_step))
+            self._writers.append(writers.TensorBoard(workdir, resume_step))
         if wandb:
-            self._outlets.append(writers.Wandb(workdir, wandb))
+            self._writers.append(writers.Wandb(workdir, wandb))
 
     def write(self, step, values):
-        """Appends {name: scalar} at a step; scalars of Python, numpy or JAX.
+        """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX.
 
-        Raises ValueError for a value that is no scalar, for a step below 0, and for a
-        value named `step`.
+        Raises ValueError for a value that is not a scalar, a negative step, and the
+        reserved names `step` and `crc`.
         """
         if int(step) != step or step < 0:
-            raise ValueError(f'A step is a whole number from 0, but {step!r} was given.')
-        for taken in values.keys() & {'step', metrics_line.CRC}:
-            raise ValueError(f'A metric cannot be named "{taken}": the line has its own.')
+            raise ValueError(f'A step must be a whole number from 0, but is {step!r}.')
+        for reserved in values.keys() & {'step', metrics_line.CRC}:
+            raise ValueError(f'A metric cannot be named "{reserved}": it is reserved.')
         line = {name: _scalar(name, value) for name, value in values.items()}
         written = {name: _to_json(value) for name, value in sorted(line.items())}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
-        data = metrics_line.summed(text.encode())
-        while data:  # on a disk that is nearly full, a part is written without an error
+        data = metrics_line.with_checksum(text.encode())
+        while data:  # a nearly full disk accepts a part without raising an error
             data = data[self._file.write(data) :]
         self._last = int(step)
-        for outlet in self._outlets:
-            outlet.write(int(step), line)
+        for writer in self._writers:
+            writer.write(int(step), line)
 
     def sync(self):
-        """Brings all lines to the disk; returns the last step of one, None if none."""
+        """Flushes all lines to the disk; returns the last step written, None if none."""
         os.fsync(self._file.fileno())
         return self._last
 
     def close(self):
         """Flushes and closes all; a second call does nothing."""
         self._file.close()
-        while self._outlets:
-            self._outlets.pop().close()
+        while self._writers:
+            self._writers.pop().close()
 
     def __enter__(self):
         return self
@@ -101,31 +100,31 @@ class Writer:
 def read(workdir):
     """The lines of a workdir's metrics.jsonl as dicts, in the order they were written.
 
-    A last line cut in half by a kill is left out. Raises FileNotFoundError when there is
-    no file, and ValueError with the line number for damage anywhere else.
+    An incomplete last line, left by a kill, is skipped. Raises FileNotFoundError if there
+    is no file, and ValueError with the line number for any other damage.
     """
     path = Path(workdir) / FILE
     if not path.is_file():
         raise FileNotFoundError(
-            f'There is no {path}. Give the workdir of a run that has logged once.'
+            f'There is no {path}. Give the workdir of a run that has logged metrics.'
         )
     return [
         {name: _from_json(value) for name, value in row.items()}
-        for row, _ in _whole_lines(path)
+        for row, _ in _complete_lines(path)
     ]
 
 
-def take_over(workdir, source, last_step):
-    """Writes the lines of another run up to a step into a workdir, as its own."""
+def copy(source, workdir, last_step):
+    """Writes the lines of the run in `source` up to a step as those of `workdir`."""
     path = Path(source) / FILE
-    kept = [line for row, line in _whole_lines(path) if row['step'] <= last_step]
+    kept = [line for row, line in _complete_lines(path) if row['step'] <= last_step]
     atomic.write(Path(workdir) / FILE, b''.join(kept))
 
 
 def newest(workdir, prefix, step=math.inf):
-    """(step, values) of the newest metrics of a workdir that begin so, up to a step.
+    """(step, values) of the newest metrics with a name prefix, up to a step.
 
-    (None, {}) where there are none. Raises ValueError as `read` does.
+    (None, {}) if there are none. Raises ValueError as `read` does.
     """
     rows = read(workdir) if (Path(workdir) / FILE).is_file() else []
     for row in reversed([row for row in rows if row['step'] <= step]):
@@ -136,7 +135,7 @@ def newest(workdir, prefix, step=math.inf):
 
 
 def series(rows, name):
-    """(steps, values) of one metric in what `read` gave; both empty if never written."""
+    """(steps, values) arrays of one metric in rows from `read`; may be empty."""
     pairs = [(row['step'], row[name]) for row in rows if name in row]
     steps, values = zip(*pairs) if pairs else ((), ())
     return np.array(steps, np.int64), np.array(values, np.float64)
@@ -161,29 +160,29 @@ def _from_json(value):
     return float(value) if isinstance(value, str) else value
 
 
-def _whole_lines(path):
-    """(row, its bytes) of every line, without a last one that is cut off."""
+def _complete_lines(path):
+    """(row, its bytes) of every line, except for an incomplete last one."""
     found = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(found, start=1):
         try:
-            row = metrics_line.row_of(line)
+            row = metrics_line.parse(line)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             is_cut = not line.endswith(b'\n') and not metrics_line.END.search(line)
             if number == len(found) and is_cut:
                 return
             raise ValueError(
                 f'{path} is damaged at line {number} of {len(found)}: {line[:60]!r}. '
-                'Only the last line may be incomplete. Delete the line if its metrics '
-                'can be spared.'
+                'Only the last line may be incomplete. Delete the line if you do not '
+                'need its metrics.'
             ) from error
         yield row, line.rstrip(b'\n') + b'\n'
 
 
 def _trim(path, last_step):
-    """Removes the lines after a step; returns the step of the last line that is left."""
+    """Removes the lines after a step; returns the step of the last remaining line."""
     if not path.exists():
         return None
-    kept = [(row['step'], line) for row, line in _whole_lines(path)]
+    kept = [(row['step'], line) for row, line in _complete_lines(path)]
     kept = [(step, line) for step, line in kept if step <= last_step]
     text = b''.join(line for _, line in kept)
     if text != path.read_bytes():
@@ -192,13 +191,13 @@ def _trim(path, last_step):
 
 
 class Throughput:
-    """A clock on the host: tokens per second and time per step between two log points.
+    """Measures tokens per second and time per step between two log points, on the host.
 
-    JAX returns before the device is done, so single steps cannot be timed without
-    slowing them down; the mean over a window that ends in `block_until_ready` can.
-    The first step compiles and is not counted; after `restart` (a new phase) neither is
-    the next. Time inside `paused` (evaluation, checkpoints) is not counted. `counted` is
-    the sum of all seconds that were.
+    JAX dispatches asynchronously, so timing single steps would slow them down; the mean
+    over a window that ends in `block_until_ready` is exact. The first step compiles and
+    is not counted, nor is the next step after `restart` (a new phase). Time inside
+    `paused` (evaluation, checkpoints) is not counted. `counted` is the sum of all counted
+    seconds.
 
         clock = Throughput(devices=jax.device_count())
         state, metrics = step(state, batch)
@@ -221,15 +220,15 @@ class Throughput:
         self._tokens = []
 
     def restart(self):
-        """Leaves out the next step: it compiles."""
+        """Excludes the next step, which compiles."""
         self._skip_from = self._now()
 
     def step(self, tokens):
-        """Counts one step of so many non-padding tokens, a number or a device scalar."""
+        """Counts one step; `tokens` without padding, a number or a device scalar."""
         if self._skip_from is None:
             self._tokens.append(tokens)
             return
-        # A device scalar is a number when the step has ended, and not when it has begun.
+        # Reading a device scalar blocks until the step has ended.
         int(tokens)
         # The window closed before this step began, if it began in an earlier window.
         self._excluded += self._now() - max(self._skip_from, self._start)
@@ -237,8 +236,8 @@ class Throughput:
 
     @contextlib.contextmanager
     def waiting(self, computes):
-        """Around `next(batches)`: time that the device may have spent without work. It
-        has not where `computes()` is true at the end."""
+        """Around `next(batches)`: counts as waiting for input unless `computes()` is true
+        at the end, which says that the device was busy meanwhile."""
         begin = self._now()
         yield
         if self._skip_from is None and not computes():
@@ -246,14 +245,14 @@ class Throughput:
 
     @contextlib.contextmanager
     def paused(self):
-        """Around work that is not training: its time is left out."""
+        """Excludes the time of work that is not training."""
         begin = self._now()
         yield
         if self._skip_from is None:
             self._excluded += self._now() - begin
 
     def window(self):
-        """The `throughput/` metrics since the last call; {} if no step counted.
+        """The `throughput/` metrics since the last call; {} if no step was counted.
 
         Tokens per second (all devices, and per device); `step_time` and `input_wait` in
         seconds per step.

@@ -1,4 +1,4 @@
-"""A line of metrics.jsonl, which says by its last key whether it is as it was written."""
+"""The lines of metrics.jsonl: JSON objects whose last key is a checksum."""
 
 import json
 import re
@@ -8,23 +8,25 @@ CRC = 'crc'
 END = re.compile(rb', "crc": "[0-9a-f]{8}"}')
 
 
-def summed(line):
-    """A line of JSON with its checksum as last key, and a newline."""
+def with_checksum(line):
+    """Appends the checksum of a line of JSON as its last key, and a newline."""
     return b'%s, "%s": "%08x"}\n' % (line[:-1], CRC.encode(), zlib.crc32(line))
 
 
-def row_of(line):
-    """The row of a line, without its checksum. Raises ValueError, TypeError, KeyError or
-    AttributeError for a line that is not as it was written."""
+def parse(line):
+    """The row of a line, without its checksum.
+
+    Raises ValueError, TypeError, KeyError or AttributeError for a damaged line.
+    """
     row = json.loads(line)
     int(row['step'])
-    given = row.pop(CRC, None)
-    # Lines of older versions have none; in them, a text can only be a number.
+    crc = row.pop(CRC, None)
+    # Lines of older versions have no checksum; in these, strings can only be numbers.
     for value in row.values():
         float(value)
-    if given is not None:
+    if crc is not None:
         end = END.search(line)
-        whole = end and summed(line[: end.start()] + b'}') == line.rstrip(b'\n') + b'\n'
-        if not whole:
-            raise ValueError('its checksum does not fit')
+        expected = end and with_checksum(line[: end.start()] + b'}')
+        if expected != line.rstrip(b'\n') + b'\n':
+            raise ValueError('its checksum does not match')
     return row

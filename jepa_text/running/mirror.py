@@ -1,18 +1,20 @@
-"""A workdir at an address: the run works in a copy on this machine, whose complete
-checkpoints, metrics and other files go there after each save and at the end.
+"""Workdirs at an address (gs://, s3://): local copies, uploaded after each save.
 
     gs://bucket/run    <--- after a save ---    cache/run-<hash>/run    on this machine
                        ---- at the start -->
 
-Orbax writes to gs:// by itself, and to no s3://; object stores can neither append, which
-metrics do, nor rename, as damage is moved aside. The copy can, so that a run at an
-address is that of a folder, bit by bit. What counts is at the address: the copy may be
-deleted, and another machine goes on. A step counts by its CHECKSUMS.json, which arrives
-last.
+The run works in the copy. Its complete checkpoints, metrics and other files are uploaded
+after each save and at the end.
 
-What stays on this machine: the lock, temporary files, checkpoints that are damaged, the
-compile cache. Of two machines at one address, the one that began later goes on, and the
-other stops at its next save; of a Part, the one that holds the claim.
+Orbax can write to gs://, but not to s3://. Object stores can neither append, as metrics
+do, nor rename, as damaged checkpoints are. The local copy can, so a run at an address
+equals a run in a folder bit by bit. The address is authoritative: the copy may be
+deleted, and another machine can resume the run. A step counts once its CHECKSUMS.json,
+which is uploaded last, exists.
+
+Not uploaded are the lock, temporary files, damaged checkpoints and the compilation cache.
+If two machines work at one address, the one that started later continues, and the other
+stops at its next save; for a Part, the one that holds the claim continues.
 """
 
 import contextlib
@@ -37,8 +39,8 @@ OWNER = 'owner.json'
 STEPS = download.STEPS
 
 
-class Here:
-    """A workdir of this machine."""
+class Local:
+    """A workdir on this machine."""
 
     save = None
 
@@ -46,12 +48,14 @@ class Here:
         self.folder, self.name = Path(folder), str(folder)
 
     def begin(self):
-        """Nothing is to be told to anyone."""
+        """Does nothing: the folder itself is the workdir."""
 
 
 class Part(NamedTuple):
-    """A run at an `address`, whose copy lies in a `folder` that this process has to
-    itself; `check()` raises RuntimeError once the run is another worker's."""
+    """A run at `address`, copied to `folder`, which only this process uses.
+
+    `check()` raises RuntimeError if another worker has taken over the run.
+    """
 
     address: str
     folder: Path
@@ -60,24 +64,23 @@ class Part(NamedTuple):
 
 @contextlib.contextmanager
 def opened(place):
-    """A Here or a Mirror, in whose `folder` a run works; locked, and brought up to date.
-    `place`: a folder, an address or a Part.
+    """Yields a Local or a Mirror, whose `folder` is locked and up to date.
 
-    At the end, whatever it is, the files of a Mirror that has begun go to its address. In
-    a job of several processes the first of them does all that, and all make this call.
-    Raises ValueError for an address that no run can write to, and for processes that do
-    not share the folder of copies; RuntimeError when another process of this machine
-    works there; and as addresses.patiently does.
+    `place`: a folder, an address or a Part. On exit, also after an error, the files of a
+    Mirror on which `begin` was called are uploaded. In a job of several processes all
+    make this call, and process 0 does the work. Raises ValueError for an address that
+    cannot be written, or if the processes do not share the folder of copies; RuntimeError
+    if another process of this machine uses it; and as addresses.with_retries does.
     """
     part = place if isinstance(place, Part) else None
-    place = addresses.place('The workdir', part.address if part else place)
+    place = addresses.location('The workdir', part.address if part else place)
     if not addresses.is_address(place):
-        yield Here(place)
+        yield Local(place)
         return
     mirror = Mirror(place, part)
     with contextlib.ExitStack() as stack:
         what = f'the copy of {mirror.name}'
-        processes.first(lambda: mirror.take(stack), what)
+        processes.on_first(lambda: mirror.download(stack), what)
         _check_shared(mirror, what)
         try:
             yield mirror
@@ -85,21 +88,21 @@ def opened(place):
             try:
                 mirror.finish()
             except (OSError, RuntimeError):
-                # The error that ended the run matters more.
-                _log.exception('%s lacks the newest files.', mirror.name)
+                # Do not hide the error that ended the run.
+                _log.exception('The newest files were not sent to %s.', mirror.name)
             raise
-        processes.first(mirror.finish, f'sending to {mirror.name}')
+        processes.on_first(mirror.finish, f'sending to {mirror.name}')
 
 
 def folder_of(address):
-    """Where the copy of a workdir at an address is, or would be."""
+    """Where the local copy of a workdir at an address is or would be."""
     name = posixpath.basename(address.rstrip('/'))
     digest = checksums.checksum(address.rstrip('/'))[:16]
-    return cache.top() / f'run-{digest}' / name
+    return cache.root() / f'run-{digest}' / name
 
 
 class Mirror:
-    """The copy of a workdir at an address."""
+    """The local copy of a workdir at an address."""
 
     def __init__(self, address, part=None):
         self.name, self._part = address.rstrip('/'), part
@@ -108,37 +111,39 @@ class Mirror:
         self._copy = sync.Copy(self.name, self.folder, is_left_out, known)
         self._owner, self._damaged = None, set()
 
-    def take(self, stack):
-        """Locks the copy as long as the stack stays, and makes it what the address says:
-        all files, and of the checkpoints of a run the newest that is whole, with those
-        after it."""
+    def download(self, stack):
+        """Locks the copy until the stack closes, and downloads the current state.
+
+        That is all files, but of the checkpoints of a run only the newest good one and
+        any damaged ones after it.
+        """
         if not self._part:
             cache.hold(self.folder.parent.name)
             stack.enter_context(workdir.locked(self.folder.parent))
-        there = transfer.listed(self.name)
+        remote = transfer.list_files(self.name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        drop_away(self.folder)
-        self._copy.forget_others(there)
-        self._copy.bring(there)
-        if any(name.startswith(f'{STEPS}/') for name in there):
-            # Of which a kill may have left no whole one: none was lost.
+        remove_stubs(self.folder)
+        self._copy.delete_unlisted(remote)
+        self._copy.download(remote)
+        if any(name.startswith(f'{STEPS}/') for name in remote):
+            # After a kill in the first save no checkpoint is complete, but none was lost.
             (self.folder / STEPS).mkdir(parents=True, exist_ok=True)
-        self._take_steps(there)
+        self._download_steps(remote)
         if not self._part:
             print(
-                f'{self.name}: works in {self.folder}; after each save, what is complete '
-                'goes there. The lock holds on this machine alone.'
+                f'{self.name}: working in {self.folder}; complete checkpoints are '
+                'uploaded after each save. The lock applies to this machine only.'
             )
 
-    def _take_steps(self, there):
-        for step in reversed(download.steps(there)):
+    def _download_steps(self, remote):
+        for step in reversed(download.steps(remote)):
             at = f'{STEPS}/{step}'
             files = {
                 name.removeprefix(f'{at}/'): file
-                for name, file in there.items()
+                for name, file in remote.items()
                 if name.startswith(f'{at}/')
             }
-            bring_step(f'{self.name}/{at}', self.folder / at, files)
+            download_step(f'{self.name}/{at}', self.folder / at, files)
             reason = checksums.verify(self.folder / at)
             if reason is None:
                 break
@@ -146,9 +151,9 @@ class Mirror:
             self._damaged.add(step)
 
     def begin(self):
-        """From now on this process writes at the address, and no other before it."""
+        """Makes this process the only one that writes to the address, from now on."""
         do = self.push if self._owner else self._begin
-        processes.first(do, f'sending to {self.name}')
+        processes.on_first(do, f'sending to {self.name}')
 
     def _begin(self):
         owner = {
@@ -162,52 +167,57 @@ class Mirror:
         self.push()
 
     def finish(self):
-        """Sends what is left, if the run has begun."""
+        """Uploads what is left, if the run has begun."""
         if self._owner:
             self.push()
-            self._copy.note(transfer.listed(self.name))
+            self._copy.record(transfer.list_files(self.name))
 
-    def save(self, *kept):
-        """After a save: sends it; a network that fails is warned of, and the next save
-        sends both."""
+    def save(self, *policy):
+        """Uploads a new checkpoint.
+
+        A network failure is only logged; the next save then uploads both.
+        """
         try:
-            self.push(*kept)
+            self.push(*policy)
         except addresses.AddressError as error:
             _log.warning(
-                '%s lacks the newest checkpoint, which is in %s; training goes on. %s',
+                '%s lacks the newest checkpoint, which is in %s; training continues. %s',
                 self.name,
                 self.folder,
                 error,
             )
 
-    def push(self, *kept):
-        """Sends files that changed and complete steps that are not there; removes steps
-        there that are old, as retention.old has it, if that is given. Raises
-        RuntimeError when another process began since."""
+    def push(self, *policy):
+        """Uploads changed files and complete steps that the address lacks.
+
+        With `policy`, the arguments of `retention.old`, also removes old steps at the
+        address. Raises RuntimeError if another process has begun at the address since.
+        """
         self._check_owner()
-        there = transfer.listed(self.name)
-        complete = {*download.steps(there)}
+        remote = transfer.list_files(self.name)
+        complete = {*download.steps(remote)}
         for step in self._damaged & complete:
-            self._remove(step, there)
+            self._remove(step, remote)
             complete.remove(step)
         self._damaged = set()
         for step in self._steps():
             if step not in complete:
-                self._remove(step, there)  # what a killed process sent of it
-                place = f'{STEPS}/{step}'
-                here = self.folder / place
-                # Metrics come in the midst: before a step is whole, as on a disk, and
-                # after files of it, so that a kill in the first save leaves no metrics
-                # of which nothing tells whether their checkpoints were lost.
-                address = f'{self.name}/{place}'
-                transfer.folder(here, address, checksums.NAME, self._copy.send)
+                self._remove(step, remote)  # remains of a killed process
+                name = f'{STEPS}/{step}'
+                # Metrics are uploaded before the step is complete, as on a disk, and
+                # after some of its files: a kill in the first save must not leave metrics
+                # alone, which would look as if their checkpoints were lost.
+                address = f'{self.name}/{name}'
+                transfer.upload_folder(
+                    self.folder / name, address, checksums.NAME, self._copy.upload
+                )
                 complete.add(step)
-        self._copy.send()
-        for step in retention.old(sorted(complete), *kept) if kept else ():
-            self._remove(step, there)
+        self._copy.upload()
+        for step in retention.old(sorted(complete), *policy) if policy else ():
+            self._remove(step, remote)
 
     def _steps(self):
-        """Those that are complete here, rising."""
+        """Complete local steps, in increasing order."""
         return download.steps(
             path.relative_to(self.folder).as_posix()
             for path in self.folder.glob(f'{STEPS}/*/{checksums.NAME}')
@@ -221,69 +231,70 @@ class Mirror:
         if owner != self._owner:
             raise RuntimeError(
                 f'{self.name} was taken over by process {owner.get("process")} on '
-                f'{owner.get("machine")}, which began later: this run stops. Let one '
-                'machine at a time work there.'
+                f'{owner.get("machine")}, which started later: this run stops. Use only '
+                'one machine per workdir at a time.'
             )
 
-    def _remove(self, step, there):
+    def _remove(self, step, remote):
         prefix = f'{STEPS}/{step}/'
-        names = [name for name in list(there) if name.startswith(prefix)]
+        names = [name for name in remote if name.startswith(prefix)]
         remove_step(self.name, prefix, names)
         for name in names:
-            del there[name]
+            del remote[name]
 
 
-def bring_step(address, place, files):
-    """Brings a step at an address into the folder `place`, unless it is there whole.
+def download_step(address, place, files):
+    """Downloads a step into the folder `place`, unless it has an intact copy.
 
-    `files` {name: addresses.File} are those of the step. Raises FileNotFoundError where
-    it is removed meanwhile, and OSError where there is no room.
+    `files` {name: addresses.File} are those of the step. Raises FileNotFoundError if
+    the step is removed meanwhile, and OSError if the disk is full.
     """
     sums = transfer.read(f'{address}/{checksums.NAME}')
     recorded = place / checksums.NAME
     same = recorded.is_file() and recorded.read_bytes() == sums
-    if same and not restore.is_away(place) and checksums.verify(place) is None:
+    if same and not restore.is_remote(place) and checksums.verify(place) is None:
         return
-    # Killed half way, it leaves no step that would be half of one.
+    # If killed, it leaves no incomplete step under the step's name.
     partial = place.with_name(f'{place.name}.orbax-checkpoint-tmp-brought')
     shutil.rmtree(partial, ignore_errors=True)
     cache.make_room(sum(file.size for file in files.values()))
-    transfer.bring(address, partial, list(files))
+    transfer.download_files(address, partial, list(files))
     shutil.rmtree(place, ignore_errors=True)
     os.rename(partial, place)
 
 
 def remove_step(address, prefix, names):
-    """Deletes the files of a step, whose `names` below the address begin with `prefix`:
-    the checksums first, so that half a step counts for nothing."""
+    """Deletes a step at an address: `names` are its files, which begin with `prefix`.
+
+    Deletes the checksums first, so that a partly deleted step does not count.
+    """
     first = prefix + checksums.NAME
-    transfer.remove(address, sorted(names, key=lambda name: name != first))
+    transfer.delete_files(address, sorted(names, key=lambda name: name != first))
 
 
-def drop_away(folder):
-    """Deletes the steps of runs in a folder that are not here, but at an address."""
-    for path in list(folder.glob(f'**/{STEPS}/*/{restore.AWAY}')):
+def remove_stubs(folder):
+    """Deletes the steps of runs below a folder whose arrays are only at an address."""
+    for path in list(folder.glob(f'**/{STEPS}/*/{restore.REMOTE}')):
         shutil.rmtree(path.parent)
 
 
 def _check_shared(mirror, what):
-    """Raises ValueError unless all processes see the folder of the first one."""
+    """Raises ValueError unless all processes see the folder of process 0."""
     folder = mirror.folder.parent
-    is_seen = processes.see(folder, what)
-    with processes.together(what):
+    is_seen = processes.shares_folder(folder, what)
+    with processes.fail_together(what):
         if not is_seen:
             raise ValueError(
                 f'The workdir {mirror.name!r} is an address, and process '
-                f'{jax.process_index()} does not see the copy of it in {folder}, as '
-                'process 0 made it: all processes write one checkpoint together, in one '
-                'folder. Let JEPA_TEXT_CACHE name a folder that they share (NFS), or '
-                'mount the bucket on each machine (gcsfuse, mountpoint-s3) and give that '
-                'path.'
+                f'{jax.process_index()} does not see its copy in {folder}, which process '
+                '0 has made: all processes write checkpoints together, into one folder. '
+                'Set JEPA_TEXT_CACHE to a folder that they share (NFS), or mount the '
+                'bucket on each machine (gcsfuse, mountpoint-s3) and give that path.'
             )
 
 
 def is_left_out(name):
-    """Checkpoints go as whole steps; the owner is of this process, and the lock of this
-    machine."""
+    """Whether sync skips a file: a checkpoint's (transferred as a whole step), the owner
+    file (of one process) or the lock (of one machine)."""
     parts = Path(name).parts
     return STEPS in parts[:-1] or name == OWNER or parts[-1] == workdir.LOCK

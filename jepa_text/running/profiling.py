@@ -1,4 +1,4 @@
-"""A trace of some steps, for TensorBoard's profiler, XProf or Perfetto."""
+"""Profiler traces of some steps, for TensorBoard, XProf or Perfetto."""
 
 import jax
 
@@ -6,10 +6,10 @@ FOLDER = 'profile'
 
 
 def span(steps):
-    """(first, last) of the steps to record, (0, 0) for none."""
+    """(first, last) step to record, (0, 0) for none; raises ValueError if invalid."""
     steps = tuple(steps) or (0, 0)
-    right = len(steps) == 2 and all(isinstance(step, int) for step in steps)
-    if steps != (0, 0) and not (right and 1 <= steps[0] <= steps[1]):
+    is_pair = len(steps) == 2 and all(isinstance(step, int) for step in steps)
+    if steps != (0, 0) and not (is_pair and 1 <= steps[0] <= steps[1]):
         raise ValueError(
             f'profile_steps={steps} must be the first and the last step to record, such '
             'as (10, 12), or (0, 0) for none.'
@@ -18,10 +18,11 @@ def span(steps):
 
 
 class Trace:
-    """Records steps start to stop, both included, into a folder; a context manager.
+    """Records a range of steps, first and last included, into a folder.
 
-    The stages of a step bear their names in it: encoder, lm_head, optimizer, ema. Raises
-    ValueError for anything but two step numbers in order; () or (0, 0) record nothing.
+    A context manager. The trace names the stages of a step: encoder, lm_head, optimizer,
+    ema. Raises ValueError unless `steps` are two step numbers in increasing order; () or
+    (0, 0) record nothing.
     """
 
     def __init__(self, folder, steps=()):
@@ -29,7 +30,7 @@ class Trace:
         self._recording = False
 
     def run(self, step, number, *inputs):
-        """What `step(*inputs)` returns, as step `number` of the trace."""
+        """Returns `step(*inputs)`, recorded as step `number` of the trace."""
         if number == self._start:
             jax.profiler.start_trace(self._folder)
             self._recording = True

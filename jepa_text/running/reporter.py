@@ -1,7 +1,7 @@
-"""What a run tells about itself: its metrics, its progress, and how well it runs.
+"""Reports a run: its metrics, its progress on the terminal, and its efficiency.
 
 throughput/tokens_per_second (and per device)    real tokens, padding is not counted
-throughput/step_time, input_wait                 seconds a step, and of them for data
+throughput/step_time, input_wait                 seconds per step; waiting for input
 throughput/mfu       model FLOPs (../cost/flops.py) of real tokens / peak of devices
 throughput/goodput   goodput.py
 memory/host_gib, memory/device_peak_gib
@@ -19,12 +19,12 @@ GIB = 2**30
 
 
 class Reporter:
-    """Process 0 writes the metrics of a workdir and shows progress; the others listen.
+    """Writes the metrics of a workdir and shows progress, in process 0 only.
 
-    A context manager. `name` and `steps` are those of the run, `peak` the FLOP/s of a
-    device, None if nobody knows. `resumed` is the step that the run goes on from, None
-    for a new run; `seconds` were spent in steps until then, and metrics written up to
-    `logged`. `wandb`: as for metrics.Writer.
+    A context manager. `name` and `steps` are those of the run; `peak` is the peak FLOP/s
+    of a device, None if unknown. `resumed` is the step from which the run resumes, None
+    for a new run; until then `seconds` were spent in steps, and metrics were written up
+    to step `logged`. `wandb`: as for metrics.Writer.
     """
 
     def __init__(
@@ -41,23 +41,26 @@ class Reporter:
     ):
         self._folder, self._name, self._steps = folder, name, steps
         self._peak = peak
-        self._before = -1 if resumed is None else resumed
+        self._start_step = -1 if resumed is None else resumed
         self._earlier, self._logged, self._wandb = seconds, logged, wandb
         self._flops_per_token, self._goodput = 0.0, None
-        self._speaks = jax.process_index() == 0
+        self._is_active = jax.process_index() == 0
         self.clock = metrics.Throughput(devices=jax.device_count())
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
-        if self._speaks:
+        if self._is_active:
             self._goodput = goodput.Goodput(self._folder)
             self._writer = self._stack.enter_context(
                 metrics.Writer(
-                    self._folder, self._before, wandb=self._wandb, logged=self._logged
+                    self._folder,
+                    self._start_step,
+                    wandb=self._wandb,
+                    logged=self._logged,
                 )
             )
             self._progress = self._stack.enter_context(
-                console.Progress(self._name, self._steps, start=max(self._before, 0))
+                console.Progress(self._name, self._steps, start=max(self._start_step, 0))
             )
         return self
 
@@ -66,22 +69,24 @@ class Reporter:
 
     @property
     def seconds(self):
-        """Seconds spent in the steps that a state of this moment contains."""
+        """Seconds spent in the steps that the current state contains."""
         return self._earlier + self.clock.counted
 
     def begin(self, flops_per_token, lines=()):
-        """A phase begins: its first step compiles, its tokens have FLOPs of their own,
-        for which the function is asked if the `peak` is known, too."""
+        """Starts a phase, whose first step compiles; prints `lines`.
+
+        `flops_per_token()` is only called if the `peak` is known.
+        """
         self.clock.restart()
         for line in lines:
-            self.say(line)
+            self.log(line)
         self._flops_per_token = flops_per_token() if self._peak else 0.0
 
     def step(self, number, values):
-        """The metrics of a step, with those of the time since the last."""
+        """Writes the metrics of a step, with throughput since the last call."""
         rates = self._rates()
         self.write(number, {**values, **rates})
-        if self._speaks:
+        if self._is_active:
             self._progress.update(
                 number,
                 loss=values['train/loss'],
@@ -89,17 +94,18 @@ class Reporter:
             )
 
     def write(self, number, values):
-        """Metrics of a step."""
-        if self._speaks:
+        """Writes metrics of a step."""
+        if self._is_active:
             self._writer.write(number, values)
 
     def sync(self):
-        """Brings the metrics to the disk; the last step that they tell of, if any."""
-        return self._writer.sync() if self._speaks else None
+        """Flushes the metrics to the disk; returns the last step written, if any."""
+        return self._writer.sync() if self._is_active else None
 
-    def say(self, text):
-        """A line for the person at the terminal."""
-        if self._speaks:
+    def log(self, text):
+        """Prints a line on the terminal."""
+        if self._is_active:
+            self._progress.log(text)
             self._progress.log(text)
 
     def _rates(self):
@@ -115,8 +121,8 @@ class Reporter:
 
 
 def memory():
-    """GiB that this process holds now, and that its fullest device held at most."""
+    """GiB of this process now, and the highest peak of its devices."""
     held = {'memory/host_gib': psutil.Process().memory_info().rss / GIB}
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
-    peaks = [one['peak_bytes_in_use'] for one in stats if 'peak_bytes_in_use' in one]
+    peaks = [s['peak_bytes_in_use'] for s in stats if 'peak_bytes_in_use' in s]
     return held | ({'memory/device_peak_gib': max(peaks) / GIB} if peaks else {})

@@ -1,13 +1,14 @@
-"""Complete steps on disk -> state, part of a state, or meta. Only reads.
+"""Checkpoint reading: the full state, parts of it, or the metadata of a complete step.
 
     <folder>/<step>/state     the arrays (Orbax)
     <folder>/<step>/leaves    path -> dtype and shape of every array
     <folder>/<step>/meta      the caller's dict: data cursor, phases
-    <folder>/<step>/CHECKSUMS.json sizes and checksums; a step without it does not count
-    <folder>/<step>/away     its other files lie at an address (running/shared_runs.py),
-                             where it is whole; of them only the meta is here
+    <folder>/<step>/CHECKSUMS.json sizes and checksums; steps without it do not count
+    <folder>/<step>/away      exists if the other files are only at an address
+                              (running/shared_runs.py), except for the meta
 
-Safe next to a run that is alive. `checkpoint.Checkpointer` writes these folders.
+Only reads, so it is safe next to a live run; `checkpoint.Checkpointer` writes the
+folders.
 """
 
 import contextlib
@@ -21,28 +22,28 @@ import orbax.checkpoint as ocp
 from jepa_text.files import checksums
 
 _log = logging.getLogger(__name__)
-AWAY = 'away'
-_SHOWN = 10
-# What Orbax calls the file of a JSON item.
+REMOTE = 'away'
+_MAX_SHOWN = 10
+# Orbax's file name for a JSON item.
 _JSON = 'metadata'
 
 
 def newest_good(folder):
-    """(step, meta) of the newest step whose checksums fit, or None.
+    """(step, meta) of the newest step whose checksums match, or None.
 
-    Warns once for each newer step that it passes over, with the reason.
+    Logs a warning with the reason for each newer step that is skipped.
     """
     step = newest_good_step(folder)
     return None if step is None else (step, read_json(_path(folder, step), 'meta'))
 
 
 def newest_good_step(folder):
-    """The number alone; see `newest_good`."""
+    """The step number alone; see `newest_good`."""
     for step in reversed(steps(folder)):
-        reason = why_not(_path(folder, step))
+        reason = problem(_path(folder, step))
         if reason is None:
             return step
-        _log.warning('Checkpoint %s is passed over: %s.', _path(folder, step), reason)
+        _log.warning('Checkpoint %s is skipped: %s.', _path(folder, step), reason)
     return None
 
 
@@ -57,88 +58,87 @@ def leaves(folder, step):
 
 
 def state(folder, step, abstract_state):
-    """The whole state of a step: every leaf bit for bit, with its dtype and sharding.
+    """The full state of a step: every leaf bit for bit, with its dtype and sharding.
 
-    `abstract_state` holds a jax.ShapeDtypeStruct for every array (one without a sharding
-    goes to the first device). Raises FileNotFoundError for a step that is not there, and
-    ValueError when it is damaged or when any path, shape or dtype differs.
+    `abstract_state` contains a jax.ShapeDtypeStruct for every array (one without a
+    sharding is placed on the first device). Raises FileNotFoundError for a missing step,
+    and ValueError if it is damaged or if any path, shape or dtype differs.
     """
     return read_state(_trusted(folder, step), abstract_state)
 
 
 def part(folder, step, abstract_part):
-    """Like `state`, for some subtrees only, such as {'params': {'encoder': ...}}."""
+    """Like `state`, for a subset of the tree such as {'params': {'encoder': ...}}."""
     path = _trusted(folder, step)
     _compare(path, read_json(path, 'leaves'), describe(abstract_part), extra=())
     return _read_arrays(path, abstract_part)
 
 
 def steps(folder):
-    """The steps that have a folder, complete or not, in rising order."""
+    """The steps that have a folder, complete or not, in increasing order."""
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    named = [path for path in folder.iterdir() if path.name.isdecimal()]
-    return sorted(int(path.name) for path in named if path.is_dir())
+    numbered = [path for path in folder.iterdir() if path.name.isdecimal()]
+    return sorted(int(path.name) for path in numbered if path.is_dir())
 
 
-def is_away(path):
-    """Are the arrays of a step at an address, and not here?"""
-    return (path / AWAY).exists()
+def is_remote(path):
+    """Whether the arrays of a step are only at an address, not on this machine."""
+    return (path / REMOTE).exists()
 
 
-def why_not(path):
-    """The reason why a step does not count, or None; hashes no unchanged folder twice.
+def problem(path):
+    """The reason why a step is unusable, or None; an unchanged folder is hashed once.
 
-    Raises OSError when the disk does not let it be read, which is no reason: it may be
-    whole.
+    Raises OSError if the disk does not let it be read: then it may be intact.
     """
-    if is_away(path):
+    if is_remote(path):
         return None
     try:
-        return _verdict(path, checksums.stamp(path))
-    except FileNotFoundError as error:  # removed meanwhile by the run that it is of
+        return _verified(path, checksums.stamp(path))
+    except FileNotFoundError as error:  # removed meanwhile by its run
         return f'it cannot be read ({error})'
     except OSError as error:
         raise type(error)(
             error.errno,
             f'The checkpoint {path} cannot be read ({error.strerror}: {error.filename}), '
-            'so nobody knows whether it is whole. Mend the disk or the permissions and '
-            'run the same command again; or move this folder away, and the run goes on '
+            'so it is unknown whether it is intact. Fix the disk or the permissions and '
+            'run the same command again; or move this folder away, and the run resumes '
             'from the checkpoint before it',
         ) from error
 
 
-def distrust(path, reason):
-    """The error for a step that is not to be restored."""
+def unusable_error(path, reason):
+    """The ValueError for a step that has a `problem`."""
     return ValueError(
         f'The checkpoint {path} cannot be trusted: {reason}. Restore another step: '
-        'newest_good finds the newest one that is whole.'
+        'newest_good returns the newest intact one.'
     )
 
 
 def read_state(path, abstract_state):
-    """`state` without the checksums, for a caller that has verified it."""
+    """Like `state`, without verifying checksums, for callers that have done so."""
     found, wanted = read_json(path, 'leaves'), describe(abstract_state)
     _compare(path, found, wanted, extra=found.keys() - wanted.keys())
     return _read_arrays(path, abstract_state)
 
 
 def read_json(path, item):
-    """One of the JSON items of a step. Raises FileNotFoundError when it is not there."""
+    """One of the JSON items of a step. Raises FileNotFoundError if it is missing."""
     if not (path / item).is_dir():
         raise FileNotFoundError(
             f'There is no checkpoint of step {path.name} in {path.parent}. There are: '
             f'{", ".join(map(str, steps(path.parent))) or "none"}.'
         )
-    # As Orbax wrote it, but without Orbax, for which all processes must read at once.
+    # Orbax itself would require all processes to read at the same time.
     return checksums.read_json(path / item / _JSON)
 
 
 def describe(state):
-    """{'params/encoder/...': 'float32[8,4]'} of every leaf.
+    """{'params/encoder/...': 'float32[8,4]'} for every leaf.
 
-    Raises ValueError for a leaf that is no array.
+    Raises ValueError for a leaf that is not an array.
     """
     described = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
@@ -146,8 +146,8 @@ def describe(state):
         if not (hasattr(leaf, 'shape') and hasattr(leaf, 'dtype')):
             raise ValueError(
                 f'The leaf {key} of the state is {leaf!r}, a {type(leaf).__name__} and '
-                'not an array, so its dtype would not survive a restart. Make it an '
-                'array, or put it into the meta.'
+                'not an array, so its dtype would not survive a restart. Convert it to '
+                'an array, or put it into the meta.'
             )
         described[key] = f'{leaf.dtype}[{",".join(map(str, leaf.shape))}]'
     return described
@@ -155,21 +155,21 @@ def describe(state):
 
 @contextlib.contextmanager
 def quiet():
-    """Keeps Orbax's chatter off the terminal meanwhile, without hiding an error.
+    """Context manager: keeps Orbax's log messages off the terminal, except for errors.
 
-    Its notes go to DEBUG here. So do the traces of a failed background save (three times
-    the same, some 200 lines), since the Checkpointer raises or reports that very error.
-    Every other error passes.
+    They are logged here at DEBUG level. So are the tracebacks of a failed background save
+    (some 200 lines, three times), because the Checkpointer raises or logs that error.
+    Every other error is passed on.
     """
-    absl, screen = logging.getLogger('absl'), _Screen()
-    absl.addFilter(screen)
+    absl, demote = logging.getLogger('absl'), _DemoteOrbax()
+    absl.addFilter(demote)
     try:
         yield
     finally:
-        absl.removeFilter(screen)
+        absl.removeFilter(demote)
 
 
-class _Screen(logging.Filter):
+class _DemoteOrbax(logging.Filter):
     def filter(self, record):
         if str(Path('orbax', 'checkpoint')) not in record.pathname:
             return True
@@ -181,8 +181,8 @@ class _Screen(logging.Filter):
 
 
 @functools.lru_cache(maxsize=16)
-def _verdict(path, stamp):
-    del stamp  # only a key of the cache
+def _verified(path, stamp):
+    del stamp  # only part of the cache key
     return checksums.verify(path)
 
 
@@ -192,48 +192,51 @@ def _path(folder, step):
 
 def _trusted(folder, step):
     path = _path(folder, step)
-    reason = why_not(path) if path.is_dir() else None
+    reason = problem(path) if path.is_dir() else None
     if reason:
-        raise distrust(path, reason)
+        raise unusable_error(path, reason)
     return path
 
 
 def _compare(path, found, wanted, extra):
     """Raises ValueError that lists every leaf in which two states differ."""
-    lines = [f'{k} is {found[k]} in the checkpoint, not wanted' for k in sorted(extra)]
+    lines = [f'{k} is {found[k]} in the checkpoint, not expected' for k in sorted(extra)]
     for key, kind in wanted.items():
         if key not in found:
-            lines.append(f'{key} is not in the checkpoint, {kind} is wanted')
+            lines.append(f'{key} is not in the checkpoint, {kind} is expected')
         elif found[key] != kind:
-            lines.append(f'{key} is {found[key]} in the checkpoint, {kind} is wanted')
+            lines.append(f'{key} is {found[key]} in the checkpoint, {kind} is expected')
     if lines:
-        more = f'; and {len(lines) - _SHOWN} more' if len(lines) > _SHOWN else ''
+        more = f'; and {len(lines) - _MAX_SHOWN} more' if len(lines) > _MAX_SHOWN else ''
         raise ValueError(
-            f'The checkpoint {path} does not fit this state: {"; ".join(lines[:_SHOWN])}'
-            f'{more}. Use the config that it was saved with, or another folder.'
+            f'The checkpoint {path} does not match this state: '
+            f'{"; ".join(lines[:_MAX_SHOWN])}{more}. Use the config that it was saved '
+            'with, or another folder.'
         )
 
 
 def _read_arrays(path, abstract):
     abstract = jax.tree.map(_placed, abstract)
-    given = ocp.checkpoint_utils.construct_restore_args(abstract)
-    wanted = ocp.args.PyTreeRestore(abstract, restore_args=given, partial_restore=True)
+    restore_args = ocp.checkpoint_utils.construct_restore_args(abstract)
+    request = ocp.args.PyTreeRestore(
+        abstract, restore_args=restore_args, partial_restore=True
+    )
     try:
         with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
-            arrays = reader.restore(path, args=ocp.args.Composite(state=wanted)).state
-    except (ValueError, OSError) as error:  # TensorStore calls a broken disk a ValueError
+            arrays = reader.restore(path, args=ocp.args.Composite(state=request)).state
+    except (ValueError, OSError) as error:  # TensorStore: ValueError on disk errors
         raise RuntimeError(
-            f'The checkpoint {path} is whole by its checksums but could not be read: '
-            f'{error}. Run the same command again; if it stays so, move this folder '
-            'away, and the run goes on from the checkpoint before it.'
+            f'The checkpoint {path} has valid checksums but could not be read: '
+            f'{error}. Run the same command again; if the error persists, move this '
+            'folder away, and the run resumes from the checkpoint before it.'
         ) from error
-    # Orbax leaves a placeholder where it finds nothing, and casts; neither may pass.
-    holes = sum(not isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arrays))
-    if holes or describe(arrays) != describe(abstract):
+    # Orbax leaves placeholders for missing arrays and casts dtypes; both are errors here.
+    missing = sum(not isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arrays))
+    if missing or describe(arrays) != describe(abstract):
         raise RuntimeError(
-            f'The checkpoint {path} is whole but was not read back as it was saved '
-            f'({holes} arrays are missing). Please report this with the versions of jax '
-            'and orbax-checkpoint.'
+            f'The checkpoint {path} is intact but was not read back as it was saved '
+            f'({missing} arrays are missing). Please report this with your versions of '
+            'jax and orbax-checkpoint.'
         )
     return arrays
 

@@ -1,4 +1,4 @@
-"""A folder of checkpoints: freed of what a crash left, and of what is old."""
+"""Checkpoint retention: removes old checkpoints and what a crash left behind."""
 
 import logging
 import shutil
@@ -9,21 +9,21 @@ from jepa_text.running import restore
 _log = logging.getLogger(__name__)
 
 
-def opened(folder):
-    """Makes the folder or frees it of what a crash left; the newest good step or None."""
+def prepare(folder):
+    """Creates the folder or cleans it up; returns the newest good step or None."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path in leavings(folder):
+        for path in leftovers(folder):
             shutil.rmtree(path)
         newest = restore.newest_good_step(folder)
         for step in restore.steps(folder):
-            complete = (folder / str(step) / checksums.NAME).exists()
-            if newest is None or step > newest or not complete:
+            is_complete = (folder / str(step) / checksums.NAME).exists()
+            if newest is None or step > newest or not is_complete:
                 aside = checksums.free_name(folder / f'damaged-{step}')
                 (folder / str(step)).rename(aside)
                 _log.warning('Checkpoint %s is now %s.', folder / str(step), aside.name)
     except OSError as error:
-        if error.filename is None:  # in words already
+        if error.filename is None:  # already has a clear message
             raise
         raise type(error)(
             error.errno,
@@ -33,8 +33,8 @@ def opened(folder):
     return newest
 
 
-def leavings(folder):
-    """What a kill left of a save, or of a removal: [path]."""
+def leftovers(folder):
+    """Paths of folders that a killed save or removal left behind."""
     named = [
         path
         for path in folder.iterdir()
@@ -44,27 +44,28 @@ def leavings(folder):
 
 
 def complete(folder):
-    """The steps that are complete, in rising order, whether they are good or not."""
+    """The complete steps, good or not, in increasing order."""
     return [
         s for s in restore.steps(folder) if (folder / str(s) / checksums.NAME).exists()
     ]
 
 
 def retain(folder, keep, keep_every, keep_at=()):
-    """Removes old complete steps. Runs just after a save is complete, so the newest of
-    them is good."""
+    """Removes old complete steps. Call it only after a save: then the newest is good."""
     for step in old(complete(folder), keep, keep_every, keep_at):
-        # Renamed first: a crash half way must not leave half a step under its number.
-        doomed = checksums.free_name(folder / f'deleting-{step}')
+        # Renamed first: a crash must not leave an incomplete step under its number.
+        removed = checksums.free_name(folder / f'deleting-{step}')
         try:
-            (folder / str(step)).rename(doomed)
-            shutil.rmtree(doomed)
+            (folder / str(step)).rename(removed)
+            shutil.rmtree(removed)
         except OSError as error:
-            _log.warning('The old checkpoint %s could not be removed: %s.', doomed, error)
+            _log.warning(
+                'The old checkpoint %s could not be removed: %s.', removed, error
+            )
 
 
 def old(steps, keep, keep_every, keep_at=()):
-    """Those of complete steps, in rising order, that need not stay."""
+    """The complete steps, given in increasing order, that need not be kept."""
     return [
         step
         for step in steps[:-keep]
@@ -73,7 +74,7 @@ def old(steps, keep, keep_every, keep_at=()):
 
 
 def discard(folder, step):
-    """Gives back the space of a save that failed."""
+    """Removes the files of a failed save."""
     shutil.rmtree(folder / f'{step}.orbax-checkpoint-tmp', ignore_errors=True)
     if not (folder / str(step) / checksums.NAME).exists():
         shutil.rmtree(folder / str(step), ignore_errors=True)

@@ -1,8 +1,7 @@
-"""Does this machine compute what it is asked? Small programs, against numpy.
+"""Self-test of the devices: compares small jitted programs with numpy before training.
 
 Compilers have been silently wrong before: sums on CPUs (xla_flags.py), single operations
-on some GPUs (jax issue 40633). A run that begins on such a machine is worth nothing, so
-none does.
+on some GPUs (jax issue 40633). A run on such a machine is worthless, so none is started.
 """
 
 import functools
@@ -17,23 +16,23 @@ from jepa_text.running.self_test_programs import patterns
 
 
 def check_platforms(environ=os.environ):
-    """Raises ConfigError if JAX_PLATFORMS names nothing that jax finds here."""
+    """Raises ConfigError if JAX_PLATFORMS names no platform that jax finds here."""
     try:
         jax.devices()
-    # Without a plugin for the platform, jax trips over an assertion of its own.
+    # Without a plugin for the platform, an assertion inside jax fails.
     except (AssertionError, RuntimeError) as error:
-        why = f': {error}' if str(error) else ''
+        detail = f': {error}' if str(error) else ''
         raise exits.ConfigError(
             f'JAX_PLATFORMS={environ.get("JAX_PLATFORMS")!r}, but jax finds no such '
-            f'device here{why}. Unset it, set it to cpu, or install jax for this device '
-            "(pip install 'jax[cuda12]' or 'jax[tpu]')."
+            f'device here{detail}. Unset it, set it to cpu, or install jax for this '
+            "device (pip install 'jax[cuda12]' or 'jax[tpu]')."
         ) from error
 
 
 def check():
-    """Raises RuntimeError if a local device computes wrongly; the message names what.
+    """Raises RuntimeError, naming the programs, if a local device computes wrong results.
 
-    A second a process at most, and then nothing: results are those of the devices.
+    Takes at most a second per process; results are cached per set of devices.
     """
     wrong = [
         f'{name} (off by {found:.2g} of the largest value, {allowed:.0e} is allowed)'
@@ -43,21 +42,23 @@ def check():
     if wrong:
         device = jax.local_devices()[0]
         raise RuntimeError(
-            f'This machine computes wrongly: of {len(patterns())} programs {len(wrong)} '
-            f'differ from numpy on {device.platform} ({device.device_kind}), jax '
-            f'{jax.__version__}: {"; ".join(wrong)}. Nothing trained here could be '
-            'trusted. On a CPU start by the command line, or call '
-            'jepa_text.running.xla_flags.mend() before anything is computed, and leave '
-            '--xla_cpu_experimental_ynn_fusion_type out of XLA_FLAGS; else install '
+            f'This machine computes wrong results: {len(wrong)} of {len(patterns())} '
+            f'programs differ from numpy on {device.platform} ({device.device_kind}), '
+            f'jax {jax.__version__}: {"; ".join(wrong)}. A model trained here could not '
+            'be trusted. On a CPU, start from the command line, or call '
+            'jepa_text.running.xla_flags.apply() before anything is computed, and do not '
+            'set --xla_cpu_experimental_ynn_fusion_type in XLA_FLAGS; otherwise install '
             'another version of jax, or use another machine.'
         )
 
 
 @functools.cache
 def deviations(devices):
-    """{name: (largest difference found, allowed)}, each as a share of the largest value;
-    of all `devices` the worst. Not a number where a device gives one."""
-    # One program for all devices, each of which computes all of it.
+    """{name: (largest difference found, allowed)}, as shares of the largest value.
+
+    The worst of all `devices`; NaN if a device computes NaN.
+    """
+    # One program, computed in full by every device.
     everywhere = NamedSharding(Mesh(np.array(devices), ('devices',)), PartitionSpec())
     return {
         pattern.name: (_deviation(pattern, everywhere), pattern.allowed)
@@ -68,18 +69,18 @@ def deviations(devices):
 def _deviation(pattern, everywhere):
     compute = jax.jit(pattern.computed) if pattern.jitted else pattern.computed
     arrays = jax.device_put(pattern.arrays, everywhere)
-    # Products of float32 as such, also where they are rounded by default.
+    # float32 products in full precision, even if the default is lower.
     with jax.default_matmul_precision('highest'), jax.numpy_rank_promotion('allow'):
         found = jax.tree.leaves(compute(**arrays))
-    right = jax.tree.leaves(
+    expected = jax.tree.leaves(
         pattern.expected(**{k: _wide(x) for k, x in pattern.arrays.items()})
     )
     shares = [
         np.max(np.abs(np.asarray(shard.data, np.float64) - want)) / np.max(np.abs(want))
-        for array, want in zip(found, right, strict=True)
+        for array, want in zip(found, expected, strict=True)
         for shard in array.addressable_shards
     ]
-    return float(np.max(shares))  # that of the builtin may drop a nan
+    return float(np.max(shares))  # unlike the builtin max, it propagates NaN
 
 
 def _wide(array):

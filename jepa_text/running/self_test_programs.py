@@ -1,7 +1,4 @@
-"""What training computes, in a dozen small programs: each by jax, and by numpy.
-
-self_test.py compares the two.
-"""
+"""Small programs that represent training, each in jax and in numpy, for self_test.py."""
 
 import dataclasses
 import functools
@@ -14,10 +11,11 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """Something that training computes, twice.
+    """A computation of training in two implementations.
 
-    computed(**arrays) by jax and expected(**arrays) in float64 by numpy, each an array or
-    several; `allowed` is the largest difference, as a share of the largest value.
+    computed(**arrays) by jax and expected(**arrays) in float64 by numpy each return an
+    array or several; `allowed` is the largest difference, as a share of the largest
+    value.
     """
 
     name: str
@@ -30,7 +28,7 @@ class Pattern:
 
 @functools.cache
 def patterns():
-    """The Patterns; those with gradients take the gradient of the output times `out`."""
+    """All Patterns; those with gradients differentiate the output times `out`."""
     rng = np.random.default_rng(0)
 
     def normal(*shape):
@@ -39,8 +37,8 @@ def patterns():
     return (*_sums(normal), *_layers(normal, rng), *_tables(normal, rng))
 
 
-def _alike(name, arrays, function, **options):
-    """The Pattern of function(jax.numpy or numpy, **arrays)."""
+def _same(name, arrays, function, **options):
+    """A Pattern of function(jax.numpy or numpy, **arrays)."""
     by = (functools.partial(function, module) for module in (jnp, np))
     return Pattern(name, arrays, *by, **options)
 
@@ -49,30 +47,30 @@ def _sums(normal):
     count = np.arange(32_769, dtype=np.float32)
     points = np.stack([count, 0 * count, 0 * count], 1)
     return (
-        _alike(
-            'a product times its factor, summed',
+        _same(
+            'matrix product times its operand, summed',
             {'x': normal(5, 60, 60)},
             lambda np, x: np.sum((x @ np.ones_like(x)) * x, (1, 2)),
         ),
         Pattern(
-            'squares of a product of each row, summed',
+            'squared matrix-vector products, summed per row',
             {'x': points, 'w': np.eye(3, dtype=np.float32)},
             lambda x, w: jax.vmap(lambda row: jnp.sum((w @ row) ** 2))(x),
             lambda x, w: np.sum((x @ w.T) ** 2, 1),
         ),
-        _alike(
-            'a product, and the squares of its rows',
+        _same(
+            'matrix product and squared norms of its rows',
             {'x': normal(96, 64), 'y': normal(64, 80)},
             lambda np, x, y: (x @ y, np.sum((x @ y) ** 2, -1)),
         ),
         Pattern(
-            'a covariance',
+            'covariance',
             {'x': normal(200, 48) + 3},
             lambda x: (x - x.mean(0)).T @ (x - x.mean(0)) / (len(x) - 1),
             lambda x: np.cov(x.T),
         ),
-        _alike(
-            'exp of minus distances, averaged',
+        _same(
+            'mean of a Gaussian kernel',
             {'x': normal(64, 24)},
             lambda np, x: np.mean(
                 np.exp(-0.1 * np.sum((x[:, None] - x[None]) ** 2, -1)), 1
@@ -87,7 +85,7 @@ def _layers(normal, rng):
     head = {'x': normal(48, 32), 'w': normal(32, 200)}
     return (
         Pattern(
-            'a product in bfloat16',
+            'matrix product in bfloat16',
             {'x': normal(64, 256), 'y': normal(256, 64)},
             lambda x, y: jnp.matmul(
                 x.astype(jnp.bfloat16),
@@ -104,7 +102,7 @@ def _layers(normal, rng):
             _attention_expected,
         ),
         Pattern(
-            'layer norm, with its gradient',
+            'layer norm, with gradient',
             rows,
             lambda x, out: _with_gradients(_layer_norm, out, x),
             _layer_norm_expected,
@@ -120,28 +118,28 @@ def _layers(normal, rng):
 
 def _tables(normal, rng):
     return (
-        _alike(
-            'means of masked rows',
+        _same(
+            'masked means',
             {'x': normal(8, 40, 64), 'mask': rng.random((8, 40)) < 0.5},
             lambda np, x, mask: (
                 np.sum(x * mask[..., None], 1) / np.sum(mask, 1, keepdims=True)
             ),
         ),
         Pattern(
-            'rows of a table, and the gradient of the table',
+            'embedding lookup, with gradient',
             {'x': normal(40, 64), 'ids': rng.integers(0, 40, 48), 'out': normal(48, 64)},
             lambda x, ids, out: _with_gradients(lambda t: t[ids], out, x),
             lambda x, ids, out: (x[ids], np.eye(40)[ids].T @ out),
         ),
         Pattern(
-            'sums of segments',
+            'segment sums',
             {'x': normal(48, 64), 'ids': np.repeat(np.arange(4), 12)},
             lambda x, ids: jax.ops.segment_sum(x, ids, 4),
             lambda x, ids: np.eye(4)[ids].T @ x,
         ),
-        _alike('running sums', {'x': normal(16, 300)}, lambda np, x: np.cumsum(x, 1)),
-        _alike(
-            'operations one by one',
+        _same('cumulative sums', {'x': normal(16, 300)}, lambda np, x: np.cumsum(x, 1)),
+        _same(
+            'operations without jit',
             {'x': np.square(normal(16, 32)), 'y': normal(16, 32)},
             lambda np, x, y: np.sum(np.sqrt(x) * y + 1, 1),
             jitted=False,
@@ -150,7 +148,7 @@ def _tables(normal, rng):
 
 
 def _with_gradients(function, out, *arrays):
-    """The output, and the gradient of each array for the output's gradient `out`."""
+    """The output, and the gradients of the arrays, given the output's gradient `out`."""
     output, backward = jax.vjp(function, *arrays)
     return output, *backward(out)
 

@@ -1,12 +1,12 @@
-"""A workdir of several runs, which several workers share: a folder that all see, or an
-address, of which each has a copy of its own.
+"""Workdirs of several runs, shared by workers in a common folder or via an address.
 
-    bucket/study/claims/     which worker is at what: claim_objects.py
-    bucket/study/<run>/      sent by the worker that holds its claim: mirror.py
-    bucket/study/...         all else, sent by whoever made it
+    bucket/study/claims/     which worker computes what: claim_objects.py
+    bucket/study/<run>/      uploaded by the worker that holds its claim: mirror.py
+    bucket/study/...         everything else, uploaded by the worker that made it
 
-What counts is at the address. A copy has all small files; of a step of a run, what it
-says of itself (`away`, restore.py), and the rest as soon as someone here goes on from it.
+Each worker has its own copy of an address, which is authoritative. A copy contains all
+small files; of a step of a run it has only the meta (`REMOTE`, restore.py) until a run on
+this machine starts from that step.
 """
 
 import contextlib
@@ -30,124 +30,128 @@ from jepa_text.running import (
 )
 
 _META = 'meta/metadata'
-_THREADS = 4  # steps at once
-_TRIES = 3  # of what others replace or remove meanwhile
+_THREADS = 4  # steps downloaded at the same time
+_TRIES = 3  # if others replace or remove files meanwhile
 
 
 @contextlib.contextmanager
 def opened(place, common, left_out=lambda name: False):
-    """A Here or an Away of a workdir, in whose `folder` this process works.
+    """Yields the Local or Remote workdir in whose `folder` this process works.
 
-    `common` are the names in it that are of no run; files that are `left_out(name)` stay
-    at an address. Raises as addresses.place and addresses.patiently do.
+    `common` are the names in it that belong to no run; files for which `left_out(name)`
+    is true are not downloaded. Raises as addresses.location and addresses.with_retries.
     """
-    place = addresses.place('The workdir', place)
+    place = addresses.location('The workdir', place)
     if not addresses.is_address(place):
-        yield Here(paths.local('The workdir', place))
+        yield Local(paths.local('The workdir', place))
         return
     with contextlib.ExitStack() as stack:
-        yield Away(place.rstrip('/'), common, left_out, stack)
+        yield Remote(place.rstrip('/'), common, left_out, stack)
 
 
-class Here:
-    """A folder that all workers see."""
+class Local:
+    """A folder that all workers share."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
         self.claims = self.folder / shared_workdir.CLAIMS
 
-    def look(self):
-        """What others made is here."""
+    def refresh(self):
+        """Does nothing: the folder already has what other workers made."""
 
-    send = look
+    send = refresh
 
     def at(self, name):
-        """The name of what is in the workdir, for those who open it themselves."""
+        """The path of a name in the workdir, for processes that open it themselves."""
         return str(self.folder / name)
 
     def run(self, name, check):
-        """A run as mirror.opened takes it; `check` as of mirror.Part."""
-        del check  # its lock tells
+        """A run, as `mirror.opened` takes it; `check` as in mirror.Part."""
+        del check  # the lock of the folder is enough
         return self.folder / name
 
     def once(self, item, is_done, do, lease):
-        """What `do()` returns; several may do it at once."""
+        """Returns `do()`; several workers may do it at the same time."""
         del item, is_done, lease
         return do()
 
-    def bring(self, name, step):
-        """Is a step of a run whole? At an address it is here then."""
-        return restore.why_not(_step(self.folder, name, step)) is None
+    def fetch(self, name, step):
+        """Returns whether a step of a run is intact; a Remote downloads it first."""
+        return restore.problem(_step(self.folder, name, step)) is None
 
-    def leavings(self, name):
-        """What a kill left of a save, or of a removal, in a run."""
+    def leftovers(self, name):
+        """What a killed save or removal left behind in a run."""
         steps = self.folder / name / mirror.STEPS
-        return retention.leavings(steps) if steps.is_dir() else []
+        return retention.leftovers(steps) if steps.is_dir() else []
 
-    def retain(self, name, *kept):
-        """Removes what is left over, and old steps of a run, as retention.old has it;
-        another time if somebody is at work there."""
+    def retain(self, name, *policy):
+        """Removes leftovers and old steps of a run, as `retention.old` with `policy`.
+
+        Does nothing while another process works on the run.
+        """
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(workdir.locked(self.folder / name))
             except RuntimeError:
                 return
-            for path in self.leavings(name):
+            for path in self.leftovers(name):
                 shutil.rmtree(path)
-            retention.retain(self.folder / name / mirror.STEPS, *kept)
+            retention.retain(self.folder / name / mirror.STEPS, *policy)
 
 
-class Away:
-    """The copy of a workdir at an address, which no other process has."""
+class Remote:
+    """The copy of a workdir at an address, used by this process only."""
 
     def __init__(self, address, common, left_out, stack):
         self.name, self._common = address, common
         self.claims = f'{address}/{shared_workdir.CLAIMS}'
         self._seen = {}  # (run, step): the version of its checksums
-        self._half = {}  # run: steps that are there in part
-        self.folder = _own(address, stack)
+        self._incomplete = {}  # run: steps that are only partly at the address
+        self.folder = _own_folder(address, stack)
         self._copy = sync.Copy(
             address, self.folder, lambda name: _is_left_out(name) or left_out(name)
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        mirror.drop_away(self.folder)
-        self._copy.forget_others(transfer.listed(address))
-        self.look()
+        mirror.remove_stubs(self.folder)
+        self._copy.delete_unlisted(transfer.list_files(address))
+        self.refresh()
         print(
-            f'{address}: works in {self.folder}; what is complete goes there, and what '
-            'others make there comes from there.'
+            f'{address}: working in {self.folder}; complete results are uploaded, and '
+            'those of other workers are downloaded.'
         )
 
-    def look(self):
-        """Brings what others made: small files, and which steps there are."""
+    def refresh(self):
+        """Downloads what others made: small files, and the list of steps."""
         for _ in range(_TRIES - 1):
-            with contextlib.suppress(FileNotFoundError):  # it was listed, and is gone
-                return self._look()
-        return self._look()
+            with contextlib.suppress(FileNotFoundError):  # removed after it was listed
+                return self._refresh()
+        return self._refresh()
 
     def send(self):
-        """Sends what was made here, but for the runs."""
-        sent = self._copy.send(lambda name: name.split('/')[0] in self._common)
+        """Uploads what was made here, except for runs."""
+        sent = self._copy.upload(lambda name: name.split('/')[0] in self._common)
         if sent:
-            self._copy.note(transfer.listed(self.name), sent)
+            self._copy.record(transfer.list_files(self.name), sent)
 
     def at(self, name):
-        """As Here.at."""
+        """As Local.at."""
         return f'{self.name}/{name}'
 
     def run(self, name, check):
-        """As Here.run."""
+        """As Local.run."""
         return mirror.Part(f'{self.name}/{name}', self.folder / name, check)
 
     def once(self, item, is_done, do, lease):
-        """What `do()` returns, if it was done here, and else None: others wait for the
-        one that is at it, and see what it has sent."""
+        """Returns `do()` if this worker did it, else None.
+
+        Only one worker does it; the others wait, and then see what it has uploaded.
+        """
         made, failed = [], []
 
-        def tried(item):
-            self.look()
+        def attempt(item):
+            self.refresh()
             try:
-                with exits.refusals():
+                with exits.config_errors():
                     if not is_done():
                         made.append(do())
             except Exception as error:
@@ -156,11 +160,12 @@ class Away:
 
         while not made and not is_done():
             ended = claims.ended(self.claims)
-            self.look()
+            self.refresh()
             if item in ended and not is_done():
                 claims.reopen(self.claims, item, ended[item])
-            publish = (self.claims, [item], tried, lambda *_: self.send())
-            worked = claims.work(*publish, lease=lease)
+            worked = claims.work(
+                self.claims, [item], attempt, lambda *_: self.send(), lease=lease
+            )
             if item in worked.failed and failed:
                 raise failed[-1]
             if item in worked.failed:
@@ -168,50 +173,51 @@ class Away:
                 raise RuntimeError(f'{self.name}: {item} failed: {last}')
             if item in worked.lost:
                 made.clear()
-            self.look()
+            self.refresh()
         return made[-1] if made else None
 
-    def bring(self, name, step):
-        """As Here.bring. One that is damaged is removed at the address, too."""
+    def fetch(self, name, step):
+        """As Local.fetch. A damaged step is removed at the address, too."""
         place = _step(self.folder, name, step)
-        if not restore.is_away(place):
-            return place.is_dir() and restore.why_not(place) is None
+        if not restore.is_remote(place):
+            return place.is_dir() and restore.problem(place) is None
         address = _step(self.name, name, step)
         for _ in range(_TRIES):
             try:
-                mirror.bring_step(address, place, transfer.listed(address))
+                mirror.download_step(address, place, transfer.list_files(address))
             except FileNotFoundError:
                 shutil.rmtree(place, ignore_errors=True)
                 return False
-            if (reason := restore.why_not(place)) is None:
+            if (reason := restore.problem(place)) is None:
                 return True
-        print(f'{address} is damaged, and removed: {reason}')
+        print(f'{address} is damaged and was removed: {reason}')
         self._remove(name, [step])
         return False
 
-    def leavings(self, name):
-        """As Here.leavings: at the address."""
-        return sorted(self._half.get(name, ()))
+    def leftovers(self, name):
+        """As Local.leftovers, at the address."""
+        return sorted(self._incomplete.get(name, ()))
 
-    def retain(self, name, *kept):
-        """As Here.retain. Only of a run that has ended."""
-        old = retention.old(retention.complete(self.folder / name / mirror.STEPS), *kept)
-        self._remove(name, [*self.leavings(name), *old])
+    def retain(self, name, *policy):
+        """As Local.retain. The run must have ended."""
+        complete = retention.complete(self.folder / name / mirror.STEPS)
+        old = retention.old(complete, *policy)
+        self._remove(name, [*self.leftovers(name), *old])
 
     def _remove(self, name, steps):
-        there = transfer.listed(f'{self.name}/{name}')
+        remote = transfer.list_files(f'{self.name}/{name}')
         for step in steps:
             prefix = f'{mirror.STEPS}/{step}/'
-            names = [one for one in there if one.startswith(prefix)]
+            names = [file for file in remote if file.startswith(prefix)]
             mirror.remove_step(f'{self.name}/{name}', prefix, names)
             shutil.rmtree(_step(self.folder, name, step), ignore_errors=True)
-        self._half.pop(name, None)
+        self._incomplete.pop(name, None)
 
-    def _look(self):
-        there = transfer.listed(self.name)
+    def _refresh(self):
+        remote = transfer.list_files(self.name)
         found = {
-            (top, step): there[f'{top}{mirror.STEPS}/{step}/{checksums.NAME}'].version
-            for top, steps in download.runs(there).items()
+            (top, step): remote[f'{top}{mirror.STEPS}/{step}/{checksums.NAME}'].version
+            for top, steps in download.runs(remote).items()
             for step in steps
         }
         for path in list(self.folder.glob(f'**/{mirror.STEPS}/*')):
@@ -220,18 +226,18 @@ class Away:
                 shutil.rmtree(path)
         new = [key for key, version in found.items() if self._is_new(key, version)]
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(self._see, new))
+            list(pool.map(self._download_meta, new))
         self._seen = found
-        self._half = _halves(there, found)
-        self._copy.bring(there)
+        self._incomplete = _incomplete(remote, found)
+        self._copy.download(remote)
 
     def _is_new(self, key, version):
-        is_here = _step(self.folder, *key) / checksums.NAME
-        return version is None or self._seen.get(key) != version or not is_here.is_file()
+        recorded = _step(self.folder, *key) / checksums.NAME
+        return version is None or self._seen.get(key) != version or not recorded.is_file()
 
-    def _see(self, key):
-        """Puts here what a step at the address says of itself; nothing of one that is
-        removed meanwhile, or says nothing."""
+    def _download_meta(self, key):
+        """Downloads the meta and checksums of a step; nothing if the step has none or was
+        removed meanwhile."""
         place, address = _step(self.folder, *key), _step(self.name, *key)
         recorded = place / checksums.NAME
         try:
@@ -243,13 +249,13 @@ class Away:
             return
         shutil.rmtree(place, ignore_errors=True)
         (place / _META).parent.mkdir(parents=True)
-        (place / restore.AWAY).touch()
+        (place / restore.REMOTE).touch()
         (place / _META).write_bytes(meta)
         recorded.write_bytes(sums)
 
 
-def _own(address, stack):
-    """The folder of a copy that no other process of this machine has."""
+def _own_folder(address, stack):
+    """The folder of a copy that no other process of this machine uses."""
     first = mirror.folder_of(address)
     cache.hold(first.parent.name)
     for number in itertools.count(1):
@@ -264,25 +270,27 @@ def _own(address, stack):
 
 
 def _step(top, name, step):
-    """The folder, or the address, of a step of a run."""
+    """The folder or address of a step of a run."""
     name = f'{name.rstrip("/")}/{mirror.STEPS}/{step}'
     return top / name if isinstance(top, Path) else f'{top}/{name}'
 
 
-def _halves(there, found):
-    """{run: steps of which there are files, but no checksums}; a newer one than those
-    with checksums is on its way."""
-    halves, newest = {}, {}
+def _incomplete(remote, found):
+    """{run: steps that have files but no checksums}.
+
+    Newer steps than those with checksums are left out: they are being uploaded.
+    """
+    incomplete, newest = {}, {}
     for top, step in found:
         newest[top] = max(step, newest.get(top, 0))
-    for name in there:
+    for name in remote:
         top, cut, rest = name.rpartition(f'/{mirror.STEPS}/')
         step = rest.split('/')[0]
         if not cut or not step.isdecimal() or (f'{top}/', int(step)) in found:
             continue
         if int(step) < newest.get(f'{top}/', 0):
-            halves.setdefault(top, set()).add(int(step))
-    return halves
+            incomplete.setdefault(top, set()).add(int(step))
+    return incomplete
 
 
 def _is_left_out(name):

@@ -1,9 +1,9 @@
-"""A workdir that several workers fill together, here or at an address.
+"""Evaluation workdirs that several workers fill together, in a folder or at an address.
 
-    bucket/exam/claims/     which worker is at what: claim_objects.py
-    bucket/exam/results/    brought before the work and at its end, sent after each piece
+    bucket/exam/claims/     which worker computes what: claim_objects.py
+    bucket/exam/results/    downloaded at the start and end, uploaded after each item
 
-At an address each worker has a folder of its own, which it deletes at the end.
+For an address each worker has a temporary local folder.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ from jepa_text.running import sync
 CLAIMS = 'claims'
 
 
-class Here:
-    """A workdir of this machine, which all workers see."""
+class Local:
+    """A workdir on this machine, shared by all workers."""
 
     def __init__(self, folder):
         self.folder, self.name = folder, str(folder)
         self.claims = folder / CLAIMS
 
     def pull(self):
-        """All is here."""
+        """Does nothing: the folder already has everything."""
 
     push = pull
 
 
-class Away:
-    """The copy of a workdir at an address."""
+class Remote:
+    """The temporary local copy of a workdir at an address."""
 
     def __init__(self, address, folder):
         self.folder, self.name = folder, address
@@ -39,22 +39,24 @@ class Away:
         self._copy = sync.Copy(address, folder, lambda name: CLAIMS in Path(name).parts)
 
     def pull(self):
-        """Brings what other workers sent."""
-        self._copy.bring(transfer.listed(self.name))
+        """Downloads what other workers uploaded."""
+        self._copy.download(transfer.list_files(self.name))
 
     def push(self):
-        """Sends what this one made."""
-        self._copy.send()
+        """Uploads what this worker made."""
+        self._copy.upload()
 
 
 @contextlib.contextmanager
 def opened(place):
-    """A Here or an Away. Raises as addresses.place and
-    addresses.patiently do."""
-    place = addresses.place('The workdir', place)
+    """Yields a Local or Remote.
+
+    Raises as addresses.location and addresses.with_retries do.
+    """
+    place = addresses.location('The workdir', place)
     if not addresses.is_address(place):
-        yield Here(Path(place))
+        yield Local(Path(place))
         return
     address = place.rstrip('/')
     with tempfile.TemporaryDirectory() as temporary:
-        yield Away(address, Path(temporary, posixpath.basename(address)))
+        yield Remote(address, Path(temporary, posixpath.basename(address)))

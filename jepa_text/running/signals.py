@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT become a wish that the training loop grants at its next step."""
+"""SIGTERM and SIGINT handling: the training loop stops cleanly after the current step."""
 
 import os
 import signal
@@ -8,23 +8,23 @@ import threading
 import time
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Launchers pass a signal on that the kernel had sent to the whole group already.
+# Launchers forward signals that the kernel has already sent to the whole process group.
 SAME_WITHIN = 1.0
 
 
-class Requests:
-    """Was this process asked to stop? A context manager for the main thread.
+class StopRequests:
+    """Records whether this process was asked to stop. A context manager.
 
-    The first signal sets `asked`; another one, more than a second later, ends the process
-    at once with 128 + its number, even while the main thread hangs in a collective: a
-    thread of its own reads what the kernel reports, where a Python handler would wait for
-    the main thread.
-    Leaving restores the handlers from before. Outside of the main thread, which alone
-    may handle signals, it does nothing.
+    The first signal sets `requested`. Another one, more than a second later, ends the
+    process at once with exit code 128 + its number, even if the main thread hangs in a
+    collective: a separate thread reads signals from a wakeup file descriptor, whereas a
+    Python handler would have to wait for the main thread. Leaving the context restores
+    the previous handlers. Outside the main thread, which alone can handle signals, it
+    does nothing.
     """
 
     def __init__(self, end=os._exit):
-        self.asked = False
+        self.requested = False
         self._since = 0.0
         self._end = end
         self._undo = lambda: None
@@ -35,8 +35,8 @@ class Requests:
         reader, writer = socket.socketpair()
         writer.setblocking(False)
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        # A handler must exist, or the kernel's own would end the process.
-        handlers = {number: signal.signal(number, _nothing) for number in SIGNALS}
+        # Without a handler, the default action would end the process.
+        handlers = {number: signal.signal(number, _ignore) for number in SIGNALS}
         thread = threading.Thread(target=self._listen, args=(reader,), daemon=True)
         thread.start()
 
@@ -58,24 +58,24 @@ class Requests:
         while data := reader.recv(64):
             for number in data:
                 if number in SIGNALS:
-                    self._hear(signal.Signals(number))
+                    self._handle(signal.Signals(number))
 
-    def _hear(self, number):
-        if self.asked:
+    def _handle(self, number):
+        if self.requested:
             if time.monotonic() - self._since > SAME_WITHIN:
-                _say(f'{number.name} again: ending at once, without saving.')
+                _print(f'{number.name} again: ending at once, without saving.')
                 self._end(128 + number)
             return
-        self.asked, self._since = True, time.monotonic()
-        _say(
-            f'{number.name}: the state will be saved after this step and the run ends. '
+        self.requested, self._since = True, time.monotonic()
+        _print(
+            f'{number.name}: the state will be saved after this step, then the run ends. '
             'A second signal ends it at once.'
         )
 
 
-def _nothing(number, frame):
-    """The listening thread does the work."""
+def _ignore(number, frame):
+    """Does nothing: the listening thread handles the signal."""
 
 
-def _say(text):
+def _print(text):
     print(f'\njepa-text: {text}', file=sys.stderr, flush=True)

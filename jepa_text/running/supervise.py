@@ -1,4 +1,4 @@
-"""Runs a command again when it fails, as long as it gets anywhere in between."""
+"""Restarts a failing command as long as it makes progress between failures."""
 
 import contextlib
 import os
@@ -16,15 +16,15 @@ LONGEST_PAUSE = 300.0
 def supervise(command, restarts, progress, pause=5.0):
     """Runs the command until it is done; returns the exit code to end with.
 
-    Exit codes as in exits.py: 1, 87 and death by a signal are tried again after `pause`
-    seconds, twice as long each time, at most `restarts` times in a row; 0, 2 and 75 end
-    it. `progress()` names what has been achieved: when it names something new, count
-    and pause begin anew. The command gets a process group of its own, of which nothing
-    outlives it; SIGTERM and SIGINT are passed on to it, and then nothing is restarted.
+    Exit codes are those of exits.py: after 1, 87 and death by a signal the command is run
+    again after `pause` seconds, doubled with each failure, at most `restarts` times in a
+    row; 0, 2 and 75 are final. `progress()` returns a set; when it has a new element,
+    count and pause are reset. The command runs in its own process group, which is killed
+    when the command ends. SIGTERM and SIGINT are forwarded to it, and disable restarts.
     """
     if restarts < 1 or pause < 0:
         raise ValueError(
-            f'restarts={restarts} must be at least 1, pause={pause} not < 0.'
+            f'restarts={restarts} must be at least 1, and pause={pause} at least 0.'
         )
     failures, seen = 0, progress()
     with _Forward() as forward:
@@ -33,68 +33,70 @@ def supervise(command, restarts, progress, pause=5.0):
             now = progress()
             failures = 1 if now - seen else failures + 1
             seen = seen | now
-            if code in (exits.DONE, exits.USAGE, exits.RESUME) or forward.heard:
+            if code in (exits.DONE, exits.USAGE, exits.RESUME) or forward.signaled:
                 return code
             if failures > restarts:
-                _say(f'{_words(code)}, {failures} times without progress: giving up.')
+                _print(
+                    f'{_describe(code)}, {failures} times without progress: giving up.'
+                )
                 return code
             seconds = min(pause * 2 ** (failures - 1), LONGEST_PAUSE)
-            _say(
-                f'{_words(code)}; starting again in {seconds:g} s (restart {failures} of '
-                f'{restarts} until the next checkpoint).'
+            _print(
+                f'{_describe(code)}; starting again in {seconds:g} s (restart {failures} '
+                f'of {restarts} until the next checkpoint).'
             )
             if not forward.sleep(seconds):
                 return exits.RESUME
 
 
 def complete(folder):
-    """The complete checkpoints of the runs in a folder: a new one is progress."""
+    """The complete checkpoints of the runs in a folder, as a measure of progress."""
     return set(Path(folder).glob('**/checkpoints/*/CHECKSUMS.json'))
 
 
 class _Forward:
-    """Passes signals on to the child of the moment; a context manager."""
+    """Forwards signals to the current child; a context manager."""
 
     def __init__(self):
-        self.child, self.heard = None, False
+        self.child, self.signaled = None, False
 
     def __enter__(self):
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        self._before = {number: signal.signal(number, self._pass) for number in numbers}
+        self._before = {number: signal.signal(number, self._send) for number in numbers}
         return self
 
     def __exit__(self, *_):
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _pass(self, number, frame):
-        self.heard = True
+    def _send(self, number, frame):
+        self.signaled = True
         if self.child is not None and self.child.poll() is None:
-            # A terminal that went away is a wish to stop, too.
-            asked = signal.SIGTERM if number == signal.SIGHUP else number
-            self.child.send_signal(asked)
+            # A closed terminal is a request to stop, too.
+            number = signal.SIGTERM if number == signal.SIGHUP else number
+            self.child.send_signal(number)
 
     def sleep(self, seconds):
-        """True after so many seconds, False as soon as a signal came."""
+        """Returns True after so many seconds, False as soon as a signal arrives."""
         until = time.monotonic() + seconds
-        while not self.heard and (left := until - time.monotonic()) > 0:
+        while not self.signaled and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
-        return not self.heard
+        return not self.signaled
 
 
 def _run(command, forward):
-    """The exit code of one child, 128 + the signal if one killed it."""
+    """Runs a child; returns its exit code, or 128 + the signal that killed it."""
     forward.child = subprocess.Popen(command, start_new_session=True)
-    if forward.heard:  # between two children
+    if forward.signaled:  # a signal arrived between two children
         forward.child.terminate()
     code = forward.child.wait()
-    # Workers of a child that was killed would hold its devices and files.
+    # Processes left by a killed child would keep its devices and files.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(forward.child.pid, signal.SIGKILL)
     return code if code >= 0 else 128 - code
 
 
-def _words(code):
+def _describe(code):
     if code == exits.HUNG:
         return 'the run hung (87)'
     if code > 128:
@@ -102,5 +104,5 @@ def _words(code):
     return f'the run failed ({code})'
 
 
-def _say(text):
+def _print(text):
     print(f'jepa-text: {text}', file=sys.stderr, flush=True)

@@ -1,5 +1,4 @@
-"""The files of an address and their copy on this machine, of which each side gets what
-has changed on the other."""
+"""Two-way file sync between an address and its local copy; transfers only changes."""
 
 import json
 import os
@@ -11,79 +10,79 @@ _KNOWN = 'known.json'
 
 
 class Copy:
-    """Files below an address, and a folder of them here; `left_out(name)` are none of its
-    business.
+    """Files below an address and their local folder; skips files where `left_out(name)`.
 
-    A file, `known` or known.json beside the folder, says which file here is which version
-    there, so that nothing is brought twice.
+    The file `known`, by default known.json next to the folder, records which local file
+    is which version at the address, so that nothing is downloaded twice.
     """
 
     def __init__(self, address, folder, left_out=lambda name: False, known=None):
         self.address, self.folder = address, folder
-        self._notes = known or folder.parent / _KNOWN
+        self._known_file = known or folder.parent / _KNOWN
         self._left_out = left_out
-        self._equal = {}  # name: (size, time) of what is the same here and there
+        self._synced = {}  # name: (size, time) of files that are the same on both sides
 
-    def bring(self, there):
-        """Makes the files here those of a listing; others stay."""
+    def download(self, remote):
+        """Downloads the changed files of a listing; other local files are not touched."""
         self.folder.mkdir(parents=True, exist_ok=True)
         known = self._read_known()
-        wanted = {name: file for name, file in there.items() if not self._left_out(name)}
-        old = [
+        wanted = {name: file for name, file in remote.items() if not self._left_out(name)}
+        outdated = [
             name
             for name, file in wanted.items()
             if file.version is None
             or known.get(name) != [file.version, *self._stamp(name)]
         ]
-        transfer.bring(self.address, self.folder, old)
-        self._equal |= {name: self._stamp(name) for name in wanted}
-        self.note(there)
+        transfer.download_files(self.address, self.folder, outdated)
+        self._synced |= {name: self._stamp(name) for name in wanted}
+        self.record(remote)
 
-    def send(self, wanted=lambda name: True):
-        """Sends what has changed since it was brought or sent, the oldest first, of files
-        that are `wanted`: their names."""
+    def upload(self, wanted=lambda name: True):
+        """Uploads changed files that are `wanted`, oldest first; returns their names."""
         changed = {n: stamp for n, stamp in self._changed().items() if wanted(n)}
         for name in sorted(changed, key=lambda name: changed[name][1]):
-            # At once: a file such as the metrics may grow meanwhile.
+            # Read it in one go: a file such as the metrics may grow meanwhile.
             content = (self.folder / name).read_bytes()
             transfer.write(f'{self.address}/{name}', content)
-            self._equal[name] = changed[name]
+            self._synced[name] = changed[name]
         return list(changed)
 
-    def forget_others(self, there):
-        """Deletes what is in no listing, and folders that are empty then."""
+    def delete_unlisted(self, remote):
+        """Deletes local files that are not in a listing, and folders left empty."""
         for at, _, names in os.walk(self.folder, topdown=False):
             for name in names:
                 path = Path(at, name)
-                if path.relative_to(self.folder).as_posix() not in there:
+                if path.relative_to(self.folder).as_posix() not in remote:
                     path.unlink()
             if Path(at) != self.folder and not os.listdir(at):
                 os.rmdir(at)
 
-    def note(self, there, sent=None):
-        """Writes down which versions of a listing are here: of all files, or of those
-        that were `sent` just before it."""
+    def record(self, remote, sent=None):
+        """Records which versions of a listing are here.
+
+        That is of all files, or of those that were `sent` just before the listing.
+        """
         before = self._read_known()
         known = {} if sent is None else dict(before)
         known |= {
-            name: [there[name].version, *self._equal[name]]
-            for name in (there.keys() if sent is None else there.keys() & set(sent))
-            if name in self._equal and there[name].size == self._equal[name][0]
+            name: [remote[name].version, *self._synced[name]]
+            for name in (remote.keys() if sent is None else remote.keys() & set(sent))
+            if name in self._synced and remote[name].size == self._synced[name][0]
         }
         if known != before:
-            atomic.write(self._notes, json.dumps(known))
+            atomic.write(self._known_file, json.dumps(known))
 
     def _changed(self):
-        """{name: stamp} of what is to be sent."""
+        """{name: stamp} of local files to upload."""
         stamps = {name: self._stamp(name) for name in self._names()}
         return {
             name: stamp
             for name, stamp in stamps.items()
-            if stamp and self._equal.get(name) != stamp
+            if stamp and self._synced.get(name) != stamp
         }
 
     def _names(self):
-        """Of all files here that are to go there."""
+        """Yields the names of all local files that are synced."""
         for at, _, names in os.walk(self.folder):
             for name in names:
                 path = Path(at, name).relative_to(self.folder)
@@ -92,7 +91,7 @@ class Copy:
                     yield path.as_posix()
 
     def _stamp(self, name):
-        """(size, time of the last change) of a file here; () of none."""
+        """(size, modification time) of a local file; () if it does not exist."""
         try:
             found = (self.folder / name).stat()
         except FileNotFoundError:
@@ -101,6 +100,6 @@ class Copy:
 
     def _read_known(self):
         try:
-            return checksums.read_json(self._notes)
+            return checksums.read_json(self._known_file)
         except (FileNotFoundError, ValueError):
             return {}

@@ -1,7 +1,7 @@
-"""A run that hangs is ended, with the stack of every thread on record.
+"""Watchdog: ends a run that hangs, after recording the stacks of all threads.
 
-A process that waits for a dead or hanging peer waits for ever: neither XLA nor its
-collectives give up. So a thread watches that steps go on.
+A process that waits for a dead or hanging peer waits forever, because neither XLA nor its
+collectives time out. Therefore a thread monitors that steps make progress.
 """
 
 import dataclasses
@@ -21,22 +21,22 @@ FILE = 'stacks.txt'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The section `watchdog`: seconds after which a run hangs; 0: for ever."""
+    """The section `watchdog`: seconds after which a run counts as hanging; 0: never."""
 
-    seconds: float = schema.field(900.0, 'for a step; 0: no watchdog', minimum=0)
+    seconds: float = schema.field(900.0, 'per step; 0: no watchdog', minimum=0)
     compile: float = schema.field(3600.0, 'for the first step of a phase', minimum=0)
     pause: float = schema.field(3600.0, 'for an evaluation or a checkpoint', minimum=0)
-    prepare: float = schema.field(0.0, 'for rows, as far as they are missing', minimum=0)
+    prepare: float = schema.field(0.0, 'for preparing missing rows', minimum=0)
 
 
 class Watchdog:
-    """Ends the process with exit code 87 when a step takes too long; a context manager.
+    """Ends the process with exit code 87 if a step takes too long; a context manager.
 
-    `seconds` are allowed from one `beat` to the next, 0 for ever. The first step of a
-    phase compiles, and evaluations and checkpoints take their time: `expect` allows
-    `compile` or `pause` seconds once, and `prepare` seconds for rows, which take as long
-    as there is text: 0 as a rule. The stacks go to stderr and to `path`, a folder's
-    stacks.txt. Raises ValueError for a negative or missing number of seconds.
+    `seconds` are allowed from one `beat` to the next, 0 for no limit. The first step of a
+    phase compiles, and evaluations and checkpoints take time: `expect` allows `compile`
+    or `pause` seconds once, and `prepare` seconds for rows, which take time proportional
+    to the amount of text: usually 0. The stacks are written to stderr and to `path`
+    (stacks.txt). Raises ValueError for negative or missing numbers of seconds.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Watchdog:
         for name, allowed in self.allowances.items():
             if not (isinstance(allowed, int | float) and allowed >= 0):
                 raise ValueError(
-                    f'watchdog: {allowed!r} seconds for a {name}; give a number, or 0 to '
-                    'wait for ever.'
+                    f'watchdog: {allowed!r} seconds for a {name}; use a number from 0, '
+                    'where 0 means no limit.'
                 )
         self._path, self._end = Path(path), end
         self._closed = threading.Event()
@@ -67,14 +67,14 @@ class Watchdog:
         self.expect('compile')
 
     def expect(self, what):
-        """From now on one of the allowances may take its time, until `beat`."""
+        """Sets the deadline for the next `beat` to the named allowance."""
         self._what, allowed = what, self.allowances[what]
-        # No watch at all where steps are not watched.
+        # If steps are not watched, nothing is.
         watched = allowed and self.allowances['step']
         self._deadline = time.monotonic() + allowed if watched else math.inf
 
     def beat(self):
-        """A step was done; the next one may take as long as a step may."""
+        """Reports a completed step; the next one has the allowance of a step."""
         self.expect('step')
 
     def __enter__(self):
@@ -89,18 +89,18 @@ class Watchdog:
         shortest = min(filter(None, self.allowances.values()))
         while not self._closed.wait(min(1.0, shortest / 4)):
             if time.monotonic() > self._deadline:
-                self._bark()
+                self._end_process()
                 return
 
-    def _bark(self):
+    def _end_process(self):
         text = (
             f'jepa-text: no progress for {self.allowances[self._what]:g} s (watchdog, '
-            f'{self._what}): ending with code {exits.HUNG}. The stacks of all threads '
-            f'are below and in {self._path}; the same command resumes.'
+            f'{self._what}): exiting with code {exits.HUNG}. The stacks of all threads '
+            f'are below and in {self._path}; run the same command again to resume.'
         )
         print(f'\n{text}', file=sys.stderr, flush=True)
         faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
-        # The file system may be what hangs, so it gets ten seconds and no more.
+        # The file system may be what hangs, so writing is limited to ten seconds.
         writer = threading.Thread(target=self._record, args=(text,), daemon=True)
         writer.start()
         writer.join(10)

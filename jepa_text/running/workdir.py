@@ -1,4 +1,4 @@
-"""One folder, one config, one process: what makes "run it again to resume" safe."""
+"""Workdirs: one folder, one config and one process per run, so that reruns can resume."""
 
 import contextlib
 import errno
@@ -15,88 +15,86 @@ from jepa_text.files import atomic, checksums, locks, paths
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @contextlib.contextmanager
 def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=None):
     """Locks a run's folder for this process and checks that it belongs to this config.
 
-    Yields the absolute path. The first use makes the folder and writes config.json; a
-    later use compares. Keys under the dotted prefixes `may_change` may differ between
-    resumes (config.json then takes the new values), and all may while its folder
-    `steps` has no complete one: such a run has nothing to lose, and may have written its
-    config only to learn that its start does not fit. `whole` makes of the config there
-    one with all keys, or raises ValueError for what no config has. `accept()` may refuse
-    other values, before they are written. The lock is the
-    kernel's, so it goes when the process goes, by whatever death. In a job of several
-    processes only process 0 locks and writes.
+    Yields the absolute path. The first use creates the folder and writes config.json;
+    later uses compare. Config keys under the dotted prefixes `may_change` may differ
+    between resumes (config.json then takes the new values). All keys may differ while the
+    folder `steps` in it has no complete checkpoint: such a run has nothing to lose, and
+    may have written its config just before it failed to start. `whole` adds missing keys
+    to the saved config, or raises ValueError for unknown ones. `accept()` may reject new
+    values before they are written. The kernel releases the lock when the process dies,
+    for whatever reason. In a job of several processes only process 0 locks and writes.
 
-    Raises RuntimeError when another process holds the folder, ValueError for another
-    config, a folder that is no workdir, or a config that is not JSON, and OSError
-    (FileExistsError, PermissionError, ...) when the folder can't be made or written.
+    Raises RuntimeError if another process holds the folder, ValueError for another
+    config, a folder that is not a workdir, or a config that is not JSON, and OSError
+    (FileExistsError, PermissionError, ...) if the folder cannot be created or written.
     """
     path = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     if jax.process_index() > 0:
         yield path
         return
     config = _as_json(config)
-    with _explained(path):
+    with _clear_errors(path):
         _make(path)
     with locked(path):
-        with _explained(path):
+        with _clear_errors(path):
             begun = steps is None or has_step(path / steps)
             _agree(path, config, may_change if begun else None, whole, accept)
         yield path
 
 
 def has_step(folder):
-    """Does a folder of checkpoints hold a step that was recorded, damaged since or
-    not?"""
+    """Whether a folder of checkpoints has a recorded step, even if damaged since."""
     return any(Path(folder).glob(f'*/{checksums.NAME}'))
 
 
 def differences(old, new):
-    """Dotted path -> (old, new) of every value that differs; '(none)' where absent."""
+    """{dotted path: (old, new)} of every value that differs; '(none)' if absent."""
     old, new = _flatten(old), _flatten(new)
     absent = '(none)'
     pairs = {key: (old.get(key, absent), new.get(key, absent)) for key in old | new}
     return {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
 
 
-def harming(changed, may_change):
-    """Those of `differences` that are not under one of the dotted keys."""
+def disallowed(changed, may_change):
+    """The `differences` that are not under one of the dotted prefixes `may_change`."""
     return {key: pair for key, pair in changed.items() if not _under(key, may_change)}
 
 
-def listed(changed):
-    """`differences` in words."""
+def describe(changed):
+    """`differences` as text, at most ten of them."""
     lines = [f'{key}: {old!r} -> {new!r}' for key, (old, new) in changed.items()]
-    more = f', and {len(lines) - _SHOWN} more' if len(lines) > _SHOWN else ''
-    return ', '.join(lines[:_SHOWN]) + more
+    more = f', and {len(lines) - _MAX_SHOWN} more' if len(lines) > _MAX_SHOWN else ''
+    return ', '.join(lines[:_MAX_SHOWN]) + more
 
 
 def _make(path):
-    """Makes the folder; refuses one that holds files but was not made by a run."""
+    """Creates the folder; raises ValueError if it has files that are not of a run."""
     if path.exists() and not path.is_dir():
         raise FileExistsError(
             f'The workdir {path} is a file, not a folder. Give another --workdir, '
             'or move the file away.'
         )
     path.mkdir(parents=True, exist_ok=True)
-    # A run that died at once leaves these two and no config.json.
+    # A run that died immediately leaves only a lock or a partial config.json.
     names = {p.name for p in path.iterdir() if not atomic.is_partial(p.name, CONFIG)}
     others = sorted(names - {LOCK})
     if others and not (path / CONFIG).exists():
         raise ValueError(
             f'The folder {path} is not empty and has no {CONFIG}, so it is not the '
-            f'workdir of a run (it holds {", ".join(others[:5])}). Nothing was '
+            f'workdir of a run (it contains {", ".join(others[:5])}). Nothing was '
             'written. Give an empty or new folder as --workdir.'
         )
 
 
 def _agree(path, config, may_change, whole, accept):
-    """Writes config.json, or raises ValueError when the one there says otherwise."""
+    """Writes config.json, or raises ValueError if the existing one differs."""
     renamed.check_folder(path)
     file = path / CONFIG
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
@@ -107,8 +105,8 @@ def _agree(path, config, may_change, whole, accept):
         old = json.loads(file.read_text(encoding='utf-8'))
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f'{file} is not readable as JSON ({error}), so it cannot be checked that '
-            'this run belongs here. Restore the file, or give another --workdir.'
+            f'{file} is not readable as JSON ({error}), so it is unknown whether this '
+            'run belongs here. Restore the file, or give another --workdir.'
         ) from error
     if whole and may_change is not None:
         try:
@@ -117,34 +115,35 @@ def _agree(path, config, may_change, whole, accept):
             raise ValueError(f'{file}: {error}') from error
     renamed.check(old, str(file))
     changed = differences(old, config)
-    harmful = {} if may_change is None else harming(changed, may_change)
-    if harmful:
-        raise ValueError(_other_config(path, harmful))
+    forbidden = {} if may_change is None else disallowed(changed, may_change)
+    if forbidden:
+        raise ValueError(_other_config(path, forbidden))
     if changed:
         if accept and may_change is not None:
             accept()
-        _log.info('%s: changed since the last start: %s', path, listed(changed))
+        _log.info('%s: changed since the last start: %s', path, describe(changed))
         atomic.write(file, text)
 
 
 @contextlib.contextmanager
 def locked(path):
-    """Locks a folder for this process; RuntimeError when another holds it."""
-    with _explained(path):
+    """Locks a folder for this process; raises RuntimeError if another holds it."""
+    with _clear_errors(path):
         descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         _take(descriptor, path)
-        with _explained(path):
+        with _clear_errors(path):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _myself().encode(), 0)
-        # The file stays: removed, a second process could hold the lock of a ghost.
+        # The file stays: after a removal, a second process could lock a new file of that
+        # name while the first holds the lock of the removed one.
         yield
     finally:
         os.close(descriptor)
 
 
 def is_locked(path):
-    """Does another process hold a folder, if there is one?"""
+    """Whether another process holds the lock of a folder; False if it does not exist."""
     if not Path(path, LOCK).exists():
         return False
     try:
@@ -159,34 +158,34 @@ def _take(descriptor, path):
         held = locks.take(descriptor, wait=False)
     except BlockingIOError:
         holder = os.pread(descriptor, 200, 0).decode(errors='replace').strip()
-        own = ' That is this very process: leave the first run first.'
+        own = ' It is this very process: end the first run before starting another.'
         raise RuntimeError(
             f'The workdir {path} is in use by {holder or "another process"}; two runs in '
-            'one folder would destroy each other. Wait for it or stop it, or give '
+            'one folder would corrupt each other. Wait for it or stop it, or give '
             f'another --workdir.{own if holder == _myself() else ""}'
         ) from None
     if not held:
         _log.warning(
-            'The filesystem of %s has no locks: make sure yourself that no second '
+            'The file system of %s does not support locks: make sure that no second '
             'process runs in this folder.',
             path,
         )
 
 
 @contextlib.contextmanager
-def _explained(path):
-    """Turns the system's errors into a paragraph of the same type."""
+def _clear_errors(path):
+    """Re-raises OSErrors with a clear message, as the same type."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # already a paragraph
+        if error.errno is None:  # already has a clear message
             raise
         remedies = {
             errno.ENOSPC: 'The disk is full: free some space',
             errno.EDQUOT: 'Your quota is used up: free some space',
-            errno.EACCES: 'You may not write there: change the permissions',
-            errno.EPERM: 'You may not write there: change the permissions',
-            errno.EROFS: 'The filesystem is read-only: mount it for writing',
+            errno.EACCES: 'You have no write permission: change the permissions',
+            errno.EPERM: 'You have no write permission: change the permissions',
+            errno.EROFS: 'The file system is read-only: mount it for writing',
             errno.ENOTDIR: 'A part of the path is a file: move it away',
         }
         remedy = remedies.get(error.errno, 'Make the folder usable')
@@ -198,13 +197,13 @@ def _explained(path):
 
 
 def _as_json(config):
-    """The config as JSON gives it back (tuples as lists), so that old and new compare."""
+    """The config after a round trip through JSON (tuples become lists), to compare it."""
     try:
         return json.loads(json.dumps(config))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f'The config cannot be written as {CONFIG}: {error}. Use only numbers, '
-            'texts, booleans, None, lists and dicts as values.'
+            'strings, booleans, None, lists and dicts as values.'
         ) from error
 
 
@@ -225,9 +224,9 @@ def _under(key, prefixes):
 
 def _other_config(path, changed):
     return (
-        f'The workdir {path} belongs to a run with another config: {listed(changed)}. '
-        'Start with the same config to resume that run, or give another --workdir to '
-        f'start a new one. What it began with stands in {path / CONFIG}.'
+        f'The workdir {path} belongs to a run with another config: {describe(changed)}. '
+        'Use the same config to resume that run, or give another --workdir to start a '
+        f'new one. The saved config is {path / CONFIG}.'
     )
 
 

@@ -1,7 +1,7 @@
-"""Where metrics go beside metrics.jsonl: TensorBoard's event files, Weights & Biases.
+"""Metrics writers besides metrics.jsonl: TensorBoard event files, Weights & Biases.
 
-Each has write(step, {name: number}) and close(). A program that is not installed is asked
-for by name; metrics.jsonl is written in any case.
+Each has write(step, {name: number}) and close(). The errors for missing packages name the
+package to install; metrics.jsonl is always written.
 """
 
 import dataclasses
@@ -21,22 +21,22 @@ MODES = ('online', 'offline', 'disabled')
 class WandbConfig:
     """The section `metrics.wandb`."""
 
-    project: str = schema.field(doc='a project at Weights & Biases')
-    entity: str | None = schema.field(None, 'whose it is; yours by default')
-    name: str | None = schema.field(None, 'of the run; W&B makes one up')
-    group: str | None = schema.field(None, 'of runs that belong together')
-    mode: str = schema.field('online', 'offline: `wandb sync` tells later', choices=MODES)
+    project: str = schema.field(doc='project at Weights & Biases')
+    entity: str | None = schema.field(None, 'user or team; default: your own')
+    name: str | None = schema.field(None, 'run name; default: chosen by W&B')
+    group: str | None = schema.field(None, 'group of related runs')
+    mode: str = schema.field('online', 'offline: upload with `wandb sync`', choices=MODES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """The section `metrics`."""
 
-    wandb: WandbConfig | None = schema.field(None, 'where they are told beside the files')
+    wandb: WandbConfig | None = schema.field(None, 'also log to Weights & Biases')
 
 
 class TensorBoard:
-    """Event files in a workdir; what was told after `resume_step` is hidden."""
+    """Event files in a workdir; events after `resume_step` are hidden."""
 
     def __init__(self, workdir, resume_step=None):
         try:
@@ -51,12 +51,12 @@ class TensorBoard:
             purge_step=None if resume_step is None else resume_step + 1,
             max_queue=1000,
             flush_secs=10,
-            # Names have one-second resolution: two runs in the same second would collide.
+            # File names have one-second resolution: two runs in a second would collide.
             filename_suffix=f'.{time.time_ns()}',
         )
 
     def write(self, step, values):
-        """Tells of a step."""
+        """Writes the metrics of a step."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
@@ -66,10 +66,10 @@ class TensorBoard:
 
 
 class Wandb:
-    """A run at Weights & Biases: the same one whenever its workdir goes on.
+    """A run at Weights & Biases, continued whenever its workdir is resumed.
 
-    `settings`, a WandbConfig, are keywords of wandb.init. The id is in wandb.json.
-    Steps that a resumed run takes again are told once: W&B leaves out what is old.
+    `settings`, a WandbConfig, are arguments of wandb.init. The run id is stored in
+    wandb.json. Steps repeated by a resumed run are logged once: W&B ignores older steps.
     """
 
     def __init__(self, workdir, settings):
@@ -92,9 +92,9 @@ class Wandb:
         )
 
     def write(self, step, values):
-        """Tells of a step."""
+        """Logs the metrics of a step."""
         self._run.log(values, step=step)
 
     def close(self):
-        """Waits until all is told."""
+        """Waits until everything is uploaded."""
         self._run.finish()

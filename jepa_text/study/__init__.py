@@ -1,1 +1,1 @@
-"""Several runs on the same rows, compared."""
+"""Studies: several runs on the same rows, trained, evaluated and compared."""

@@ -1,7 +1,7 @@
-"""The page of a study with seeds, and the same as Markdown: report.html and appendix.md.
+"""The report of a study with seeds: report.html, and the same as appendix.md.
 
-Every mean has its 95 % interval over seeds and stands beside its controls; verdicts are
-those of verdicts.py, claims those of papers.py; fairness.py tells what was alike.
+Each mean has a 95 % interval over seeds and is shown with its controls. Verdicts are
+from verdicts.py, claims from papers.py, and fairness checks from fairness.py.
 """
 
 import dataclasses
@@ -25,13 +25,18 @@ from jepa_text.study import (
 )
 from jepa_text.study import outcomes as tables
 
-TITLE = 'Ways to train an encoder, compared over seeds'
+TITLE = 'Comparison of training recipes over seeds'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-    """What the sections are of: `results` as measure.evaluate gives them, of each member
-    its settled config and its log, [] where that is gone; the section `report`."""
+    """The data of a report.
+
+    results    as of measure.Measuring.results
+    configs    {member: its completed config}
+    logs       {member: its metrics, or [] if they are missing}
+    report     the section `report` of the config
+    """
 
     results: dict
     configs: dict
@@ -53,12 +58,12 @@ class Study:
 
     @functools.cached_property
     def spent(self):
-        """{arm: Budget}; it traces a step of each kind."""
+        """{arm: Budget}; traces one step per kind of phase."""
         return budgets.of_arms(self.firsts)
 
     @functools.cached_property
     def timed(self):
-        """The section on the target of the study; None without one."""
+        """The section on time to target; None without a target."""
         if not self.report.get('target'):
             return None
         arms = of_arms.by_seed(self.results)
@@ -68,14 +73,16 @@ class Study:
 
 
 def has_seeds(results):
-    """Has some run of a study several seeds?"""
+    """Whether a run of the study has several seeds."""
     counts = Counter(arm for arm, _ in results['recipes'].values())
     return max(counts.values(), default=0) > 1
 
 
 def write(workdir, lead, sections):
-    """Writes what `parts` gives as report.html and appendix.md into the workdir; returns
-    the page's path."""
+    """Writes the result of `parts` to report.html and appendix.md in the workdir.
+
+    Returns the path of report.html.
+    """
     workdir = Path(workdir)
     path = workdir / 'report.html'
     page.write(path, title=TITLE, lead=lead, sections=sections)
@@ -84,11 +91,11 @@ def write(workdir, lead, sections):
 
 
 def parts(study):
-    """(what to remember, [section]) as page.write takes them."""
+    """Returns (headline, [section]) as page.write takes them."""
     arms, name = of_arms.by_seed(study.results), study.report.get('claims') or ''
     metrics = of_arms.outcomes(arms)
-    known = papers.of(name) if name else []
-    questions = verdicts.asked(
+    known = papers.claims_of(name) if name else []
+    questions = verdicts.questions(
         arms, metrics, study.report.get('compare') or (), papers.questions(known, arms)
     )
     decided = verdicts.decide(arms, questions)
@@ -107,36 +114,37 @@ def parts(study):
         tables.checked(
             fairness.checks(study.results['recipes'], study.configs, study.logs)
         ),
-        tables.published(papers.beside(name) if name else []),
+        tables.published(papers.published_rows(name) if name else []),
         {
-            'heading': 'How it was made',
+            'heading': 'Versions and configs',
             'details': {'versions and machine': page.versions(), **firsts},
         },
     ]
-    return headline(arms, decided, ruled), [one for one in sections if one]
+    return headline(arms, decided, ruled), [part for part in sections if part]
 
 
 def headline(arms, decided, ruled):
-    """What to remember: how many claims stand, and how many differences are sure."""
-    said = []
+    """Returns the main result: how many claims hold, and how many differences are
+    significant."""
+    sentences = []
     if ruled:
         counts = Counter(one.state for one in ruled)
         states = (papers.REPRODUCED, papers.CONTRADICTED, papers.OPEN)
         shown = ', '.join(f'{counts[state]} {state}' for state in states)
-        said.append(f'Of {len(ruled)} claims: {shown}.')
+        sentences.append(f'Of {len(ruled)} claims: {shown}.')
     known = [one for one in decided if not one.why]
     sure = sum(one.is_sure for one in known)
     if known:
-        said.append(
-            f'Of {len(known)} comparisons, corrected together, {sure} show a difference '
-            'beyond seeds.'
+        sentences.append(
+            f'Of {len(known)} comparisons, corrected together, {sure} show a significant '
+            'difference over seeds.'
         )
     else:
-        said.append(
-            f'No verdict: it takes {statistics.MIN_SEEDS} seeds, and there are '
+        sentences.append(
+            f'No verdicts: {statistics.MIN_SEEDS} seeds are needed, but there are only '
             f'{of_arms.seeds(arms)}.'
         )
-    return ' '.join(said)
+    return ' '.join(sentences)
 
 
 def _facts(arms, decided):
@@ -144,7 +152,7 @@ def _facts(arms, decided):
     detectable = [
         one.detectable
         for one in decided
-        if one.asked.metric == of_arms.LOSS and math.isfinite(one.detectable)
+        if one.question.metric == of_arms.LOSS and math.isfinite(one.detectable)
     ]
     facts = [
         {'value': f'{len(arms)}', 'label': 'runs'},
@@ -162,7 +170,7 @@ def _facts(arms, decided):
     if detectable:
         middle = sorted(detectable)[len(detectable) // 2]
         note = f'median, {power.ENOUGH:.0%} power'
-        label = 'nats of masked loss can be told apart'
+        label = 'nats of masked loss are detectable'
         facts.append({'value': f'{middle:.3g}', 'label': label, 'note': note})
     return {'facts': facts}
 
@@ -172,13 +180,14 @@ def _curves(study, spent):
     if not drawn:
         return None
     text = (
-        'Lines are means over seeds, bands reach from the lowest to the highest. '
-        'FLOPs are those of the model, forward and backward.'
+        'Lines are means over seeds; bands span the range of the seeds. FLOPs are those '
+        'of the model, forward and backward.'
     )
     sizes = {span[2] for one in spent.values() for span in one.spans}
     if len(sizes) == 1:
         text += (
-            f' Each step reads {sizes.pop():,} tokens, so curves over them look alike.'
+            f' Each step reads {sizes.pop():,} tokens, so tokens have no figures of '
+            'their own.'
         )
     return {'heading': 'Learning curves', 'text': text, 'figures': drawn}
 
@@ -188,8 +197,8 @@ def _sweeps(arms, firsts, metrics):
     drawn = sweeps.figures(arms, kinds, metrics)
     if not drawn:
         return None
-    text = 'Means over seeds with 95 % intervals, of runs that differ in one thing.'
-    return {'heading': 'What was varied', 'text': text, 'figures': drawn}
+    text = 'Means over seeds with 95 % intervals, for runs that differ in one setting.'
+    return {'heading': 'Sweeps', 'text': text, 'figures': drawn}
 
 
 def _pairs(spent, members):

@@ -1,16 +1,17 @@
-"""The arms of a study: what was measured of each run, by seed.
+"""The arms of a study: the metrics of each run, by seed.
 
     by_seed(results)             {arm: {seed: {metric: value}}}
     values(arms, side, metric)   {seed: value} of an arm, or of the spread of several
-    summary(arms, metric)        {arm: Interval} over seeds, 95 % of Student's t
+    summary(arms, metric)        {arm: Interval} over seeds, 95 % by Student's t
 
-Metrics are called as a reader calls them, and some are means of others:
+Metrics have readable names, and some are means of others:
 
     masked loss, causal loss     nats per held-out token
     probes                       mean balanced accuracy of all probes; `probe NAME` of one
     EXAM                         mean test score of all tasks of an exam; `EXAM TASK`
-    EXAM sensitivity             deviation over learning rates and seeds of fine-tuning
-    uniformity, effective rank   of held-out vectors, mean-pooled if not said otherwise
+    EXAM sensitivity             standard deviation of the test score over learning rates
+                                 and seeds of fine-tuning
+    uniformity, effective rank   of held-out vectors, mean-pooled unless stated otherwise
 """
 
 import math
@@ -33,19 +34,21 @@ _LOWER = (LOSS, CAUSAL, 'uniformity')
 
 
 def by_seed(results):
-    """{arm: {seed: {metric: value}}} of the results of a study, in their order."""
+    """Returns {arm: {seed: {metric: value}}} of the results of a study, in order."""
     found = {}
     for member, (arm, seed) in results['recipes'].items():
-        given = results['models'][member]
-        given = given | results.get('examined', {}).get('values', {}).get(member, {})
-        found.setdefault(arm, {})[seed] = _named(given, results['probes'])
+        measured = results['models'][member]
+        examined = results.get('examined', {}).get('values', {}).get(member, {})
+        found.setdefault(arm, {})[seed] = _named(measured | examined, results['probes'])
     return found
 
 
 def outcomes(arms):
-    """The metrics that say how good a run is, of those that some member has: the loss,
-    the means over probes and over the tasks of each exam, and how hard each exam's
-    learning rate is to choose."""
+    """Returns the metrics that measure quality, as far as any member has them.
+
+    These are the masked loss, the means over probes and over the tasks of each exam, and
+    the sensitivity of each exam to its learning rate.
+    """
     every = dict.fromkeys(m for one in arms.values() for v in one.values() for m in v)
     means = [m.removesuffix(f' {SENSITIVITY}') for m in every if SENSITIVITY in m]
     wanted = (LOSS, PROBES, *means, *(f'{name} {SENSITIVITY}' for name in means))
@@ -53,20 +56,20 @@ def outcomes(arms):
 
 
 def is_lower_better(metric):
-    """Is less of it better?"""
+    """Whether lower values of a metric are better."""
     return metric in _LOWER or SENSITIVITY in metric
 
 
 def values(arms, side, metric):
-    """{seed: value} of a side of a comparison: the name of an arm, or
-    {'spread': [names]}, the standard deviation over these arms.
+    """Returns {seed: value} of one side of a comparison.
 
-    Raises LookupError, in words, for an arm that the study lacks, and for a metric that
-    one of its members lacks.
+    `side` is the name of an arm, or {'spread': [names]}, the standard deviation over
+    these arms. Raises LookupError, with a readable message, if the study lacks an arm or
+    one of its members lacks the metric.
     """
     if isinstance(side, str):
         if side not in arms:
-            raise LookupError(f'there is no run {side}')
+            raise LookupError(f'the study has no run {side}')
         own = arms[side]
         if lacking := [seed for seed, found in own.items() if metric not in found]:
             raise LookupError(f'{side} has no {metric} (seed {lacking[0]})')
@@ -76,14 +79,16 @@ def values(arms, side, metric):
     return {seed: float(np.std([part[seed] for part in parts], ddof=1)) for seed in seeds}
 
 
-def said(side):
-    """A side in words: its arm, or what the spread is of."""
+def label(side):
+    """Returns the name of a side: its arm, or 'spread of ...'."""
     return side if isinstance(side, str) else f'spread of {", ".join(side[SPREAD])}'
 
 
 def summary(arms, metric):
-    """{arm: Interval of the mean over its seeds}; NaN ends of one seed, and the arms that
-    lack the metric are left out."""
+    """Returns {arm: Interval of the mean over its seeds}.
+
+    Arms without the metric are left out. The ends of the interval are NaN for one seed.
+    """
     found = {}
     for arm, own in arms.items():
         given = [seed[metric] for seed in own.values() if metric in seed]
@@ -93,24 +98,27 @@ def summary(arms, metric):
 
 
 def mean(values_S):
-    """Interval of a mean over seeds, t_(S - 1) s / sqrt(S) to both sides.
+    """Returns the Interval of a mean over seeds: mean ± t_(S - 1) s / sqrt(S).
 
     >>> mean([2.0, 2.0])
     Interval(value=2.0, low=2.0, high=2.0)
     """
     middle, reach = float(np.mean(values_S)), math.nan
     if len(values_S) > 1:
-        reach = statistics.t_reach(values_S) / math.sqrt(len(values_S))
+        reach = statistics.t_margin(values_S) / math.sqrt(len(values_S))
     return statistics.Interval(middle, middle - reach, middle + reach)
 
 
 def seeds(arms):
-    """How many seeds the arm with the most has."""
+    """Returns the largest number of seeds of an arm."""
     return max((len(own) for own in arms.values()), default=0)
 
 
 def _named(given, probes):
-    found = {LOSS: heldout.masked(given, 'loss'), CAUSAL: given.get('heldout/clm_loss')}
+    found = {
+        LOSS: heldout.masked_metric(given, 'loss'),
+        CAUSAL: given.get('heldout/clm_loss'),
+    }
     scores = {f'probe {name}': given[_PROBE + name] for name in probes}
     if scores:
         found[PROBES] = float(np.mean(list(scores.values())))

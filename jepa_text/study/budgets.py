@@ -1,4 +1,4 @@
-"""What a run has spent after so many steps: tokens, FLOPs, seconds."""
+"""The budget of a run as a function of its steps: tokens, FLOPs and seconds."""
 
 import dataclasses
 import math
@@ -18,21 +18,21 @@ TOKENS, TIMES = 'train/total_tokens', 'throughput/step_time'
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """`spans` are (start, stop, positions of a step, FLOPs of a step) of each phase."""
+    """`spans` are (start, stop, positions per step, FLOPs per step) of each phase."""
 
     spans: tuple
 
     @property
     def steps(self):
-        """Of the run."""
+        """The number of steps of the run."""
         return self.spans[-1][1]
 
     def tokens(self, steps_N):
-        """Positions in rows that were read after so many steps, padding too."""
+        """Positions in rows that were read after some steps, including padding."""
         return self._until(steps_N, 2)
 
     def flops(self, steps_N):
-        """FLOPs of the model after so many steps, forward and backward."""
+        """FLOPs of the model after some steps, forward and backward."""
         return self._until(steps_N, 3)
 
     def _until(self, steps_N, place):
@@ -44,15 +44,15 @@ class Budget:
 
 
 def of_arms(configs):
-    """{name: Budget} of settled configs; phases that are alike are counted once."""
-    kept = {}
-    return {name: _budget(config, kept) for name, config in configs.items()}
+    """Returns {name: Budget} of completed configs. Equal phases are traced once."""
+    flops = {}
+    return {name: _budget(config, flops) for name, config in configs.items()}
 
 
 def seconds(log, step=math.inf):
-    """Seconds of the steps that a log tells of, those up to `step`; NaN without times.
+    """Returns the seconds of all logged steps up to `step`; NaN without times.
 
-    The first step of a phase compiles, and is taken to last as long as the others.
+    The first step of a phase compiles, and is counted as long as the others.
     """
     steps_N, times_N = metrics.series(log, TIMES)
     if not len(steps_N):
@@ -61,19 +61,18 @@ def seconds(log, step=math.inf):
     return float(np.interp(step, [0, *steps_N], [0, *spent_N]))
 
 
-def _budget(config, kept):
+def _budget(config, flops):
     options = schema.read(hardware.Options, config['plan'], 'plan')
-    # Nothing runs here, so no kernel need be able to.
+    # Nothing is run, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
     mesh = sharding.abstract_mesh(1)
-    made = assemble.outline(traced, mesh, options.vocab_size)
-    of_all = {key: config[key] for key in ('model', 'data', 'init_from') if key in config}
+    recipe = assemble.outline(traced, mesh, options.vocab_size)
+    shared = {key: config[key] for key in ('model', 'data', 'init_from') if key in config}
     spans = []
-    for phase in made.phases:
+    for phase in recipe.phases:
         section = {k: v for k, v in phase.section.items() if k not in ('steps', 'share')}
-        key = checksums.checksum([of_all, section])
-        if key not in kept:
-            kept[key] = recipes.cost(made, phase).model
-        tokens = phase.batch_size * phase.length
-        spans.append((phase.start, phase.stop, tokens, kept[key]))
+        key = checksums.checksum([shared, section])
+        if key not in flops:
+            flops[key] = recipes.cost(recipe, phase).model
+        spans.append((phase.start, phase.stop, phase.tokens_per_step, flops[key]))
     return Budget(tuple(spans))

@@ -1,11 +1,11 @@
-"""Learning curves of a study: the mean over seeds, against steps, tokens and FLOPs."""
+"""Learning curves of a study: means over seeds against steps, tokens and FLOPs."""
 
 import numpy as np
 
 from jepa_text.report import bands, frequencies
 from jepa_text.running import metrics
 
-MAXIMUM = 10  # lines that a figure has room for
+MAXIMUM = 10  # lines per figure
 SHOWN = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
@@ -14,11 +14,11 @@ AXES = (('steps', 'steps'), ('tokens read', 'tokens'), ('FLOPs', 'flops'))
 
 
 def figures(members, logs, budgets):
-    """Figures of the held-out losses, and of each probe beside the steps.
+    """Returns figures of the held-out losses, and of each probe during training.
 
-    `members` {arm: [its members]}, `logs` {member: its metrics}, `budgets` {arm: Budget}.
-    Arms that end in one word after the last _ share figures, as a budget is named so.
-    Against tokens only where they are not so many times the steps.
+    `members` are {arm: [its members]}, `logs` {member: its metrics}, `budgets` {arm:
+    Budget}. Arms with the same suffix after the last _ share figures, as the suffix names
+    a budget. The axis of tokens is left out if tokens are proportional to steps.
     """
     drawn, axes = [], axes_of(budgets)
     for key, title, label in (*SHOWN, *_probes(logs)):
@@ -38,14 +38,16 @@ def figures(members, logs, budgets):
 
 
 def axes_of(budgets):
-    """What curves are drawn against: [(its label, which of Budget)]."""
+    """Returns the horizontal axes of the curves, [(label, attribute of Budget)]."""
     sizes = {span[2] for one in budgets.values() for span in one.spans}
     return [one for one in AXES if one[1] != 'tokens' or len(sizes) > 1]
 
 
 def parts(arms):
-    """[(what they are, arms)] that one figure shows: all, or those of each last word, or
-    MAXIMUM at a time. Arms of one word are in one order, and so in the same colors.
+    """Splits arms into figures: [(suffix of the title, arms)].
+
+    One figure shows all arms if there are at most MAXIMUM, else those with the same
+    suffix, else MAXIMUM at a time. Arms keep their order, and so their colors.
 
     >>> parts(['a', 'b'])
     [('', ['a', 'b'])]
@@ -54,18 +56,20 @@ def parts(arms):
     """
     if len(arms) <= MAXIMUM:
         return [('', arms)]
-    words = {}
+    suffixes = {}
     for arm in arms:
-        words.setdefault(arm.rpartition('_')[2], []).append(arm)
-    if max(map(len, words.values())) <= MAXIMUM and len(words) < len(arms) / 2:
-        return [(f', {word}', own) for word, own in words.items()]
-    size = -(-len(arms) // -(-len(arms) // MAXIMUM))  # so that the last is no single one
+        suffixes.setdefault(arm.rpartition('_')[2], []).append(arm)
+    if max(map(len, suffixes.values())) <= MAXIMUM and len(suffixes) < len(arms) / 2:
+        return [(f', {suffix}', own) for suffix, own in suffixes.items()]
+    size = -(-len(arms) // -(-len(arms) // MAXIMUM))  # parts of about equal size
     return [('', arms[at : at + size]) for at in range(0, len(arms), size)]
 
 
 def series(logs, members, key):
-    """(steps [N], values [S, N]) of a metric of several members, at the steps that all of
-    them have that have it at all."""
+    """Returns (steps [N], values [S, N]) of a metric of S members.
+
+    Members without the metric are left out; steps are those that all others have.
+    """
     found = [metrics.series(logs[one], key) for one in members if logs.get(one)]
     found = [dict(zip(*map(np.ndarray.tolist, one))) for one in found if len(one[0])]
     if not found:

@@ -1,12 +1,12 @@
-"""Were the runs of a study treated alike? Checked in their logs and configs, and shown.
+"""Fairness checks: whether runs were treated equally, by their logs and configs.
 
-    checks(recipes, configs, logs)    [Check]: what was looked at, in whom, what was found
-    spent(arms, logs)                 what each arm had, so what arms are matched by
+    checks(recipes, configs, logs)    [Check]: what was compared, for which runs, result
+    spent(arms, logs)                 the budget of each arm
 
-A log says before the first step what the network scores (so how it began), how many
-tokens each step read that is logged (so which rows), and how many of them were masked (so
-which masks). None of these is a proof; together they tell runs apart that read other rows
-or begin with other numbers: a count of tokens is equal by chance in one step of fifty.
+A log shows the losses before the first step (so the initialization), how many tokens each
+logged step read (so the rows), and how many of them were masked (so the masks). None of
+these is a proof, but together they detect other rows and another initialization: counts
+of tokens are equal by chance in about one step of fifty.
 """
 
 from typing import NamedTuple
@@ -17,15 +17,16 @@ from jepa_text.running import metrics
 from jepa_text.study import budgets
 from jepa_text.training import assemble, phases
 
-ALIKE, UNKNOWN = 'alike', 'not logged'
+SAME, UNKNOWN = 'same', 'not logged'
 _READ, _MASKED = 'train/tokens', 'train/masked_tokens'
 _AT_START = ('heldout/clm_loss', 'heldout/mlm_loss')
-# What decides which tokens are masked.
+# Keys of objectives that determine which tokens are masked.
 _MASKS = ('rate', 'sampler', 'span_length', 'mask_share', 'random_share')
 
 
 class Check(NamedTuple):
-    """`what` was looked at in `how`, of how many runs (`of`), and what was `found`."""
+    """What was compared (`what`), in which data (`how`), for which runs (`of`), and the
+    result (`found`)."""
 
     what: str
     how: str
@@ -34,7 +35,7 @@ class Check(NamedTuple):
 
 
 def checks(recipes, configs, logs):
-    """[Check] of the members of a study: their (arm, seed), config and log."""
+    """Returns [Check] of members, given their (arm, seed), config and log."""
     seeds = {}
     for member, (_, seed) in recipes.items():
         if member in configs:
@@ -45,17 +46,17 @@ def checks(recipes, configs, logs):
 
     looks = (
         (
-            'same model and start',
+            'same model and initialization',
             'configs: model, init_from, seed',
             settings('model', 'init_from', 'seed'),
         ),
         (
-            'same numbers at the start',
+            'same losses at the start',
             'logs: held-out losses before the first step',
             lambda member: _at_start(logs[member]),
         ),
         (
-            'same corpus, rows a step and length',
+            'same corpus, batch size and row length',
             'configs: data',
             lambda member: {0: _rows(configs[member])},
         ),
@@ -65,7 +66,7 @@ def checks(recipes, configs, logs):
             lambda member: _by_step(logs[member], _READ),
         ),
         (
-            'same masks where objectives mask alike',
+            'same masks for equal masking options',
             'logs: masked tokens of each logged step',
             lambda member: _masked(configs[member], logs[member]),
         ),
@@ -79,8 +80,11 @@ def checks(recipes, configs, logs):
 
 
 def spent(arms, logs):
-    """{arm: (steps, positions, FLOPs, seconds)}: `arms` {arm: (Budget, its members)}; the
-    seconds are the mean over members that have a log, NaN without."""
+    """Returns {arm: (steps, positions, FLOPs, seconds)}.
+
+    `arms` are {arm: (Budget, its members)}. Seconds are the mean over members with a log,
+    NaN without any.
+    """
     found = {}
     for arm, (budget, members) in arms.items():
         took = [budgets.seconds(logs[member]) for member in members if logs.get(member)]
@@ -91,14 +95,17 @@ def spent(arms, logs):
 
 
 def _check(what, how, seeds, look):
-    """Do the members of each seed say the same at all places that several speak of?"""
+    """Compares members of the same seed.
+
+    `look(member)` returns {key: value}; values of a key are compared between all members
+    that have the key.
+    """
     count, compared, differ = 0, 0, []
     for names in seeds.values():
-        said = {name: look(name) for name in names}
-        spoke = [name for name in names if said[name]]
-        count += len(spoke)
-        for place in {place for one in said.values() for place in one}:
-            values = {name: one[place] for name, one in said.items() if place in one}
+        values_of = {name: look(name) for name in names}
+        count += sum(map(bool, values_of.values()))
+        for key in {key for values in values_of.values() for key in values}:
+            values = {name: own[key] for name, own in values_of.items() if key in own}
             compared += len(values) > 1
             first = next(iter(values))
             differ += [
@@ -113,12 +120,12 @@ def _check(what, how, seeds, look):
         return Check(what, how, of, f'differs: {", ".join(differ[:3])}{more}')
     if not compared:
         return Check(what, how, of, UNKNOWN if not count else 'nothing in common')
-    places = f', {compared:,} places' if compared > len(seeds) else ''
-    return Check(what, how, of, ALIKE + places)
+    values = f', {compared:,} values' if compared > len(seeds) else ''
+    return Check(what, how, of, SAME + values)
 
 
 def _at_start(log):
-    """{metric: value} of a log before the first step."""
+    """Returns {metric: value} of the held-out losses before the first step."""
     rows = [row for row in log if row['step'] == 0]
     return {key: row[key] for row in rows for key in _AT_START if key in row}
 
@@ -129,24 +136,25 @@ def _by_step(log, key):
 
 
 def _rows(config):
-    """What decides which rows a step reads."""
+    """Returns the settings that determine which rows a step reads."""
     data = {k: v for k, v in config['data'].items() if k != 'threads'}
     return data, [phase.get('data') for phase in config['phases'] if phase.get('data')]
 
 
 def _masked(config, log):
-    """{(step, how tokens are masked): how many were}."""
+    """Returns {(step, masking options): number of masked tokens}."""
     spans = phases.spans(config['phases'], assemble.size(config)[1])
     found = {}
     for step, count in _by_step(log, _MASKED).items():
-        # The line of step n is of the n-th step, which begins at n - 1.
+        # Line n of a log belongs to the n-th step, which starts at n - 1.
         for (start, stop), phase in zip(spans, config['phases']):
             if start < step <= stop:
-                found[step, _how(phase['objective'])] = count
+                found[step, _masking(phase['objective'])] = count
     return found
 
 
-def _how(objective):
+def _masking(objective):
+    """Returns the options that determine how an objective masks tokens."""
     section = objective.get('mlm', objective)
     name = 'mlm' if 'mlm' in objective else objective['name']
     return name, str({key: section.get(key) for key in _MASKS})

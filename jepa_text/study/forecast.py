@@ -1,7 +1,7 @@
-"""What a study will take, before it: `jepa-text study --dry-run`.
+"""Forecasts the cost of a study: `jepa-text study --dry-run`.
 
-The tree of its members, and beside what each would cost alone: steps, arithmetic, hours
-and money on the hardware of the section `plan`, and the disk that checkpoints fill.
+For each member: the trunk that it continues from, the steps left to train, FLOPs, hours
+and price on the hardware of the section `plan`, and the disk space of its checkpoints.
 """
 
 import dataclasses
@@ -20,28 +20,38 @@ from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
-# Of the section of a phase: what changes no step of it.
-_OF_A_SPAN = ('steps', 'share', 'at_switch')
-# Of a config the same; what its baseline was made of stands in the phases.
-_OF_A_RUN = ('name', 'seed', 'tokens', 'baseline')
+# Keys of a phase that do not affect the cost of a step.
+_PHASE_KEYS = ('steps', 'share', 'at_switch')
+# Keys of a config that do not affect the cost of a step. (The phases already reflect
+# the baseline.)
+_RUN_KEYS = ('name', 'seed', 'tokens', 'baseline')
 
-
-_SHORT = 1e-3  # seconds of a step of which starting its programs is no small part
+# Below these seconds per step, launching its programs takes a considerable part.
+_SHORT = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """A member beside the others: of its `steps` it trains those after `begins`, where it
-    goes on from `other` ('': from the beginning), with so many `flops` in so many
-    `seconds` of the `devices` of the `hardware`, each at a `price` an hour. `bytes` of a
-    disk stay filled by it; `filled` are those of all members at its end, in their order,
-    with states that others go on from. `alone` are the FLOPs of all its steps. None is
-    not known. `is_timed`: its steps are guessed, as they are timed when it begins."""
+    """The forecast of one member. None means unknown.
+
+    steps       steps of its run
+    start       steps that it has in common with `trunk`, and does not train itself
+    trunk       the member that it continues from; '' if it starts from scratch
+    flops       FLOPs of the steps that it trains
+    alone       FLOPs of all its steps
+    seconds     seconds of the steps that it trains, on `devices` of the `hardware`
+    price       dollars per device and hour
+    bytes       disk space of the checkpoints that it retains
+    filled      disk space of all members at its end, if trained in order, including
+                checkpoints that others will continue from
+    is_done     whether it is finished
+    is_timed    whether `steps` are an estimate, as a time is measured when it begins
+    """
 
     name: str
     steps: int
-    begins: int
-    other: str
+    start: int
+    trunk: str
     flops: float
     alone: float
     seconds: float | None
@@ -50,68 +60,73 @@ class Member:
     price: float | None
     bytes: int = 0
     filled: int = 0
-    is_there: bool = False
+    is_done: bool = False
     is_timed: bool = False
 
     @property
     def trained(self):
         """Steps that are trained for this member and for none before it."""
-        return self.steps - self.begins
+        return self.steps - self.start
 
     @property
     def dollars(self):
-        """What these cost; None where no price is known."""
+        """Cost of the steps that it trains; None if unknown."""
         if self.price is None or self.seconds is None:
             return None
         return self.seconds / 3600 * self.devices * self.price
 
 
 def outlook(configs, folder):
-    """[Member] of a study: `configs` as members.configs gives them; what is in `folder`
-    counts as done.
+    """Returns [Member] of a study.
 
-    Raises ValueError for a run that cannot be as it is set.
+    `configs` are as of members.configs; members finished in `folder` count as done.
+    Raises ValueError for a run that is impossible with its settings.
     """
-    settled = {name: _settled(one, folder / name) for name, one in configs.items()}
-    courses, parts, sizes, before = {}, {}, {}, {}
-    of_seeds = tree.Recipes(_recipe)
-    for name, config in settled.items():
+    completed = {name: _completed(one, folder / name) for name, one in configs.items()}
+    courses, plans, sizes, cache = {}, {}, {}, {}
+    recipe_of = tree.Recipes(_recipe).of
+    for name, config in completed.items():
         try:
-            made = of_seeds.of(config)
-            parts[name] = [_planned(config, made, p, before) for p in made.phases]
+            recipe = recipe_of(config)
+            planned = [_planned(config, recipe, p, cache) for p in recipe.phases]
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
+        plans[name] = [
+            (phase.start, phase.stop, own)
+            for phase, (own, _) in zip(recipe.phases, planned)
+        ]
+        sizes[name] = max(size for _, size in planned)
         is_timed = configs[name]['baseline'] == 'time'
-        courses[name] = tree.course(config, made, is_timed)
-        sizes[name] = max(size for _, size in parts[name])
-    there = {name for name in configs if _is_there(folder, name, configs[name])}
-    origins = trunks.origins(courses, folder, there)
-    found = []
-    for name in configs:
-        spans = [(start, stop) for start, stop, *_ in courses[name].phases]
-        plans = [planned for planned, _ in parts[name]]
-        one = _member(name, zip(spans, plans), origins[name][:1])
-        is_timed = configs[name]['baseline'] == 'time'
-        found.append(dataclasses.replace(one, is_there=name in there, is_timed=is_timed))
-    sections = {name: one['checkpoint'] for name, one in settled.items()}
-    return _on_disk(found, sections, sizes)
+        courses[name] = tree.course(config, recipe, is_timed)
+    done = {name for name in configs if _is_done(folder, name, configs[name])}
+    origins = trunks.origins(courses, folder, done)
+    found = [
+        dataclasses.replace(
+            _member(name, plans[name], origins[name][:1]),
+            is_done=name in done,
+            is_timed=configs[name]['baseline'] == 'time',
+        )
+        for name in configs
+    ]
+    sections = {name: one['checkpoint'] for name, one in completed.items()}
+    return _with_disk_space(found, sections, sizes)
 
 
 def show(found, stream=None):
-    """Prints the tree of an outlook, and its sums."""
-    columns = ['run', 'steps', 'goes on from', 'after', 'trains', 'FLOPs', 'hours']
-    columns += ['US dollars', 'there']
+    """Prints the members of an outlook as a table, and its totals."""
+    columns = ['run', 'steps', 'continues from', 'after', 'trains', 'FLOPs', 'hours']
+    columns += ['US dollars', 'done']
     rows = [
         [
             one.name,
             f'{one.steps:,}',
-            one.other or None,
-            f'{one.begins:,}' if one.other else None,
+            one.trunk or None,
+            f'{one.start:,}' if one.trunk else None,
             f'{one.trained:,}',
             f'{one.flops:.3g}',
             None if one.seconds is None else f'{one.seconds / 3600:,.3g}',
             None if one.dollars is None else f'{one.dollars:,.2f}',
-            'yes' if one.is_there else None,
+            'yes' if one.is_done else None,
         ]
         for one in found
     ]
@@ -121,145 +136,157 @@ def show(found, stream=None):
 
 
 def sums(found):
-    """An outlook in sentences."""
+    """Yields sentences with the totals of an outlook."""
     steps, alone = sum(one.trained for one in found), sum(one.steps for one in found)
     flops, naive = sum(one.flops for one in found), sum(one.alone for one in found)
     yield (
-        f'{len(found):,} runs of {alone:,} steps, of which {steps:,} are trained: what '
-        f'runs have in common is trained once ({1 - steps / alone:.0%} saved, '
-        f'{1 - flops / naive:.0%} of {naive:.3g} FLOPs).'
+        f'{len(found):,} runs of {alone:,} steps, of which {steps:,} are trained: steps '
+        f'that runs have in common are trained once (saves {1 - steps / alone:.0%} of '
+        f'the steps, {1 - flops / naive:.0%} of {naive:.3g} FLOPs).'
     )
-    left = [one for one in found if not one.is_there]
+    left = [one for one in found if not one.is_done]
     if len(left) < len(found):
         trained = sum(one.trained for one in left)
-        yield f'{len(found) - len(left):,} runs are there: {trained:,} steps are left.'
+        yield f'{len(found) - len(left):,} runs are done: {trained:,} steps are left.'
     yield from _left(left)
     peak, end = max(one.filled for one in found), sum(one.bytes for one in found)
     yield (
-        f'Checkpoints fill up to {peak / 1e9:,.3g} GB, and {end / 1e9:,.3g} GB in the '
-        'end, rows not counted.'
+        f'Checkpoints need up to {peak / 1e9:,.3g} GB of disk space, and '
+        f'{end / 1e9:,.3g} GB at the end, without rows.'
     )
 
 
 def _left(left):
-    """What is yet to be trained, and how sure that is."""
+    """Yields sentences on what is left to train, and on the reliability of the hours."""
     if not left:
         yield 'Nothing is left to train.'
         return
-    flops, said = sum(one.flops for one in left), ''
-    seconds, where = [one.seconds for one in left], {one.hardware for one in left}
+    flops, seconds = sum(one.flops for one in left), [one.seconds for one in left]
     if None in seconds:
-        said = '; no hours and no price, as not all runs fit the hardware'
+        details = '; no hours and no price, as not all runs fit the hardware'
     else:
-        said = f', {sum(seconds) / 3600:,.3g} hours of training on '
-        said += ' and '.join(sorted(where))
+        hardware_names = ' and '.join(sorted({one.hardware for one in left}))
+        details = f', {sum(seconds) / 3600:,.3g} hours of training on {hardware_names}'
         dollars = [one.dollars for one in left]
         if None not in dollars:
-            said += f', {sum(dollars):,.2f} US dollars'
-    yield f'Left: {flops:.3g} FLOPs{said}.'
+            details += f', {sum(dollars):,.2f} US dollars'
+    yield f'Left: {flops:.3g} FLOPs{details}.'
     steps = sum(one.trained for one in left)
     if None not in seconds and sum(seconds) < _SHORT * steps:
         yield (
-            f'These are {1e6 * sum(seconds) / steps:,.3g} microseconds a step, by '
-            'arithmetic and memory alone: starting the programs of so short a step takes '
-            'longer. A step that was timed says more (jepa-text benchmark).'
+            f'This is {1e6 * sum(seconds) / steps:,.3g} microseconds per step, from '
+            'FLOPs and memory bandwidth alone. Launching the programs of such a short '
+            'step takes longer; measure it with jepa-text benchmark.'
         )
     if timed := [one.name for one in left if one.is_timed]:
         more = f' and {len(timed) - 1} more' if timed[1:] else ''
         yield (
-            f'{timed[0]}{more}: matched by time, which is taken when they begin; their '
-            'steps here are those of as much arithmetic.'
+            f'{timed[0]}{more}: matched by time, which is measured when they begin. The '
+            'steps shown here are those of equal FLOPs.'
         )
 
 
-def _settled(config, folder):
-    """The config with what `settle` decides; by arithmetic where it would time steps."""
+def _completed(config, folder):
+    """Returns the completed config, with a baseline of equal FLOPs instead of time."""
     if config['baseline'] == 'time':
         config = config | {'baseline': 'flops'}
-    return completion.completed(completion.matched(config, folder), folder)
+    return completion.with_init_from(completion.with_baseline(config, folder), folder)
 
 
 def _recipe(config):
+    """Returns the Recipe of a config on the hardware of its plan."""
     options = schema.read(hardware.Options, config['plan'], 'plan')
     return fit.size(config, options.hardware, options.vocab_size).made
 
 
-def _planned(config, made, phase, before):
-    """(plan.Plan of a phase alone, bytes of its state): one for all of its kind."""
-    section = {k: x for k, x in phase.section.items() if k not in _OF_A_SPAN}
-    # Neither how long it is nor what its rate is changes what a step takes.
-    alone = {key: x for key, x in config.items() if key not in _OF_A_RUN}
+def _planned(config, recipe, phase, cache):
+    """Returns (plan.Plan of a phase alone, bytes of its state); equal phases share it."""
+    section = {k: x for k, x in phase.section.items() if k not in _PHASE_KEYS}
+    # Neither the number of steps nor the learning rate changes the cost of a step.
+    alone = {key: x for key, x in config.items() if key not in _RUN_KEYS}
     alone |= {'phases': [section], 'steps': phase.steps, 'schedule': 0.0}
     key = checksums.checksum(alone | {'steps': 0})
-    if key not in before:
+    if key not in cache:
         options = schema.read(hardware.Options, config['plan'], 'plan')
         planned = plan.make(settings.plain(alone), options)
-        before[key] = planned, _size(made, phase)
-    return before[key]
+        cache[key] = planned, _size(recipe, phase)
+    return cache[key]
 
 
-def _is_there(folder, name, config):
-    known = members.result_path(folder, name).is_file()
-    return known or members.finished(folder / name, config)
+def _is_done(folder, name, config):
+    has_result = members.result_path(folder, name).is_file()
+    return has_result or members.finished(folder / name, config)
 
 
-def _size(made, phase):
-    """Bytes of the state of a phase, on all devices together."""
-    leaves = jax.tree.leaves(recipes.shapes(made, phase))
+def _size(recipe, phase):
+    """Returns the bytes of the state of a phase, on all devices together."""
+    leaves = jax.tree.leaves(recipes.shapes(recipe, phase))
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def _on_disk(found, sections, sizes):
-    """The members with what they fill, when one is trained after the other: `sections`
-    are those of checkpoints, `sizes` the bytes of a state."""
-    # Which states stay for others, and after whom they go.
-    until = {(one.other, one.begins): n for n, one in enumerate(found) if one.other}
-    stay = {
-        one.name: _stay(
-            sections[one.name], one.steps, [s for name, s in until if name == one.name]
+def _with_disk_space(found, sections, sizes):
+    """Returns the members with their disk space, if they are trained in order.
+
+    `sections` are those of checkpoints, `sizes` the bytes of a state, both by member.
+    """
+    # (member, step) of each trunk: the index of the last member that needs it.
+    needed_until = {
+        (one.trunk, one.start): index for index, one in enumerate(found) if one.trunk
+    }
+    retained = {
+        one.name: _retained(
+            sections[one.name],
+            one.steps,
+            [step for name, step in needed_until if name == one.name],
         )
         for one in found
     }
-    size = {one.name: len(stay[one.name]) * sizes[one.name] for one in found}
-    places = {one.name: n for n, one in enumerate(found)}
-    filled, made = 0, []
-    for number, one in enumerate(found):
+    size = {one.name: len(retained[one.name]) * sizes[one.name] for one in found}
+    order = {one.name: index for index, one in enumerate(found)}
+    filled, completed = 0, []
+    for index, one in enumerate(found):
         filled += size[one.name]
-        lent = sum(
-            sizes[other]
-            for (other, step), last in until.items()
-            if places[other] <= number <= last and step not in stay[other]
+        for_others = sum(
+            sizes[trunk]
+            for (trunk, step), last in needed_until.items()
+            if order[trunk] <= index <= last and step not in retained[trunk]
         )
-        changes = {'bytes': size[one.name], 'filled': filled + lent}
-        made.append(dataclasses.replace(one, **changes))
-    return made
+        completed.append(
+            dataclasses.replace(one, bytes=size[one.name], filled=filled + for_others)
+        )
+    return completed
 
 
-def _stay(section, steps, lent):
-    """The steps whose checkpoints are there at the end of a run that also saved those
-    which it has lent to others."""
+def _retained(section, steps, trunk_steps):
+    """Returns the steps whose checkpoints exist at the end of a run.
+
+    The run has also saved checkpoints at `trunk_steps`, for others to continue from.
+    """
     at = {step for step in section['keep_at'] if step <= steps}
     every = section['every'] or steps
-    saved = sorted({*range(every, steps, every), steps, *at, *lent})
+    saved = sorted({*range(every, steps, every), steps, *at, *trunk_steps})
     multiple = section.get('keep_every') or math.inf
     return at | {*saved[-section['keep'] :]} | {s for s in saved if s % multiple == 0}
 
 
-def _member(name, parts, shared):
-    """The Member with these ((start, stop), plan.Plan) of its phases."""
-    other, begins = shared[0] if shared else ('', 0)
+def _member(name, plans, origins):
+    """Returns the Member with these (start, stop, plan.Plan) of its phases.
+
+    `origins` are [(member, steps in common)] of the trunk, or empty.
+    """
+    trunk, begin = origins[0] if origins else ('', 0)
     flops = alone = seconds = 0
-    for (start, stop), planned in parts:
+    for start, stop, planned in plans:
         (phase,) = planned.phases
-        own, each = max(0, stop - max(start, begins)), sum(phase.flops.values())
-        flops, alone = flops + own * each, alone + (stop - start) * each
+        own, per_step = max(0, stop - max(start, begin)), sum(phase.flops.values())
+        flops, alone = flops + own * per_step, alone + (stop - start) * per_step
         took = own * planned.step_seconds(phase, planned.chip, planned.mfu)
         seconds = seconds + took if planned.fits(planned.chip) else math.nan
     return Member(
         name=name,
         steps=stop,
-        begins=begins,
-        other=other,
+        start=begin,
+        trunk=trunk,
         flops=flops,
         alone=alone,
         seconds=None if math.isnan(seconds) else seconds,

@@ -1,6 +1,7 @@
-"""What a study measures of its members, kept as soon as it is done.
+"""Measures the members of a study, and saves each result as soon as it exists.
 
-workdir/evaluated/<member>.json   what is asked of which checkpoint, the answer, checksum
+workdir/evaluated/<member>.json   the question, which names the checkpoint; the answer; a
+                                  checksum
 """
 
 import hashlib
@@ -17,19 +18,18 @@ from jepa_text.files import cached_result, checksums
 from jepa_text.parallel import sharding
 from jepa_text.running import restore
 from jepa_text.study import members
-from jepa_text.training.evals import geometry as shapes
-from jepa_text.training.evals import heldout, token_counts
+from jepa_text.training.evals import geometry, heldout, token_counts
 
 HELDOUT = 'heldout'
 
 
 def split_of(section):
-    """The split that the section `study` measures."""
+    """Returns the split that the section `study` measures."""
     return section.get('split') or HELDOUT
 
 
 def probes(config, rows):
-    """([Probe], {name: why there is none}) of the corpus of the rows."""
+    """Returns ([Probe], {name: why there is no such probe}) of the corpus."""
     source, section = config['prepare']['source'], config['study']
     measured = {HELDOUT: split_of(section)}
     return representation.make(
@@ -44,11 +44,11 @@ def probes(config, rows):
 
 
 def question(config, workdir, name, fingerprint):
-    """What the measurements of a member depend on: its config, what is measured, on which
-    rows, and its parameters.
+    """Returns what the measurements of a member depend on.
 
-    Raises ValueError where the parameters are gone, and what was measured of them does
-    not answer it.
+    This is its config, what is measured, on which rows, and its parameters. Raises
+    ValueError if the parameters are missing and the saved result answers another
+    question.
     """
     rows = pipeline.Rows(workdir / 'rows', split_of(config['study'])).fingerprint
     asked = {'study': config['study'], 'rows': rows, 'run': fingerprint}
@@ -63,19 +63,18 @@ def question(config, workdir, name, fingerprint):
     saved = cached_result.read(path)
     known = (saved or {'config': {}})['config']
     if {**known, **asked} != known:
-        why = 'does not answer what the study asks now' if saved else 'is damaged'
+        problem = 'was made with other settings' if saved else 'is damaged'
         raise ValueError(
-            f'{folder} holds no good checkpoint, and {path} {why}. Bring one of them '
-            f'back, or move {workdir / name} and {path} away: the run is trained again '
-            'then.'
+            f'{folder} has no good checkpoint, and {path} {problem}. Restore one of '
+            f'them, or move {workdir / name} and {path} away to train the run again.'
         )
     return known
 
 
 def is_known(config, workdir, name, fingerprint):
-    """Is a member without any checkpoint measured already, so that none is needed?
+    """Whether a member without checkpoints has a result, so that it needs none.
 
-    Raises ValueError where it was measured, but otherwise.
+    Raises ValueError if its result was measured with other settings.
     """
     if restore.steps(workdir / name / 'checkpoints'):
         return False
@@ -86,46 +85,50 @@ def is_known(config, workdir, name, fingerprint):
 
 
 def _recipes(workdir, names):
-    """{member: (recipe, seed)}, by its name, or by the folders of runs without seeds."""
+    """Returns {member: (recipe, seed)}, by its name, or by its folder without seeds."""
     found = {name: members.recipe_of(name) for name in names}
     alone = {str(workdir / name): name for name in names if not found[name]}
-    named = analyze.named(list(alone))
+    named = analyze.run_names(list(alone))
     return found | {name: named[path] for path, name in alone.items()}
 
 
 class Measuring:
-    """What is measured of the members of a study, each once; those that are scored alike
-    share a program. `place` is as of view.opened, `marks` are their fingerprints, as
-    members.enroll gives them, `found` what `probes` gives."""
+    """Measures members of a study, each once. Members scored alike share a program.
 
-    def __init__(self, config, place, marks, found):
+    `place` is as of shared_runs.opened; `fingerprints` are as of members.enroll; `probes`
+    is the result of `probes`.
+    """
+
+    def __init__(self, config, place, fingerprints, probes):
         self._place, self._workdir = place, place.folder
-        self._config, self._marks = config, marks
-        self._probes, self._missing = found
+        self._config, self._fingerprints = config, fingerprints
+        self._probes, self._missing = probes
         self._split = split_of(config['study'])
         self._rows = pipeline.Rows(place.folder / 'rows', self._split)
         self._mesh = sharding.make_mesh(devices=jax.devices()[:1])
         self._evaluators = {}
 
     def is_known(self, name):
-        """Is a member, or the untrained model, measured as it is asked for?"""
+        """Whether a member, or the untrained model, is measured with these settings."""
         known = cached_result.read(members.result_path(self._workdir, name))
         return bool(known) and known['config'] == self._question(name)
 
     def once(self, name):
-        """{'values': {metric: value}, 'answers': of each sentence, or none}; of the
-        untrained model, which is that of the first member, too."""
-        return cached_result.once(
+        """Measures a member, or the untrained model, unless its result is saved.
+
+        Returns {'values': {metric: value}, 'answers': one per sentence, or empty}.
+        """
+        return cached_result.get_or_compute(
             members.result_path(self._workdir, name),
             self._question(name),
             lambda: self._measured(name),
         )
 
     def results(self, names):
-        """What was measured of these members, and of the untrained model.
+        """Returns the results of these members and of the untrained model.
 
         {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts,
-        split, controls}, 'no_probe': {name: why}, 'recipes': {member: (recipe, seed)},
+        split, controls}, 'no_probe': {name: reason}, 'recipes': {member: (recipe, seed)},
         'predictions': [...]}
         """
         rows = self._rows
@@ -133,9 +136,9 @@ class Measuring:
         found = {name: self.once(name) for name in (members.UNTRAINED, *names)}
         predictions = []
         for number, (text, answer) in enumerate(self._sentences):
-            given = {name: found[name]['answers'] for name in names}
-            given = {name: said[number] for name, said in given.items() if said}
-            predictions.append({'text': text, 'answer': answer, 'models': given})
+            answers = {name: found[name]['answers'] for name in names}
+            predicted = {name: own[number] for name, own in answers.items() if own}
+            predictions.append({'text': text, 'answer': answer, 'models': predicted})
         return {
             'models': {name: one['values'] for name, one in found.items()},
             'predictions': predictions,
@@ -150,43 +153,44 @@ class Measuring:
 
     @property
     def _first(self):
-        return next(iter(self._marks))
+        return next(iter(self._fingerprints))
 
     @property
     def _sentences(self):
         return self._config['study']['sentences']
 
     def _question(self, name):
-        mark = self._marks.get(name, self._marks[self._first])
-        return question(self._config, self._workdir, name, mark)
+        # The untrained model is that of the first member.
+        fingerprint = self._fingerprints.get(name, self._fingerprints[self._first])
+        return question(self._config, self._workdir, name, fingerprint)
 
     def _measured(self, name):
         print(f'evaluating {name}')
         if name == members.UNTRAINED:
             model = load.untrained(self._workdir / self._first)
         else:
-            self._bring(name)
+            self._download(name)
             model = load.load(self._workdir / name)
-        shape = shapes.Evaluator(model.network, self._rows, self._mesh, batch_size=64)
+        shape = geometry.Evaluator(model.network, self._rows, self._mesh, batch_size=64)
         values = {
             **self._scored(model).run(model.params, model.network),
             **representation.run(model, self._probes),
             **shape.run(model.params),
         }
-        able = name != members.UNTRAINED and 'lm_head' in model.params
-        texts = [text for text, _ in self._sentences] if able else []
+        predicts = name != members.UNTRAINED and 'lm_head' in model.params
+        texts = [text for text, _ in self._sentences] if predicts else []
         return {'values': values, 'answers': [model.fill(text)[0] for text in texts]}
 
-    def _bring(self, name):
+    def _download(self, name):
         step = restore.newest_good_step(self._workdir / name / 'checkpoints')
-        if step is None or not self._place.bring(name, step):
+        if step is None or not self._place.fetch(name, step):
             raise RuntimeError(
-                f'{name}: its last state is damaged or gone. The same command trains '
-                'what is missing.'
+                f'{name}: its last checkpoint is damaged or missing. Run the same '
+                'command to train the missing steps.'
             )
 
     def _scored(self, model):
-        # As its last objective says.
+        """Returns the Evaluator for the last objective of a model."""
         key = json.dumps(heldout.scorings([model.network]))
         if key not in self._evaluators:
             self._evaluators[key] = heldout.Evaluator(

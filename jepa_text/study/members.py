@@ -1,10 +1,10 @@
-"""The members of a study: what they are called, what they are set to, how they stand.
+"""The members of a study: their names, configs and progress.
 
 workdir/study.json     {'members': {name: {'fingerprint', 'config'}}}
 
-A member is a run, or a run with one of its seeds. How it stands is read from files each
-time: the checkpoints in its folder, and what was measured of it. One that has begun keeps
-its config; what does not count is what a resumed run may change (training/build.py).
+A member is a run, or a run with one of its seeds. Its progress is read from files each
+time: the checkpoints in its folder, and its measured results. A member that has begun
+keeps its config, except for keys that a resumed run may change (training/build.py).
 """
 
 import json
@@ -21,7 +21,7 @@ FILE = 'study.json'
 UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'
 EXAMINED = 'examined'
-# What a run cannot be called, as something else in the workdir is.
+# Names that runs cannot have, as they are used for other files in the workdir.
 TAKEN = (
     *(UNTRAINED, EVALUATED, EXAMINED, 'rows', 'claims', 'figures', FILE),
     *('results.json', 'report.html', 'appendix.md'),
@@ -30,10 +30,11 @@ _NAME = re.compile(r'[\w.+-]{1,100}')
 
 
 def configs(config, rows):
-    """{name: config of that member}, in order: the shared keys, overridden by those of
-    its run, all on the rows of the folder.
+    """Returns {name: config} of all members, in order.
 
-    Raises ValueError for names that cannot be folders here, and for what no run takes.
+    The config of a member has the shared keys of the study, overridden by those of its
+    run, and reads the rows of the folder `rows`. Raises ValueError for names that cannot
+    be folders, and for keys that no run takes.
     """
     check_names([run.get('name') for run in config['runs']])
     folder = os.path.abspath(rows)
@@ -46,25 +47,25 @@ def configs(config, rows):
 
 
 def check_names(names):
-    """Raises ValueError unless the names of the runs can be folders beside each other."""
+    """Raises ValueError unless the names of the runs can be folders of one workdir."""
     folded = [str(name).casefold() for name in names]
     for name, short in zip(names, folded):
-        wrong = not isinstance(name, str) or not _NAME.fullmatch(name)
-        if wrong or short in TAKEN or not name.strip('.'):
+        invalid = not isinstance(name, str) or not _NAME.fullmatch(name)
+        if invalid or short in TAKEN or not name.strip('.'):
             raise ValueError(
-                f'runs: {name!r} is no name for a run: it must be of letters, digits and '
-                f'. _ + -, and none of {", ".join(TAKEN)}.'
+                f'runs: {name!r} is not a valid name: use letters, digits and . _ + -, '
+                f'and none of {", ".join(TAKEN)}.'
             )
-        # Some file systems do not tell letters by their case.
+        # Some file systems ignore the case of letters.
         if folded.count(short) > 1:
             raise ValueError(
-                f'runs: {name!r} is the name of {folded.count(short)} runs (upper and '
-                'lower case are one): give each its own.'
+                f'runs: {folded.count(short)} runs have the name {name!r} (ignoring '
+                'case). Give each run a different name.'
             )
 
 
 def recipe_of(name):
-    """(run, seed) of a member that is one of several seeds; None of another.
+    """Returns (run, seed) of a member of a run with seeds; None for other members.
 
     >>> recipe_of('mlm/seed_3'), recipe_of('mlm')
     (('mlm', 3), None)
@@ -74,11 +75,11 @@ def recipe_of(name):
 
 
 def enroll(folder, configs, write=True):
-    """Writes into study.json who the members are: {name: fingerprint}.
+    """Writes the members to study.json, and returns {name: fingerprint}.
 
-    Without `write` only says so. Members that are not among `configs` stay as they are.
-    Raises ValueError, with the keys that differ, for one that has begun with another
-    config.
+    Without `write`, only returns it. Entries of members that are not in `configs` are
+    left unchanged. Raises ValueError, with the keys that differ, for a member that has
+    begun with another config.
     """
     folder = Path(folder)
     before, now = _entries(folder, configs)
@@ -87,71 +88,71 @@ def enroll(folder, configs, write=True):
         atomic.write(folder / FILE, text)
     if others := before.keys() - configs.keys():
         print(
-            f'{folder} has other members, which stay as they are: '
+            f'{folder} has other members, which are left unchanged: '
             f'{", ".join(sorted(others))}'
         )
     return {name: now[name]['fingerprint'] for name in configs}
 
 
 def is_enrolled(folder, configs):
-    """Does study.json have all of these members as they are? Raises as `enroll`."""
+    """Whether study.json already has these members. Raises as `enroll`."""
     before, now = _entries(Path(folder), configs)
     return before == now
 
 
 def _entries(folder, configs):
-    """What study.json says, and what it is to say."""
+    """Returns the entries of study.json, and the entries that it should have."""
     before = _read(folder / FILE)
-    now, refused = dict(before), []
+    now, conflicts = dict(before), []
     for name, config in configs.items():
         _check_folder(folder, name)
         old = before[name]['config'] if name in before else {}
         changed = _changed(old, config)
         if old and not changed and assemble.size(old) == assemble.size(config):
-            continue  # so that its fingerprint outlives new keys of new versions
-        if old and changed and begun(folder, name):
-            refused.append(f'{name!r}: {workdir.listed(changed)}')
+            continue  # keeps its fingerprint when a new version adds keys
+        if old and changed and has_begun(folder, name):
+            conflicts.append(f'{name!r}: {workdir.describe(changed)}')
         now[name] = {'fingerprint': fingerprint(config), 'config': config}
-    if refused:
+    if conflicts:
         raise ValueError(
-            f'{len(refused)} of the members in {folder} began with another config: '
-            f'{"; ".join(refused)}. Set it back, or give the changed run another name, '
-            'or the study another --workdir.'
+            f'{len(conflicts)} of the members in {folder} began with another config: '
+            f'{"; ".join(conflicts)}. Restore the old values, rename the changed run, or '
+            'use another --workdir.'
         )
     return before, now
 
 
 def fingerprint(config):
-    """A checksum of all that counts of the config of a member."""
+    """Returns a checksum of the keys of a config that affect the result of a member."""
     return checksums.checksum(_changed({}, config))
 
 
-def begun(folder, name):
-    """Has a member saved a state, or is its result there?"""
+def has_begun(folder, name):
+    """Whether a member has a checkpoint or a result."""
     steps = Path(folder, name, 'checkpoints')
     return workdir.has_step(steps) or result_path(folder, name).is_file()
 
 
 def result_path(folder, name):
-    """The file of what was measured of a member."""
+    """Returns the file with the measured results of a member."""
     return Path(folder, EVALUATED, f'{name}.json')
 
 
 def finished(folder, config):
-    """Has the run of this very config taken its last step in this folder?"""
+    """Whether a run with exactly this config has taken its last step in the folder."""
     path = Path(folder) / workdir.CONFIG
     if not path.is_file():
         return False
     newest = restore.newest_good_step(Path(folder) / 'checkpoints')
     if newest is None:
         return False
-    config = completion.extended(completion.matched(config, folder), folder)
+    config = completion.with_extension(completion.with_baseline(config, folder), folder)
     is_same = not _changed(checksums.read_json(path), config)
     return is_same and newest == assemble.size(config)[1]
 
 
 def _read(path):
-    """{name: entry} of study.json; none where it is not there."""
+    """Returns {name: entry} of study.json; {} if it does not exist."""
     if not path.is_file():
         return {}
     saved = checksums.read_json(path)
@@ -162,25 +163,27 @@ def _read(path):
         }
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(
-            f'{path} is damaged or was edited ({error}). Bring it back from a copy; '
-            'without it, each run is compared with the config.json in its folder.'
+            f'{path} is damaged or was edited ({error}). Restore it from a copy, or '
+            'remove it: each run is then compared with the config.json in its folder.'
         ) from error
 
 
 def _changed(old, new):
-    """What counts of the differences of two configs of a member; that it gets more steps
-    does not."""
+    """Returns the differences of two configs of a member that affect its result.
+
+    More steps than before do not count as a difference.
+    """
     changed = workdir.differences(old, json.loads(json.dumps(new)))
-    free = (*build.free(new), 'name')
+    allowed = (*build.changeable_keys(new), 'name')
     if old and assemble.size(new)[1] > assemble.size(old)[1]:
-        free += (*extend.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
-    return workdir.harming(changed, free)
+        allowed += (*extend.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
+    return workdir.disallowed(changed, allowed)
 
 
 def _check_folder(folder, name):
     run, _, seed = name.partition('/')
     if seed and (folder / run / workdir.CONFIG).exists():
         raise ValueError(
-            f'{folder / run} is the folder of a run without seeds, so {name!r} has no '
-            'room there: give the run with seeds another name.'
+            f'{folder / run} is the folder of a run without seeds, so it cannot contain '
+            f'{name!r}. Rename the run with seeds.'
         )

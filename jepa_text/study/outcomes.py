@@ -1,4 +1,4 @@
-"""What the arms of a study reached and spent, as sections of its page."""
+"""Sections of the report of a study: outcomes, geometry, budgets and checks of arms."""
 
 import math
 
@@ -15,26 +15,28 @@ _PROBE = 'representation/'
 
 
 def section(results, arms, metrics):
-    """A row an arm, controls first, and a figure of each metric."""
+    """Returns the section of outcomes: one row per arm, controls first; one figure per
+    metric."""
     if not metrics:
         return None
-    beside = {metric: beside_of(results, metric) for metric in metrics}
+    reference = {metric: control_values(results, metric) for metric in metrics}
     known = {metric: of_arms.summary(arms, metric) for metric in metrics}
-    bags = bags_of(results) if of_arms.PROBES in metrics else {}
+    bags = bag_values(results) if of_arms.PROBES in metrics else {}
 
-    def row(name, seeds, bag, pair_of):
-        """Two cells a metric; beside the probes the bag."""
+    def row(name, seeds, bag, cells_of):
+        """Two cells per metric, and the bag of embeddings next to the probes."""
         cells = [name, seeds]
         for metric in metrics:
-            cells += pair_of(metric)
-            cells += [bag] if bags and metric == of_arms.PROBES else []
+            cells += cells_of(metric)
+            if bags and metric == of_arms.PROBES:
+                cells.append(bag)
         return cells
 
     columns = row('', 'seeds', 'bag of its embeddings', lambda m: [m, '± 95 %'])
-    controls = dict.fromkeys(n for one in beside.values() for n in one)
+    names = dict.fromkeys(name for one in reference.values() for name in one)
     rows = [
-        row(name, None, bags.get(name), lambda m, n=name: [beside[m].get(n), None])
-        for name in controls
+        row(name, None, bags.get(name), lambda m, n=name: [reference[m].get(n), None])
+        for name in names
     ]
     rows += [
         row(arm, len(own), bags.get(arm), lambda m, a=arm: _cells(known[m].get(a)))
@@ -42,10 +44,13 @@ def section(results, arms, metrics):
     ]
     drawn = [
         bands.dots(
-            {**_points(_near(beside[metric], metric, known[metric])), **known[metric]},
+            {
+                **_points(_nearby(reference[metric], metric, known[metric])),
+                **known[metric],
+            },
             metric[0].upper() + metric[1:],
             metric,
-            beside[metric],
+            reference[metric],
             list(arms),
         )
         for metric in metrics
@@ -59,8 +64,8 @@ def section(results, arms, metrics):
     }
 
 
-def beside_of(results, metric):
-    """{control: value} of what every arm stands beside."""
+def control_values(results, metric):
+    """Returns {control: value} of a metric, to compare every arm with."""
     untrained = of_arms.by_seed({**results, 'recipes': {UNTRAINED: (UNTRAINED, 0)}})[
         UNTRAINED
     ][0]
@@ -77,9 +82,11 @@ def beside_of(results, metric):
     return found
 
 
-def bags_of(results):
-    """{arm, or untrained: what a bag of its own input embeddings reaches}, means over
-    probes and seeds."""
+def bag_values(results):
+    """Returns {arm or 'untrained': score of a bag of its own input embeddings}.
+
+    Scores are means over probes and seeds.
+    """
     found = {}
     recipes = {UNTRAINED: (UNTRAINED, 0), **results['recipes']}
     for member, (arm, _) in recipes.items():
@@ -90,7 +97,7 @@ def bags_of(results):
 
 
 def geometry(results, arms):
-    """Uniformity and effective ranks with intervals; None where nothing was measured."""
+    """Returns the section with uniformity and effective ranks; None if not measured."""
     known = {metric: of_arms.summary(arms, metric) for metric in of_arms.GEOMETRY}
     known = {metric: of_arm for metric, of_arm in known.items() if of_arm}
     if not known:
@@ -100,7 +107,7 @@ def geometry(results, arms):
         columns += [metric, '± 95 %']
     rows = [[UNTRAINED]]
     for metric in known:
-        rows[0] += [beside_of(results, metric).get(UNTRAINED), None]
+        rows[0] += [control_values(results, metric).get(UNTRAINED), None]
     for arm in arms:
         row = [arm]
         for metric in known:
@@ -108,15 +115,15 @@ def geometry(results, arms):
         rows.append(row)
     return {
         'heading': 'Geometry',
-        'text': 'Of held-out rows, mean-pooled if not said otherwise. The untrained '
-        'encoder is what every row must be read against; no number here says that '
-        'vectors are useful.',
+        'text': 'Of vectors of held-out rows, mean-pooled unless stated otherwise. '
+        'Compare each row with the untrained encoder. None of these numbers shows that '
+        'the vectors are useful.',
         'table': {'columns': columns, 'rows': rows},
     }
 
 
 def spent(found):
-    """A row an arm of fair.spent: what each had, so what they are matched by."""
+    """Returns the section with the budget of each arm, from fairness.spent."""
     first = next(iter(found.values()))
     rows = []
     for arm, values in found.items():
@@ -129,29 +136,30 @@ def spent(found):
     for name in ('steps', 'tokens', 'FLOPs', 'hours'):
         columns += [name, f'of {next(iter(found))}']
     return {
-        'heading': 'What each run had',
-        'text': 'Tokens are places in rows; hours are those of the steps themselves, '
-        'without evaluation and compiling, means over seeds, on this machine as it was. '
-        'What two runs have alike, they are matched by.',
+        'heading': 'Training budget',
+        'text': 'Tokens are positions in rows, including padding. Hours are means over '
+        'seeds of the training steps alone, without evaluation and compilation, on this '
+        'machine under its load at the time. Two runs are matched by the budgets that '
+        'are equal.',
         'table': {'columns': columns, 'rows': rows},
     }
 
 
 def checked(checks):
-    """What was alike, as fair.checks found it."""
+    """Returns the section with the results of fairness.checks."""
     return {
-        'heading': 'Treated alike',
-        'text': 'Runs of one seed against each other, by what logs and configs say. '
-        'Equal counts do not prove equal rows, but other rows would have shown.',
+        'heading': 'Fairness checks',
+        'text': 'Runs of the same seed, compared by their logs and configs. Equal counts '
+        'do not prove equal rows, but different rows would have shown up.',
         'table': {
-            'columns': ['what', 'by', 'of', 'found'],
+            'columns': ['check', 'data', 'runs', 'result'],
             'rows': [list(check) for check in checks],
         },
     }
 
 
 def published(rows):
-    """The paper's own values; None without any."""
+    """Returns the section with the values of the paper; None if there are none."""
     if not rows:
         return None
     columns = list(dict.fromkeys(f'{row["task"]}, {row["metric"]}' for row in rows))
@@ -159,16 +167,16 @@ def published(rows):
     for row in rows:
         cell = result_tables.cell_of(row)
         reach = '' if math.isnan(cell.reach) else f' ± {100 * cell.reach:.2f}'
-        name = result_tables.named(row)
+        name = result_tables.label_of(row)
         text = f'{100 * cell.value:.2f}{reach}' if row['unit'] else f'{cell.value:g}'
         lines.setdefault(name, {})[f'{row["task"]}, {row["metric"]}'] = text
     return {
-        'heading': 'Published beside it',
+        'heading': 'Published values',
         'table': {
-            'columns': ['published', *columns],
+            'columns': ['model', *columns],
             'rows': [[name, *map(own.get, columns)] for name, own in lines.items()],
-            'note': 'In percent where they are shares. Other models, text and tasks '
-            'than here: directions can be compared, values cannot.',
+            'note': 'Shares are in percent. Models, text and tasks differ from those '
+            'here: directions can be compared, values cannot.',
             'fold': 'Values of the paper',
         },
     }
@@ -181,16 +189,18 @@ def _cells(interval):
     return [interval.value, None if math.isnan(reach) else reach]
 
 
-def _near(beside, metric, known):
-    """The controls in a picture of the arms: all, but of losses, which have no end, those
-    at most three times as far off as arms and intervals reach; beside others, the arms
-    could not be told apart."""
+def _nearby(reference, metric, known):
+    """Returns the controls to show in a figure of the arms.
+
+    For losses, which are unbounded, only those at most three times as far away as the
+    range of the arms with their intervals; with others the arms could not be told apart.
+    """
     if metric != of_arms.LOSS:
-        return beside
+        return reference
     reached = [x for one in known.values() for x in one if math.isfinite(x)]
     low, high = min(reached), max(reached)
     reach = 3 * (high - low)
-    return {n: v for n, v in beside.items() if low - reach <= v <= high + reach}
+    return {n: v for n, v in reference.items() if low - reach <= v <= high + reach}
 
 
 def _points(values):
@@ -205,16 +215,17 @@ def _share(value, base):
 
 def _about(metrics):
     text = (
-        'Means over seeds; ± is half of a 95 % interval by Student’s t. Controls first.'
+        'Means over seeds; ± is half the width of a 95 % interval by Student’s t. '
+        'Controls first.'
     )
     if of_arms.LOSS in metrics:
         text += (
-            ' Masked loss: nats per held-out token, 15 % masked, always the same ones; '
-            'lower is better.'
+            ' Masked loss: nats per token at the same 15 % masked held-out tokens for '
+            'all; lower is better.'
         )
     if of_arms.PROBES in metrics:
         text += (
             ' Probes: balanced accuracy of logistic regression on frozen mean-pooled '
-            'vectors, the mean over the probes.'
+            'vectors, averaged over the probes.'
         )
     return text

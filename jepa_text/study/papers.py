@@ -1,24 +1,24 @@
-"""What papers claim, and what a study has to say of it: papers.json, and the rule.
+"""Claims of papers (papers.json), and how a study rules on them.
 
-A claim is {id, paper, where, says, study, first, second, metrics, direction} and, where
-there are, `published`: two selections of evaluation/results/published.py, of which the
-difference is the published effect, or `margin`. `first` and `second` are runs of the
-shipped study, or {'spread': [runs]}; `metrics` are as arms.py calls them: first what the
-paper measured, then what stands in for it where that is not there. `direction`: is the
-first 'better', 'worse' or 'alike'?
+A claim is {id, paper, where, says, study, first, second, metrics, direction} and, if
+available, `published`: two selections of evaluation/results/published.py whose difference
+is the published effect; or `margin`. `first` and `second` are runs of the shipped study,
+or {'spread': [runs]}. `metrics` are named as in arms.py: first the metric of the paper,
+then metrics that replace it if it was not measured. `direction`: 'better', 'worse' or
+'alike', of the first compared with the second.
 
-The rule, of one metric:
+The rule, for one metric:
 
-    reproduced     a difference beyond seeds, after Holm, in the claimed direction;
-                   'alike': the interval lies within the margin
-    contradicted   one in the other direction; or none is shown, where the published
-                   effect would have been with 80 % power, and the interval excludes it;
-                   'alike': the interval lies outside of the margin
-    not resolvable here    all else: the study lacks a run or the metric, has no verdict,
-                   or its power is too small
+    reproduced     a significant difference over seeds, after Holm, in the claimed
+                   direction; for 'alike': the interval lies within the margin
+    contradicted   a significant difference in the other direction; or no difference is
+                   shown, the published effect would have been with 80 % power, and the
+                   interval excludes it; for 'alike': the interval lies outside the margin
+    not resolvable here    everything else: the study lacks a run or the metric, has no
+                   verdict, or its power is too small
 
-Intervals are those of 1 - 0.05 / comparisons. What the paper measured decides where it is
-there; else everything that stands in for it must say the same.
+Intervals have the level 1 - 0.05 / comparisons. The metric of the paper decides if it was
+measured; otherwise all metrics that replace it must agree.
 """
 
 import dataclasses
@@ -37,30 +37,35 @@ from jepa_text.study import verdicts
 REPRODUCED, CONTRADICTED = 'reproduced', 'contradicted'
 OPEN = 'not resolvable here'
 ALIKE = 'alike'
-_NATS = (of_arms.LOSS, of_arms.CAUSAL)  # in which nothing was published
+_NATS = (of_arms.LOSS, of_arms.CAUSAL)  # metrics without published values
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reported:
-    """The section `report` of a study: what is decided before there are results."""
+    """The section `report` of a study, which is fixed before there are results."""
 
-    claims: str = schema.field('', 'of a shipped study: jepa_text/study/papers.json')
+    claims: str = schema.field(
+        '', 'shipped study whose claims are tested (study/papers.json)'
+    )
     compare: tuple[tuple, ...] = schema.field(
-        (), 'pairs of runs; every two, where there are no claims either'
+        (), 'pairs of runs to compare; default: claims, or all pairs'
     )
     target: dict = schema.field(
-        {}, "when a run comes to it: {'heldout/mlm_loss': 4.5}, by metrics of its log"
+        {}, "logged metrics to reach, as {'heldout/mlm_loss': 4.5}"
     )
 
     def __post_init__(self):
         targets.check(self.target)
         if self.claims:
-            of(self.claims)
+            claims_of(self.claims)
 
 
 class Ruling(NamedTuple):
-    """What a study says of a claim: `state`, of REPRODUCED, CONTRADICTED and OPEN; why,
-    in words; [(metric, its Verdict)] of what was measured."""
+    """The ruling of a study on a claim.
+
+    `state` is REPRODUCED, CONTRADICTED or OPEN; `why` is the reason as text; `measured`
+    are [(metric, its Verdict)].
+    """
 
     claim: dict
     state: str
@@ -68,18 +73,20 @@ class Ruling(NamedTuple):
     measured: tuple = ()
 
 
-def of(study):
-    """The claims of a shipped study. Raises ValueError for a name that there is not."""
+def claims_of(study):
+    """Returns the claims of a shipped study. Raises ValueError for an unknown name."""
     known = _read()['studies']
     if study not in known:
         near = resolve.nearest(study, known)
-        raise ValueError(f'report.claims={study!r} is no study of papers.json.{near}')
+        raise ValueError(f'report.claims={study!r} is not a study in papers.json.{near}')
     return [claim for claim in _read()['claims'] if claim['study'] == study]
 
 
-def beside(study):
-    """The published rows of the tables that a shipped study repeats: means over tasks
-    where a table has them."""
+def published_rows(study):
+    """Returns the published rows of the tables that a shipped study repeats.
+
+    Means over tasks if a table has them.
+    """
     tables = _read()['studies'][study]['tables']
     if not tables:
         return []
@@ -89,22 +96,24 @@ def beside(study):
 
 
 def effect(claim, metric):
-    """First minus second as published, a share where it is one; None if nothing was, in
-    the unit of this metric."""
+    """Returns the published difference, first minus second, in the unit of a metric.
+
+    Percentages become shares. None if no value was published in this unit.
+    """
     if 'published' not in claim or metric in _NATS:
         return None
     first, second = (published.rows(**chosen) for chosen in claim['published'])
     if len(first) != 1 or len(second) != 1:
         raise ValueError(
-            f'Claim {claim["id"]!r}: its sides are {len(first)} and {len(second)} '
-            'published rows, where each is to be one.'
+            f'Claim {claim["id"]!r}: its sides select {len(first)} and {len(second)} '
+            'published rows, but must select one each.'
         )
     unit = 100 if first[0]['unit'] == '%' else 1
     return (first[0]['value'] - second[0]['value']) / unit
 
 
 def questions(claims, arms):
-    """[verdicts.Question] that the study can answer of its claims."""
+    """Returns the [verdicts.Question] of claims that the study can answer."""
     return [
         verdicts.Question(claim['first'], claim['second'], metric, effect(claim, metric))
         for claim in claims
@@ -113,13 +122,13 @@ def questions(claims, arms):
 
 
 def rule(claims, arms, decided):
-    """[Ruling] of all claims, by the verdicts of a study."""
-    found = {_key(one.asked): one for one in decided}
+    """Returns [Ruling] on all claims, by the verdicts of a study."""
+    found = {_key(one.question): one for one in decided}
     return [_ruled(claim, arms, found) for claim in claims]
 
 
 def ruling(claim, metric, verdict):
-    """(state, why) of one metric of a claim."""
+    """Returns (state, why) of a claim by one of its metrics."""
     if verdict.why:
         return OPEN, f'no verdict: {verdict.why}'
     low, high = verdict.low, verdict.high
@@ -128,20 +137,21 @@ def ruling(claim, metric, verdict):
     sign = -1 if of_arms.is_lower_better(metric) else 1
     sign = -sign if claim['direction'] == 'worse' else sign
     if isinstance(claim['first'], dict):
-        sign = -1  # a spread, of whatever it is, is better smaller
+        sign = -1  # a smaller spread is better, whatever the metric
     if verdict.is_sure:
-        state = REPRODUCED if sign * verdict.found.difference > 0 else CONTRADICTED
+        state = REPRODUCED if sign * verdict.result.difference > 0 else CONTRADICTED
         return state, f'{verdict.words.partition("(")[2].rstrip(")")}'
     expected = effect(claim, metric)
     if expected is None:
         return OPEN, 'no difference shown, and no published effect in this unit'
-    count, tests = verdict.found.seeds, max(verdict.tests, 1)
-    could = power.power(expected, verdict.deviation, count, tests=tests)
-    if could < power.ENOUGH:
-        return OPEN, f'no difference shown, by a power of {could:.0%} for the published'
+    count, tests = verdict.result.seeds, max(verdict.tests, 1)
+    chance = power.power(expected, verdict.deviation, count, tests=tests)
+    power_text = f'with {chance:.0%} power for the published effect'
+    if chance < power.ENOUGH:
+        return OPEN, f'no difference shown, {power_text}'
     if low <= expected <= high:
-        return OPEN, 'no difference shown, but the published one is not excluded'
-    return CONTRADICTED, f'not shown, by a power of {could:.0%} for the published'
+        return OPEN, 'no difference shown, but the published effect is not excluded'
+    return CONTRADICTED, f'no difference shown, {power_text}'
 
 
 def _alike(margin, metric, low, high):
@@ -159,16 +169,16 @@ def _ruled(claim, arms, found):
     if not metrics:
         return Ruling(claim, OPEN, lacking)
     measured = tuple((m, found[_key(_question(claim, m))]) for m in metrics)
-    said = [ruling(claim, metric, verdict) for metric, verdict in measured]
-    states = {state for state, _ in said}
-    if len(said) == 1:
-        return Ruling(claim, *said[0], measured)
-    why = '; '.join(f'{m}: {state}, {why}' for m, (state, why) in zip(metrics, said))
+    rulings = [ruling(claim, metric, verdict) for metric, verdict in measured]
+    states = {state for state, _ in rulings}
+    if len(rulings) == 1:
+        return Ruling(claim, *rulings[0], measured)
+    why = '; '.join(f'{m}: {state}, {why}' for m, (state, why) in zip(metrics, rulings))
     return Ruling(claim, states.pop() if len(states) == 1 else OPEN, why, measured)
 
 
 def _measurable(claim, arms):
-    """([the metrics by which it is judged here], why there is none)."""
+    """Returns (metrics by which a claim is judged here, why there are none)."""
     found, lacking = [], []
     for metric in claim['metrics']:
         try:

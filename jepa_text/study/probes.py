@@ -1,8 +1,8 @@
-"""What a study says of its vectors: probes beside their controls, and recipes over seeds.
+"""Linear probes of a study, shown with their controls, and comparisons of recipes.
 
-table, section     every probe with every control, for the console and the page
-headline           which runs are worse than untrained, or have collapsed
-between            two recipes that were trained with several seeds: the verdict
+table, section     every probe with every control, for the terminal and the report
+headline           runs whose vectors are worse than untrained, or have collapsed
+between            verdicts between recipes that were trained with several seeds
 """
 
 from itertools import combinations
@@ -15,18 +15,18 @@ from jepa_text.measures import geometry, statistics
 from jepa_text.training.evals import heldout
 
 UNTRAINED = 'untrained'
-ONE_RUN = 'over texts, this one training run'
+ONE_RUN = 'over texts, for this training run'
 _KEY = 'representation/'
 
 
 def table(results):
-    """(columns, rows): balanced accuracy of each probe, controls first."""
+    """Returns (columns, rows): balanced accuracy of each probe, controls first."""
     found = results['probes']
     rows = [
         [label, *(probe['controls'][control][key] for probe in found.values())]
         for label, control, key in (
             (controls.LARGEST, controls.LARGEST, 'balanced'),
-            ('  its share of the sentences', controls.LARGEST, 'accuracy'),
+            ('  its share of sentences', controls.LARGEST, 'accuracy'),
             (controls.TF_IDF, controls.TF_IDF, 'balanced'),
         )
     ]
@@ -38,8 +38,8 @@ def table(results):
 
 
 def section(results):
-    """A section of the page; None where a study has no probe, and asked for none."""
-    heading, missing = 'What can be read off the vectors', _missing(results)
+    """Returns the section of the report; None if the study asked for no probe."""
+    heading, missing = 'Linear probes', _missing(results)
     if not results['probes']:
         return {'heading': heading, 'text': missing} if missing else None
     columns, rows = table(results)
@@ -50,9 +50,9 @@ def section(results):
         for row in rows
     ]
     text = (
-        'A probe is logistic regression on mean-pooled frozen vectors; its score is the '
-        'balanced accuracy, the mean over the classes of the share that is told right. '
-        f'Intervals are 95 %, {ONE_RUN}: they say nothing about another seed.'
+        'A probe is a logistic regression on frozen mean-pooled vectors. Its score is '
+        'the balanced accuracy, the mean recall of the classes. Intervals are 95 %, '
+        f'{ONE_RUN}; they do not cover the variation between seeds.'
     )
     about = [f'`{name}`: {_about(probe)}' for name, probe in results['probes'].items()]
     return {
@@ -72,22 +72,22 @@ def _with_intervals(results, name):
 
 
 def notes(results):
-    """Lines for the console under the table: splits, counts and what is missing."""
+    """Returns lines to print below the table: splits, counts and missing probes."""
     lines = [f'{name}: {_about(probe)}' for name, probe in results['probes'].items()]
     return [*lines, *filter(None, [_missing(results)])]
 
 
 def headline(results):
-    """Sentences about runs whose vectors are worse than, or no better than, those of the
-    untrained network and the other controls; '' if there is nothing to say."""
-    said, none, models = [], [], results['models']
+    """Returns sentences about runs whose vectors are worse than those of the untrained
+    network, have collapsed, or are not better than every control; '' if none are."""
+    sentences, none_better, models = [], [], results['models']
     runs = {name: v for name, v in models.items() if name != UNTRAINED}
     if collapsed := [f'`{name}`' for name in runs if is_collapsed(runs[name])]:
         names = ', '.join(collapsed)
-        said.append(f'Collapsed, all vectors nearly equal or not finite: {names}.')
+        sentences.append(f'Collapsed (vectors nearly equal or not finite): {names}.')
     for probe, found in results['probes'].items():
         key, floor = _KEY + probe, models[UNTRAINED]
-        # NaN is not below anything: `collapsed` names it.
+        # NaN is never below; such runs are reported as collapsed.
         worse = [
             f'`{name}` ({values[key]:.3f})'
             for name, values in runs.items()
@@ -95,22 +95,25 @@ def headline(results):
         ]
         if worse:
             names = ', '.join(worse)
-            said.append(f'Worse than untrained ({floor[key]:.3f}) in {probe}: {names}.')
-        if not any(_is_beyond(values, key, found, floor) for values in runs.values()):
-            none.append(probe)
-    if none:
-        said.append(f'No run is clearly beyond every control in {", ".join(none)}.')
-    return ' '.join(said)
+            sentences.append(
+                f'Worse than untrained ({floor[key]:.3f}) on {probe}: {names}.'
+            )
+        if not any(_is_better(values, key, found, floor) for values in runs.values()):
+            none_better.append(probe)
+    if none_better:
+        names = ', '.join(none_better)
+        sentences.append(f'No run is clearly better than every control on {names}.')
+    return ' '.join(sentences)
 
 
 def is_collapsed(values):
-    """By the geometry of held-out rows."""
+    """Whether the vectors of held-out rows have collapsed, by their geometry."""
     keys = ('geometry/uniformity', 'geometry/effective_rank')
     return geometry.is_collapsed(*(values[key] for key in keys))
 
 
 def between(results):
-    """A section with the verdict on every two recipes; None where there is one run."""
+    """Returns a section with verdicts on all pairs of recipes; None for one recipe."""
     recipes = {}
     for run, (recipe, seed) in results['recipes'].items():
         recipes.setdefault(recipe, {})[seed] = results['models'][run]
@@ -119,45 +122,48 @@ def between(results):
     compared = []
     for pair in combinations(recipes, 2):
         models = statistics.paired(*(recipes[name] for name in pair))
-        for what in ('masked loss', *results['probes']):
-            sides = [[_value(model, what) for model in side] for side in models]
+        for metric in ('masked loss', *results['probes']):
+            sides = [[_value(model, metric) for model in side] for side in models]
             if models[0] and np.isfinite(np.array(sides, float)).all():
-                compared.append((pair, what, sides))
+                compared.append((pair, metric, sides))
     verdicts = statistics.corrected([sides for _, _, sides in compared])
     rows = [
-        [*pair, what, one.difference, two_models.said(one, p, pair)]
-        for (pair, what, _), (one, p) in zip(compared, verdicts)
+        [*pair, metric, one.difference, two_models.verdict_text(one, p, pair)]
+        for (pair, metric, _), (one, p) in zip(compared, verdicts)
     ]
     return {
-        'heading': 'One recipe against another',
-        'text': 'Runs whose names differ by a last number are seeds of one recipe. A '
-        f'verdict takes {statistics.MIN_SEEDS} seeds of each: a paired t-test over '
-        'seeds, or sign flips from 8 on, corrected after Holm.',
+        'heading': 'Comparison of recipes',
+        'text': 'Runs whose names only differ in a final number are seeds of one recipe. '
+        f'A verdict needs {statistics.MIN_SEEDS} seeds of each recipe. It is a paired '
+        't-test over seeds, or a test by sign flips from 8 seeds on, with the Holm '
+        'correction.',
         'table': {
-            'columns': ['first', 'second', 'value', 'first − second', 'verdict'],
+            'columns': ['first', 'second', 'metric', 'first − second', 'verdict'],
             'rows': rows,
         },
     }
 
 
-def _value(values, what):
-    if what == 'masked loss':
-        return heldout.masked(values, 'loss')
-    return values[_KEY + what]
+def _value(values, metric):
+    if metric == 'masked loss':
+        return heldout.masked_metric(values, 'loss')
+    return values[_KEY + metric]
 
 
-def _is_beyond(values, key, found, floor):
-    reached = [one['balanced'] for one in found['controls'].values()]
-    reached += [floor[key], values[f'{key}_bag']]
-    return not is_collapsed(values) and values[f'{key}_low'] > np.nanmax(reached)
+def _is_better(values, key, found, floor):
+    reference = [control['balanced'] for control in found['controls'].values()]
+    reference += [floor[key], values[f'{key}_bag']]
+    return not is_collapsed(values) and values[f'{key}_low'] > np.nanmax(reference)
 
 
 def _about(probe):
-    cut = f' {probe["left_out"]} longer than a row are left out.'
-    return (
-        f'{probe["classes"]} classes; {probe["learned"]:,} sentences to learn from, '
-        f'{probe["scored"]:,} scored; {probe["split"]}.' + cut * bool(probe['left_out'])
+    text = (
+        f'{probe["classes"]} classes; {probe["learned"]:,} training sentences, '
+        f'{probe["scored"]:,} test sentences; {probe["split"]}.'
     )
+    if probe['left_out']:
+        text += f' {probe["left_out"]} sentences longer than a row are left out.'
+    return text
 
 
 def _missing(results):

@@ -1,4 +1,4 @@
-"""The results of a study as report.html, and as a short table on the terminal."""
+"""The report of a study: report.html, and a summary on the terminal."""
 
 import math
 from pathlib import Path
@@ -13,50 +13,55 @@ COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank')
 CURVES = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
-    ('train/loss', 'Training loss (all terms, weighted)', ''),
-    ('train/mlm_loss', 'Masked loss in training', 'nats per token'),
+    ('train/loss', 'Training loss (weighted sum of all terms)', ''),
+    ('train/mlm_loss', 'Training masked loss', 'nats per token'),
     ('jepa/loss', 'Latent loss', '1 − cosine'),
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
     ('jepa/target_std', 'Standard deviation of the latent targets', '0 = collapsed'),
     ('train/learning_rate', 'Learning rate', ''),
-    ('throughput/tokens_per_second', 'Speed', 'tokens/s'),
+    ('throughput/tokens_per_second', 'Throughput', 'tokens/s'),
 )
-# Of a section with a table: the columns of a line on the terminal.
-_LINES = {'Verdicts': ('first', 'second', 'of', 'verdict'), 'Claims': ('here', 'claim')}
+# Columns of the tables that are printed as lines on the terminal.
+_LINES = {
+    'Verdicts': ('first', 'second', 'metric', 'verdict'),
+    'Claims': ('here', 'claim'),
+}
 
 
 def table(results):
-    """The rows of the short table, in the order of COLUMNS."""
+    """Returns the rows of the summary table, with columns as in COLUMNS."""
     rows = [['unigram entropy', results['unigram'], None, None, None]]
     for name, values in results['models'].items():
-        masked = [heldout.masked(values, key) for key in ('loss', 'accuracy')]
+        masked = [heldout.masked_metric(values, key) for key in ('loss', 'accuracy')]
         shape = [values[f'geometry/{key}'] for key in ('uniformity', 'effective_rank')]
         rows.append([name, *masked, *shape])
     return rows
 
 
 def _show(results):
-    """Prints the short table and the masked-token predictions."""
-    console.table('Held out', list(COLUMNS), table(results))
+    """Prints the summary table, probes, comparisons and masked-token predictions."""
+    console.table('Held-out results', list(COLUMNS), table(results))
     if results['probes']:
-        console.table('Read off the vectors', *probes.table(results))
+        console.table('Linear probes', *probes.table(results))
     for line in probes.notes(results):
         print(line)
     if compared := probes.between(results):
-        made = compared['table']
-        console.table(compared['heading'], made['columns'], made['rows'])
+        shown = compared['table']
+        console.table(compared['heading'], shown['columns'], shown['rows'])
     print(f'\n{headline(results)}')
     width = max(map(len, results['models'])) + 2
     for item in results['predictions']:
         print(f'\n{item["text"]}   ({item["answer"]})')
         for name, answers in item['models'].items():
-            words = '   '.join(f'{word.strip()} {share:.0%}' for word, share in answers)
-            print(f'  {name:{width}}{words}')
+            tokens = '   '.join(f'{text.strip()} {share:.0%}' for text, share in answers)
+            print(f'  {name:{width}}{tokens}')
 
 
 def _show_arms(lead, sections):
-    """Prints the means over seeds, and a line for each verdict and claim: members by the
-    dozen are for results.json."""
+    """Prints the means over seeds, and one line per verdict and claim.
+
+    Single members, which may be dozens, are only in results.json.
+    """
     rows = {one['heading']: one['table'] for one in sections if one.get('table')}
     console.table('Outcomes', *(rows['Outcomes'][k] for k in ('columns', 'rows')))
     for heading, shown in _LINES.items():
@@ -69,23 +74,26 @@ def _show_arms(lead, sections):
 
 
 def write(workdir, results, configs, section=None):
-    """Writes report.html into the workdir, prints it in short, and returns its path;
-    of a study with seeds as appendix.py does, by the section `report`."""
+    """Writes report.html to the workdir, prints a summary, and returns its path.
+
+    `section` is the section `report` of the config. A study with seeds also gets
+    appendix.md, as in appendix.py.
+    """
     logs = {name: _log(Path(workdir) / name) for name in configs}
-    made = appendix.Study(
+    study = appendix.Study(
         results=results, configs=configs, logs=logs, report=section or {}
     )
-    if made.timed:
-        shown = made.timed['table']
-        console.table(made.timed['heading'], shown['columns'], shown['rows'])
+    if study.timed:
+        shown = study.timed['table']
+        console.table(study.timed['heading'], shown['columns'], shown['rows'])
     if appendix.has_seeds(results):
-        lead, found = appendix.parts(made)
-        path = appendix.write(workdir, lead, found)
-        _show_arms(lead, found)
+        lead, sections = appendix.parts(study)
+        path = appendix.write(workdir, lead, sections)
+        _show_arms(lead, sections)
         return path
     path = Path(workdir) / 'report.html'
     sections = [
-        made.timed,
+        study.timed,
         _losses(results),
         _predictions(results),
         probes.section(results),
@@ -93,13 +101,13 @@ def write(workdir, results, configs, section=None):
         _geometry(results),
         {'heading': 'Curves', 'figures': figures(logs, configs, results)},
         {
-            'heading': 'How it was made',
+            'heading': 'Versions and configs',
             'details': {'versions and machine': page.versions(), **configs},
         },
     ]
     page.write(
         path,
-        title='One encoder, trained in several ways',
+        title='Comparison of training recipes',
         lead=headline(results),
         sections=[section for section in sections if section],
     )
@@ -108,37 +116,39 @@ def write(workdir, results, configs, section=None):
 
 
 def _log(folder):
-    """The metrics of a run; none where its folder is gone, but its result is not."""
+    """Returns the metrics of a run; [] if its folder is missing, as only its result is
+    needed."""
     return metrics.read(folder) if (folder / metrics.FILE).is_file() else []
 
 
 def headline(results):
-    """What to remember: who reads held-out text best, and by how much; before it, which
-    runs are worse than the untrained network, or have learned nothing; that this is no
-    verdict on recipes without seeds."""
+    """Returns the main result: the run with the best masked loss, and by how much.
+
+    Before it, the runs that are worse than the untrained network or have learned nothing.
+    """
     vectors = probes.headline(results)
-    return f'{vectors} {_losses_said(results)}'.strip()
+    return f'{vectors} {_losses_headline(results)}'.strip()
 
 
-def _losses_said(results):
-    scores = {n: heldout.masked(v, 'loss') for n, v in results['models'].items()}
+def _losses_headline(results):
+    scores = {n: heldout.masked_metric(v, 'loss') for n, v in results['models'].items()}
     scores = {name: loss for name, loss in scores.items() if loss is not None}
     runs = {name: loss for name, loss in scores.items() if name not in plots.BASELINES}
     if not runs:
-        return 'No run predicts tokens, so held-out rows give no loss.'
+        return 'No run predicts tokens, so there is no held-out loss.'
     unigram, floor = results['unigram'], scores.get('untrained', math.inf)
     worse = [name for name, loss in runs.items() if not loss < floor]
     idle = [name for name, x in runs.items() if not frequencies.is_better(x, unigram)]
-    said = ''
+    text = ''
     if worse:
-        said += f'Worse than untrained at naming masked tokens: {_names(worse)}. '
+        text += f'Worse than untrained at predicting masked tokens: {_names(worse)}. '
     if rest := [name for name in idle if name not in worse]:
-        said += f'Learned nothing that token frequencies do not give: {_names(rest)}. '
-    # NaN is no score.
+        text += f'Learned nothing beyond token frequencies: {_names(rest)}. '
+    # NaN sorts last.
     best = min(runs, key=lambda name: (math.isnan(runs[name]), runs[name]))
-    return said + (
-        f'On {results["heldout_tokens"]:,} tokens that no run has seen, `{best}` names '
-        f'masked tokens best: {runs[best]:.2f} nats per token, '
+    return text + (
+        f'On {results["heldout_tokens"]:,} held-out tokens, `{best}` predicts masked '
+        f'tokens best: {runs[best]:.2f} nats per token, '
         f'{frequencies.compared(runs[best], unigram)} alone.'
     )
 
@@ -148,7 +158,7 @@ def _names(names):
 
 
 def figures(logs, configs, results):
-    """A figure per curve that some run has; dotted lines where phases change."""
+    """Returns a figure per logged curve, with dotted lines where phases change."""
     switches = {}
     for config in configs.values():
         spans = phases.spans(config['phases'], assemble.size(config)[1])
@@ -159,7 +169,7 @@ def figures(logs, configs, results):
     drawn = []
     for key, title, label in CURVES:
         runs = {name: metrics.series(log, key) for name, log in logs.items()}
-        # Empty series stay in, so that a run keeps its color in every figure.
+        # Empty series are kept, so that a run has the same color in every figure.
         if any(len(steps) for steps, _ in runs.values()):
             lines = {'unigram entropy': results['unigram']} if 'heldout' in key else None
             drawn.append(
@@ -170,24 +180,27 @@ def figures(logs, configs, results):
 
 def _losses(results):
     unigram = results['unigram']
-    columns = ['model', 'masked loss', 'beside token frequencies', 'accuracy']
+    columns = ['model', 'masked loss', 'against token frequencies', 'accuracy']
     rows = [['unigram entropy', unigram, None, None, None]]
     for name, values in results['models'].items():
-        loss, accuracy = (heldout.masked(values, key) for key in ('loss', 'accuracy'))
-        beside = loss if loss is None else frequencies.compared(loss, unigram)
-        rows.append([name, loss, beside, accuracy, values.get('heldout/clm_loss')])
+        loss, accuracy = (
+            heldout.masked_metric(values, key) for key in ('loss', 'accuracy')
+        )
+        compared = None if loss is None else frequencies.compared(loss, unigram)
+        rows.append([name, loss, compared, accuracy, values.get('heldout/clm_loss')])
     return {
         'heading': 'Held-out losses',
-        'text': 'Masked loss: 15 % of the tokens masked, always the same ones, each '
-        'predicted where the objective of the model predicts it (mntp: one position '
-        'before). The unigram entropy is what token frequencies alone give.',
+        'text': 'Masked loss: at the same 15 % masked tokens for all models, each '
+        'predicted at the position where the objective predicts it (mntp: one position '
+        'before). The unigram entropy is the loss of a model that only knows the token '
+        'frequencies.',
         'table': {
             'columns': [*columns, 'causal loss'],
             'rows': rows,
             'best': {'masked loss': 'min', 'accuracy': 'max', 'causal loss': 'min'},
-            'note': 'Losses in nats per token. Bold is the best of a column, unless '
-            'another is shown alike; each is of one run, so small gaps may be noise, as '
-            'other seeds would show.',
+            'note': 'Losses in nats per token. Bold is the best value of a column, '
+            'unless another one is displayed the same. Each value is from a single run, '
+            'so small differences may be noise between seeds.',
         },
     }
 
@@ -200,8 +213,8 @@ def _geometry(results):
     ]
     return {
         'heading': 'Geometry',
-        'text': 'Of held-out rows, mean-pooled. The untrained encoder is what every row '
-        'must be read against; no number here says that vectors are useful.',
+        'text': 'Of mean-pooled vectors of held-out rows. Compare each row with the '
+        'untrained encoder. None of these numbers shows that the vectors are useful.',
         'table': {
             'columns': ['model', *(x.replace('_', ' ') for x in shown)],
             'rows': rows,
@@ -214,9 +227,10 @@ def _predictions(results):
     for item in results['predictions']:
         before, after = item['text'].split('<mask>')
         models = {
-            name: [(word.strip(), share) for word, share in answers]
+            name: [(text.strip(), share) for text, share in answers]
             for name, answers in item['models'].items()
         }
-        words = dict(before=before, target=item['answer'], after=after)
-        shown.append(words | {'models': models})
+        shown.append(
+            dict(before=before, target=item['answer'], after=after, models=models)
+        )
     return {'heading': 'Masked tokens', 'predictions': shown}

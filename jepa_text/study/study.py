@@ -1,15 +1,15 @@
-"""Several runs on the same rows, one after the other, and a comparison of them.
+"""The command `jepa-text study`: trains, evaluates and compares several runs.
 
 workdir/
-  study.json        the members, each with its config: members.py
-  rows/             prepared once, read by all
-  <run>/            one training run each: config, checkpoints, metrics; of a run with
-  <run>/seed_<n>/   seeds, one for each
-  evaluated/        what was measured of each model, kept as soon as it is done
-  examined/         the members at tasks, if they are to be examined: finetuned.py
-  results.json      every number and prediction of the report
-  report.html       and appendix.md, of a study with seeds: appendix.py
-  claims/           which worker is at what: running/claims.py
+  study.json        the members, each with its config (members.py)
+  rows/             prepared once, read by all runs
+  <run>/            a training run: config, checkpoints, metrics; for a run with seeds,
+  <run>/seed_<n>/   one per seed
+  evaluated/        the measured results of each member, saved as soon as they exist
+  examined/         fine-tuning of the members, if configured (finetuned.py)
+  results.json      all numbers and predictions of the report
+  report.html       the report; for a study with seeds also appendix.md (appendix.py)
+  claims/           which worker works on what (running/claims.py)
 """
 
 import contextlib
@@ -41,20 +41,22 @@ from jepa_text.study import (
 from jepa_text.training import assemble, completion, prepare, switches
 from jepa_text.training import config as settings
 
-_KIND = re.compile(r'^[\w.]+: ')
+_ERROR_TYPE = re.compile(r'^[\w.]+: ')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The section `study`: what is measured of each run."""
+    """The section `study`: what is measured for each run."""
 
     tasks: tuple[str, ...] = schema.field(
-        representation.TASKS, 'sets of sentences: evaluation/tasks/sentences.py'
+        representation.TASKS, 'sentence classification tasks for probes'
     )
-    label: str = schema.field('', 'a field of the documents for a probe')
-    sentences: tuple[tuple, ...] = schema.field((), '(text with one <mask>, the answer)')
+    label: str = schema.field('', 'field of the documents that a probe predicts')
+    sentences: tuple[tuple, ...] = schema.field(
+        (), 'pairs (text with one <mask>, answer)'
+    )
     split: str | None = schema.field(
-        None, 'of the rows, which is measured in the end; heldout'
+        None, 'split that is measured at the end; None: heldout'
     )
 
     def __post_init__(self):
@@ -62,29 +64,32 @@ class Measured:
         for item in self.sentences:
             if len(item) != 2 or str(item[0]).count('<mask>') != 1:
                 raise ValueError(
-                    f'study.sentences: {item!r} is not (a text with one <mask>, the '
+                    f'study.sentences: {item!r} is not a pair (text with one <mask>, '
                     'answer).'
                 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(settings.Shared):
-    """The config of a study: what its runs share, and what each has of its own."""
+    """The config of a study: what its runs share, and the runs."""
 
-    prepare: prepared.Config = schema.field(doc='text to rows')
-    runs: tuple[dict, ...] = schema.field(doc='a name, phases, and keys of its own, each')
+    prepare: prepared.Config = schema.field(doc='makes rows from text')
+    runs: tuple[dict, ...] = schema.field(
+        doc='runs: a name, phases, and any keys of its own'
+    )
     seeds: tuple[int, ...] = schema.field(
-        (), 'each run with each of them; a run may have `seeds` of its own', minimum=0
+        (), 'seeds of each run; a run may have its own `seeds`', minimum=0
     )
-    attempts: int = schema.field(3, 'at a run that fails, without getting on', minimum=1)
+    attempts: int = schema.field(
+        3, 'attempts at a run that fails without progress', minimum=1
+    )
     lease: float = schema.field(
-        claims.LEASE, 'seconds after which a silent worker is given up', above=0
+        claims.LEASE, 'seconds after which a silent worker loses its claim', above=0
     )
-    study: Measured = schema.section(Measured, 'what is measured of each run')
+    study: Measured = schema.section(Measured, 'what is measured for each run')
     report: papers.Reported = schema.section(papers.Reported, 'what is compared')
-
     examine: dict = schema.field(
-        {}, 'by name: configs of `evaluate` without models, of tasks for the members'
+        {}, '{name: config of `evaluate` without models} for all members'
     )
 
     def __post_init__(self):
@@ -93,126 +98,137 @@ class Config(settings.Shared):
         split = measure.split_of({'split': self.study.split})
         if split not in self.prepare.splits:
             raise ValueError(
-                f'study.split={split!r} is none of prepare.splits={self.prepare.splits}.'
+                f'study.split={split!r} is not in prepare.splits={self.prepare.splits}.'
             )
         if self.seeds and self.seed:
             raise ValueError(
-                f'seed={self.seed} and seeds={self.seeds}: give one of them.'
+                f'seed={self.seed} and seeds={self.seeds}: set only one of them.'
             )
 
 
 def plain(config):
-    """The config of a study as plain dicts, with all defaults."""
+    """Returns the config of a study as plain dicts with all defaults."""
     config = schema.plain(config)
     if not config.get('runs'):
         raise ValueError(
-            'A study needs `runs`, as configs/quickstart.py has them; this config has '
-            'none. A single run is for the command train.'
+            'A study needs `runs`, as in configs/quickstart.py, but this config has '
+            'none. For a single run, use `jepa-text train`.'
         )
     return schema.resolved(Config, config)
 
 
 def study(config, workdir, dry_run=False):
-    """Prepares rows, trains every member of the study, evaluates them, and reports.
+    """Prepares rows, trains and evaluates all members of the study, and writes a report.
 
-    Returns the results. What is done already is not done again: the same call resumes,
-    or only says that all is complete; with more runs or seeds, these are trained. Several
-    workers may make it, with one folder or one address. With `dry_run` it says what would
-    be trained, and writes nothing.
+    Returns the results. Finished work is not repeated: the same call resumes, and with
+    more runs or seeds it trains these. Several workers may make the same call, with one
+    shared folder or one address. With `dry_run`, prints what would be trained, writes
+    nothing, and returns [forecast.Member].
     """
-    xla_flags.mend()
+    xla_flags.apply()
     with contextlib.ExitStack() as stack:
-        with exits.refusals():
+        with exits.config_errors():
             opened = shared_runs.opened(workdir, members.TAKEN, finetuned.is_left_out)
             place = stack.enter_context(opened)
         return (_dry_run if dry_run else _study)(config, place)
 
 
 def _study(config, place):
-    began, workdir = time.monotonic(), place.folder
-    with exits.refusals():
+    start, workdir = time.monotonic(), place.folder
+    with exits.config_errors():
         config = plain(config)
         compilation.use_cache(config['compilation_cache'])
-        asked = _asked(config, workdir)
+        plain_configs = _member_configs(config, workdir)
         _prepare(config, place)
-        # Now: what does not exist is not to be found out after training.
+        # Everything that may be missing is checked before training, not after it.
         probes = measure.probes(config, workdir / 'rows')
         finetuned.check(config['examine'])
-        configs = {name: _matched(one, workdir / name) for name, one in asked.items()}
+        configs = {
+            name: _with_baseline(member, workdir / name)
+            for name, member in plain_configs.items()
+        }
         _check(config, configs, workdir)
-        marks = _enroll(asked, place, config['lease'])
-        left = dict(configs)
-        for name, mark in marks.items():
-            if measure.is_known(config, workdir, name, mark):
-                print(f'{name}: complete, by its result; its checkpoints are not here')
-                del left[name]
+        fingerprints = _enroll(plain_configs, place, config['lease'])
+        to_train = dict(configs)
+        for name, fingerprint in fingerprints.items():
+            if measure.is_known(config, workdir, name, fingerprint):
+                print(f'{name}: complete by its result; it has no checkpoints here')
+                del to_train[name]
     with training_work.Worker(place, config['lease'], config['attempts']) as worker:
-        failed = training_work.train_all(left, worker)
-        trained = {name: mark for name, mark in marks.items() if name not in failed}
+        failed = training_work.train_all(to_train, worker)
+        trained = {n: mark for n, mark in fingerprints.items() if n not in failed}
         if not trained:
-            raise _given_up(failed, marks)
+            raise _failure(failed, fingerprints)
         measuring = measure.Measuring(config, place, trained, probes)
         wanted = [members.UNTRAINED, *trained]
-        untold = worker.share('measure', wanted, measuring.is_known, measuring.once)
-    failed |= untold
-    there = {name: mark for name, mark in trained.items() if name not in untold}
-    if members.UNTRAINED in untold or not there:
-        raise _given_up(failed, marks)
-    results = cached_result.once(
+        unmeasured = worker.share('measure', wanted, measuring.is_known, measuring.once)
+    failed |= unmeasured
+    measured = {n: mark for n, mark in trained.items() if n not in unmeasured}
+    if members.UNTRAINED in unmeasured or not measured:
+        raise _failure(failed, fingerprints)
+    results = cached_result.get_or_compute(
         workdir / 'results.json',
-        {'study': config['study'], 'members': there},
-        lambda: measuring.results([*there]),
+        {'study': config['study'], 'members': measured},
+        lambda: measuring.results([*measured]),
     )
     if config['examine']:
-        results['examined'] = finetuned.run(config['examine'], place, there)
-    made = {name: completion.matched(configs[name], workdir / name) for name in there}
-    path = report.write(workdir, results, made, config['report'])
+        results['examined'] = finetuned.run(config['examine'], place, measured)
+    completed = {
+        name: completion.with_baseline(configs[name], workdir / name) for name in measured
+    }
+    path = report.write(workdir, results, completed, config['report'])
     place.send()
-    print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
+    print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')
     if failed:
-        raise _given_up(failed, marks)
+        raise _failure(failed, fingerprints)
     return results
 
 
-def _matched(config, folder):
-    """The config of a member with its baseline; one that is matched by time stays as it
-    is, as another worker may be the one to take the time."""
-    return config if config['baseline'] == 'time' else completion.matched(config, folder)
+def _with_baseline(config, folder):
+    """Returns the config of a member with its baseline.
+
+    One that is matched by time is unchanged, as another worker may measure the time.
+    """
+    if config['baseline'] == 'time':
+        return config
+    return completion.with_baseline(config, folder)
 
 
-def _given_up(failed, marks):
-    """The error that names what has failed; the same command helps, unless all of it can
-    only happen again."""
+def _failure(failed, fingerprints):
+    """Returns the error that names the failed members.
+
+    It is Diverged if the same command can only fail again, else a RuntimeError.
+    """
     last = {name: text.strip().splitlines()[-1] for name, text in failed.items()}
-    again = all(text.startswith(exits.__name__) for text in last.values())
-    # As a traceback ends: with the kind of the error, which is for programs.
-    said = [f'{name}: {_KIND.sub("", text)}' for name, text in last.items()]
-    return (exits.Diverged if again else RuntimeError)(
-        f'Of {len(marks)} runs, these have no results: {"; ".join(said)} The others are '
-        'done. The same command tries these again.'
+    is_final = all(text.startswith(exits.__name__) for text in last.values())
+    # Tracebacks end with the type of the error, which helps programs only.
+    listed = [f'{name}: {_ERROR_TYPE.sub("", text)}' for name, text in last.items()]
+    return (exits.Diverged if is_final else RuntimeError)(
+        f'Of {len(fingerprints)} runs, these have no results: {"; ".join(listed)} The '
+        'others are done. Run the same command to try these again.'
     )
 
 
 def _prepare(config, place):
-    """Makes the rows, once for all workers, or says that they are there."""
+    """Prepares the rows once for all workers, or reports that they exist."""
     rows = place.folder / 'rows'
     make = functools.partial(prepare.run, config, rows)
-    is_there = (rows / row_folder.MANIFEST).is_file
-    return place.once('prepare', is_there, make, config['lease']) or make()
+    exist = (rows / row_folder.MANIFEST).is_file
+    return place.once('prepare', exist, make, config['lease']) or make()
 
 
-def _enroll(asked, place, lease):
-    """As members.enroll; one worker at a time writes."""
-    is_done = functools.partial(members.is_enrolled, place.folder, asked)
-    enroll = functools.partial(members.enroll, place.folder, asked)
+def _enroll(configs, place, lease):
+    """Like members.enroll; only one worker at a time writes."""
+    is_done = functools.partial(members.is_enrolled, place.folder, configs)
+    enroll = functools.partial(members.enroll, place.folder, configs)
     return place.once('enroll', is_done, enroll, lease) or enroll()
 
 
 def _dry_run(config, place):
-    """Prints the tree of the study, and returns it: [forecast.Member]."""
-    with exits.refusals():
+    """Prints what a study would train and cost, and returns [forecast.Member]."""
+    with exits.config_errors():
         config, workdir = plain(config), place.folder
-        configs = _asked(config, workdir)
+        configs = _member_configs(config, workdir)
         members.enroll(workdir, configs, write=False)
         found = forecast.outlook(
             {name: one | {'prepare': config['prepare']} for name, one in configs.items()},
@@ -222,32 +238,35 @@ def _dry_run(config, place):
         if (workdir / 'rows').is_dir():
             _check(config, configs, workdir)
         else:
-            print('There are no rows yet: whether they are enough is checked with them.')
-        for error in _not_there(config, configs):
-            print(f'Not to be had here, so it would be refused: {error}')
+            print('There are no rows yet, so their number was not checked.')
+        for error in _missing_tasks(config, configs):
+            print(f'Missing on this machine, where the study would fail: {error}')
     return found
 
 
-def _not_there(config, configs):
-    """What is wrong with tasks, whose files may be on another machine."""
-    texts = [text for one in configs.values() for text in one['evaluate']['tasks']]
-    looks = [lambda: finetuned.check(config['examine'])]
-    looks += [lambda text=text: tasks.build(tasks.section_of(text)) for text in {*texts}]
-    for look in looks:
+def _missing_tasks(config, configs):
+    """Yields errors of tasks, whose files may exist on another machine."""
+    texts = {text for one in configs.values() for text in one['evaluate']['tasks']}
+    checks = [lambda: finetuned.check(config['examine'])]
+    checks += [lambda text=text: tasks.build(tasks.section_of(text)) for text in texts]
+    for check in checks:
         try:
-            look()
+            check()
         except (ValueError, OSError) as error:
             yield error
 
 
-def _asked(config, workdir):
-    """As members.configs. Raises ValueError for a run of which nothing could be told."""
+def _member_configs(config, workdir):
+    """Returns {name: config} of all members.
+
+    Raises ValueError for a member whose final state or target could not be read.
+    """
     configs = members.configs(config, workdir / 'rows')
     for name, one in configs.items():
         try:
             if not one['checkpoint']['every']:
                 raise ValueError(
-                    'checkpoint.every=0 keeps no state, but a study reads the last one.'
+                    'checkpoint.every=0 saves no checkpoint, but a study needs the last.'
                 )
             time_to_target.check_run(config['report']['target'], one['evaluate'])
         except ValueError as error:
@@ -256,24 +275,24 @@ def _asked(config, workdir):
 
 
 def _check(config, configs, workdir):
-    """Raises ValueError for a run or a sentence that would fail after others trained."""
+    """Raises ValueError for a run or a sentence that would only fail after training."""
     tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
     for item in config['study']['sentences']:
         maximum = config['data']['row_length'] - 2
         if (found := len(tokenizer.encode_masked(item[0]))) > maximum:
             raise ValueError(
-                f'study.sentences: {item[0]!r} has {found} tokens, but the runs read '
-                f'{maximum}: shorten it, or raise data.row_length.'
+                f'study.sentences: {item[0]!r} has {found} tokens, but rows only have '
+                f'room for {maximum}. Shorten it, or increase data.row_length.'
             )
-    tried = []
+    checked = []
     for name, run_config in configs.items():
-        # Seeds of a run are alike.
-        alike = {k: v for k, v in run_config.items() if k not in ('name', 'seed')}
-        if alike in tried:
+        # Seeds of a run differ in nothing else.
+        key = {k: v for k, v in run_config.items() if k not in ('name', 'seed')}
+        if key in checked:
             continue
-        tried.append(alike)
+        checked.append(key)
         try:
-            whole = completion.completed(run_config, workdir / name)
-            switches.check(assemble.make(whole, EVALUATIONS))
+            completed = completion.with_init_from(run_config, workdir / name)
+            switches.check(assemble.make(completed, EVALUATIONS))
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error

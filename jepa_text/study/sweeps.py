@@ -1,7 +1,7 @@
-"""What was varied in a study, and how outcomes go with it.
+"""Sweeps of a study: which settings were varied, and how metrics depend on them.
 
-Read off the configs: share of CLM, masking rate, learning rate, steps, and steps after a
-decay (continued pretraining). Arms that differ in one of these alone make a line; three
+Read from the configs: share of CLM, masking rate, learning rate, steps, and steps after a
+decay (continued pretraining). Arms that differ in one of these alone form a line; three
 values make a curve.
 """
 
@@ -13,21 +13,31 @@ from jepa_text.training import assemble, phases
 
 
 class Traits(NamedTuple):
-    """What an arm is: `share` of CLM, masking `rate` or None, `peak` of the learning
-    rate, `steps`, `after` so many of which it decayed first (0: never), its `model`, and
-    the names of its objectives."""
+    """The traits of an arm.
+
+    share        share of CLM
+    rate         masking rate, or None
+    peak         peak of the learning rate
+    steps        number of steps
+    first        steps until a first decay, in continued pretraining; else 0
+    model        the section `model` as text
+    objectives   names of the objectives
+    """
 
     share: float
     rate: float | None
     peak: float | None
     steps: int
-    after: int
+    first: int
     model: str
     objectives: tuple
 
 
 class Sweep(NamedTuple):
-    """`trait` on the axis, and from how many values on it makes a curve."""
+    """A trait that may vary, with the title and axis of its figures.
+
+    `minimum` is the number of values that make a curve.
+    """
 
     trait: str
     title: str
@@ -47,7 +57,7 @@ SWEEPS = (
 
 
 def traits(config):
-    """The Traits of an arm, by its settled config."""
+    """Returns the Traits of an arm, from its completed config."""
     total = assemble.size(config)[1]
     spans = phases.spans(config['phases'], total)
     names = tuple(phase['objective']['name'] for phase in config['phases'])
@@ -61,26 +71,29 @@ def traits(config):
         rate=rate if isinstance(rate, float) else None,
         peak=schedule.get('peak'),
         steps=total,
-        after=int(schedule.get('first', 0)),
+        first=int(schedule.get('first', 0)),
         model=str(config['model']),
         objectives=names,
     )
 
 
 def lines(kinds, sweep):
-    """[{value of what is varied: arm}] of {arm: Traits}: arms that differ in it alone."""
+    """Returns [{value: arm}], one per line, of arms that differ in a sweep's trait alone.
+
+    `kinds` are {arm: Traits}.
+    """
     found = {}
     for arm, kind in kinds.items():
         key, value = _placed(kind, kinds, sweep)
         if value is not None:
             found.setdefault(key, {}).setdefault(value, arm)
     if sweep.trait == 'share':
-        found = _with_clm_alone(found)
+        found = _with_pure_clm(found)
     return [line for line in found.values() if len(line) >= sweep.minimum]
 
 
 def figures(arms, kinds, metrics):
-    """A figure of each metric for each thing that was varied."""
+    """Returns a figure of each metric for each trait that was varied."""
     drawn = []
     for sweep in SWEEPS:
         found = lines(kinds, sweep)
@@ -99,28 +112,30 @@ def figures(arms, kinds, metrics):
 
 
 def _placed(kind, kinds, sweep):
-    """(what an arm has in common with others of its line, its value); None for the value
-    of an arm that is of no line."""
-    firsts = {one.after for one in kinds.values() if one.after}
+    """Returns (the traits that all arms of its line share, value of the varied trait).
+
+    The value is None for an arm that belongs to no line of the sweep.
+    """
+    firsts = {one.first for one in kinds.values() if one.first}
     if sweep.trait == 'further':
-        # A model that decayed twice, or once where others go on.
-        if kind.after or kind.steps in firsts:
-            further = kind.steps - kind.after if kind.after else 0
+        # Models that decayed twice, or once at the step where others continue.
+        if kind.first or kind.steps in firsts:
+            further = kind.steps - kind.first if kind.first else 0
             return (kind.objectives[0], kind.model), further
         return None, None
     if firsts:
-        return None, None  # their steps are of two kinds
-    apart = [sweep.trait]
+        return None, None  # steps before and after the first decay do not compare
+    varied = [sweep.trait]
     if sweep.trait == 'share':
         if kind.objectives not in (('mlm',), ('clm',), ('clm', 'mlm')):
             return None, None
-        apart.append('objectives')
-    key = tuple(x for name, x in kind._asdict().items() if name not in apart)
+        varied.append('objectives')
+    key = tuple(x for name, x in kind._asdict().items() if name not in varied)
     return key, getattr(kind, sweep.trait)
 
 
-def _with_clm_alone(found):
-    """Lines over shares: CLM alone masks nothing, and ends those of every rate."""
+def _with_pure_clm(found):
+    """Adds CLM alone, which has no masking rate, to the lines of all rates."""
     alone = {key[1:]: line for key, line in found.items() if key[0] is None}
     return {
         key: alone.get(key[1:], {}) | line
@@ -130,10 +145,10 @@ def _with_clm_alone(found):
 
 
 def _name(members, kinds, sweep):
-    """What the arms of a line have in common, as far as it tells lines apart."""
+    """Returns the label of a line: traits of its arms that distinguish it from others."""
     one = kinds[members[0]]
     if sweep.trait == 'further':
-        return f'begun with {one.objectives[0]}'
+        return f'{one.objectives[0]} first'
     if sweep.trait == 'share':
         several = len({kind.rate for kind in kinds.values()} - {None}) > 1
         masked = f', {one.rate:.0%} masked' if several and one.rate else ''

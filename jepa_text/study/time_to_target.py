@@ -1,10 +1,10 @@
-"""How soon runs come to a stated score: the section "Time to target" of a study's page.
+"""Time to target: how soon runs reach given values of logged metrics.
 
     config.report = dict(target={'heldout/mlm_loss': 4.5})
 
-A target is {a metric that is logged beside the steps: what it must come to}; losses come
-down to it, all else up. It is reached at the first step at which all of them were
-evaluated and hold, so times are as fine as `evaluate.every`.
+A target is {metric logged during training: value}. Losses must fall to the value, all
+other metrics must rise to it. The target is reached at the first step at which all of its
+metrics were evaluated and hold, so the resolution is `evaluate.every` steps.
 """
 
 import math
@@ -24,35 +24,34 @@ _NEVER = 'not reached'
 
 
 def check(target):
-    """Raises ValueError for a metric that no log has, and a value that is no number."""
+    """Raises ValueError for a metric that is never logged, or a non-numeric value."""
     for metric, value in target.items():
         if not _METRIC.fullmatch(metric):
             raise ValueError(
-                f'report.target: {metric!r} is not logged beside the steps; there are '
-                'heldout/mlm_loss, heldout/mlm_accuracy, probe/TASK/balanced and their '
-                'like.'
+                f'report.target: {metric!r} is not logged during training. Use a metric '
+                'such as heldout/mlm_loss, heldout/mlm_accuracy or probe/TASK/balanced.'
             )
         ranges.number(f'report.target: {metric}', value)
 
 
 def check_run(target, evaluate):
-    """Raises ValueError where a run with the section `evaluate` logs no such metric."""
+    """Raises ValueError if a run with the section `evaluate` does not log the metrics."""
     if target and not evaluate['every']:
         raise ValueError(
-            'report.target is read off evaluations beside the steps, but '
-            'evaluate.every=0 makes none.'
+            'report.target needs evaluations during training, but evaluate.every=0 '
+            'disables them.'
         )
     for metric in target:
         task = _METRIC.fullmatch(metric)['task']
         if task and not any(task in text for text in evaluate['tasks']):
             raise ValueError(
-                f'report.target: {metric} is of the task {task!r}, which is none of '
+                f'report.target: {metric} belongs to the task {task!r}, which is not in '
                 f'evaluate.tasks={tuple(evaluate["tasks"])}.'
             )
 
 
 def reached(log, target):
-    """After how many steps, from 1 on, all of a target holds first; None for never.
+    """Returns the first step, from 1 on, at which a target holds; None if it never does.
 
     >>> log = [{'step': 5, 'heldout/mlm_loss': 4.6}, {'step': 9, 'heldout/mlm_loss': 4.4}]
     >>> reached(log, {'heldout/mlm_loss': 4.5}), reached(log, {'heldout/mlm_loss': 4.0})
@@ -72,18 +71,19 @@ def reached(log, target):
 
 
 def section(target, members, logs, spent, arms):
-    """A row an arm: by how many seeds it is reached, after how many seconds, steps and
-    FLOPs (medians), and what these are of those of the first arm that reaches it.
+    """Returns a section with one row per arm.
 
-    `members` {arm: [its members]}, `logs` {member: its metrics}, `spent` {arm: Budget},
-    `arms` as arms.by_seed gives them.
+    A row has the number of seeds that reach the target; medians of the seconds, steps and
+    FLOPs that this takes; and their ratios to those of the first arm that reaches it.
+    `members` are {arm: [its members]}, `logs` {member: its metrics}, `spent` {arm:
+    Budget}; `arms` are as of arms.by_seed.
     """
     found = {
         arm: np.array([_spent(logs[m], target, spent[arm]) for m in own if logs.get(m)])
         for arm, own in members.items()
     }
     medians = {arm: np.median(x, axis=0) for arm, x in found.items() if len(x)}
-    # A seed that never comes to it counts as one that takes for ever.
+    # A seed that never reaches the target counts as infinitely slow.
     base = next((x for x in medians.values() if math.isfinite(x[1])), None)
     rows = [
         _row(arm, found[arm], medians.get(arm), base, arms.get(arm, {})) for arm in found
@@ -93,19 +93,19 @@ def section(target, members, logs, spent, arms):
     columns += ['steps', f'of {first}', 'FLOPs', f'of {first}']
     return {
         'heading': 'Time to target',
-        'text': f'Until {said(target)}, at the first evaluation beside the steps that '
-        'says so. Medians over seeds, where one that does not come to it counts as '
-        'never; seconds are those of the steps, without evaluation, checkpoints and '
-        'compiling, on this machine as it was. The last columns are what was measured '
-        'in the end, means over seeds.',
+        'text': f'Until {describe(target)}, at the first evaluation during training '
+        'where this holds. Medians over seeds; a seed that does not reach the target '
+        'counts as never. Seconds are those of the training steps, without evaluation, '
+        'checkpoints and compilation, on this machine under its load at the time. The '
+        'last columns are final results, means over seeds.',
         'table': {'columns': [*columns, of_arms.LOSS, of_arms.PROBES], 'rows': rows},
     }
 
 
-def said(target):
-    """A target in words.
+def describe(target):
+    """Returns a target as text.
 
-    >>> said({'heldout/mlm_loss': 4.5, 'probe/bundled/balanced': 0.8})
+    >>> describe({'heldout/mlm_loss': 4.5, 'probe/bundled/balanced': 0.8})
     'heldout/mlm_loss ≤ 4.5 and probe/bundled/balanced ≥ 0.8'
     """
     return ' and '.join(
@@ -139,7 +139,7 @@ def _ends(seconds_S):
 
 
 def _spent(log, target, budget):
-    """(seconds, steps, FLOPs) until the target; infinite for never."""
+    """Returns (seconds, steps, FLOPs) until the target; infinite if never reached."""
     step = reached(log, target)
     if step is None:
         return math.inf, math.inf, math.inf

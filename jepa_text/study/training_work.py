@@ -1,7 +1,7 @@
-"""The members of a study are trained, each from where another one has gone its way.
+"""Trains the members of a study, each from the trunk that it shares with others.
 
-Several workers may share a study: each member is claimed by one of them
-(running/claims.py), and taken over when that one is gone.
+Several workers may share a study. Each member is claimed by one worker
+(running/claims.py); another worker takes over if that one stops responding.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from jepa_text.study import members, tree
 from jepa_text.study.trunks import Trunks
 from jepa_text.training import assemble, completion, train
 
-_WAIT = 0.5  # seconds until it is looked again
+_WAIT = 0.5  # seconds between polls
 
 
 class Worker:
-    """This process at the work of a study, which others may share; a context manager.
+    """This process as a worker of a study; a context manager.
 
-    `place` is as of view.opened, `lease` and `attempts` are as of claims.work. Once it
-    `asked` to stop, by a signal, exits.Stopped is raised, with all saved.
+    `place` is as of shared_runs.opened, `lease` and `attempts` are as in claims.work.
+    After a signal asked to stop, exits.Stopped is raised once everything is saved.
     """
 
     def __init__(self, place, lease, attempts):
@@ -31,27 +31,27 @@ class Worker:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
-        self._requests = self._stack.enter_context(signals.Requests())
+        self._requests = self._stack.enter_context(signals.StopRequests())
         return self
 
     def __exit__(self, *error):
         self._stack.close()
 
     @property
-    def asked(self):
-        """Is the step that is taken to be the last here? As signals.Requests."""
-        return self._requests.asked or self._lost
+    def requested(self):
+        """Whether to stop after the current step; as in signals.StopRequests."""
+        return self._requests.requested or self._lost
 
     def share(self, kind, names, is_done, do, **hooks):
-        """Does `do(name)` for all that is not done, here or at other workers, and returns
-        {name: error} of what was given up. `hooks` of claims.work, but by name.
+        """Calls `do(name)` for all names that are not done, here or on other workers.
 
-        What had been given up before, or is gone, is tried again.
+        Returns {name: error} of what was given up. `hooks` are those of claims.work, but
+        take names. What was given up or lost earlier is tried again.
         """
         folder = self.place.claims
-        # Before the looks: what another worker ends after them is not gone.
+        # Before the checks: what another worker finishes after them is not lost.
         ended = claims.ended(folder)
-        self.place.look()
+        self.place.refresh()
         items = {item_of(kind, name): name for name in names if not is_done(name)}
         for item in items.keys() & ended.keys():
             claims.reopen(folder, item, ended[item])
@@ -70,11 +70,11 @@ class Worker:
             folder,
             list(items),
             once,
-            lambda item, result: None,  # what was done lies where it belongs
+            lambda item, result: None,  # `do` has written its results
             is_ready=is_ready,
             on_lost=self._lose,
             on_held=self._hold,
-            look=self.place.look,
+            refresh=self.place.refresh,
             pause=self.pause,
             **{
                 key: lambda item, call=call: call(items[item])
@@ -86,21 +86,22 @@ class Worker:
         return {items[item]: error for item, error in worked.failed.items()}
 
     def check(self):
-        """Raises exits.Stopped if it was asked to stop."""
-        if self._requests.asked:
+        """Raises exits.Stopped if a signal asked to stop."""
+        if self._requests.requested:
             raise exits.Stopped(
-                'stopped as asked; all is saved, and the same command goes on from there.'
+                'stopped as requested; everything is saved. Run the same command again '
+                'to resume.'
             )
 
     def pause(self, seconds):
-        """Waits for others, unless it is asked to stop."""
+        """Sleeps while waiting for other workers; raises exits.Stopped as `check`."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.check()
             time.sleep(min(left, _WAIT))
 
     def check_claim(self):
-        """Raises claim.Lost if another worker has taken over what this one is at."""
+        """Raises claim.Lost if another worker has taken over the current item."""
         self._claim.check()
 
     def _hold(self, claim):
@@ -111,12 +112,12 @@ class Worker:
 
 
 def item_of(kind, name):
-    """What claims call the work of a kind on a member."""
+    """Returns the name in claims/ of one kind of work on a member."""
     return '='.join([kind, *name.split('/')])
 
 
 def train_all(configs, worker):
-    """Trains the members that are not finished: {name: error} of those given up."""
+    """Trains the members that are not finished. Returns {name: error} of failed ones."""
     folder = worker.folder
     ended = set()
 
@@ -143,45 +144,44 @@ def train_all(configs, worker):
             restore.steps(folder / name / 'checkpoints'), default=0
         ),
     )
-    # What a worker had no time to release.
+    # Also what workers were stopped before releasing.
     trunks.release(is_finished)
     return failed
 
 
 def train_one(name, config, trunks, worker):
-    """Trains a member, or goes on with it, and keeps the states from which others go
-    on."""
+    """Trains or resumes a member, and retains checkpoints that others continue from."""
     folder = worker.folder / name
-    # One whose claim was lost may yet have to notice it.
-    while workdir.is_locked(folder) and not worker.asked:
+    # A worker that lost its claim may not have noticed yet.
+    while workdir.is_locked(folder) and not worker.requested:
         time.sleep(_WAIT)
     while trunk := trunks.of(name):
-        # It may be gone: from one whose claim is another's, or damaged.
-        if worker.place.bring(*trunk):
-            print(f'{name}: goes on from {trunk[0]} after {trunk[1]:,} steps')
+        # The checkpoint may be damaged, or removed by another worker.
+        if worker.place.fetch(*trunk):
+            print(f'{name}: continues from {trunk[0]} after {trunk[1]:,} steps')
             trunk = worker.folder / trunk[0], trunk[1]
             break
-    if again := trunks.again(name):
-        print(f'{name}: {again}')
-    config = keeping(config, trunks.milestones[name])
+    if message := trunks.retrained(name):
+        print(f'{name}: {message}')
+    config = with_milestones(config, trunks.milestones[name])
     place = worker.place.run(name, worker.check_claim)
     train.train(config, place, EVALUATIONS, stop=worker, trunk=trunk)
 
 
-def keeping(config, steps):
-    """The config of a run that also keeps its states after these steps."""
+def with_milestones(config, steps):
+    """Returns the config of a run that also retains checkpoints at these steps."""
     section = config['checkpoint']
     steps = sorted({*section['keep_at'], *steps})
     return config | {'checkpoint': section | {'keep_at': steps}}
 
 
 def courses(configs, folder):
-    """{name: tree.Course} of members, on the devices that are here."""
+    """Returns {name: tree.Course} of members on the devices of this machine."""
     recipes = tree.Recipes(lambda own: assemble.outline(own, assemble.mesh(own)))
     found = {}
     for name, config in configs.items():
-        own = completion.extended(
-            completion.completed(config, folder / name), folder / name
+        own = completion.with_extension(
+            completion.with_init_from(config, folder / name), folder / name
         )
         is_timed = own['baseline'] == 'time'
         found[name] = tree.course(own, recipes.of(own), is_timed)

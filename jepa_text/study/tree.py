@@ -1,12 +1,12 @@
-"""How much of their way runs have in common, and which run goes it for the others.
+"""The tree of a study: which steps runs have in common, so that they are trained once.
 
-Two runs are the same up to a step when all that acts on the steps before it is equal: the
-seed, the model, the rows, batches and masks, the objectives and what they were told of
-the length of their phase, the optimizer, and the learning rate of each of these steps, as
-a number. What is not known to be without effect counts.
+Two runs are the same up to a step if everything that affects the earlier steps is equal:
+the seed, the model, the rows, batches and masks, the objectives including the length of
+their phase, the optimizer, and the learning rate of each step. Settings that are not
+known to be without effect count as different.
 
-    m   ==1==+==2==+==3==        1 is trained once, by m; n goes on from its state there,
-    n        +==4==              and k from that of m after 2
+    m   ==1==+==2==+==3==        1 is trained once, by m; n continues from m's checkpoint
+    n        +==4==              after 1, and k from that after 2
     k              +==5==
 """
 
@@ -17,10 +17,10 @@ import jax
 import numpy as np
 
 from jepa_text.files import checksums
-from jepa_text.training.memo import alike
+from jepa_text.training.memo import equal
 
-# Of a config: what acts on no step, or is compared step by step.
-_APART = (
+# Keys of a config that affect no step, or that are compared step by step.
+_IGNORED = (
     'name',
     'steps',
     'tokens',
@@ -35,14 +35,17 @@ _APART = (
     'compilation_cache',
     'plan',
 )
-_AT_ONCE = 4096  # steps whose learning rates are computed
+_CHUNK = 4096  # steps whose learning rates are computed at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Course:
-    """What acts on the steps of a run: `fixed`, a checksum of what acts on all, None
-    while it is not known; of each of the `phases`, (start, stop, its section, its
-    objective); the learning `rates_N`."""
+    """What determines the steps of a run.
+
+    fixed     checksum of what affects all steps; None if it is not known yet
+    phases    (start, stop, section, objective) of each phase
+    rates_N   the learning rate of each step
+    """
 
     fixed: str | None
     phases: tuple
@@ -50,74 +53,81 @@ class Course:
 
 
 def course(config, recipe, is_timed=False):
-    """The Course of a run, by its settled config and its Recipe.
+    """Returns the Course of a run, from its completed config and its Recipe.
 
-    `is_timed`: its phases are another objective's, of a length that is timed when it
-    begins, so it has no step in common with others.
+    `is_timed`: the length of its phases depends on a time that is measured when it
+    begins, so it has no steps in common with other runs.
     """
-    fixed = {key: value for key, value in config.items() if key not in _APART}
+    fixed = {key: value for key, value in config.items() if key not in _IGNORED}
     fixed['data'] = {k: v for k, v in config['data'].items() if k != 'threads'}
-    rates = [_rates(one.schedule, one.start, one.stop) for one in recipe.phases]
+    rates = [_rates(p.schedule, p.start, p.stop) for p in recipe.phases]
     phases = [
-        (phase.start, phase.stop, _acting(phase.section), phase.objective)
+        (phase.start, phase.stop, _relevant(phase.section), phase.objective)
         for phase in recipe.phases
     ]
-    known = None if is_timed else checksums.checksum(fixed)
-    return Course(known, tuple(phases), np.concatenate(rates))
+    checksum = None if is_timed else checksums.checksum(fixed)
+    return Course(checksum, tuple(phases), np.concatenate(rates))
 
 
 class Recipes:
-    """Recipes of configs, which `make` gives: seeds of a run have one, but for the
-    seed."""
+    """Recipes of configs, made by `make`; configs that differ in seed share one."""
 
     def __init__(self, make):
         self._make, self._known = make, []
 
     def of(self, config):
-        """The Recipe of a settled config."""
+        """Returns the Recipe of a completed config, perhaps with another seed."""
         key = {k: v for k, v in config.items() if k not in ('name', 'seed')}
-        for other, made in self._known:
+        for other, recipe in self._known:
             if other == key:
-                return made
-        self._known.append((key, self._make(config)))
-        return self._known[-1][1]
+                return recipe
+        recipe = self._make(config)
+        self._known.append((key, recipe))
+        return recipe
 
 
-def common(one, other):
-    """After how many steps two runs are still the same; less than all of either one, so
-    that each comes to its end by itself."""
-    if one.fixed is None or one.fixed != other.fixed:
+def common_steps(first, second):
+    """Returns the number of steps after which two runs are still the same.
+
+    It is less than the steps of either run, so that each takes its own last step.
+    """
+    if first.fixed is None or first.fixed != second.fixed:
         return 0
     end = 0
-    for (start, stop, *mine), (begin, until, *its) in zip(one.phases, other.phases):
-        if start != begin or not _same_phase(mine, its):
+    for (start, stop, *own), (start_2, stop_2, *other) in zip(
+        first.phases, second.phases
+    ):
+        if start != start_2 or not _same_phase(own, other):
             break
-        end = min(stop, until)
-        if stop != until:
+        end = min(stop, stop_2)
+        if stop != stop_2:
             break
-    ours, theirs = one.rates_N[:end], other.rates_N[:end]
-    # Bits, so that NaN is equal to itself.
-    differ = np.flatnonzero(ours.view(np.int32) != theirs.view(np.int32))
-    last = min(len(one.rates_N), len(other.rates_N)) - 1
+    rates_N, others_N = first.rates_N[:end], second.rates_N[:end]
+    # Compared as bits, so that NaN equals itself.
+    differ = np.flatnonzero(rates_N.view(np.int32) != others_N.view(np.int32))
+    last = min(len(first.rates_N), len(second.rates_N)) - 1
     return int(min(end, last, *differ[:1]))
 
 
 def origins(courses):
-    """{name: [(name of a run before it, steps in common), ...]}, most steps first.
+    """Returns {name: [(name of an earlier run, steps in common)]}, most steps first.
 
-    A run that begins where the first of them is after so many steps trains what no run
-    before it has.
+    A run that continues from the first of them trains no step that an earlier run has
+    already trained.
     """
     names, found = list(courses), {}
     for index, name in enumerate(names):
-        steps = {other: common(courses[name], courses[other]) for other in names[:index]}
-        shared = [(other, count) for other, count in steps.items() if count]
+        shared = [
+            (other, common_steps(courses[name], courses[other]))
+            for other in names[:index]
+        ]
+        shared = [pair for pair in shared if pair[1]]
         found[name] = sorted(shared, key=lambda pair: -pair[1])
     return found
 
 
 def milestones(origins):
-    """{name: steps after which others go on from it}."""
+    """Returns {name: steps after which other runs continue from it}."""
     found = {name: set() for name in origins}
     for shared in origins.values():
         for other, count in shared[:1]:
@@ -125,25 +135,26 @@ def milestones(origins):
     return found
 
 
-@functools.lru_cache(maxsize=64)  # seeds of a run have one schedule
+@functools.lru_cache(maxsize=64)  # seeds of a run share a schedule
 def _rates(schedule, start, stop):
-    """The learning rate of steps start..stop, [N] float32."""
-    # Of one length, so that a schedule is compiled once.
+    """Returns the learning rate of steps start..stop, [N] float32."""
+    # Chunks of one length, so that a schedule is compiled once.
     steps_N = np.arange(
-        start, start + _AT_ONCE * -(-(stop - start) // _AT_ONCE), dtype=np.int32
+        start, start + _CHUNK * -(-(stop - start) // _CHUNK), dtype=np.int32
     )
     compiled = jax.jit(jax.vmap(schedule))
-    rates = [compiled(part_N) for part_N in np.split(steps_N, len(steps_N) // _AT_ONCE)]
+    rates = [compiled(part_N) for part_N in np.split(steps_N, len(steps_N) // _CHUNK)]
     return np.concatenate(rates, dtype=np.float32)[: stop - start]
 
 
-def _acting(section):
-    """The section of a phase without its length, and what the learning rate tells."""
-    kept = {k: v for k, v in section.items() if k not in ('steps', 'share', 'at_switch')}
-    reset = (section.get('at_switch') or {}).get('reset')
-    return {**kept, 'reset': reset}
+def _relevant(section):
+    """Returns the section of a phase without its length and its rewarming, which the
+    learning rate reflects."""
+    relevant = {
+        k: v for k, v in section.items() if k not in ('steps', 'share', 'at_switch')
+    }
+    return relevant | {'reset': (section.get('at_switch') or {}).get('reset')}
 
 
-def _same_phase(mine, its):
-    (section, objective), (other, its_objective) = mine, its
-    return section == other and alike(objective, its_objective)
+def _same_phase(own, other):
+    return own[0] == other[0] and equal(own[1], other[1])

@@ -1,4 +1,4 @@
-"""Verdicts and claims of a study as sections of its page."""
+"""Sections of the report of a study: verdicts and claims."""
 
 import math
 
@@ -7,30 +7,30 @@ from jepa_text.study import arms as of_arms
 from jepa_text.study import papers
 
 RULE = (
-    'A claim is reproduced where the difference is beyond seeds, after the correction '
-    'for all comparisons of the study, and in the claimed direction; contradicted where '
-    'it is in the other one, or where none is shown though the published one would have '
-    f'been, with {power.ENOUGH:.0%} power, and the interval excludes it. Two are alike '
-    'where the interval lies within the margin. All else is not resolvable here: a run '
-    'or a measurement is missing, there is no verdict, or the power is too small. What '
-    'the paper measured decides where it was measured here; else all that stands in for '
-    'it must agree.'
+    'A claim is reproduced if the difference is significant over seeds, after correction '
+    'for all comparisons of the study, and in the claimed direction. It is contradicted '
+    'if the difference is significant in the other direction; or if no difference is '
+    f'shown, the published effect would have been shown with {power.ENOUGH:.0%} power, '
+    'and the interval excludes it. Two runs are alike if the interval lies within the '
+    'margin. Everything else is not resolvable here: a run or a measurement is missing, '
+    'there is no verdict, or the power is too small. The metric of the paper decides if '
+    'it was measured here; otherwise all metrics that replace it must agree.'
 )
 
 
 def verdicts_section(decided):
-    """All comparisons, with what could have been seen; None without any."""
+    """Returns the section with all comparisons and their power; None without any."""
     if not decided:
         return None
     tests = max(one.tests for one in decided)
     rows = [
         [
-            *map(of_arms.said, (one.asked.first, one.asked.second)),
-            one.asked.metric,
-            _digits(one.found.difference, one.detectable),
-            _ends(one.found.low, one.found.high),
+            *map(of_arms.label, (one.question.first, one.question.second)),
+            one.question.metric,
+            _digits(one.result.difference, one.detectable),
+            _ends(one.result.low, one.result.high),
             one.words,
-            _digits(one.asked.effect),
+            _digits(one.question.effect),
             None if one.power is None else _share(one.power),
             _digits(one.detectable),
         ]
@@ -38,14 +38,15 @@ def verdicts_section(decided):
     ]
     text = (
         "Student's paired t-test over seeds, or sign flips from "
-        f'{statistics.FLIPPED_SEEDS} seeds on; p-values after Holm, {tests} together. '
-        f'Below {statistics.MIN_SEEDS} seeds of both there is no verdict. Power: how '
-        'often a difference as published would be shown, by this number of seeds and the '
-        'deviation that was seen, at the level that Holm asks of the smallest p-value. '
-        f'Detectable: what would be shown with {power.ENOUGH:.0%} power. Without '
-        'a verdict neither is there, as nothing can be shown then.'
+        f'{statistics.FLIPPED_SEEDS} seeds on; p-values after the Holm correction of '
+        f'{tests} tests. Below {statistics.MIN_SEEDS} seeds of both runs there is no '
+        'verdict. Power: how often a difference as large as the published one would be '
+        'shown, with this number of seeds and the observed standard deviation, at the '
+        'level that Holm requires of the smallest p-value. Detectable: the smallest '
+        f'difference that would be shown with {power.ENOUGH:.0%} power. Both are missing '
+        'if there is no verdict.'
     )
-    columns = ['first', 'second', 'of', 'first − second', '95 %', 'verdict']
+    columns = ['first', 'second', 'metric', 'first − second', '95 %', 'verdict']
     columns += ['published', 'power', 'detectable']
     return {
         'heading': 'Verdicts',
@@ -55,7 +56,7 @@ def verdicts_section(decided):
 
 
 def claims_section(ruled):
-    """Each claim as a row, and the rule; None without any."""
+    """Returns the section with one row per claim, and the rule; None without any."""
     if not ruled:
         return None
     rows = [
@@ -88,7 +89,7 @@ def _published(claim):
 def _measured(ruling):
     return (
         '; '.join(
-            f'{metric} {_digits(one.found.difference, one.detectable)}'
+            f'{metric} {_digits(one.result.difference, one.detectable)}'
             for metric, one in ruling.measured
         )
         or None
@@ -96,7 +97,7 @@ def _measured(ruling):
 
 
 def _digits(value, beside=None):
-    """A difference with its sign, by three digits of the larger of the two."""
+    """Returns a difference with sign, to three digits of the larger of both values."""
     if value is None or not math.isfinite(value):
         return None
     sizes = [abs(x) for x in (value, beside) if x and math.isfinite(x)]

@@ -1,10 +1,11 @@
-"""Which arms of a study differ: all its comparisons, corrected together.
+"""Verdicts: which arms of a study differ; all comparisons are corrected together.
 
-A comparison is decided before results are seen: by the config (`report.compare`), by the
-claims that the study is about, or else it is every two arms. Each is paired over seeds by
-measures.statistics.corrected, as in evaluation: Student's t, sign flips from eight seeds
-on, Holm over all of the study, and no verdict below five seeds. A member whose value is
-not finite leaves no verdict: runs that diverge are not left out of a mean.
+Comparisons are fixed before results are seen: by the config (`report.compare`), by the
+claims of the study, or else every pair of arms. Each is paired over seeds by
+measures.statistics.corrected, as in evaluation: Student's t-test, sign flips from eight
+seeds on, the Holm correction over the whole study, and no verdict below five seeds. A
+member with a non-finite value prevents a verdict: a run that diverged is never left out
+of a mean.
 """
 
 import dataclasses
@@ -21,8 +22,11 @@ from jepa_text.study import arms as of_arms
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Does `first` differ from `second` in a metric? Sides as arms.values takes them;
-    `effect` is the difference that was published, of the same unit, or None."""
+    """Does `first` differ from `second` in a metric?
+
+    Sides are as in arms.values. `effect` is the published difference in the unit of the
+    metric, or None.
+    """
 
     first: Any
     second: Any
@@ -34,18 +38,19 @@ class Question:
 class Verdict:
     """The answer to a Question.
 
-    found        statistics.OverSeeds: first minus second
-    p            after Holm
-    tests        how many were corrected together
-    deviation    of the differences of pairs
-    power        of showing the published effect; None where none is known, or no verdict
-    detectable   the smallest difference that is shown with 80 % power; NaN where none is
-    low, high    the interval at the level that Holm asks of the first: 1 - 0.05 / tests
+    result       statistics.OverSeeds of first minus second
+    p            p-value after Holm
+    tests        number of tests that were corrected together
+    deviation    standard deviation of the paired differences
+    power        power to show the published effect; None without an effect or a verdict
+    detectable   smallest difference that is shown with 80 % power; NaN without a verdict
+    low, high    interval at the level that Holm requires of the smallest p-value:
+                 1 - 0.05 / tests
     why          why there is no verdict; '' if there is one
     """
 
-    asked: Question
-    found: statistics.OverSeeds
+    question: Question
+    result: statistics.OverSeeds
     p: float
     tests: int
     deviation: float
@@ -57,24 +62,25 @@ class Verdict:
 
     @property
     def is_sure(self):
-        """Is there a verdict, and is it a difference?"""
+        """Whether there is a verdict, and it is a difference."""
         return self.p <= 1 - statistics.LEVEL
 
     @property
     def words(self):
-        """'a is above b (p = 0.01, 5 seeds)'."""
+        """The verdict as text: 'a is above b (p = 0.01, 5 seeds)'."""
         if self.why:
             return f'no verdict: {self.why}'
-        sides = [of_arms.said(side) for side in (self.asked.first, self.asked.second)]
-        return comparisons.said(self.found, self.p, sides)
+        question = self.question
+        sides = [of_arms.label(side) for side in (question.first, question.second)]
+        return comparisons.verdict_text(self.result, self.p, sides)
 
 
 def check(compare, arms):
-    """Raises ValueError for what is no pair of two arms."""
+    """Raises ValueError if an entry is not a pair of two different arms."""
     for pair in compare:
         if len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(
-                f'report.compare: {tuple(pair)} is not two runs, as (first, second).'
+                f'report.compare: {tuple(pair)} is not a pair of runs (first, second).'
             )
         for name in pair:
             if name not in arms:
@@ -83,23 +89,25 @@ def check(compare, arms):
                 )
 
 
-def asked(arms, metrics, compare=(), also=()):
-    """[Question] of a study, each once: those of its claims, `also`, and each of the
-    `metrics` of each pair of arms in `compare`; of every two arms where neither is given.
+def questions(arms, metrics, compare=(), claimed=()):
+    """Returns the [Question] of a study, each once.
+
+    They are those of its claims, `claimed`, and each of the `metrics` for each pair of
+    arms in `compare`. If both are empty, they are those for every pair of arms.
     """
-    pairs = compare or ([] if also else combinations(arms, 2))
+    pairs = compare or ([] if claimed else combinations(arms, 2))
     others = [Question(*pair, metric) for pair in pairs for metric in metrics]
-    # The claims are first: theirs knows what was published.
+    # Claims first: their questions have the published effects.
     found = {}
-    for question in (*also, *others):
+    for question in (*claimed, *others):
         key = (str(question.first), str(question.second), question.metric)
         found.setdefault(key, question)
     return list(found.values())
 
 
 def decide(arms, questions):
-    """[Verdict] of all questions that both sides have an answer to, together."""
-    kept = []
+    """Returns [Verdict] of the questions whose metric both sides have."""
+    compared = []
     for question in questions:
         try:
             sides = [
@@ -109,43 +117,44 @@ def decide(arms, questions):
         except LookupError:
             continue
         pair = np.array(statistics.paired(*sides), float)
-        lost = int(np.sum(~np.isfinite(pair)))
-        kept.append((question, pair[:, :0] if lost else pair, lost))
-    found = statistics.corrected([pair for _, pair, _ in kept])
-    tests = sum(bool(one.test) for one, _ in found)
+        invalid = int(np.sum(~np.isfinite(pair)))
+        compared.append((question, pair[:, :0] if invalid else pair, invalid))
+    results = statistics.corrected([pair for _, pair, _ in compared])
+    tests = sum(bool(result.test) for result, _ in results)
     return [
-        _verdict(question, pair, lost, one, p, tests)
-        for (question, pair, lost), (one, p) in zip(kept, found)
+        _verdict(question, pair, invalid, result, p, tests)
+        for (question, pair, invalid), (result, p) in zip(compared, results)
     ]
 
 
-def _verdict(question, pair, lost, found, p, tests):
-    count, deviation = found.seeds, math.nan
+def _verdict(question, pair, invalid, result, p, tests):
+    count, deviation = result.seeds, math.nan
     if count > 1:
         deviation = float(np.std(pair[0] - pair[1], ddof=1))
     why = ''
-    if lost:
-        why = f'{lost} value{"s" * (lost > 1)} not finite'
-    elif not found.test:
+    if invalid:
+        why = f'{invalid} value{"s" * (invalid > 1)} not finite'
+    elif not result.test:
         plural = '' if count == 1 else 's'
         why = f'{count} seed{plural}, {statistics.MIN_SEEDS} needed'
-    of_all, could, detectable, reach = max(tests, 1), None, math.nan, math.nan
-    # Where there is no verdict, nothing can be shown.
+    corrected = max(tests, 1)
+    effect_power, detectable, reach = None, math.nan, math.nan
+    # Without a verdict, no difference could be shown.
     if not why:
-        detectable = power.detectable(deviation, count, tests=of_all)
+        detectable = power.detectable(deviation, count, tests=corrected)
     if not why and question.effect is not None:
-        could = power.power(question.effect, deviation, count, tests=of_all)
+        effect_power = power.power(question.effect, deviation, count, tests=corrected)
     if count > 1:
-        reach = power.critical(count, tests=of_all) * deviation / math.sqrt(count)
+        reach = power.critical(count, tests=corrected) * deviation / math.sqrt(count)
     return Verdict(
-        asked=question,
-        found=found,
+        question=question,
+        result=result,
         p=p,
         tests=tests,
         deviation=deviation,
-        power=could,
+        power=effect_power,
         detectable=detectable,
-        low=found.difference - reach,
-        high=found.difference + reach,
+        low=result.difference - reach,
+        high=result.difference + reach,
         why=why,
     )

@@ -1,1 +1,1 @@
-"""Config to recipe, recipe to trained state."""
+"""Training runs: a config becomes a recipe, and the recipe a trained state."""

@@ -1,8 +1,8 @@
-"""The fair baseline of a run: MLM alone, with as much arithmetic or as much time.
+"""The matched baseline of a run: MLM alone, with the same FLOPs or the same time.
 
-Each phase with a latent term becomes its own MLM part, with so many more steps that the
-arithmetic is the same (cost/flops.py), or that this machine takes as long. The learning
-rate's schedule stretches with the run, what is told in steps of a phase with the phase.
+Each phase with a latent term becomes its MLM part, with as many more steps as give the
+same FLOPs (cost/flops.py) or take the same time on this machine. The schedule of the
+learning rate stretches with the run, and lengths in steps of a phase with the phase.
 """
 
 import statistics
@@ -23,39 +23,41 @@ ROUNDS, STEPS = 5, 4
 
 
 def mlm_section(phase):
-    """The section of the objective without its latent term; None for one without."""
+    """Returns the objective's section without its latent term; None if it has none."""
     return phase.objective.baseline(phase.section['objective'])
 
 
 def check(kind, phases):
-    """Raises ValueError for another kind, and where no phase has a latent term."""
+    """Raises ValueError for an unknown kind, and if no phase has a latent term."""
     if kind not in KINDS:
-        raise ValueError(f'baseline={kind!r}; there are: {", ".join(KINDS)}.')
+        raise ValueError(f'baseline={kind!r} is not one of {", ".join(KINDS)}.')
     if not any(map(mlm_section, phases)):
         raise ValueError(
             f'baseline={kind!r}, but no phase has a latent term: '
-            f'{", ".join(phase.name for phase in phases)}. Set it to none.'
+            f'{", ".join(phase.name for phase in phases)}. Set baseline=none.'
         )
 
 
 def sections(phases, ratios=None):
-    """Sections with MLM in place of latent terms, and phases so many times as long."""
+    """Returns sections without latent terms, and with phases stretched by the ratios."""
     made = []
     for phase, ratio in zip(phases, ratios or [1] * len(phases)):
-        kept = {key: value for key, value in phase.section.items() if key != 'share'}
+        section = {key: value for key, value in phase.section.items() if key != 'share'}
         mlm = mlm_section(phase)
         if mlm and isinstance(rate := mlm.get('rate'), dict):
             mlm = mlm | {'rate': stretched(rate, ratio)}
-        if kept.get('at_switch'):
-            kept['at_switch'] = stretched(kept['at_switch'], ratio)
-        steps = max(1, round((phase.stop - phase.start) * ratio))
-        made.append(kept | {'objective': mlm or kept['objective'], 'steps': steps})
+        if section.get('at_switch'):
+            section['at_switch'] = stretched(section['at_switch'], ratio)
+        steps = max(1, round(phase.steps * ratio))
+        made.append(section | {'objective': mlm or section['objective'], 'steps': steps})
     return made
 
 
 def stretched(section, factor):
-    """A section with its lengths in steps multiplied; shares of a run or a phase stretch
-    of themselves, as does a number."""
+    """Returns a section with its lengths in steps multiplied by a factor.
+
+    Shares of a run or a phase stay as they are, as does a number in place of a section.
+    """
     if not isinstance(section, dict):
         return section
     lengths = {
@@ -67,8 +69,10 @@ def stretched(section, factor):
 
 
 def saved_ratios(folder):
-    """Ratios of time that a run in this folder began with; None for a new one, and for
-    one without a checkpoint, whose config may still change."""
+    """Returns the ratios of time that the run in a folder began with.
+
+    None for a new run, and for one without a checkpoint, whose config may still change.
+    """
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
@@ -77,34 +81,38 @@ def saved_ratios(folder):
     return saved['ratios'] if is_same else None
 
 
-def flops_ratios(made, plain):
-    """FLOPs of a step of each phase of a recipe for one of its MLM part, which the phase
-    in `plain` has; 1 where it is the same."""
+def flops_ratios(recipe, plain):
+    """Returns, for each phase, its FLOPs per step relative to its phase in `plain`.
+
+    `plain` are the phases without latent terms; the ratio is 1 for equal phases.
+    """
     costs = [
-        [recipes.cost(made, p).model for p in phases] for phases in (made.phases, plain)
+        [recipes.cost(recipe, phase).model for phase in phases]
+        for phases in (recipe.phases, plain)
     ]
-    return [mine / its for mine, its in zip(*costs)]
+    return [own / base for own, base in zip(*costs)]
 
 
-def time_ratios(made, plain):
-    """Seconds of a step of each phase for one of its MLM part, on this machine.
+def time_ratios(recipe, plain):
+    """Returns, for each phase, its seconds per step relative to its phase in `plain`.
 
-    All processes at once: no job must stretch its run by the clock of one machine.
+    Measured on all processes at once; all take the result of the first, so that a run
+    has the same length on all of them.
     """
     ratios = []
-    for mine, its in zip(made.phases, plain):
-        is_same = type(mine.objective) is type(its.objective)
-        ratios.append(1.0 if is_same else step_ratio(made, mine, its))
+    for own, base in zip(recipe.phases, plain):
+        is_same = type(own.objective) is type(base.objective)
+        ratios.append(1.0 if is_same else step_ratio(recipe, own, base))
     return [float(ratio) for ratio in processes.from_first(np.array(ratios))]
 
 
-def step_ratio(made, mine, its):
-    """Median seconds of a step of phase `mine` over those of `its`, in alternation.
+def step_ratio(recipe, own, base):
+    """Returns the median seconds per step of phase `own` over those of phase `base`.
 
-    Each is compiled and warmed up first. Only one of the two states is there at a time,
-    so memory need not hold both.
+    Both are compiled and warmed up first, and then measured in alternation. Only one of
+    the two states exists at a time, so that memory need not hold both.
     """
-    clocks = [_clock(made, phase) for phase in (mine, its)]
+    clocks = [_clock(recipe, phase) for phase in (own, base)]
     for clock in clocks:
         clock()
     rounds = [[clock() for clock in clocks] for _ in range(ROUNDS)]
@@ -112,15 +120,15 @@ def step_ratio(made, mine, its):
     return first / second
 
 
-def _clock(made, phase):
-    """A function that takes some steps, and returns the seconds of one."""
+def _clock(recipe, phase):
+    """Returns a function that runs some steps and returns the seconds per step."""
     create = jax.jit(
-        recipes.creation(made, phase), out_shardings=recipes.shardings(made, phase)
+        recipes.create_fn(recipe, phase), out_shardings=recipes.shardings(recipe, phase)
     )
-    step = programs.compiled(made, phase)
-    _, parts = sharding.part_of_batch(made.mesh)
-    rows = recipes.batch(made, phase, phase.batch_size // parts)
-    batch = sharding.put_batch(rows, made.mesh)
+    step = programs.compiled(recipe, phase)
+    _, parts = sharding.part_of_batch(recipe.mesh)
+    rows = recipes.batch(recipe, phase, phase.batch_size // parts)
+    batch = sharding.put_batch(rows, recipe.mesh)
 
     def clock():
         state, values = step(create(), batch)

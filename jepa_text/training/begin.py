@@ -1,4 +1,4 @@
-"""The first state of a run, or the one to go on from, and what goes on beside it."""
+"""The start of a run: its first or resumed state, and the tools of the training loop."""
 
 import dataclasses
 from typing import Any
@@ -22,7 +22,13 @@ from jepa_text.training import recipe as recipes
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-    """What the loop of a run works with."""
+    """What the training loop uses besides the recipe.
+
+    store     writes checkpoints
+    report    writes metrics and messages
+    trace     profiles selected steps
+    stop      tells whether a signal asked to stop
+    """
 
     store: checkpoint.Checkpointer
     report: reporter.Reporter
@@ -30,17 +36,20 @@ class Tools:
     stop: Any
 
 
-def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=None):
-    """(Tools, state to go on from, meta of its checkpoint or {}) in a locked workdir.
+def restore_or_init(
+    recipe, folder, stack, restart=False, stop=None, saved=None, trunk=None
+):
+    """Returns (Tools, state to train from, metadata of its checkpoint or {}).
 
-    What must be left again is entered into the stack. `restart`: as in fresh_start.check;
-    `saved`: as of a Checkpointer; `trunk`: as of train.train.
+    The workdir `folder` must be locked. Context managers are entered into `stack`.
+    `restart` is as in fresh_start.check, `saved` as in Checkpointer, `stop` and `trunk`
+    as in train.train.
     """
     loop = recipe.loop
-    processes.first(lambda: fresh_start.check(folder, restart), 'the checkpoints')
+    processes.on_first(lambda: fresh_start.check(folder, restart), 'the checkpoints')
     if trunk:
-        processes.first(lambda: _branch(recipe, folder, *trunk), 'the trunk')
-    stop = stop or stack.enter_context(signals.Requests())
+        processes.on_first(lambda: _branch(recipe, folder, *trunk), 'the trunk')
+    stop = stop or stack.enter_context(signals.StopRequests())
     store = stack.enter_context(
         checkpoint.Checkpointer(
             f'{folder}/checkpoints',
@@ -51,7 +60,7 @@ def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=Non
         )
     )
     state, meta = _state(recipe, store, folder)
-    processes.first(
+    processes.on_first(
         lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
     )
     report = stack.enter_context(
@@ -67,13 +76,13 @@ def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=Non
         )
     )
     for line in (*descriptions.introduction(recipe), *recipe.notes):
-        report.say(line)
+        report.log(line)
     trace = profiling.Trace(f'{folder}/profile', loop.profile_steps)
     return Tools(store, report, stack.enter_context(trace), stop), state, meta
 
 
 def _branch(recipe, folder, source, step):
-    """Puts the state of another run at a step into the folder, as this run's own."""
+    """Copies the state of another run at a step into the folder, with own metadata."""
 
     def change(meta):
         return meta | recipes.meta(recipe, recipe.phases[meta['phase']], step)
@@ -82,14 +91,14 @@ def _branch(recipe, folder, source, step):
 
 
 def _state(recipe, store, folder):
-    """The state to go on from, and its meta; of a new run, its first one, and {}."""
+    """Returns (newest good state, its metadata), or (first state, {}) for a new run."""
     found = store.newest_good()
     if found is None:
         phase = recipe.phases[0]
-        make = recipes.creation(recipe, phase)
-        state = jax.jit(make, out_shardings=recipes.shardings(recipe, phase))()
+        create = recipes.create_fn(recipe, phase)
+        state = jax.jit(create, out_shardings=recipes.shardings(recipe, phase))()
         if recipe.init_from:
-            state = init_from.begin(recipe, state, folder)
+            state = init_from.initialize(recipe, state, folder)
         return state, {}
     step, meta = found
     stream.check_fingerprint(meta['fingerprint'], recipe.fingerprint)

@@ -1,4 +1,4 @@
-"""The builder: a config becomes a Recipe, and nothing after it sees the config."""
+"""Builds a training run: turns a config into a Recipe and locks the workdir."""
 
 import functools
 from pathlib import Path
@@ -12,7 +12,7 @@ from jepa_text.running import compilation, restore, self_test, watchdog, workdir
 from jepa_text.training import assemble, completion, init_from, prepare, switches
 from jepa_text.training import config as settings
 
-# What a resumed run may set differently without becoming another run.
+# Keys that may differ when a run is resumed.
 MAY_CHANGE = (
     'metrics',
     'log_every',
@@ -21,7 +21,7 @@ MAY_CHANGE = (
     'evaluate.tasks',
     'geometry',
     'mesh',
-    # Moved, not other: by their fingerprint.
+    # The folder may have moved; its fingerprint is compared instead.
     'data.folder',
     'data.repeat',
     'data.threads',
@@ -35,56 +35,64 @@ MAY_CHANGE = (
 
 
 def build(config, folder, stack, evaluations=()):
-    """(Recipe, Watchdog) of the run in a workdir, which is locked, and has the config.
+    """Returns the (Recipe, Watchdog) of a run. Locks its workdir, and writes the config.
 
-    What is refused is refused here. The watchdog starts first, as all that follows may
-    wait for other processes; it and the lock are entered into the stack. `evaluations`
-    are as `assemble.make` takes them.
+    All checks of the config happen here; later code only sees the Recipe. The watchdog
+    starts first, because everything after it may wait for other processes. The watchdog
+    and the lock are entered into `stack`. `evaluations` are as in assemble.make.
+
+    Raises ValueError for an invalid config and for a workdir of another config.
     """
     config = settings.plain(config)
     paths.local('The workdir', folder)
-    guard = stack.enter_context(_guard(folder, **config['watchdog']))
-    with processes.together('the config'):
+    guard = stack.enter_context(_watchdog(folder, **config['watchdog']))
+    with processes.fail_together('the config'):
         compilation.use_cache(config['compilation_cache'])
-        config = completion.completed(config, folder)
-        section, place = config.get('prepare') or {}, config['data']['folder']
+        config = completion.with_init_from(config, folder)
+        section, rows = config.get('prepare') or {}, config['data']['folder']
         source = config.get('init_from')
-        init_from.check_rows(source, section.get('tokenizer'), place, folder)
+        init_from.check_rows(source, section.get('tokenizer'), rows, folder)
     guard.expect('prepare')
-    processes.first(
-        lambda: prepare.if_missing(section, place, source), 'preparing the rows'
+    processes.on_first(
+        lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
     )
     guard.expect('compile')
-    config = completion.matched(config, folder)
-    with processes.together('the recipe'):
-        config = completion.extended(config, folder)
-        may_change = (*free(config), *completion.grows(config, folder))
+    config = completion.with_baseline(config, folder)
+    with processes.fail_together('the recipe'):
+        config = completion.with_extension(config, folder)
+        may_change = (
+            *changeable_keys(config),
+            *completion.extension_may_change(config, folder),
+        )
         recipe = assemble.make(config, evaluations)
         switches.check(recipe)
-    with processes.together('the arithmetic of this machine'):
+    with processes.fail_together('the arithmetic of this machine'):
         self_test.check()
-    processes.same('The rows or the seeds', recipe.fingerprint)
-    with processes.together('the workdir'):
+    processes.check_equal('The rows or the seeds', recipe.fingerprint)
+    with processes.fail_together('the workdir'):
         stack.enter_context(
             workdir.open_workdir(
                 folder,
                 config,
                 may_change,
-                steps=settled(config),
+                steps=settled_by(config),
                 whole=settings.plain,
-                accept=functools.partial(_check_stream, recipe, folder),
+                accept=functools.partial(_check_rows, recipe, folder),
             )
         )
     return recipe, guard
 
 
-def free(config):
-    """Dotted keys that say nothing of what a run learns: MAY_CHANGE, where its rows lie,
-    and what these are called in metrics."""
+def changeable_keys(config):
+    """Dotted keys that do not affect what a run learns.
+
+    These are MAY_CHANGE, the folders of the rows, and their names in metrics.
+    """
     return (*MAY_CHANGE, *_places(config))
 
 
 def _places(config):
+    """Yields the dotted keys of the folders of rows and of their names."""
     sections = {'data': config['data']}
     for number, phase in enumerate(config['phases']):
         sections[f'phases.{number}.data'] = phase.get('data') or {}
@@ -94,23 +102,28 @@ def _places(config):
             yield from (f'{path}.mixture.{number}.{key}' for key in ('folder', 'name'))
 
 
-def _check_stream(recipe, folder):
-    """Raises ValueError where the newest checkpoint was trained on other rows, before the
-    config says so."""
+def _check_rows(recipe, folder):
+    """Raises ValueError if the newest checkpoint was trained on other rows.
+
+    Called before the config is written, so that it never names rows of another run.
+    """
     newest = restore.newest_good(Path(folder, 'checkpoints'))
     if newest:
         stream.check_fingerprint(newest[1]['fingerprint'], recipe.fingerprint)
 
 
-def settled(config):
-    """Where a step must lie before the config is settled; None if it is at once."""
+def settled_by(config):
+    """The subfolder whose first checkpoint makes the config final; None: it is at once.
+
+    Times measured for a matched baseline are read from config.json, so a config that has
+    them must not change any more, even before the first checkpoint.
+    """
     matched = config['baseline']
-    # Times measured for one config are read from the folder, and are none of another's.
     timed = matched != 'none' and matched['by'] == 'time'
     return None if timed else 'checkpoints'
 
 
-def _guard(folder, **seconds):
+def _watchdog(folder, **seconds):
     """The watchdog of this process, with a file of its own."""
     index = jax.process_index()
     name = watchdog.FILE if index == 0 else f'{index}-{watchdog.FILE}'

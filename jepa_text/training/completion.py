@@ -1,9 +1,9 @@
-"""Config -> config: what the user left open is decided, and stands in config.json.
+"""Completes a config: derived settings are decided once, and written to config.json.
 
-plain       as JSON has it, whole
-completed   with what it starts from decides: the model section, tied heads
-matched     with the phases of its baseline
-extended    with what the run in the workdir was before it got more steps
+plain             (config.py) as JSON, with all defaults
+with_init_from    the model section and tied heads of the model that the run starts from
+with_baseline     the phases of a matched baseline
+with_extension    the history of a run that gets more steps
 """
 
 from pathlib import Path
@@ -14,81 +14,85 @@ from jepa_text.running import restore, workdir
 from jepa_text.training import assemble, baseline, extend, init_from
 
 
-def completed(config, folder=None):
-    """The config with the model section and the `tied` of heads that its start decides.
+def with_init_from(config, folder=None):
+    """Returns the config with the model section and `tied` of heads from `init_from`.
 
-    Without a start, the same. What the run in `folder` has found out is not asked again.
-    Raises ValueError for keys that a start does not take, and whatever reading it raises.
+    Without `init_from`, returns the config unchanged. What the run in `folder` has
+    recorded about its start is not read again. Raises ValueError for keys that do not
+    apply to the start, and what reading the start raises.
     """
     if not config.get('init_from'):
         return config
-    source = init_from.of(config['init_from'])
+    source = init_from.parse(config['init_from'])
     model = dict(config.get('model') or {})
-    return config | init_from.decided(source, model, config['phases'], folder)
+    return config | init_from.inferred(source, model, config['phases'], folder)
 
 
-def matched(config, folder):
-    """The config of the baseline that `config['baseline']` asks for; for 'none', itself.
+def with_baseline(config, folder):
+    """Returns the config of the baseline that `config['baseline']` names.
 
-    In its place stands then {'by': kind, 'ratios': [of the cost of a step, by phase]}, so
-    that the config of a run says what was matched: a config that has it stays as it is.
-    Ratios of time are measured once: those in `folder`/config.json are taken again.
-    Raises ValueError as baseline.check.
+    With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
+    'ratios': [relative cost of a step, by phase]}, so that config.json records what was
+    matched; a config with such an entry is returned unchanged. Ratios of time are
+    measured once, and then read from `folder`/config.json. Raises ValueError as in
+    baseline.check.
     """
     kind = config['baseline']
     if isinstance(kind, dict) or kind == 'none':
         return config
-    # Times are measured by all processes at once: not within the block.
-    with processes.together('the baseline'):
-        # A stand-in where there is no tokenizer yet, as for a plan.
-        size = (config.get('plan') or {}).get('vocab_size')
-        made = assemble.outline(config, assemble.mesh(config), size)
-        baseline.check(kind, made.phases)
-        plain = made.make_phases(baseline.sections(made.phases), made.steps)
+    with processes.fail_together('the baseline'):
+        # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
+        vocab_size = (config.get('plan') or {}).get('vocab_size')
+        recipe = assemble.outline(config, assemble.mesh(config), vocab_size)
+        baseline.check(kind, recipe.phases)
+        plain = recipe.make_phases(baseline.sections(recipe.phases), recipe.steps)
         saved = baseline.saved_ratios(folder)
-        ratios = saved if kind == 'time' else baseline.flops_ratios(made, plain)
-    ratios = baseline.time_ratios(made, plain) if ratios is None else ratios
-    stretched = _as_long(config, made, baseline.sections(made.phases, ratios))
-    return stretched | {'baseline': {'by': kind, 'ratios': ratios}}
+        ratios = saved if kind == 'time' else baseline.flops_ratios(recipe, plain)
+    if ratios is None:
+        # Outside of the block, as all processes measure times together.
+        ratios = baseline.time_ratios(recipe, plain)
+    sections = baseline.sections(recipe.phases, ratios)
+    return _stretched(config, recipe.steps, sections) | {
+        'baseline': {'by': kind, 'ratios': ratios}
+    }
 
 
-def _as_long(config, made, sections):
-    """The config with these phases, and all else stretched with them."""
+def _stretched(config, steps, sections):
+    """Returns the config with other phases; its schedule and steps stretch with them."""
     total = sum(section['steps'] for section in sections)
-    schedule = baseline.stretched(config['schedule'], total / made.steps)
+    schedule = baseline.stretched(config['schedule'], total / steps)
     tokens = {'tokens': 0} if 'tokens' in config else {}
     return config | tokens | dict(phases=sections, steps=total, schedule=schedule)
 
 
-def extended(config, folder):
-    """The config with what the run in the folder was before it got more steps.
+def with_extension(config, folder):
+    """Returns the config with the history of the run in the folder, if it gets more
+    steps.
 
-    The same for a run that has no checkpoint, and one that gets no more steps than it
-    had, which `workdir` refuses. Beyond the first length only the last phase grows:
-    earlier ones keep the steps that they had.
+    Only the last phase grows; earlier phases keep their steps. A config without more
+    steps than the run had, or of a run without a checkpoint, is returned unchanged;
+    `workdir` rejects fewer steps.
     """
     saved = _saved(folder)
     if saved is None:
         return config
-    past, before, total = (
-        saved.get('extended', []),
-        assemble.size(saved)[1],
-        assemble.size(config)[1],
-    )
+    history = saved.get('extended', [])
+    before, total = assemble.size(saved)[1], assemble.size(config)[1]
     if total > before:
         at = restore.newest_good_step(Path(folder, 'checkpoints'))
         if at is None:
             return config
-        was = {'at': at, 'steps': before, 'schedule': saved['schedule']}
-        past = [*past, was | {'rise': extend.rise(config['schedule'], total - at)}]
-    if not past:
+        entry = {'at': at, 'steps': before, 'schedule': saved['schedule']}
+        entry['rise'] = extend.rise(config['schedule'], total - at)
+        history = [*history, entry]
+    if not history:
         return config
-    grown = extend.lengthened(config['phases'], past[0]['steps'])
-    return config | {'extended': past, 'phases': grown}
+    phases = extend.lengthened(config['phases'], history[0]['steps'])
+    return config | {'extended': history, 'phases': phases}
 
 
-def grows(config, folder):
-    """Dotted keys that may differ from those of the run in the folder, as it grows."""
+def extension_may_change(config, folder):
+    """Returns the dotted keys that may differ from those of the run that is extended."""
     saved = _saved(folder)
     if saved is None or len(config.get('extended', [])) <= len(saved.get('extended', [])):
         return ()
@@ -96,10 +100,10 @@ def grows(config, folder):
 
 
 def _saved(folder):
-    """The config of a run that has a checkpoint; None without one.
+    """Returns the config of a run that has a checkpoint; None without a checkpoint.
 
-    Raises ValueError, which names the file, where it is damaged: a length that flipped on
-    the disk is no wish for more steps.
+    Raises ValueError, naming the file, if it is damaged: a flipped bit in the number of
+    steps must not be mistaken for an extension.
     """
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
@@ -107,14 +111,15 @@ def _saved(folder):
     saved = checksums.read_json(path)
     try:
         steps = assemble.size(saved)[1]
-        grown = [one['steps'] for one in saved.get('extended', [])]
+        earlier = [entry['steps'] for entry in saved.get('extended', [])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f'{path} is damaged or was edited: {error}') from error
     newest = restore.newest_good(Path(folder, 'checkpoints'))
-    known = newest[1].get('steps', steps) if newest else steps
-    if known not in (steps, *grown):
+    recorded = newest[1].get('steps', steps) if newest else steps
+    if recorded not in (steps, *earlier):
         raise ValueError(
-            f'{path} is damaged or was edited: it tells of a run of {steps:,} steps, the '
-            f'newest checkpoint beside it of one of {known:,}. Bring it back from a copy.'
+            f'{path} is damaged or was edited: it describes {steps:,} steps, '
+            f'but the newest checkpoint next to it belongs to a run of {recorded:,}. '
+            'Restore the file from a copy.'
         )
     return saved

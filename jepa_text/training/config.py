@@ -1,10 +1,10 @@
-"""The whole config of a training run: every section, key and default, as one tree.
+"""The config of a training run: all sections, keys and defaults, as one tree.
 
-    schema.read(Config, config)      -> Config, with the defaults of what is left out
-    plain(config)                    -> the same as plain dicts, as config.json has it
+    schema.read(Config, config)    -> Config, with defaults for missing keys
+    plain(config)                  -> the same as plain dicts, as in config.json
 
-Sections are declared beside what uses them. Those of `dict` name a file, or a function,
-and are checked by its keywords when it is called.
+Each section is declared next to the code that uses it. Sections of type `dict` name a
+file or a function, and are checked against its keyword arguments when it is called.
 """
 
 import dataclasses
@@ -24,12 +24,13 @@ from jepa_text.training.evals import geometry as shapes
 from jepa_text.training.evals import heldout
 from jepa_text.training.init_from import InitFrom
 
-GIVEN = ('tokenizer', 'length', 'steps')  # to an objective, by the program
+# Arguments of objectives that the program passes.
+GIVEN = ('tokenizer', 'length', 'steps')
 OF_A_STUDY = (
-    'The config has runs, so it is that of a study: `jepa-text study`. One run has '
-    'phases instead, as configs/toy.py.'
+    'The config has `runs`, so it is the config of a study: use `jepa-text study`. The '
+    'config of a single run has `phases`, as configs/toy.py.'
 )
-# What a study has beside what its runs share.
+# Keys of a study that do not belong to its runs.
 OF_STUDIES = ('runs', 'seeds', 'attempts', 'lease', 'study', 'examine', 'report')
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
@@ -37,10 +38,12 @@ WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AtSwitch:
-    """What a phase does to the state of the phase before."""
+    """What changes in the training state when a phase begins."""
 
-    reset: str | None = field(None, 'a pattern of the parameters that start afresh')
-    rewarm: float = field(0, 'steps of a new warm-up, or their share', minimum=0)
+    reset: str | None = field(None, 'regular expression of the optimizer state to reset')
+    rewarm: float = field(
+        0, 'new warm-up, in steps or as a share of the phase', minimum=0
+    )
 
     def __post_init__(self):
         if self.reset is not None:
@@ -49,81 +52,102 @@ class AtSwitch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Steps under one objective."""
+    """Consecutive steps under one objective."""
 
     objective: dict = field(
-        doc="what is learned, as dict(name='mlm')", folder='objectives', given=GIVEN
+        doc="the objective, as dict(name='mlm')", folder='objectives', given=GIVEN
     )
-    steps: int | None = field(None, 'of the phase; or', minimum=1)
+    steps: int | None = field(None, 'steps of the phase; or', minimum=1)
     share: float | None = field(
-        None, 'of all steps; the last phase takes the rest', above=0, maximum=1
+        None, 'share of all steps; the last phase takes the rest', above=0, maximum=1
     )
-    at_switch: AtSwitch | None = field(None, 'what changes where the phase begins')
-    data: reads.Changes | None = field(None, 'what it reads otherwise')
-    rope_theta: float | None = field(None, 'of the model in this phase', above=0)
+    at_switch: AtSwitch | None = field(None, 'changes of the state when the phase begins')
+    data: reads.Changes | None = field(None, 'changes of the section data in this phase')
+    rope_theta: float | None = field(
+        None, 'rope_theta of the model in this phase', above=0
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What a run is set to, but for its phases: what the runs of a study share."""
+    """All keys of a run except its phases; the runs of a study share them."""
 
-    name: str = field('run', 'shown while it trains')
-    seed: int = field(0, 'of all random choices', minimum=0)
-    steps: int = field(0, 'of the run; or', minimum=0, maximum=ranges.MAX_INT)
-    tokens: int = field(0, 'positions in rows that it reads', minimum=0)
+    name: str = field('run', 'name of the run, shown while it trains')
+    seed: int = field(0, 'seed of all random choices', minimum=0)
+    steps: int = field(0, 'steps of the run; or', minimum=0, maximum=ranges.MAX_INT)
+    tokens: int = field(0, 'tokens that the run reads, including padding', minimum=0)
     baseline: str | dict = field(
-        'none', "'flops' or 'time': MLM alone with as much of it as the run has"
+        'none', "'flops' or 'time': train MLM alone with the same budget instead"
     )
-    init_from: InitFrom | None = field(None, 'what the run begins with')
-    prepare: prepared.Config | None = field(None, 'text to rows, where they are missing')
-    data: reads.Config = section(reads.Config, 'rows to batches')
+    init_from: InitFrom | None = field(None, 'model that the run starts from')
+    prepare: prepared.Config | None = field(
+        None, 'makes rows from text if they are missing'
+    )
+    data: reads.Config = section(reads.Config, 'how rows are read and batched')
     model: dict = field(
         {}, 'the encoder, as dict(name=...)', folder='models', given=('vocab_size',)
     )
-    optimizer: dict = field(ADAMW, 'adamw, muon or sgd')
-    schedule: float | dict = field(WSD, 'the learning rate, by step')
+    optimizer: dict = field(ADAMW, 'the optimizer: adamw, muon or sgd')
+    schedule: float | dict = field(WSD, 'the learning rate as a function of the step')
     clip_norm: float = field(
-        1.0, 'of gradients; infinite: never clipped', above=0, finite=False
+        1.0,
+        'maximum global norm of gradients; infinite: no clipping',
+        above=0,
+        finite=False,
     )
-    accumulate: int = field(1, 'microbatches that a batch is computed in', minimum=1)
-    stop_after_skips: int = field(10, 'steps in a row that are not finite', minimum=1)
-    mesh: sharding.Config = section(sharding.Config, 'how devices share the work')
+    accumulate: int = field(1, 'microbatches per batch', minimum=1)
+    stop_after_skips: int = field(
+        10, 'consecutive non-finite steps after which the run stops', minimum=1
+    )
+    mesh: sharding.Config = section(
+        sharding.Config, 'how devices share the work (parallelism)'
+    )
     offload: str = field(
-        '', "'optimizer': its state lies on the host", choices=('', 'optimizer')
+        '', "'optimizer': keep its state in host memory", choices=('', 'optimizer')
     )
-    log_every: int = field(10, 'steps from one line of metrics to the next', minimum=1)
-    metrics: writers.Config = section(writers.Config, 'where else they are told')
+    log_every: int = field(10, 'steps between lines of metrics', minimum=1)
+    metrics: writers.Config = section(
+        writers.Config, 'where metrics are written besides the workdir'
+    )
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
-    geometry: shapes.Config = section(shapes.Config, 'held-out vectors as they form')
-    checkpoint: checkpoints.Config = section(
-        checkpoints.Config, 'what is kept of the run'
+    geometry: shapes.Config = section(
+        shapes.Config, 'geometry of held-out vectors during training'
     )
-    watchdog: watchdogs.Config = section(watchdogs.Config, 'ends a run that hangs')
+    checkpoint: checkpoints.Config = section(
+        checkpoints.Config, 'which checkpoints are saved and kept'
+    )
+    watchdog: watchdogs.Config = section(watchdogs.Config, 'stops a run that hangs')
     profile_steps: tuple[int, ...] = field(
         (0, 0), 'first and last step of a trace; (0, 0): none', minimum=0
     )
     compilation_cache: str = compilation.choice()
-    plan: hardware.Options = section(hardware.Options, 'what `plan` reckons with')
-    extended: tuple | None = field(None, 'written by a run that got more steps')
+    plan: hardware.Options = section(
+        hardware.Options, 'hardware and assumptions of `plan`'
+    )
+    extended: tuple | None = field(None, 'set by the program when a run gets more steps')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(Shared):
     """The config of a run."""
 
-    phases: tuple[Phase, ...] = field(doc='objectives, one after the other')
+    phases: tuple[Phase, ...] = field(doc='consecutive phases, each with an objective')
 
     def __post_init__(self):
         if not self.phases:
-            raise ValueError('The config has no phases, as (dict(objective=...),).')
+            raise ValueError(
+                'The config has no phases. Set phases=(dict(objective=...),).'
+            )
         if not self.model and self.init_from is None:
-            raise ValueError("The config has no model, as dict(name='transformer', ...).")
+            raise ValueError(
+                "The config has no model. Set model=dict(name='transformer', ...)."
+            )
         if self.prepare and self.data.mixture:
             raise ValueError(
                 'config.prepare makes the rows of data.folder, but data.mixture names '
-                'several: prepare each by itself (jepa-text prepare --workdir=FOLDER), '
-                'and leave prepare out, as --config.prepare=None.'
+                'several folders. Prepare each of them separately (jepa-text prepare '
+                '--workdir=FOLDER), and set --config.prepare=None.'
             )
         if 'name' in self.model:
             resolve.build('models', self.model, vocab_size=1)
@@ -131,9 +155,9 @@ class Config(Shared):
 
 
 def plain(config):
-    """The config of a run as plain dicts, whatever it came as, with all defaults.
+    """Returns the config of a run as plain dicts with all defaults.
 
-    Raises ValueError for what `Config` refuses, and what JSON cannot hold.
+    Raises ValueError for what `Config` rejects and for values that JSON cannot represent.
     """
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
@@ -142,10 +166,11 @@ def plain(config):
 
 
 def of_runs(config):
-    """{name: config, as `plain`} of a run, or of each member of a study: the shared keys,
-    overridden by the run's own, once for each of its seeds.
+    """Returns {name: plain config} of a run, or of each member of a study.
 
-    Raises ValueError, with the name of the run, for what `Config` refuses.
+    The config of a member has the shared keys of the study, overridden by those of its
+    run; a run has one member per seed. Raises ValueError, with the name of the run, for
+    what `Config` rejects.
     """
     config = schema.plain(config)
     if 'runs' not in config:
@@ -156,7 +181,7 @@ def of_runs(config):
     for index, own in enumerate(config['runs']):
         name = own.get('name')
         if not isinstance(name, str):
-            raise ValueError(f'runs[{index}]: name={name!r} must be a text.')
+            raise ValueError(f'runs[{index}]: name={name!r} must be a string.')
         try:
             for member in seeded(own, config.get('seeds') or ()):
                 found[member['name']] = schema.resolved(Config, {**shared, **member})
@@ -166,8 +191,10 @@ def of_runs(config):
 
 
 def seeded(run, seeds):
-    """The members of a run of a study: itself, or one for each seed, `NAME/seed_0`; its
-    own `seeds` count more than those given.
+    """Returns the members of a run of a study: one per seed, or the run itself.
+
+    Members of seeds are named `NAME/seed_0`. The run's own `seeds` take precedence over
+    the given ones.
 
     >>> [member['name'] for member in seeded({'name': 'mlm'}, (0, 7))]
     ['mlm/seed_0', 'mlm/seed_7']
@@ -177,9 +204,9 @@ def seeded(run, seeds):
     if not seeds:
         return [own]
     if 'seed' in own:
-        raise ValueError(f'seed={own["seed"]} and seeds={seeds!r}: give one of them.')
+        raise ValueError(f'seed={own["seed"]} and seeds={seeds!r}: set only one of them.')
     for seed in seeds:
         ranges.number('seeds', seed, whole=True, minimum=0)
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f'seeds={seeds!r}: give each once.')
+        raise ValueError(f'seeds={seeds!r} contains duplicates.')
     return [own | {'name': f'{own["name"]}/seed_{seed}', 'seed': seed} for seed in seeds]

@@ -1,17 +1,17 @@
-"""Parameters of one model -> those of another: other tokens, more layers, another head.
+"""Converts parameters between models that differ in tokenizer, depth or head.
 
-    tokens   rows of the embedding, and columns of the head, go by the token's text; a
-             token that the old tokenizer lacks starts as the mean of all (Hewitt 2021)
+    tokens   rows of the embedding and columns of the head follow the text of the token;
+             a token that the old tokenizer lacks starts at the mean of all (Hewitt 2021)
     layers   copied by number:            old 0 1 2    new
-             stack        again and again              0 1 2 0 1 2
-             interleave   each next to its copies      0 0 1 1 2 2
+             stack        the sequence repeated        0 1 2 0 1 2
+             interleave   each layer repeated          0 0 1 1 2 2
              identity     the same, but copies add 0   0 . 1 . 2 .
-             first, spread   fewer                     0 1      0 2
-    head     one that was tied and gets a kernel of its own starts as the embedding
+             first, spread   fewer layers              0 1      0 2
+    head     a kernel that was tied, and now is not, starts as the embedding
 
-Stacking is that of Gong et al. 2019; with `identity` the model computes what it did (Wu
-et al. 2024, arXiv 2401.02415), but not a BERT, whose norms stand after each sum: where 0
-is added, they norm once more.
+Stacking follows Gong et al. 2019. With `identity` the model computes the same function
+as before (Wu et al. 2024, arXiv 2401.02415). It is not available for BERT, whose norms
+follow each residual sum, so that a copy that adds 0 would still normalize once more.
 """
 
 import re
@@ -25,38 +25,42 @@ from jepa_text.optim.optimizers import path_name
 from jepa_text.training import state as states
 
 LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')
-# What a layer adds to the hidden states comes out of these.
-LEAVING = re.compile(r'(attention/o|ffn/down)/(kernel|bias)$')
+# Parameters of the projections whose output a layer adds to the hidden states.
+OUTPUTS = re.compile(r'(attention/o|ffn/down)/(kernel|bias)$')
 
 
-def kept(params, head='keep'):
-    """The modules that come from another model."""
+def transferred(params, head='keep'):
+    """Returns the modules that are taken from another model."""
     names = ('encoder', 'lm_head') if head == 'keep' else ('encoder',)
     return {name: params[name] for name in names}
 
 
 def fit(params, old, shapes, new, *, head, how):
-    """(a function from the params of another model to ours, lines that say what it does).
+    """Returns (function from params of another model to ours, lines that describe it).
 
-    `old` and `new` are tokenizers, `shapes` those of our encoder and head; `head` is
-    'keep' or 'new', `how` as in `layer_rows`. Raises ValueError where a head would be
-    lost, and as `layer_rows` does.
+    `old` and `new` are tokenizers; `shapes` are those of our encoder and head; `head` is
+    'keep' or 'new'; `how` is as in `layer_rows`. Raises ValueError if a trained head
+    would be lost, and as `layer_rows`.
     """
     have, want = (len(tree['encoder']['embedding']) for tree in (params, shapes))
     same = old.fingerprint == new.fingerprint and have == want
     rows_V = np.arange(want) if same else token_rows(old, new, have, want)
-    had_depth, depth = (_depth(tree['encoder']) for tree in (params, shapes))
-    _check_layers(params['encoder'], had_depth, depth, how)
-    rows_N, is_copy_N = layer_rows(had_depth, depth, how)
-    had, own = ('output' in tree.get('lm_head', {}) for tree in (params, shapes))
-    if head == 'keep' and had and not own:
+    old_depth, depth = (_depth(tree['encoder']) for tree in (params, shapes))
+    _check_layers(params['encoder'], old_depth, depth, how)
+    rows_N, is_copy_N = layer_rows(old_depth, depth, how)
+    was_untied, is_untied = (
+        'output' in tree.get('lm_head', {}) for tree in (params, shapes)
+    )
+    if head == 'keep' and was_untied and not is_untied:
         raise ValueError(
-            'init_from: its head has a kernel of its own, which tied=True would throw '
-            "away. Set tied=False in the objectives, or take init_from.head='new'."
+            'init_from: the head of the start has a kernel of its own, which tied=True '
+            "would discard. Set tied=False in the objectives, or init_from.head='new'."
         )
 
     def make(params):
-        params = with_token_rows(kept(params, head), rows_V, min(old.vocab_size, have))
+        params = with_token_rows(
+            transferred(params, head), rows_V, min(old.vocab_size, have)
+        )
         params['encoder'] = with_layers(
             params['encoder'],
             rows_N,
@@ -68,31 +72,32 @@ def fit(params, old, shapes, new, *, head, how):
 
     scores = 'the head of the start'
     if head == 'new':
-        scores = f'a new head, {"its own kernel" if own else "tied to the embedding"}'
-    elif own and not had:
+        kernel = 'with a kernel of its own' if is_untied else 'tied to the embedding'
+        scores = f'a new head, {kernel}'
+    elif is_untied and not was_untied:
         scores = 'a kernel of its own, which starts as the embedding'
-    layers = 'as they are' if depth == had_depth else f'{how} of {had_depth}'
+    layers = 'unchanged' if depth == old_depth else f'{how} of {old_depth}'
     return make, [
-        f'words     {want:,} rows, {int((rows_V < 0).sum()):,} of them new, at the mean '
+        f'tokens    {want:,} rows, {int((rows_V < 0).sum()):,} of them new, at the mean '
         'of all',
         f'layers    {depth}, {layers}',
-        f'scores    {scores}',
+        f'head      {scores}',
     ]
 
 
-def _check_layers(encoder, had, depth, how):
-    """Raises ValueError for an encoder of `had` layers that cannot become so deep."""
-    if depth != had and 'first' in encoder:
+def _check_layers(encoder, old_depth, depth, how):
+    """Raises ValueError if an encoder of `old_depth` layers cannot get `depth` layers."""
+    if depth != old_depth and 'first' in encoder:
         raise ValueError(
-            f'init_from: a modernbert of {had + 1} layers cannot become one of '
-            f'{depth + 1}, as layers that see all come at regular intervals: leave '
-            'depth out of the model section.'
+            f'init_from: a modernbert of {old_depth + 1} layers cannot become one of '
+            f'{depth + 1} layers, as its global layers come at regular intervals. Remove '
+            'depth from the model section.'
         )
-    # A norm after the last layer: the others stand before what they feed.
-    if depth > had and how == 'identity' and 'norm' not in encoder:
+    # With a final norm, the other norms precede the layers.
+    if depth > old_depth and how == 'identity' and 'norm' not in encoder:
         raise ValueError(
-            "init_from: layers='identity' would change what a BERT computes, as it norms "
-            "after each sum: take 'stack' or 'interleave'."
+            "init_from: layers='identity' would change what a BERT computes, as it has "
+            "norms after each residual sum. Use 'stack' or 'interleave'."
         )
 
 
@@ -103,9 +108,9 @@ def _depth(encoder):
 
 
 def token_rows(old, new, have, want):
-    """For each of `want` rows, which of `have` old ones it is; -1 for the mean, int32.
+    """Returns the old row of each of `want` new rows, or -1 for the mean, int32 [want].
 
-    Rows without a word keep their place, if there is one.
+    Spare rows, which belong to no token, keep their index if it exists.
     """
     rows_V = np.full(want, -1, np.int32)
     spare = np.arange(old.vocab_size, have)
@@ -120,9 +125,9 @@ def token_rows(old, new, have, want):
 
 
 def layer_rows(old, new, how):
-    """(for each of `new` layers, which of `old` it is; is it one more copy?), [N] each.
+    """Returns (old layer of each new layer, whether it is a further copy), [new] each.
 
-    Raises ValueError for a way that does not lead from one depth to the other.
+    Raises ValueError if `how` does not lead from `old` to `new` layers.
     """
     number_N = np.arange(new)
     if old == new:
@@ -130,7 +135,7 @@ def layer_rows(old, new, how):
     fits = LAYERS[:3] if new > old else LAYERS[3:]
     if how not in fits:
         raise ValueError(
-            f'The start has {old} layers and the model {new}: say how, init_from.layers= '
+            f'The start has {old} layers and the model {new}. Set init_from.layers to '
             f'{" or ".join(map(repr, fits))}; it is {how!r}.'
         )
     rows_N = {
@@ -145,8 +150,10 @@ def layer_rows(old, new, how):
 
 
 def with_token_rows(params, rows_V, known):
-    """The params with rows of tokens as `token_rows` says; the mean is of `known`
-    ones."""
+    """Returns params with token rows selected by `token_rows`.
+
+    The mean is that of the first `known` rows.
+    """
 
     def pick(leaf, axis):
         mean = jnp.mean(
@@ -169,14 +176,16 @@ def with_token_rows(params, rows_V, known):
 
 
 def with_layers(encoder, rows_N, is_copy_N, *, silent, scan):
-    """An encoder with layers as `layer_rows` says, scanned or unrolled; if `silent`,
-    copies add nothing to the hidden states."""
+    """Returns an encoder with layers selected by `layer_rows`, scanned or unrolled.
+
+    If `silent`, copies add nothing to the hidden states.
+    """
     if 'layers' not in encoder:
         encoder = transformer.stack_layers(encoder)
 
     def pick(path, leaf):
         found = leaf if _is_all(rows_N, leaf) else leaf[jnp.asarray(rows_N)]
-        if not (silent and LEAVING.search(path_name(path))):
+        if not (silent and OUTPUTS.search(path_name(path))):
             return found
         axes = (-1, *[1] * (leaf.ndim - 1))
         return jnp.where(jnp.asarray(is_copy_N).reshape(axes), 0.0, found)
@@ -187,9 +196,9 @@ def with_layers(encoder, rows_N, is_copy_N, *, silent, scan):
 
 
 def with_scan(tree, scan, depth):
-    """A tree that holds parameters, or moments of them, with layers scanned or not.
+    """Returns a tree of parameters, or of their moments, with layers scanned or unrolled.
 
-    Raises ValueError where layers of different ages would get one.
+    Raises ValueError if layers with different ages of moments would be scanned.
     """
 
     def holds(node):
@@ -210,13 +219,13 @@ def with_scan(tree, scan, depth):
 def _check_ages(encoder):
     layers = [node for name, node in encoder.items() if name.startswith('layer_')]
     ages = {
-        tuple(leaf.item() for leaf in jax.tree.leaves(one) if _is_age(leaf))
-        for one in layers
+        tuple(leaf.item() for leaf in jax.tree.leaves(layer) if _is_age(leaf))
+        for layer in layers
     }
     if len(ages) > 1:
         raise ValueError(
-            "init_from: optimizer='kept', but the moments of its layers are not of one "
-            'age, as those of scanned layers are: leave model.scan as it was, or take '
+            "init_from: optimizer='kept', but the moments of its layers have different "
+            'ages, and scanned layers share one. Leave model.scan unchanged, or use '
             "optimizer='fresh'."
         )
 
@@ -226,20 +235,20 @@ def _is_age(leaf):
 
 
 def check(found, wanted):
-    """Raises a ValueError that lists every path in which two trees of shapes differ."""
+    """Raises ValueError with the paths that differ if two trees have other shapes."""
     found, wanted = states.shapes(found), states.shapes(wanted)
     lines = [f'{path} is only in the start' for path in sorted(found.keys() - wanted)]
     lines += [f'{path} is not in the start' for path in sorted(wanted.keys() - found)]
     lines += [
-        f'{path} is {found[path]} there and {shape} here'
+        f'{path} is {found[path]} in the start and {shape} here'
         for path, shape in sorted(wanted.items())
         if path in found and found[path] != shape
     ]
     if lines:
         more = f'; and {len(lines) - 10} more' if len(lines) > 10 else ''
         raise ValueError(
-            f'The model is not that of the start: {"; ".join(lines[:10])}{more}. Leave '
-            'sizes out of the model section, or give those of the start.'
+            f'The model differs from the start: {"; ".join(lines[:10])}{more}. Remove '
+            'sizes from the model section, or set those of the start.'
         )
 
 

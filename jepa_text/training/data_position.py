@@ -1,11 +1,11 @@
-"""What the phases of a run read: a part goes on where the phases before left it.
+"""The position of each phase in its data: phases continue where earlier ones stopped.
 
     phase 0   a a b a a b          mixture 0: a 2, b 1
-    phase 1   a a b a              the same: it goes on
-    phase 2   a c c a c c          mixture 1: a begins at its eighth row, c at its first
+    phase 1   a a b a              the same mixture, continued
+    phase 2   a c c a c c          mixture 1: a from its eighth row, c from its first row
 
-One counter numbers the rows of the run, and masks are drawn by it; a part is known by
-the checksums of its rows, wherever they lie.
+One counter numbers the rows of the run, and masks are drawn by it. A part of a mixture is
+identified by the checksums of its rows, wherever they are stored.
 """
 
 import dataclasses
@@ -14,19 +14,19 @@ from jepa_text.data import mixture as mixtures
 from jepa_text.data import pipeline
 
 
-def opened(phases, tokenizer):
-    """The phases with their mixtures.
+def with_mixtures(phases, tokenizer):
+    """Returns the phases with their mixtures of rows.
 
-    Raises ValueError for what `pipeline` refuses of them, and for another tokenizer.
+    Raises ValueError for what `pipeline` rejects, and for rows of another tokenizer.
     """
-    found = [pipeline.opened(phase.data) for phase in phases]
+    found = [pipeline.open_parts(phase.data) for phase in phases]
     distinct = {part.rows.fingerprint: part for parts in found for part in parts}
-    pipeline.check_together(distinct.values())
+    pipeline.check_compatible(distinct.values())
     for part in distinct.values():
         pipeline.check_tokenizer(part.rows.manifest, tokenizer, part.rows.folder)
     made, read, last = [], dict.fromkeys(distinct, 0), None
     for phase, parts in zip(phases, found):
-        # The only one needs no name in metrics.
+        # A single part needs no name in metrics.
         parts = [
             dataclasses.replace(
                 part,
@@ -46,33 +46,35 @@ def opened(phases, tokenizer):
 
 
 def check(phases, repeat):
-    """Raises ValueError for a part of which a phase reads nothing, and, unless they may
-    `repeat`, for rows that are read more than once."""
+    """Raises ValueError if a phase reads nothing of a part, or rows more than once.
+
+    With `repeat`, rows may be read more than once.
+    """
     for phase in phases:
         ends = phase.mixture.read(phase.row(phase.stop))
         begins = phase.mixture.read(phase.row(phase.start))
         for part, begin, end in zip(phase.mixture.parts, begins, ends):
             if begin == end:
                 raise ValueError(
-                    f'Of the {phase.steps * phase.batch_size:,} rows of phase '
-                    f'{phase.index}, none is of {part.rows.folder}, whose weight is '
-                    f'{float(part.weight):g}: raise it, or leave the folder out.'
+                    f'Phase {phase.index} reads {phase.steps * phase.batch_size:,} rows, '
+                    f'but none of {part.rows.folder}, whose weight is '
+                    f'{float(part.weight):g}. Raise the weight, or remove the folder.'
                 )
     over = [
-        f'{part.rows.folder} has {len(part.rows):,} rows, and the run reads {end:,}: '
+        f'{part.rows.folder} has {len(part.rows):,} rows, but the run reads {end:,}: '
         f'{end / len(part.rows):.2f} epochs'
         for part, end in totals(phases)
         if end > len(part.rows)
     ]
     if over and not repeat:
         raise ValueError(
-            f'{"; ".join(over)}. To read them again, anew shuffled and masked, set '
-            '--config.data.repeat=True; or prepare more text, or take fewer steps.'
+            f'{"; ".join(over)}. To read rows again, newly shuffled and masked, set '
+            '--config.data.repeat=True; or prepare more text, or train fewer steps.'
         )
 
 
 def totals(phases):
-    """[(part, rows of it that the run reads)], each part once."""
+    """Returns [(part, number of its rows that the run reads)], each part once."""
     found = {}
     for phase in phases:
         for part, end in zip(
@@ -83,7 +85,7 @@ def totals(phases):
 
 
 def epochs(phase, step):
-    """{metric: epochs of each part of a phase} that the run has read after `step`."""
+    """Returns {metric: epochs of a part that the run has read after `step`}."""
     read = phase.mixture.read(phase.row(step))
     return {
         metric(part.name, 'epochs'): count / len(part.rows)
@@ -92,13 +94,15 @@ def epochs(phase, step):
 
 
 def metric(name, what):
-    """'data/NAME/what'; 'data/what' of a part without a name."""
+    """Returns 'data/NAME/what', or 'data/what' for a part without a name."""
     return '/'.join(filter(None, ('data', name, what)))
 
 
-def told(phase, values):
-    """Metrics of a step with parts by their names, without those of which it had no
-    token."""
+def named_metrics(phase, values):
+    """Returns the metrics of a step with parts called by name instead of by number.
+
+    Metrics of parts without a token in this step are left out.
+    """
     found = {}
     for key, value in values.items():
         kind, _, rest = key.partition('/')
@@ -112,7 +116,7 @@ def told(phase, values):
 
 
 def lines(phase):
-    """What a phase reads, of which part how much, for a person."""
+    """Yields lines that say how much a phase reads of each part."""
     ends = phase.mixture.read(phase.row(phase.stop))
     begins = phase.mixture.read(phase.row(phase.start))
     for part, share, begin, end in zip(

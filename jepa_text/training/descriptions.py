@@ -1,4 +1,4 @@
-"""What of a recipe a person is told when a run or a phase begins, in lines."""
+"""Descriptions of a recipe, printed when a run or a phase begins."""
 
 import functools
 import itertools
@@ -13,7 +13,7 @@ from jepa_text.training import recipe as recipes
 
 
 def introduction(recipe):
-    """What runs where."""
+    """Returns lines about devices, parameters, budget and data of a run."""
     devices, processes = jax.devices(), jax.process_count()
     params = recipes.shapes(recipe, recipe.phases[0]).params
     count = sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -29,20 +29,20 @@ def introduction(recipe):
 
 
 def _budget(recipe):
-    """Steps and tokens of the run, or of each phase where they differ."""
-    alike = len({(one.batch_size, one.length) for one in recipe.phases}) == 1
+    """Yields steps and tokens of the run, or of each phase if their batches differ."""
+    uniform = len({(phase.batch_size, phase.length) for phase in recipe.phases}) == 1
     total = f'{recipe.tokens_until(recipe.steps):,} tokens'
-    for phase in recipe.phases[:1] if alike else recipe.phases:
-        steps = recipe.steps if alike else phase.steps
+    for phase in recipe.phases[:1] if uniform else recipe.phases:
+        steps = recipe.steps if uniform else phase.steps
         yield (
             f'budget   {phase.batch_size} rows x {phase.length} = '
-            f'{phase.tokens_per_step:,} tokens a step, {steps:,} steps, '
-            + (total if alike else f'of {total}')
+            f'{phase.tokens_per_step:,} tokens per step, {steps:,} steps, '
+            + (total if uniform else f'of {total}')
         )
 
 
-def attending(recipe, phase):
-    """By which backend the encoder of a phase attends."""
+def attention_backend(recipe, phase):
+    """Returns lines that name the attention backend of a phase's encoder."""
     token = phase.objective.token_objective
     attends = token.attends if token else 'bidirectional'
     shape = (phase.batch_size, phase.length)
@@ -52,5 +52,5 @@ def attending(recipe, phase):
     call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'causal')
     with jax.set_mesh(recipe.mesh):
         lines = attend.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)
-    # The rest says of each other backend why it was not taken.
+    # The other lines say why each other backend was not chosen.
     return [line for line in lines if line.startswith('attention')]

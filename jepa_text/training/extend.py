@@ -1,9 +1,9 @@
-"""A run gets more steps: its last phase becomes longer, its learning rate goes on.
+"""Extends a run: its last phase gets more steps, and its learning rate continues.
 
-The rate rises, in a straight line, from where it stood to what a run of so many steps
-has there, and ends as that does. Where both are equal, as in the middle of a stable
-phase, the run is as if it had had that length from the start. After a decay this is
-re-warming and decaying again (arXiv 2403.08763). config.json keeps what was before:
+The learning rate rises linearly from its last value to that of a run of the new length,
+and then follows the schedule of that run. If both values are equal, as in the middle of
+a stable phase, the run is the same as if it had had the new length from the start. After
+a decay this is re-warming and re-decaying (arXiv 2403.08763). config.json records it:
 
     extended = [{'at': step, 'steps': of the run before, 'schedule': ..., 'rise': steps}]
 """
@@ -12,17 +12,17 @@ from jepa_text.config import ranges
 from jepa_text.optim import schedules
 from jepa_text.training import phases
 
-# What may differ in a run that gets more steps, beside the length of its last phase.
+# Keys that may change in an extended run, besides the length of its last phase.
 MAY_CHANGE = ('steps', 'tokens', 'schedule', 'extended')
-SHARE = 0.01  # of the steps to come: the rise, where the schedule has no warm-up
-_ALIKE = 0.01  # of the higher rate
+RISE = 0.01  # length of the rise if the schedule has no warm-up, of the steps to come
+_TOLERANCE = 0.01  # for equal learning rates, of the higher one
 
 
-def lengthened(sections, first):
-    """Sections of phases with the steps they had in a run of `first`; the last takes
-    the rest."""
+def lengthened(sections, first_total):
+    """Returns sections of phases with the steps that they had in a run of `first_total`
+    steps; the last phase takes the rest."""
     try:
-        found = phases.spans(sections, first)
+        found = phases.spans(sections, first_total)
     except ValueError:  # their own steps add up to the new length
         return sections
     fixed = [
@@ -33,39 +33,40 @@ def lengthened(sections, first):
     return [*fixed, last]
 
 
-def rise(schedule, left):
-    """Steps in which the rate goes to a new schedule: its warm-up, or SHARE."""
-    warmup = schedule.get('warmup', 0) if isinstance(schedule, dict) else 0
-    return max(1, min(ranges.in_steps(warmup or SHARE, left), left // 2))
+def rise(schedule, steps_left):
+    """Returns the steps in which the learning rate rises to a new schedule.
 
-
-def lines(past, schedule, total, name):
-    """What the newest extension means, in sentences; none of a run that had none.
-
-    `name` is that of its last phase, `total` its steps now.
+    They are the steps of its warm-up, or the fraction RISE of the steps left.
     """
-    if not past:
+    warmup = schedule.get('warmup', 0) if isinstance(schedule, dict) else 0
+    rising = ranges.in_steps(warmup or RISE, steps_left)
+    return max(1, min(rising, steps_left // 2))
+
+
+def lines(history, schedule, total, name):
+    """Returns messages about the newest extension; empty for a run without extensions.
+
+    `name` is that of the last phase, `total` the number of steps of the extended run.
+    """
+    if not history:
         return []
-    was = past[-1]
-    at, risen = was['at'], was['rise']
-    old = schedules.of_run(was['schedule'], was['steps'], past[:-1])
-    # The rate of the step that was the last, and those of a run that was always as long.
-    stood, there = float(old(max(at - 1, 0))), schedules.make(schedule, total)
-    said = [
-        f'extended from {was["steps"]:,} to {total:,} steps, at step {at:,}: the last '
+    newest = history[-1]
+    at, rising = newest['at'], newest['rise']
+    old = schedules.for_run(newest['schedule'], newest['steps'], history[:-1])
+    # The rate of the last step so far, and that of a run that always had the new length.
+    last_rate = float(old(max(at - 1, 0)))
+    target_rate = float(schedules.make(schedule, total)(at))
+    extended = (
+        f'extended from {newest["steps"]:,} to {total:,} steps, at step {at:,}: the last '
         f'phase ({name}) becomes longer.'
+    )
+    tolerance = _TOLERANCE * max(abs(last_rate), abs(target_rate))
+    if abs(last_rate - target_rate) <= tolerance:
+        return [extended, f'The learning rate continues at {last_rate:.3g}.']
+    return [
+        extended,
+        f'The learning rate was {last_rate:.3g}. A run of {total:,} steps has '
+        f'{target_rate:.3g} at this step, so the rate goes there in {rising:,} '
+        f'step{"s" * (rising > 1)}, and then follows that schedule. The result differs '
+        'from that of a run of this length from the start.',
     ]
-    if _alike(stood, float(there(at))):
-        said.append(f'The learning rate goes on at {stood:.3g}.')
-    else:
-        said.append(
-            f'The learning rate stood at {stood:.3g}. A run of {total:,} steps has '
-            f'{float(there(at)):.3g} there, so it goes to that in {risen:,} '
-            f'step{"s" * (risen > 1)}, and on '
-            'as that. This is not the same as a run of that length from the start.'
-        )
-    return said
-
-
-def _alike(a, b):
-    return abs(a - b) <= _ALIKE * max(abs(a), abs(b))

@@ -1,16 +1,18 @@
-"""What a run begins with: parameters of another model, ours or any that hf/ reads.
+"""Starts a run from another model: one of this package, or any that hf/ reads.
 
 config.init_from = dict(path='hf:NAME', revision=None, adapt=dict(mask='auto'))
 config.init_from = dict(path='runs/old', step=None, optimizer='kept')
 
-describe  the start is read, once: what was found stands in init_from.json, and a
-          resumed run asks only that
-decided   what the config leaves out: the model section (keys without a `name` are
-          changes to it, None being none: dtype, depth, rope_theta, ...), whether
-          heads are tied, and with prepare.tokenizer='init_from' the tokens
-begin     the first state: encoder and LM head of the start, made to fit (convert.py);
-          other modules are new, the target is a copy of the encoder. With
-          optimizer='kept', all modules and moments of a run of the same shapes
+describe     reads the start once; the result is saved in init_from.json, which is all
+             that a resumed run reads
+inferred     settings that follow from the start: the model section (keys without a
+             `name` are changes to it, and None means no change: dtype, depth,
+             rope_theta, ...), whether heads are tied, and, with
+             prepare.tokenizer='init_from', the tokens
+initialize   the first state: encoder and LM head of the start, converted to fit
+             (convert.py); other modules are new, and the target is a copy of the
+             encoder. With optimizer='kept', all modules and moments of a run whose
+             shapes are equal
 """
 
 import dataclasses
@@ -35,7 +37,7 @@ from jepa_text.training import convert, named_tokenizer
 from jepa_text.training import recipe as recipes
 
 FILE = 'init_from.json'
-# Options of a model that may be a list, one for each layer.
+# Options of a model that may be lists, with one value per layer.
 BY_LAYER = ('rope_theta', 'window')
 TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
 
@@ -44,100 +46,94 @@ TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
 class InitFrom:
     """The section `init_from`."""
 
-    path: str = schema.field(doc="'hf:' and a folder or name, or the workdir of a run")
-    step: int | None = schema.field(None, 'of a run, its newest checkpoint', minimum=0)
-    revision: str | None = schema.field(None, "of an 'hf:' model")
-    family: str | None = schema.field(None, "of an 'hf:' model, told by its files")
-    adapt: dict = schema.field({}, "what an 'hf:' model becomes: see hf/load.load")
+    path: str = schema.field(doc="'hf:' and a name or folder, or the workdir of a run")
+    step: int | None = schema.field(None, 'of a run; None: the newest', minimum=0)
+    revision: str | None = schema.field(None, "revision of an 'hf:' model")
+    family: str | None = schema.field(None, "of an 'hf:' model; None: by its files")
+    adapt: dict = schema.field({}, "changes to an 'hf:' model: see hf/load.load")
     weights: str = schema.field(
-        'keep', "'new': its shape and tokenizer alone", choices=('keep', 'new')
+        'keep', "'new': only use its shape and tokenizer", choices=('keep', 'new')
     )
     head: str = schema.field(
-        'keep', "'new': the LM head starts afresh", choices=('keep', 'new')
+        'keep', "'new': reinitialize the LM head", choices=('keep', 'new')
     )
     layers: str | None = schema.field(
-        None, 'how a model of another depth is made', choices=(None, *convert.LAYERS)
+        None, 'how layers are mapped to another depth', choices=(None, *convert.LAYERS)
     )
     optimizer: str = schema.field(
-        'fresh',
-        "'kept': moments of a run with the same optimizer",
-        choices=('fresh', 'kept'),
+        'fresh', "'kept': keep the moments of a run", choices=('fresh', 'kept')
     )
 
     def __post_init__(self):
-        addresses.place('init_from.path', self.path, model=True)
+        addresses.location('init_from.path', self.path, model=True)
         kept = self.optimizer == 'kept'
-        if self.weights == 'new' and kept:
+        if kept and 'new' in (self.weights, self.head):
             raise ValueError(
-                "init_from: moments of weights that are new: optimizer='fresh'."
-            )
-        if self.head == 'new' and kept:
-            raise ValueError(
-                "init_from: head='new' has no moments to keep, and with "
-                "optimizer='kept' all parameters stay: take optimizer='fresh', or "
-                "head='keep'."
+                "init_from: optimizer='kept' keeps parameters and moments, but weights="
+                f"{self.weights!r} and head={self.head!r}. Use optimizer='fresh', or "
+                "'keep' for both of the others."
             )
         if self.is_foreign and (self.step is not None or kept):
             raise ValueError(
-                f'init_from: {self.path} has neither steps nor moments; leave step '
-                "out, and optimizer at 'fresh'."
+                f'init_from: {self.path} has neither steps nor moments. Remove step, and '
+                "use optimizer='fresh'."
             )
         if not self.is_foreign and any(self.options.values()):
             raise ValueError(
-                'init_from: revision, family and adapt are about models of others, whose '
-                f"path begins with 'hf:'; {self.path} is a workdir."
+                'init_from: revision, family and adapt only apply to models whose path '
+                f"begins with 'hf:', but {self.path} is a workdir. Remove them."
             )
 
     @property
     def is_foreign(self):
+        """Whether the start is a model of hf/ instead of a run."""
         return self.path.startswith('hf:')
 
     @property
     def options(self):
-        """What hf/load is told beside the name."""
-        return {
-            'revision': self.revision,
-            'family': self.family,
-            'adapt': self.adapt or {},
-        }
+        """Options of hf/load besides the name."""
+        return dict(revision=self.revision, family=self.family, adapt=self.adapt or {})
 
 
-def of(section):
-    """The Start of a section; ValueError for an unknown key or value."""
+def parse(section):
+    """Returns the InitFrom of a section. Raises ValueError for an invalid one."""
     return schema.read(InitFrom, section, 'init_from')
 
 
-def asked(folder):
-    """Has the run in the folder begun, so that what it asked its start is in a file?"""
+def is_recorded(folder):
+    """Whether the run in the folder has begun, so that init_from.json is final."""
     saved = folder and Path(folder, FILE).is_file()
     return bool(saved) and workdir.has_step(Path(folder, 'checkpoints'))
 
 
 def describe(source):
-    """{'model': section, 'tied': bool, 'family': str or None}, without any parameter."""
+    """Returns {'model', 'tied', 'family'} of the start, without reading parameters."""
     if source.is_foreign:
         name = source.path.removeprefix('hf:')
         section, tied, family = hf_load.sketch(name, **source.options)
         return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
     folder = _folder(source)
     step, model = load.abstract(folder, source.step)
-    before = folder / FILE
+    record = folder / FILE
     saved = checksums.read_json(folder / 'config.json')
     phase = restore.meta(folder / 'checkpoints', step)['phase']
     theta = saved['phases'][phase].get('rope_theta')
     return {
         'model': stack.with_theta(saved['model'], theta),
         'tied': 'output' not in model.params['lm_head'],
-        'family': checksums.read_json(before)['family'] if before.is_file() else None,
+        'family': checksums.read_json(record)['family'] if record.is_file() else None,
     }
 
 
-def decided(source, model, phases, folder=None):
-    """{'model': section, 'phases': sections} with what the start decides.
+def inferred(source, model, phases, folder=None):
+    """Returns {'model': section, 'phases': sections} that follow from the start.
 
-    What the run in `folder` has found out is not asked again.
+    What the run in `folder` has recorded is not read from the start again.
     """
-    found = checksums.read_json(Path(folder, FILE)) if asked(folder) else describe(source)
+    if is_recorded(folder):
+        found = checksums.read_json(Path(folder, FILE))
+    else:
+        found = describe(source)
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
         model = _changed(found['model'], changes, source.layers)
@@ -147,15 +143,18 @@ def decided(source, model, phases, folder=None):
 
 
 def _changed(section, changes, how):
-    """The section with the changes. What it lists by layer goes with the layers, and
-    one number for all changes no layer that has none, as those without positions."""
+    """Returns the model section with changes.
+
+    Lists with one value per layer follow the mapping of layers. A single number changes
+    all layers, except those with None, which have no position embedding or window.
+    """
     found = {**section, **changes}
     for key in BY_LAYER:
         listed, new = section.get(key), changes.get(key)
         if not isinstance(listed, list | tuple) or isinstance(new, list | tuple):
             continue
         if new is not None:
-            listed = [one if one is None else new for one in listed]
+            listed = [value if value is None else new for value in listed]
         depth = changes.get('depth', len(listed))
         rows_N, _ = convert.layer_rows(len(listed), depth, how)
         found[key] = [listed[row] for row in rows_N]
@@ -163,7 +162,7 @@ def _changed(section, changes, how):
 
 
 def _with_tied(section, tied):
-    """An objective's section with `tied` wherever it has logits and does not say."""
+    """Returns an objective's section with `tied` where it has logits and no `tied`."""
     name = section.get('name')
     if name in TOKEN_OBJECTIVES:
         return {'tied': tied, **section}
@@ -172,49 +171,49 @@ def _with_tied(section, tied):
     return {**section, 'mlm': {'tied': tied, **(section.get('mlm') or {})}}
 
 
-def check_rows(source, wanted, place, folder):
-    """Raises ValueError if prepare.tokenizer is 'init_from', as `wanted`, and a new run
-    in the folder would read rows that lie in `place` already, in the tokens of another.
+def check_rows(source, tokenizer, rows, folder):
+    """Raises ValueError if a new run would read existing rows of another tokenizer.
+
+    Only checked if `tokenizer`, the name in the section `prepare`, is 'init_from'. `rows`
+    is the folder of rows, `folder` the workdir of the run.
     """
-    if not source or wanted != 'init_from' or not place or asked(folder):
+    if not source or tokenizer != 'init_from' or not rows or is_recorded(folder):
         return
-    if not downloaded.is_there(place):
+    if not downloaded.exists(rows):
         return
-    theirs = row_folder.read_manifest(downloaded.here(place, shards=False))[
-        'tokenizer_fingerprint'
-    ]
-    own = named_tokenizer.opened(wanted, source).tokenizer.fingerprint
-    if own != theirs:
+    manifest = row_folder.read_manifest(downloaded.fetch(rows, shards=False))
+    found = manifest['tokenizer_fingerprint']
+    wanted = named_tokenizer.opened(tokenizer, source).tokenizer.fingerprint
+    if wanted != found:
         raise ValueError(
-            f'The rows in {place} are not in the tokens of {source["path"]}: the '
-            f'fingerprint of their tokenizer is {theirs[:16]}..., its own is '
-            f'{own[:16]}... Name another data.folder, where rows are then prepared for '
-            'this start.'
+            f'The rows in {rows} were not made with the tokenizer of {source["path"]}: '
+            f'their fingerprint is {found[:16]}..., that of the tokenizer is '
+            f'{wanted[:16]}... Set another data.folder, where new rows will be prepared.'
         )
 
 
-def begin(recipe, state, folder):
-    """The fresh `state` of a recipe's first phase with the parameters of the start.
+def initialize(recipe, state, folder):
+    """Returns the new `state` of the first phase with the parameters of the start.
 
-    Writes what was found and done to init_from.json in the folder, and prints it. Raises
-    ValueError for a start that does not fit.
+    Writes a description of the start and of its conversion to init_from.json in the
+    folder, and prints it. Raises ValueError for a start that does not fit.
     """
     source = recipe.init_from
     if source.weights == 'new':
-        lines = [f'from      {source.path}: shape and tokenizer alone', 'weights   new']
+        lines = [f'from      {source.path}: only shape and tokenizer', 'weights   new']
     elif source.optimizer == 'kept':
-        state, lines = _kept(source, recipe, state)
+        state, lines = _continued(source, recipe, state)
     else:
         state, lines = _fitted(source, recipe, state)
     text = json.dumps({**describe(source), 'lines': lines}, indent=2) + '\n'
-    processes.first(lambda: atomic.write(Path(folder, FILE), text), 'what it starts from')
+    processes.on_first(lambda: atomic.write(Path(folder, FILE), text), 'init_from.json')
     if jax.process_index() == 0:
         print('\n'.join(['init_from', *(f'  {line}' for line in lines)]))
     return state
 
 
 def _fitted(source, recipe, state):
-    """The state with encoder and head of the start made to fit, and what was done."""
+    """Returns (state with the converted encoder and head of the start, lines)."""
     if source.is_foreign:
         name = source.path.removeprefix('hf:')
         found = hf_load.load(name, mesh=recipe.mesh, **source.options)
@@ -223,20 +222,19 @@ def _fitted(source, recipe, state):
     else:
         folder = _folder(source)
         step, model = load.abstract(folder, source.step)
-        shapes = {'params': convert.kept(model.params)}
+        shapes = {'params': convert.transferred(model.params)}
         params = _read(folder, step, recipe.mesh, shapes)['params']
         tokenizer, lines = model.tokenizer, _history(source, folder, step)
     if 'lm_head' not in params and source.head == 'keep':
         raise ValueError(
-            f"init_from: {source.path} has no LM head; take init_from.head='new', "
-            'which makes '
-            'one.'
+            f"init_from: {source.path} has no LM head. Set init_from.head='new' to "
+            'create one.'
         )
-    ours = convert.kept(state.params)
-    make, done = convert.fit(
+    ours = convert.transferred(state.params)
+    make, notes = convert.fit(
         params, tokenizer, ours, recipe.tokenizer, head=source.head, how=source.layers
     )
-    wanted = convert.kept(ours, source.head)
+    wanted = convert.transferred(ours, source.head)
     convert.check(jax.eval_shape(make, params), wanted)
     params = jax.jit(make, out_shardings=_shardings(wanted))(params)
     target = state.target
@@ -244,36 +242,37 @@ def _fitted(source, recipe, state):
         copy = functools.partial(jax.tree.map, jnp.copy)
         target = jax.jit(copy, out_shardings=_shardings(target))(params['encoder'])
     state = state.replace(params={**state.params, **params}, target=target)
-    return state, [*lines, *done, 'moments   fresh']
+    return state, [*lines, *notes, 'moments   fresh']
 
 
-def _kept(source, recipe, state):
-    """The state with all parameters and moments of a run of the same shapes."""
+def _continued(source, recipe, state):
+    """Returns (state with all parameters and moments of a run of equal shapes, lines)."""
     folder = _folder(source)
     step, model = load.abstract(folder, source.step)
     if model.tokenizer.fingerprint != recipe.tokenizer.fingerprint:
         raise ValueError(
-            f"init_from: optimizer='kept', but {source.path} reads other tokens than "
-            "these rows, so its moments do not fit: take optimizer='fresh'."
+            f"init_from: optimizer='kept', but {source.path} has another tokenizer than "
+            "these rows, so its moments do not fit. Use optimizer='fresh'."
         )
     before = checksums.read_json(folder / 'config.json')['optimizer']
-    opt_state = jax.eval_shape(optimizers.make(before).init, model.params)
-    now = jax.eval_shape(recipe.optimizer.init, model.params)
-    if jax.tree.structure(opt_state) != jax.tree.structure(now):
+    old = jax.eval_shape(optimizers.make(before).init, model.params)
+    opt_state = jax.eval_shape(recipe.optimizer.init, model.params)
+    if jax.tree.structure(old) != jax.tree.structure(opt_state):
         raise ValueError(
-            f"init_from: optimizer='kept', but {source.path} was trained by {before}: "
-            "name the same optimizer, or take optimizer='fresh'."
+            f"init_from: optimizer='kept', but {source.path} was trained with {before}. "
+            "Set the same optimizer, or use optimizer='fresh'."
         )
-    relaid = functools.partial(
+    # The layers of the start may be scanned and those of this model not, or vice versa.
+    with_scan = functools.partial(
         convert.with_scan,
         scan='layers' in state.params['encoder'],
         depth=model.network.encoder.depth,
     )
-    laid = jax.eval_shape(relaid, model.params)
-    convert.check(convert.kept(laid), convert.kept(state.params))
-    shapes = {'params': model.params, 'opt_state': now}
-    found = relaid(_read(folder, step, recipe.mesh, shapes))
-    enter = recipes.entering(recipe, recipe.phases[0])
+    params = jax.eval_shape(with_scan, model.params)
+    convert.check(convert.transferred(params), convert.transferred(state.params))
+    shapes = {'params': model.params, 'opt_state': opt_state}
+    found = with_scan(_read(folder, step, recipe.mesh, shapes))
+    enter = recipes.enter_fn(recipe, recipe.phases[0])
     state = jax.jit(enter, out_shardings=_shardings(state))(
         state.replace(target=None, **found)
     )
@@ -281,16 +280,17 @@ def _kept(source, recipe, state):
 
 
 def _folder(source):
-    """The folder of a run, or the copy of one at an address, with the step."""
+    """Returns the folder of a run; for one at an address, a copy with the step."""
     return download.folder('init_from.path', source.path, source.step)
 
 
 def _read(folder, step, mesh, shapes):
-    """Subtrees of a checkpoint, on the mesh."""
-    return restore.part(folder / 'checkpoints', step, sharding.placed(shapes, mesh))
+    """Reads subtrees of a checkpoint onto the mesh."""
+    return restore.part(folder / 'checkpoints', step, sharding.sharded(shapes, mesh))
 
 
 def _history(source, folder, step):
+    """Returns a line with the objectives that the start was trained with."""
     meta = restore.meta(folder / 'checkpoints', step)
     names = ', then '.join(phase['objective']['name'] for phase in meta['history'])
     return [f'from      {source.path} at step {step:,}: {names}']

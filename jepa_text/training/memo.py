@@ -1,7 +1,7 @@
-"""Things that were built alike, and answers that are known for all of these.
+"""Memoization of functions by the contents of their arguments.
 
-What a step of an objective takes follows from what it holds: runs of a study, and plans
-of one run, ask for the same many times, each with an objective that was built anew.
+The cost of a step follows from the contents of its objective. Runs of a study, and plans
+of one run, ask for the same cost many times, each time with a newly built objective.
 """
 
 import collections
@@ -12,49 +12,51 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-KEPT = 32
-# What `==` compares; of a module its fields, which are what it was made with.
+MAX_ENTRIES = 32
+# Types compared by `==`, which compares modules by their fields.
 _PLAIN = (int, float, complex, str, bytes, type(None), nn.Module, jax.ShapeDtypeStruct)
 
 
-def once(function):
-    """The function, which computes nothing for inputs that are alike those of one of its
-    last KEPT calls, but gives that answer again. It must follow from the inputs alone."""
-    known = collections.deque(maxlen=KEPT)
+def memoize(function):
+    """Returns a function that reuses results for `equal` inputs.
+
+    It remembers the last MAX_ENTRIES results. The result must depend on the inputs alone.
+    """
+    cache = collections.deque(maxlen=MAX_ENTRIES)
 
     @functools.wraps(function)
     def run(*inputs):
-        for before, answer in tuple(known):
-            if alike(before, inputs):
-                return answer
-        answer = function(*inputs)
-        known.append((inputs, answer))
-        return answer
+        for known, result in tuple(cache):
+            if equal(known, inputs):
+                return result
+        result = function(*inputs)
+        cache.append((inputs, result))
+        return result
 
     return run
 
 
-def alike(one, other, seen=frozenset()):
-    """Do two things that were built alike hold the same, as deep as one can look?
+def equal(first, second, seen=frozenset()):
+    """Whether two objects have equal contents, compared recursively.
 
-    Functions are the same if their code is, and all that they close over. False where
-    one cannot tell.
+    Functions are equal if they have the same code, defaults and closure. False for
+    objects whose contents cannot be inspected.
     """
-    if one is other or id(one) in seen:
+    if first is second or id(first) in seen:
         return True
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    if isinstance(one, _PLAIN):
-        return one == other or (one != one and other != other)  # NaN
-    held = _held(one), _held(other)
-    if None in held or len(held[0]) != len(held[1]):
+    if isinstance(first, _PLAIN):
+        return first == second or (first != first and second != second)  # NaN
+    contents = _contents(first), _contents(second)
+    if None in contents or len(contents[0]) != len(contents[1]):
         return False
-    seen = seen | {id(one)}
-    return all(alike(mine, its, seen) for mine, its in zip(*held))
+    seen = seen | {id(first)}
+    return all(equal(a, b, seen) for a, b in zip(*contents))
 
 
-def _held(thing):
-    """All that a thing holds, in an order of its own; None where one cannot look."""
+def _contents(thing):
+    """The contents of an object as a list in a fixed order; None if unknown."""
     if isinstance(thing, np.ndarray | np.generic | jax.Array):
         array = np.asarray(thing)
         return [str(array.dtype), str(array.shape), array.tobytes()]
@@ -72,5 +74,5 @@ def _held(thing):
         cells = [cell.cell_contents for cell in thing.__closure__ or ()]
         return [id(thing.__code__), thing.__defaults__, thing.__kwdefaults__, *cells]
     if hasattr(thing, '__dict__'):
-        return _held(vars(thing))
+        return _contents(vars(thing))
     return None

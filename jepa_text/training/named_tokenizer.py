@@ -1,13 +1,13 @@
-"""A tokenizer by the name that a config has for it -> the tokenizer, and what it was.
+"""Opens a tokenizer by its name in a config.
 
-bundled                               that of the package
-tokenizer.json, or a folder with one  as it is
-hf:NAME[@REVISION]                    that of a model on the hub, or of a folder
-x.model, x.tiktoken, tiktoken:NAME    of another format (data/tokenizers/formats.py)
-init_from                             that of what the run starts from
+bundled                               the tokenizer of this package
+tokenizer.json, or a folder with one  used unchanged
+hf:NAME[@REVISION]                    of a model on the Hub, or of a folder
+x.model, x.tiktoken, tiktoken:NAME    other formats (data/tokenizers/formats.py)
+init_from                             of the model that the run starts from
 
-Those of others get the special tokens that they lack (data/tokenizers/roles.py); a
-tokenizer.json that is given as a file is taken at its word, and must have them.
+Special tokens that a tokenizer lacks are added (data/tokenizers/roles.py), except to a
+tokenizer.json that is given as a file: it must already have them.
 """
 
 import dataclasses
@@ -24,53 +24,58 @@ BUNDLED, START = 'bundled', 'init_from'
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """A tokenizers.Tokenizer; the name it has in the config, the commit of the hub that
-    this name stands for now, or '', and lines of what it was made of."""
+    """A tokenizer and where it comes from.
+
+    name      its name in the config
+    commit    the commit of the Hub that the name stands for now, or ''
+    notes     lines on how the tokenizer was made
+    """
 
     tokenizer: tokenizers.Tokenizer
     name: str
     commit: str = ''
-    said: tuple = ()
+    notes: tuple = ()
 
-    def about(self):
-        """All but the tokenizer itself, as a manifest has it."""
-        told = {'name': self.name, 'commit': self.commit, 'said': list(self.said)}
-        return {key: value for key, value in told.items() if value}
+    def as_dict(self):
+        """Returns everything except the tokenizer, as in a manifest."""
+        entries = {'name': self.name, 'commit': self.commit, 'said': list(self.notes)}
+        return {key: value for key, value in entries.items() if value}
 
 
 def opened(name, source=None):
-    """The Opened of a name; `source` is the section `init_from`.
+    """Returns the Opened of a name; `source` is the section `init_from`.
 
-    Raises ValueError for what is no tokenizer, and as `read` does.
+    Raises ValueError for an invalid tokenizer, and what `read` raises.
     """
     if name == START:
         return _of_start(source or {})
-    content, said, commit = read(name)
+    content, notes, commit = read(name)
     if name == BUNDLED or _is_plain(name):
         return Opened(tokenizers.parse(content, name), name)
-    content, done = roles.completed(content, name)
-    return Opened(tokenizers.parse(content, name), name, commit, (*said, *done))
+    content, added = roles.completed(content, name)
+    return Opened(tokenizers.parse(content, name), name, commit, (*notes, *added))
 
 
-def is_there(name):
-    """Does a name mean a tokenizer, as far as can be told without asking for it?"""
+def exists(name):
+    """Whether a name refers to a tokenizer, as far as is known without a download."""
     by_name = name in (BUNDLED, START) or name.startswith((paths.MODEL, formats.NAMED))
     by_name = by_name or addresses.is_address(name)
     return by_name or bool(name and Path(name).exists())
 
 
 def read(name, pattern=''):
-    """(content of a tokenizer.json, what it was read from: lines, the commit of the hub
-    or '') of any name but 'init_from'.
+    """Returns (content of a tokenizer.json, notes on its origin, commit or '').
 
-    Raises FileNotFoundError for what is not there, PermissionError for a model whose
-    terms must be accepted, and as formats.read does.
+    Accepts any name except 'init_from'. Raises FileNotFoundError if it does not exist,
+    PermissionError for a model whose terms must be accepted, and as formats.read.
     """
     if name == BUNDLED:
         name = str(tokenizers.BUNDLED)
     if not name.startswith(paths.MODEL):
         return *formats.read(name, pattern), ''
-    place = addresses.place('The tokenizer', name, model=True).removeprefix(paths.MODEL)
+    place = addresses.location('The tokenizer', name, model=True).removeprefix(
+        paths.MODEL
+    )
     revision = None
     if not addresses.is_address(place) and not Path(place).is_dir():
         place, _, revision = place.partition('@')
@@ -78,17 +83,17 @@ def read(name, pattern=''):
     if not Path(folder, FILE).is_file():
         raise FileNotFoundError(
             f'{name} has no {FILE}. In transformers, AutoTokenizer.from_pretrained('
-            f"'{place}').save_pretrained('FOLDER') writes one with the ids of its model: "
-            'give that folder.'
+            f"'{place}').save_pretrained('FOLDER') writes one with the ids of its model; "
+            'use that folder.'
         )
     commit = files.commit_of(folder) or ''
     content, path = tokenizers.read(folder)
-    said = f'read from {f"{name}, commit {commit}" if commit else path}'
-    return content, [said], commit
+    origin = f'{name}, commit {commit}' if commit else path
+    return content, [f'read from {origin}'], commit
 
 
 def _is_plain(name):
-    """Is it the path of a tokenizer.json or of a folder with one?"""
+    """Whether a name is the path of a tokenizer.json or of a folder with one."""
     by_name = name.startswith((paths.MODEL, formats.NAMED))
     return not by_name and not name.endswith(formats.SUFFIXES)
 
@@ -96,12 +101,10 @@ def _is_plain(name):
 def _of_start(source):
     path = source.get('path')
     if not path:
-        raise ValueError(
-            "prepare.tokenizer='init_from', but init_from.path is not given."
-        )
+        raise ValueError("prepare.tokenizer='init_from', but init_from.path is not set.")
     if not path.startswith(paths.MODEL):
         return Opened(tokenizers.load(f'{path}/{FILE}'), path)
     folder = files.folder_of(path.removeprefix(paths.MODEL), source.get('revision'))
     tokenizer = adapt.tokenizer_of(folder, source.get('adapt') or {})
     commit = files.commit_of(folder)
-    return Opened(tokenizer, path, said=(f'commit {commit}',) if commit else ())
+    return Opened(tokenizer, path, notes=(f'commit {commit}',) if commit else ())

@@ -1,4 +1,4 @@
-"""Sections -> phases: steps one after the other, each with an objective of its own."""
+"""Builds the phases of a run: consecutive spans of steps, each with its own objective."""
 
 from jepa_text.config import ranges, resolve
 from jepa_text.data import section as reads
@@ -11,64 +11,76 @@ from jepa_text.training import step as steps
 from jepa_text.training.recipe import Phase
 
 
-def make(sections, total, *, data, devices, model, tokenizer, schedule, **of_step):
-    """The phases of so many steps in all, whose learning rate is `schedule`.
+def make(sections, total, *, data, devices, model, tokenizer, schedule, **step_options):
+    """Returns the phases of a run of `total` steps.
 
-    `data` and `model` are sections, which a phase may change. `of_step` are the other
-    arguments of step.make_step. Raises ValueError for a section that means nothing.
+    `data` and `model` are sections of the config, which a phase may change; `schedule` is
+    the learning rate of the run. `step_options` are the remaining arguments of
+    step.make_step. Raises ValueError for an invalid section.
     """
     phases, row, encoders = [], 0, {}
     for index, (section, (start, stop)) in enumerate(
         zip(sections, spans(sections, total))
     ):
-        own = reads.changed(data, section.get('data'))
-        rows = budget.rows_of_step(own, devices)
+        own_data = reads.changed(data, section.get('data'))
+        batch_size = budget.rows_of_step(own_data, devices)
         objective = resolve.build(
             'objectives',
             section['objective'],
             tokenizer=tokenizer,
-            length=own['row_length'],
+            length=own_data['row_length'],
             steps=stop - start,
         )
-        # One for all phases that turn alike: what is compiled of it is shared.
+        # Phases of equal rope_theta share an encoder, and so its compiled programs.
         theta = section.get('rope_theta')
         if theta not in encoders:
-            turned = stack.with_theta(model, theta)
-            vocab_size = tokenizer.vocab_size
-            encoders[theta] = resolve.build('models', turned, vocab_size=vocab_size)
+            encoders[theta] = resolve.build(
+                'models', stack.with_theta(model, theta), vocab_size=tokenizer.vocab_size
+            )
         network = Network(encoders[theta], objective)
         reset, rewarm = _at_switch(section, index, stop - start)
         rate = schedules.rewarmed(schedule, start, rewarm)
         step = steps.make_step(
-            network, objective, schedule=rate, phase_start=start, **of_step
+            network, objective, schedule=rate, phase_start=start, **step_options
         )
-        parts = dict(section=section, objective=objective, network=network, step=step)
-        read = dict(
-            data=own,
-            batch_size=rows,
-            length=own['row_length'],
-            cursor=stream.Cursor(start, row),
+        phases.append(
+            Phase(
+                index=index,
+                start=start,
+                stop=stop,
+                section=section,
+                data=own_data,
+                batch_size=batch_size,
+                length=own_data['row_length'],
+                cursor=stream.Cursor(start, row),
+                objective=objective,
+                network=network,
+                reset=reset,
+                schedule=rate,
+                step=step,
+            )
         )
-        span = dict(index=index, start=start, stop=stop)
-        phases.append(Phase(**span, reset=reset, schedule=rate, **parts, **read))
-        row += rows * (stop - start)
+        row += batch_size * (stop - start)
     return tuple(phases)
 
 
 def _at_switch(section, index, steps):
-    """(pattern of what starts afresh or None, steps of a new warm-up) of a phase."""
-    at = section.get('at_switch') or {}
-    if at and not index:
+    """Returns (pattern of what is reset or None, steps of a new warm-up) of a phase."""
+    at_switch = section.get('at_switch') or {}
+    if at_switch and not index:
         raise ValueError(
-            'phases.0: at_switch belongs to a later phase; none ends before the first.'
+            'phases.0: at_switch is only for later phases, as no phase precedes the '
+            'first. Remove it.'
         )
-    return at.get('reset'), ranges.in_steps(at.get('rewarm', 0), steps)
+    return at_switch.get('reset'), ranges.in_steps(at_switch.get('rewarm', 0), steps)
 
 
 def spans(phases, total):
-    """(start, stop) of each phase: its `steps`, or its `share` of all steps; the last
-    phase may leave both out and takes the rest. Raises ValueError when they do not add
-    up to `total`."""
+    """Returns (start, stop) of each phase, from its `steps` or its `share` of all steps.
+
+    The last phase may omit both, and takes the rest. Raises ValueError if the phases do
+    not add up to `total` steps.
+    """
     found, start = [], 0
     for number, phase in enumerate(phases):
         if 'steps' in phase and 'share' in phase:
@@ -82,7 +94,8 @@ def spans(phases, total):
         start += length
     if start != total or any(stop <= begin for begin, stop in found):
         raise ValueError(
-            f'phases cover steps {found}, but the run has {total} steps: each needs at '
-            'least one step, and together they must cover all. Change steps or shares.'
+            f'phases cover steps {found}, but the run has {total} steps: each phase '
+            'needs at least one step, and together they must cover all steps. Change '
+            'steps or share.'
         )
     return found

@@ -1,4 +1,4 @@
-"""Config -> rows on disk: what `jepa-text prepare` does."""
+"""The command `jepa-text prepare`: turns text into rows on disk."""
 
 import shutil
 import time
@@ -19,8 +19,11 @@ REPORT = 'report.html'
 
 
 def run(config, workdir, verify=False):
-    """The command: `make` of the sections of a config, rows in `workdir`; or, to
-    `verify`, reads what is there and compares it with its checksums."""
+    """Prepares rows in `workdir` from the sections of a config, and prints a report.
+
+    With `verify`, compares existing rows with their checksums instead. Returns the
+    manifest of the rows.
+    """
     if verify:
         return _verify(workdir)
     data = config.get('data') or {}
@@ -34,39 +37,39 @@ def _verify(folder):
     manifest = pipeline.verify(folder)
     files = row_folder.files(manifest)
     size = sum(entry['bytes'] for _, entry in files)
-    print(f'{folder}: {len(files):,} files, {size / 1e6:,.1f} MB, all as they were made')
+    print(f'{folder}: {len(files):,} files, {size / 1e6:,.1f} MB, all checksums match')
     return manifest
 
 
 def make(section, folder, source=None, budget=0):
-    """`prepare` with the keywords of a section, rows in the folder; prints a report of
-    new rows and writes it beside them.
+    """Prepares rows in a folder from a section `prepare`, and returns their manifest.
 
-    The section's tokenizer is a name as named_tokenizer has it; `budget` are the rows
-    that training asks for, 0 if that is not known. Raises ValueError for a keyword that
-    `prepare` does not take, and whatever `prepare` raises.
+    Prints a report; for new rows, also writes it next to them. The section's tokenizer is
+    a name as in named_tokenizer; `source` is the section `init_from`; `budget` is the
+    number of rows that training needs, 0 if unknown. Raises ValueError for a key that
+    `prepare` does not take, and what `prepare` raises.
     """
     if addresses.is_address(folder):
-        return _away(section, folder, source, budget)
+        return _make_remote(section, folder, source, budget)
     section = schema.resolved(Config, section, 'prepare')
     opened = named_tokenizer.opened(section.pop('tokenizer'), source)
-    was_there = Path(folder, row_folder.MANIFEST).exists()
+    existed = Path(folder, row_folder.MANIFEST).exists()
     began = time.monotonic()
-    section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.about()}
+    section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.as_dict()}
     manifest = prepare(folder=folder, **section)
-    seconds = None if was_there else time.monotonic() - began
-    print(f'{folder}: ' + ('already prepared' if was_there else 'prepared'))
+    seconds = None if existed else time.monotonic() - began
+    print(f'{folder}: ' + ('already prepared' if existed else 'prepared'))
     for line in rows_page.lines(manifest, seconds, budget):
         print(f'  {line}')
-    if not was_there:
-        texts = _some(folder, manifest, opened.tokenizer)
+    if not existed:
+        texts = _sample(folder, manifest, opened.tokenizer)
         rows_page.write(Path(folder, REPORT), manifest, texts, seconds, budget)
-        print(f'  {Path(folder, REPORT)}: all this, and {len(texts)} of the rows')
+        print(f'  {Path(folder, REPORT)}: this report, with {len(texts)} of the rows')
     return manifest
 
 
-def _some(folder, manifest, tokenizer):
-    """Rows of the first split as text, a | between the documents of one."""
+def _sample(folder, manifest, tokenizer):
+    """Returns random rows of the first split as text, with | between documents."""
     data = pipeline.Rows(folder, next(iter(manifest['splits'])))
     count = min(rows_page.ROWS, len(data))
     texts = []
@@ -78,31 +81,34 @@ def _some(folder, manifest, tokenizer):
     return texts
 
 
-def _away(section, address, source, budget):
-    """As `make`, at an address: made here, then copied there, the manifest last."""
+def _make_remote(section, address, source, budget):
+    """Like `make`, at an address: prepares locally, then uploads, the manifest last."""
     transfer.check_free(address)
     held = cache.hold(f'making-{uuid.uuid4().hex[:8]}')
     try:
         manifest = make(section, str(held / 'rows'), source, budget)
-        transfer.folder(held / 'rows', address, row_folder.MANIFEST)
+        transfer.upload_folder(held / 'rows', address, row_folder.MANIFEST)
     finally:
         shutil.rmtree(held)
-    print(f'{address}: copied there')
+    print(f'{address}: uploaded')
     return manifest
 
 
 def if_missing(section, folder, source=None):
-    """Makes the rows that a section describes, unless their folder is there; nothing
-    without a section."""
+    """Prepares the rows of a section unless their folder exists.
+
+    Does nothing without a section. Prints a note if the existing rows were prepared with
+    other settings.
+    """
     if not section:
         return
-    away = addresses.is_address(folder)
-    folder = folder if away else paths.local('data.folder', folder)
-    if not (downloaded.is_there(folder) if away else Path(folder).exists()):
+    remote = addresses.is_address(folder)
+    folder = folder if remote else paths.local('data.folder', folder)
+    if not (downloaded.exists(folder) if remote else Path(folder).exists()):
         make(section, folder, source)
-    elif changed := pipeline.prepared_otherwise(section, folder):
+    elif changed := pipeline.changed_settings(section, folder):
         print(
-            f'Note: {folder} was prepared with other settings than config.prepare has: '
-            f'{"; ".join(changed)}. It is used as it is; to prepare anew, name another '
-            'config.data.folder.'
+            f'Note: the settings that {folder} was prepared with differ from '
+            f'config.prepare: {"; ".join(changed)}. The existing rows are used. For new '
+            'rows, set another config.data.folder.'
         )

@@ -1,4 +1,4 @@
-"""The step of a phase as a program for the mesh of its recipe."""
+"""Compiles the training step of a phase for the mesh of its recipe."""
 
 import jax
 
@@ -8,34 +8,36 @@ from jepa_text.training import recipe as recipes
 
 
 def compiled(recipe, phase):
-    """The step of a phase for the mesh: `(state, batch) -> (state, metrics)`.
+    """Returns the compiled step of a phase: `(state, batch) -> (state, metrics)`.
 
-    On CPUs a call begins when the step before has ended (`sharding.one_by_one`).
+    On CPUs, a call waits until the previous step has ended
+    (`sharding.synchronous_on_cpu`).
     """
-    step = sharding.within(recipe.mesh, jitted(recipe, phase))
-    return sharding.one_by_one(recipe.mesh, step)
+    step = sharding.with_mesh(recipe.mesh, jitted(recipe, phase))
+    return sharding.synchronous_on_cpu(recipe.mesh, step)
 
 
 def jitted(recipe, phase):
-    """The same, to be called or lowered where the mesh is set.
+    """Returns the jitted step, to be called or lowered inside the context of the mesh.
 
-    The state is donated; parts of it that lie on the host travel to the devices and back.
+    The state is donated. A part of it in host memory is copied to the devices and back.
     """
-    at = recipes.shardings(recipe, phase)
+    shardings = recipes.shardings(recipe, phase)
     step = _fetching(phase.step, recipe.offload) if recipe.offload else phase.step
-    step = attend.of_documents(phase.max_documents, step)
+    step = attend.with_max_documents(phase.max_documents, step)
     return jax.jit(
         step,
-        in_shardings=(at, sharding.batch_sharding(recipe.mesh)),
-        out_shardings=(at, sharding.replicated(recipe.mesh)),
+        in_shardings=(shardings, sharding.batch_sharding(recipe.mesh)),
+        out_shardings=(shardings, sharding.replicated(recipe.mesh)),
         donate_argnums=0,
     )
 
 
 def _fetching(step, part):
+    """Returns a step that first copies a part of the state from the host to devices."""
+
     def fetched(state, batch):
-        away = getattr(state, part)
-        here = jax.device_put(away, jax.memory.Space.Device)
-        return step(state.replace(**{part: here}), batch)
+        on_device = jax.device_put(getattr(state, part), jax.memory.Space.Device)
+        return step(state.replace(**{part: on_device}), batch)
 
     return fetched

@@ -1,4 +1,4 @@
-"""What a run is made of, and what follows from it; build.py makes it of a config."""
+"""The Recipe: everything that a training run is made of, built once from its config."""
 
 import dataclasses
 import functools
@@ -19,16 +19,17 @@ from jepa_text.training import step as steps
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Steps start..stop of a run under one objective.
+    """Steps start..stop of a run, under one objective.
 
-    section    what it was made of
-    data       what it reads: the section `data`, as it has it
-    batch_size    rows of `length` tokens of a step, on all devices together
-    cursor     where in the rows of the run it begins: data/stream.py
-    mixture    what they are; None in a plan
-    reset      a pattern of what the optimizer begins anew with it, or None
-    schedule   its learning rate, by step of the run
-    step       its update: training/step.py
+    section      the section of the config that it was built from
+    data         the section `data` in this phase
+    batch_size   rows per step, on all devices together
+    length       tokens per row
+    cursor       where it begins in the rows of the run (data/stream.py)
+    mixture      the rows that it reads; None in a plan, which has no rows
+    reset        pattern of the optimizer state that is reset when it begins, or None
+    schedule     the learning rate as a function of the step of the run
+    step         the training step (training/step.py), not compiled
     """
 
     index: int
@@ -56,35 +57,41 @@ class Phase:
 
     @property
     def tokens_per_step(self):
-        """Positions in the rows of one step, padding too."""
+        """Positions in the rows of one step, including padding."""
         return self.batch_size * self.length
 
     @property
     def max_documents(self):
-        """As many documents has a row at most, None if nobody knows; in a plan, which has
-        no rows, one in 64 tokens."""
+        """The largest number of documents in a row; None if unknown.
+
+        A plan has no rows, and assumes one document per 64 tokens.
+        """
         return self.length // 64 if self.mixture is None else self.mixture.max_documents
 
     def row(self, step):
-        """How many rows of the run were read before a step of the phase."""
+        """The number of rows that the run has read before a step of the phase."""
         return self.cursor.at(step, self.batch_size)
 
     def corrupt(self, example, rng, step):
-        """The objective counts steps from the start of its phase."""
+        """Masks a row; the objective counts steps from the start of the phase."""
         return self.objective.corrupt(example, rng, step - self.start)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loop:
-    """What happens beside the steps, and changes no bit of the state.
+    """Settings of the training loop that do not affect the state.
 
-    stop_after_skips    steps in a row that are not finite, after which the run ends
-    save_every          steps between checkpoints; of them stay, so many of the newest
-    keep, keep_every    and those of each so many steps
-    keep_at             and of these, at which it logs and evaluates, too
-    threads             that read rows
-    profile_steps       the first and the last step of a trace, or (0, 0)
-    wandb               settings of an outlet of metrics, or None
+    name                shown while the run trains
+    log_every           steps between lines of metrics
+    stop_after_skips    consecutive non-finite steps after which the run stops
+    stop_at_collapse    whether the run stops at signs of collapse
+    save_every          steps between checkpoints
+    keep, keep_every    retained: the newest `keep`, and one every `keep_every` steps
+    keep_at             steps whose checkpoints are saved and retained, and at which the
+                        run also logs and evaluates
+    threads             threads that read rows
+    profile_steps       first and last step of a trace, or (0, 0)
+    wandb               settings of Weights & Biases, or None
     """
 
     name: str
@@ -102,14 +109,14 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What trains, built once: nothing in it changes.
+    """Everything that a run is made of. Immutable.
 
-    make_phases   (sections, steps) -> other phases of the same parts
-    offload       the part of the state in the memory of the host; '' for none
+    make_phases   function (sections, steps) -> phases built from the same parts
+    offload       name of the part of the state in host memory; '' for none
     init_from     init_from.InitFrom, or None
-    identity      what a checkpoint knows of the files beside it: running/identity.py
-    notes         lines to say when the run begins
-    evaluations   what train.py runs beside the steps
+    identity      checksums of the files next to a checkpoint (running/identity.py)
+    notes         messages that are reported when the run begins
+    evaluations   what train.py evaluates during training
     """
 
     seed: int
@@ -128,26 +135,27 @@ class Recipe:
 
     @property
     def fingerprint(self):
-        """What a step number means: of all phases, where they do not read alike."""
+        """A checksum of the rows, batch sizes and seed, and so of all batches."""
         first, *others = self.phases
         rows, sizes = first.mixture.fingerprint, first.batch_size
-        if any(one.mixture is not first.mixture for one in others):
-            rows = [(one.start, one.mixture.fingerprint) for one in self.phases]
-        if any(one.batch_size != first.batch_size for one in others):
-            sizes = [(one.start, one.batch_size) for one in self.phases]
+        # One value if all phases agree, else one per phase.
+        if any(phase.mixture is not first.mixture for phase in others):
+            rows = [(phase.start, phase.mixture.fingerprint) for phase in self.phases]
+        if any(phase.batch_size != first.batch_size for phase in others):
+            sizes = [(phase.start, phase.batch_size) for phase in self.phases]
         return stream.fingerprint(rows, sizes, self.seed)
 
     def tokens_until(self, step):
-        """Positions in the rows of the first steps of the run, padding too."""
+        """Positions in the rows of the first `step` steps, including padding."""
         return sum(
-            one.tokens_per_step * (min(step, one.stop) - one.start)
-            for one in self.phases
-            if step > one.start
+            phase.tokens_per_step * (min(step, phase.stop) - phase.start)
+            for phase in self.phases
+            if step > phase.start
         )
 
 
 def meta(recipe, phase, step):
-    """What a checkpoint of a phase says of the run that it is of."""
+    """Returns the metadata of a checkpoint at a step of a phase."""
     return {
         'phase': phase.index,
         'fingerprint': recipe.fingerprint,
@@ -160,15 +168,16 @@ def meta(recipe, phase, step):
     }
 
 
-def creation(recipe, phase):
-    """A function without arguments that makes a state of a phase."""
+def create_fn(recipe, phase):
+    """Returns a function without arguments that creates the first state of a phase."""
     return functools.partial(
         states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
     )
 
 
-def entering(recipe, phase):
-    """A function from the last state of the phase before to the first of this one."""
+def enter_fn(recipe, phase):
+    """Returns a function from the last state of the previous phase to the first state of
+    this phase."""
     return functools.partial(
         states.enter_phase,
         network=phase.network,
@@ -180,31 +189,32 @@ def entering(recipe, phase):
 
 
 def shapes(recipe, phase):
-    """Shapes and dtypes of the state in a phase."""
+    """Returns shapes and dtypes of the state in a phase."""
     state = states.abstract(phase.network.encoder, phase.objective)
     return state.replace(opt_state=jax.eval_shape(recipe.optimizer.init, state.params))
 
 
 def shardings(recipe, phase):
-    """The sharding of every leaf of the state in a phase."""
+    """Returns the sharding of every leaf of the state in a phase."""
     return sharding.shardings(shapes(recipe, phase), recipe.mesh, recipe.offload)
 
 
 def abstract_state(recipe, phase):
-    """Shapes, dtypes and shardings of the state in a phase."""
-    return sharding.placed(shapes(recipe, phase), recipe.mesh, recipe.offload)
+    """Returns shapes, dtypes and shardings of the state in a phase."""
+    return sharding.sharded(shapes(recipe, phase), recipe.mesh, recipe.offload)
 
 
 def batch(recipe, phase, rows):
-    """Rows of made-up tokens, each one document, as the objective masks them."""
-    special_ids, length = [*{*recipe.tokenizer.special_ids}], phase.length
-    words = np.arange(recipe.tokenizer.vocab_size)
-    known = np.setdiff1d(words, special_ids, assume_unique=True)
+    """Returns a batch of random tokens, one document per row, masked by the objective."""
+    length = phase.length
+    tokens = np.setdiff1d(
+        np.arange(recipe.tokenizer.vocab_size), [*recipe.tokenizer.special_ids]
+    )
     rng = np.random.default_rng(0)
     made = []
     for _ in range(rows):
         row = {
-            'tokens': rng.choice(known, length).astype(np.int32),
+            'tokens': rng.choice(tokens, length).astype(np.int32),
             'segment_ids': np.ones(length, np.int32),
             'positions': np.arange(length, dtype=np.int32),
         }
@@ -216,7 +226,7 @@ def batch(recipe, phase, rows):
 
 
 def abstract_batch(recipe, phase, rows=None):
-    """Shapes and dtypes of a batch of so many rows, of a step if None."""
+    """Returns shapes and dtypes of a batch of `rows` rows; None: those of one step."""
     rows = phase.batch_size if rows is None else rows
     return {
         key: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype)
@@ -225,6 +235,6 @@ def abstract_batch(recipe, phase, rows=None):
 
 
 def cost(recipe, phase):
-    """flops.Count of a step of a phase."""
+    """Returns the flops.Count of a step of a phase."""
     batch = abstract_batch(recipe, phase)
     return steps.cost(phase.network, phase.objective, batch)

@@ -1,4 +1,4 @@
-"""All that changes in training is one tree; a phase begins by changing its keys."""
+"""The training state: one pytree, and its transition from phase to phase."""
 
 import functools
 import re
@@ -16,10 +16,17 @@ from jepa_text.training import memo
 
 @flax.struct.dataclass
 class TrainState:
-    """step: batches consumed. target: EMA of params['encoder'], or None. memory: what
-    the objective and its last diagnostics carry from step to step, outside the gradient,
-    and the key of the seed.
-    skipped, skipped_in_row: updates left out because they were not finite."""
+    """Everything that changes during training.
+
+    step              batches consumed
+    params            {module: parameters}
+    target            EMA of params['encoder'], or None
+    memory            what the objective and its last diagnostics carry from step to step,
+                      outside the gradient, and the random key of the seed
+    opt_state         state of the optimizer
+    skipped           updates left out because they were not finite
+    skipped_in_row    the same, since the last finite update
+    """
 
     step: jax.Array
     params: dict
@@ -31,20 +38,20 @@ class TrainState:
 
 
 def create(network, objective, optimizer, seed):
-    """The state before the first step. Pure: jit it with shardings to make it there."""
+    """Returns the state before the first step.
+
+    Pure: jit it with output shardings to create the state on its devices.
+    """
     params = network.init(seed)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
-        # A copy: two donated arguments must not be one buffer.
-        target=jax.tree.map(jnp.copy, params['encoder'])
-        if objective.has_target
-        else None,
+        target=_copy(params['encoder']) if objective.has_target else None,
         memory={
             **objective.memory(),
             # In the state, so that one program serves all seeds.
             'key': jax.random.key_data(key_of(seed)),
-            # Not measured yet: a zero would be a value.
+            # NaN until measured: zero would be a value.
             'diagnostics': {
                 name: jnp.float32(jnp.nan) for name in objective.diagnostic_names
             },
@@ -55,74 +62,85 @@ def create(network, objective, optimizer, seed):
     )
 
 
+def _copy(params):
+    """A copy in buffers of its own, as one buffer cannot be donated twice."""
+    return jax.tree.map(jnp.copy, params)
+
+
 def abstract(encoder, objective):
-    """Shapes and dtypes of a state without an optimizer's, whatever attends and whatever
-    is computed again."""
+    """Returns shapes and dtypes of a state without those of an optimizer.
+
+    They depend neither on the attention backend nor on rematerialization.
+    """
     plain = {'attention': 'xla', 'remat': 'none'}
     plain = {name: value for name, value in plain.items() if hasattr(encoder, name)}
     return _abstract(encoder.clone(**plain), objective)
 
 
-@memo.once
+@memo.memoize
 def _abstract(encoder, objective):
-    made = Network(encoder, objective), objective, optax.identity(), 0
-    return jax.eval_shape(functools.partial(create, *made))
+    inputs = Network(encoder, objective), objective, optax.identity(), 0
+    return jax.eval_shape(functools.partial(create, *inputs))
 
 
 def enter_phase(state, network, objective, optimizer, seed, reset=None):
-    """The state as the next phase starts it.
+    """Returns the state at the start of the next phase.
 
-    Modules that the objective needs and the state lacks are created, those that it
-    does not need are dropped, and the target is copied from the encoder unless the
-    last phase had one. A head that was tied and gets a kernel of its own starts as the
-    embedding; a module of other shapes than its namesake before, such as a predictor of
-    another kind, begins anew (`anew`). Optimizer leaves stay as they are, except the ones
-    whose path matches the regular expression `reset` ('.*': all, '/lm_head/': the head's
-    moments and ages); those of parameters that are new are new, too. Raises ValueError
-    where trained weights of encoder or head would be thrown away.
+    params      Modules that the objective needs and the state lacks are created, and
+                those that it does not need are dropped. A head that was tied and gets a
+                kernel of its own starts as the embedding. A module whose shapes differ
+                from those of the module of the same name, such as a predictor of another
+                kind, is reinitialized (`reshaped_modules`).
+    target      A copy of the encoder, unless the previous phase had a target.
+    opt_state   Leaves stay as they are, except those of new parameters and those whose
+                path matches the regular expression `reset` ('.*': all, '/lm_head/': the
+                head's moments and ages), which are new.
+
+    Raises ValueError if trained weights of encoder or head would be lost.
     """
     fresh = create(network, objective, optimizer, seed)
-    had = with_head(state.params, fresh.params)
-    changed = anew(had, fresh.params)
+    old = with_head(state.params, fresh.params)
+    reshaped = reshaped_modules(old, fresh.params)
     params = {
-        **fresh.params,
-        **{n: had[n] for n in fresh.params if n in had and n not in changed},
+        name: old[name] if name in old and name not in reshaped else module
+        for name, module in fresh.params.items()
     }
+    target = None
     if objective.has_target:
-        target = state.target
-        if target is None:
-            target = jax.tree.map(jnp.copy, params['encoder'])
-    else:
-        target = None
-    # Of modules, in the paths of their moments.
-    begun = [reset] if reset else []
-    begun += [f'(^|/){re.escape(name)}/' for name in changed]
+        target = _copy(params['encoder']) if state.target is None else state.target
+    patterns = [reset] if reset else []
+    # Names of modules are parts of the paths of their moments.
+    patterns += [f'(^|/){re.escape(name)}/' for name in reshaped]
     return state.replace(
         params=params,
         target=target,
         memory=_carry(state.memory, fresh.memory, '^diagnostics/'),
-        opt_state=_carry(state.opt_state, optimizer.init(params), '|'.join(begun)),
+        opt_state=_carry(state.opt_state, optimizer.init(params), '|'.join(patterns)),
     )
 
 
-def anew(before, after):
-    """Names of the modules in both trees of parameters whose shapes differ.
+def reshaped_modules(before, after):
+    """Returns the names of modules in both trees of parameters whose shapes differ.
 
-    Raises ValueError for the encoder, and for a head that would lose its own kernel.
+    Raises ValueError if the encoder is one of them, or if the head is, or would lose its
+    own kernel.
     """
     changed = [n for n in after if n in before and shapes(before[n]) != shapes(after[n])]
     if 'lm_head' in changed and 'output' in before['lm_head']:
         raise ValueError(
-            'the head has a kernel of its own, which tied=True would throw away: set '
-            'tied to the same in both.'
+            'the head has a kernel of its own, which tied=True would discard. Set tied '
+            'to the same value in both phases.'
         )
     if lost := {'encoder', 'lm_head'} & set(changed):
-        raise ValueError(f'{" and ".join(sorted(lost))} would have other shapes.')
+        raise ValueError(f'the shapes of {" and ".join(sorted(lost))} would change.')
     return changed
 
 
 def with_head(params, shapes):
-    """The params with a head of its own where `shapes` has one and they have none."""
+    """Returns params with an untied head if `shapes` has one and `params` has not.
+
+    The new kernel starts as the transposed embedding.
+    """
     head, wanted = params.get('lm_head'), shapes.get('lm_head', {})
     if head is None or 'output' not in wanted or 'output' in head:
         return params
@@ -131,25 +149,28 @@ def with_head(params, shapes):
 
 
 def named(tree):
-    """{path as 'encoder/embedding': leaf}."""
+    """Returns {path such as 'encoder/embedding': leaf}."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {path_name(path): leaf for path, leaf in leaves}
 
 
 def shapes(tree):
-    """{path: shape} of the leaves of a tree."""
+    """Returns {path: shape} of the leaves of a tree."""
     return {name: jnp.shape(leaf) for name, leaf in named(tree).items()}
 
 
 def _carry(old, new, reset):
-    """`new` with the leaves of `old` wherever one of the same path and shape exists, but
-    for paths that match `reset`, a regular expression or ''."""
-    kept = named(old)
+    """Returns `new` with the leaves of `old` that have the same path and shape.
+
+    Paths that match the regular expression `reset` (if not empty) are not carried over.
+    """
+    carried = named(old)
 
     def choose(path, leaf):
         name = path_name(path)
-        if name not in kept or (reset and re.search(reset, name)):
+        if name not in carried or (reset and re.search(reset, name)):
             return leaf
-        return kept[name] if jnp.shape(kept[name]) == jnp.shape(leaf) else leaf
+        same_shape = jnp.shape(carried[name]) == jnp.shape(leaf)
+        return carried[name] if same_shape else leaf
 
     return jax.tree_util.tree_map_with_path(choose, new)

@@ -1,7 +1,9 @@
-"""The update: `(state, batch) -> (state, metrics)`, pure.
+"""The training step: a pure function `(state, batch) -> (state, metrics)`.
 
-terms -> weights -> gradients (over microbatches) -> clip -> optimizer -> EMA
-target -> memory -> guard
+diagnostics, if they are due
+loss and gradients, summed over microbatches
+gradient clipping, optimizer update, EMA target, memory of the objective
+guard: a step whose loss or gradient is not finite leaves the state as it was
 """
 
 import jax
@@ -27,35 +29,38 @@ def make_step(
     accumulate=1,
     diagnostics_every=100,
 ):
-    """A train step for one phase.
+    """Returns the step of one phase. Its metrics are float32 scalars of the whole batch.
 
-    `schedule` gives the learning rate at a global step; `phase_start` is the first
-    step of the phase, from which the objective counts. Metrics are float32 scalars
-    of the whole batch. `accumulate` microbatches give the same gradient as one, but for
-    InfoNCE and regularizers, which compare the vectors of one microbatch at a time. Every
-    `diagnostics_every` steps (0: never), or as its balance asks, the objective runs its
-    `diagnostics` on the first microbatch.
+    Args:
+      network, objective: what computes the loss (models/network.py, objectives/base.py).
+      optimizer: an optax.GradientTransformation, without a learning rate.
+      schedule: the learning rate as a function of the step of the run.
+      phase_start: the first step of the phase; objectives count steps from it.
+      clip_norm: the largest global norm of the gradients.
+      accumulate: microbatches per batch. The gradient does not depend on it, except with
+        InfoNCE and regularizers, which compare the vectors of one microbatch.
+      diagnostics_every: steps between runs of the objective's `diagnostics` on the first
+        microbatch (0: never); its balance may change it.
     """
+    every = objective.diagnostics_every(diagnostics_every)
 
     def step(state, batch):
         phase_step = state.step - phase_start
         view = view_of(network, objective, state, batch, phase_step)
-        measured, fresh, state, view = _diagnose(
-            objective, state, view, diagnostics_every, accumulate
-        )
+        latest, fresh, state, view = _diagnose(objective, state, view, every, accumulate)
         (loss, (metrics, seen)), grads = _gradients(
             objective, state.params, view, accumulate
         )
         grad_norm = optax.tree.norm(grads)
-        grads = _clipped(grads, grad_norm, clip_norm)
+        grads = _clip(grads, grad_norm, clip_norm)
         learning_rate = schedule(state.step)
         params, opt_state = _update(optimizer, grads, state, learning_rate)
-        memory = objective.remember(state.memory, seen, fresh)
+        memory = objective.update_memory(state.memory, seen, fresh)
         new = state.replace(
             params=params,
-            target=_move_target(objective, params, state.target, phase_step),
+            target=_update_target(objective, params, state.target, phase_step),
             opt_state=opt_state,
-            memory={**memory, 'diagnostics': measured},
+            memory={**memory, 'diagnostics': latest},
         )
         new = _guard(new, state, jnp.isfinite(loss) & jnp.isfinite(grad_norm))
         own = {
@@ -67,65 +72,68 @@ def make_step(
             'train/skipped': new.skipped,
             'train/skipped_in_row': new.skipped_in_row,
         }
-        measured = measured if objective.diagnostics_every(diagnostics_every) else {}
-        metrics = _named(metrics) | measured | objective.derived(metrics, measured)
-        return new, metrics | own
+        measured = latest if every else {}
+        named = {k if '/' in k else f'train/{k}': x for k, x in metrics.items()}
+        return new, named | measured | objective.derived(metrics, measured) | own
 
     return step
 
 
-def _named(metrics):
-    return {name if '/' in name else f'train/{name}': x for name, x in metrics.items()}
+def _diagnose(objective, state, view, every, accumulate):
+    """Runs the objective's diagnostics if they are due.
 
-
-def _diagnose(objective, state, view, diagnostics_every, accumulate):
-    """The last diagnostics, taken now if they are due; the same, NaN if they were not;
-    the state and the view, for what comes after it."""
+    Returns (the latest diagnostics, those of this step or NaN, state, view). What follows
+    must use the returned state and view, which order the computation.
+    """
     last = state.memory['diagnostics']
-    nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
-    diagnostics_every = objective.diagnostics_every(diagnostics_every)
-    if not diagnostics_every:
-        return last, nothing, state, view
-    # One microbatch: two gradients of the whole batch would need the memory that
+    missing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
+    if not every:
+        return last, missing, state, view
+    # On one microbatch: two gradients of the whole batch would need the memory that
     # microbatches save.
     batch = _first(_microbatches(view.batch, accumulate))
     microbatch = view.replace(batch=batch, counts=objective.counts(batch))
     measured, fresh = jax.lax.cond(
-        view.step % diagnostics_every == 0,
+        view.step % every == 0,
         lambda: (objective.diagnostics(state.params, microbatch),) * 2,
-        lambda: (last, nothing),
+        lambda: (last, missing),
     )
-    # The gradients wait for it: at once they would need the memory of both.
+    # The gradients wait for the diagnostics: running both at once needs memory for both.
     measured, fresh, state = jax.lax.optimization_barrier((measured, fresh, state))
     return measured, fresh, state, view.replace(target=state.target, memory=state.memory)
 
 
 def loss_of(objective, params, view):
-    """The loss of a batch, or a part's share; and (metrics, what was seen)."""
+    """Returns (loss, (metrics, what the objective remembers)) of a (micro)batch."""
     with jax.named_scope('loss'):
         loss, metrics, seen = objective.loss(params, view)
     return loss, (metrics, seen)
 
 
 def cost(network, objective, batch):
-    """flops.Count of the loss of a batch and its gradients, traced with XLA's attention,
-    whatever the encoder attends by; `batch` may be shapes."""
+    """Returns the flops.Count of the loss of a batch and its gradients.
+
+    Traced with XLA's attention, whichever backend the encoder uses. `batch` may hold
+    shapes instead of arrays.
+    """
     shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype) for k, x in batch.items()}
     return _cost(network.encoder.clone(attention='xla'), objective, shapes)
 
 
-@memo.once
+@memo.memoize
 def _cost(encoder, objective, batch):
     state = states.abstract(encoder, objective)
     gradients = jax.value_and_grad(
         loss(Network(encoder, objective), objective), has_aux=True
     )
-    return flops.traced(gradients, state.params, state, batch)
+    return flops.count(gradients, state.params, state, batch)
 
 
 def loss(network, objective):
-    """(params, state, batch) -> (the loss of a step, (metrics, what was seen)); `state`
-    gives all but parameters."""
+    """Returns a function (params, state, batch) -> (loss, (metrics, remembered)).
+
+    `state` gives everything except the parameters.
+    """
 
     def run(params, state, batch):
         view = view_of(network, objective, state, batch, state.step)
@@ -135,7 +143,7 @@ def loss(network, objective):
 
 
 def view_of(network, objective, state, batch, step):
-    """What the objective looks at in a step of the phase."""
+    """Returns what the objective sees in a step of the phase."""
     return View(
         apply=network.apply,
         target=state.target,
@@ -147,7 +155,7 @@ def view_of(network, objective, state, batch, step):
 
 
 def _gradients(objective, params, view, accumulate):
-    """Loss, extras and gradients of the batch: the sum over its microbatches."""
+    """Returns ((loss, aux), gradients) of the batch: sums over its microbatches."""
 
     def value_and_grad(batch):
         return jax.value_and_grad(loss_of, argnums=1, has_aux=True)(
@@ -168,8 +176,10 @@ def _gradients(objective, params, view, accumulate):
 
 
 def _microbatches(batch, accumulate):
-    """The batch in microbatches, [A, B / A, ...]; each takes rows from every device, so
-    that none idles."""
+    """Splits the batch into microbatches [A, B / A, ...].
+
+    Each has rows of every device, so that no device idles.
+    """
     return {
         key: rearrange(rows, '(b a) ... -> a b ...', a=accumulate)
         for key, rows in batch.items()
@@ -180,7 +190,7 @@ def _first(microbatches):
     return {key: rows[0] for key, rows in microbatches.items()}
 
 
-def _clipped(grads, grad_norm, clip_norm):
+def _clip(grads, grad_norm, clip_norm):
     clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
     return jax.tree.map(lambda g: g * clip, grads)
 
@@ -188,22 +198,22 @@ def _clipped(grads, grad_norm, clip_norm):
 @jax.named_scope('optimizer')
 def _update(optimizer, grads, state, learning_rate):
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    moved = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
-    return moved, opt_state
+    params = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
+    return params, opt_state
 
 
 @jax.named_scope('ema')
-def _move_target(objective, params, target, phase_step):
+def _update_target(objective, params, target, phase_step):
     """target <- m target + (1 - m) encoder, after the update."""
     if not objective.has_target:
         return target
-    return objective.follow(target, params['encoder'], phase_step)
+    return objective.update_target(target, params['encoder'], phase_step)
 
 
 def _guard(new, old, finite):
-    """`new` if the step was finite; else `old`, but for the counters."""
-    kept = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
-    return kept.replace(
+    """Returns `new` if the step was finite, else `old` with updated counters."""
+    state = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+    return state.replace(
         step=old.step + 1,
         skipped=old.skipped + ~finite,
         skipped_in_row=jnp.where(finite, 0, old.skipped_in_row + 1),

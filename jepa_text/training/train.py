@@ -1,9 +1,13 @@
-"""`train(config, workdir) -> state`: phases of objectives over one stream of rows.
+"""`train(config, workdir) -> state`: trains the phases of a run, or resumes it.
 
-The config ends where it becomes a Recipe (build.py); all below takes the values that it
-uses. The same call again resumes from the newest good checkpoint, exactly: the data
-cursor is the step, every random choice is keyed by it, and the metrics after it are
-written again.
+    build.build              config -> Recipe; locks the workdir
+    begin.restore_or_init    the newest good checkpoint, or the first state of the run
+    for each phase           switches.enter, then one compiled step per batch
+    result                   the final TrainState
+
+The same call again resumes exactly from the newest good checkpoint: the step number is
+the data cursor, every random choice is keyed by it, and metrics logged after that
+checkpoint are written again.
 """
 
 import contextlib
@@ -27,214 +31,229 @@ from jepa_text.training import recipe as recipes
 
 
 def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None):
-    """Trains, or resumes, the run that `config` describes in the workdir.
+    """Trains, or resumes, the run that `config` describes, in the workdir.
 
-    `evaluations` run beside the steps: pairs of a section of the config and what makes
-    one of it, as evals.EVALUATIONS.
-    Returns the final TrainState. Raises ValueError for a config that cannot run and
-    for a folder that belongs to another one, RuntimeError on a machine that computes
-    wrongly (running/self_test.py), both before anything is written; and exits.Stopped
-    when a signal asked to stop and the state is saved. In a job of several processes,
-    each makes the same call (`processes.start` before it). With `restart`, a run of
-    which no checkpoint is good begins anew; else that is refused (fresh_start.py).
-    `stop`: the signals.Requests of a caller who has more to do after the last step.
-    `trunk`: (workdir, step) of a run that did the same up to that step; a run that has
-    saved nothing goes on from there.
-    A workdir at an address, or a mirror.Part, is worked on in a copy.
+    Args:
+      config: the config of a run (training/config.py).
+      workdir: a folder, an address, or a mirror.Part; the last two are worked on in a
+        local copy.
+      evaluations: what is evaluated during training, as in evals.EVALUATIONS: pairs
+        (section of the config, function that makes the evaluation).
+      restart: whether to start from scratch if no checkpoint of the run is good;
+        otherwise that is an error (running/fresh_start.py).
+      stop: the signals.StopRequests of a caller that has more to do after the last step.
+      trunk: (workdir, step) of a run that is identical up to that step. A run without
+        checkpoints of its own continues from there.
+
+    Returns the final TrainState. Raises ValueError for an invalid config and for a
+    workdir that belongs to another config, and RuntimeError on a machine that computes
+    wrong results (running/self_test.py), both before anything is written. Raises
+    exits.Stopped after a signal, once the state is saved, and exits.Diverged if the run
+    diverges. In a job of several processes each process makes the same call, after
+    `processes.start`.
     """
-    xla_flags.mend()
+    xla_flags.apply()
     with contextlib.ExitStack() as stack:
-        with exits.refusals():
+        with exits.config_errors():
             place = stack.enter_context(mirror.opened(workdir))
             folder = place.folder
-            recipe, guard = build.build(config, folder, stack, evaluations)
-            tools, state, meta = begin.begin(
+            recipe, watchdog = build.build(config, folder, stack, evaluations)
+            tools, state, meta = begin.restore_or_init(
                 recipe, folder, stack, restart, stop, place.save, trunk
             )
             place.begin()
-        run = _Run(recipe, guard, tools)
+        loop = _Loop(recipe, watchdog, tools)
         if not meta:
             for evaluation in recipe.evaluations:
-                run.evaluate(evaluation, state, 0, recipe.phases[0])
+                loop.evaluate(evaluation, state, 0, recipe.phases[0])
         for phase in recipe.phases:
             if phase.index > meta.get('phase', 0):
-                state = run.enter(phase, state)
+                state = loop.enter(phase, state)
             if phase.stop > int(state.step):
-                state = run.phase(phase, state)
+                state = loop.train_phase(phase, state)
         tools.store.wait()
         _check_end(state)
-        for line in _judgment(recipe, folder):
-            tools.report.say(line)
+        for line in _comparison_with_unigram(recipe, folder):
+            tools.report.log(line)
         return state
 
 
-def _judgment(recipe, workdir):
-    """How the last evaluation compares with token frequencies, in lines."""
+def _comparison_with_unigram(recipe, workdir):
+    """Lines that compare the last evaluation with token frequencies."""
     if jax.process_index():
         return []
     _, values = metrics.newest(workdir, frequencies.PREFIX)
-    able = [phase for phase in recipe.phases if 'lm_head' in phase.network.modules]
-    objective = able[-1].section['objective'] if able else {'name': 'mlm'}
+    with_head = [phase for phase in recipe.phases if 'lm_head' in phase.network.modules]
+    objective = with_head[-1].section['objective'] if with_head else {'name': 'mlm'}
     return frequencies.sentences(values, frequencies.kind_of(objective))
 
 
 def _check_end(state):
-    """Raises Diverged for a run, ended now or before, that did not end well."""
+    """Raises Diverged if the final state is not finite or its last steps were skipped."""
 
     def finite(params):
         return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(params)]).all()
 
-    in_row = int(state.skipped_in_row)
-    if in_row or not bool(jax.jit(finite)(state.params)):
-        what = f'loss or gradient in the last {in_row}' if in_row else 'parameters after'
-        raise exits.Diverged(
-            f'step {int(state.step)}: the run ended with {what} steps that are not '
-            'finite. The state is saved. Look at the data, or begin a new workdir with a '
-            'lower schedule.peak.'
-        )
+    skipped = int(state.skipped_in_row)
+    if skipped:
+        problem = f'the loss or gradient of the last {skipped} steps was not finite'
+    elif not bool(jax.jit(finite)(state.params)):
+        problem = 'the parameters are not finite'
+    else:
+        return
+    raise exits.Diverged(
+        f'step {int(state.step)}: the run ended, but {problem}. The state is saved. '
+        'Inspect the data, or start a new workdir with a lower schedule.peak.'
+    )
 
 
-class _Run:
-    """The loop of one phase, and what happens beside it."""
+class _Loop:
+    """The training loop of one phase, with logging, evaluation and checkpoints."""
 
-    def __init__(self, recipe, guard, tools):
-        self.recipe, self.loop, self.guard = recipe, recipe.loop, guard
+    def __init__(self, recipe, watchdog, tools):
+        self.recipe, self.settings, self.watchdog = recipe, recipe.loop, watchdog
         self.store, self.report, self.trace = tools.store, tools.report, tools.trace
         self.stop, self.vote = tools.stop, processes.Vote()
         self.last = recipe.phases[-1].stop
-        self.warned, self.running = set(), {}
+        self.reported = set()  # (phase index, kind) of messages
+        self.pending = {}  # metrics of the last step, perhaps still being computed
 
     def enter(self, phase, state):
-        """The state as a phase starts it; says which modules begin anew."""
-        for name in switches.begun_anew(self.recipe, phase):
-            self.report.say(
-                f'phase {phase.index}: {name} begins anew, as its shapes are others than '
-                f'those of phase {phase.index - 1}.'
+        """Returns the state at the start of a phase; reports reinitialized modules."""
+        for name in switches.reinitialized(self.recipe, phase):
+            self.report.log(
+                f'phase {phase.index}: {name} is reinitialized, because its shapes '
+                f'differ from those in phase {phase.index - 1}.'
             )
         return switches.enter(self.recipe, phase, state)
 
-    def phase(self, phase, state):
-        """Trains from the state's step to the end of the phase."""
+    def train_phase(self, phase, state):
+        """Trains from the step of the state to the end of the phase."""
         recipe, clock = self.recipe, self.report.clock
         step = programs.compiled(recipe, phase)
-        self.guard.expect('compile')
-        # On all processes: a kernel may be tried out for the lines.
+        self.watchdog.expect('compile')
+        # On all processes, because a kernel may be tried out for these lines.
         self.report.begin(
             lambda: recipes.cost(recipe, phase).model / phase.tokens_per_step,
-            descriptions.attending(recipe, phase),
+            descriptions.attention_backend(recipe, phase),
         )
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
             batch = next(batches)
             for number in range(int(state.step) + 1, phase.stop + 1):
                 batch = sharding.put_batch(batch, recipe.mesh)
                 state, values = self.trace.run(step, number, state, batch)
-                self.running = values
+                self.pending = values
                 clock.step(values['train/tokens'])
                 if number < phase.stop:
-                    # While the device computes.
-                    with clock.waiting(self.computes):
+                    # Read the next batch while the device computes this step.
+                    with clock.waiting(self.is_computing):
                         batch = next(batches)
-                ends = number == phase.stop or number in self.loop.keep_at
-                if ends or number % self.loop.log_every == 0:
+                milestone = number == phase.stop or number in self.settings.keep_at
+                if milestone or number % self.settings.log_every == 0:
                     self.log(number, jax.device_get(values), state, phase)
-                self.guard.beat()
+                self.watchdog.beat()
                 for evaluation in recipe.evaluations:
-                    if evaluation.every and (ends or number % evaluation.every == 0):
+                    every = evaluation.every
+                    if every and (milestone or number % every == 0):
                         self.evaluate(evaluation, state, number, phase)
                 # After the metrics of this step: a resumed run does not write them again.
-                if self.saves(number, phase):
+                if self.is_save_due(number, phase):
                     self.save(state, phase, wait=number == self.last)
-                if self.vote(self.stop.asked) and number < self.last:
+                if self.vote(self.stop.requested) and number < self.last:
                     self.leave(number, state, phase)
         return state
 
-    def computes(self):
-        """Has the device not yet ended the last step?"""
-        return not jax.tree.leaves(self.running)[0].is_ready()
+    def is_computing(self):
+        """Whether the device is still computing the last step."""
+        return not jax.tree.leaves(self.pending)[0].is_ready()
 
     def log(self, number, values, state, phase):
-        """Writes the metrics of a step, and stops a run that only skips."""
-        values = data_position.told(phase, values)
-        seen = {'train/total_tokens': self.recipe.tokens_until(number)}
+        """Writes the metrics of a step. Raises Diverged after too many skipped steps."""
+        values = data_position.named_metrics(phase, values)
+        total = {'train/total_tokens': self.recipe.tokens_until(number)}
         self.report.step(
-            number, {**values, **seen, **data_position.epochs(phase, number)}
+            number, {**values, **total, **data_position.epochs(phase, number)}
         )
-        self.watch(number, values, state, phase)
-        if values['train/skipped_in_row'] >= self.loop.stop_after_skips:
+        self.check_collapse(number, values, state, phase)
+        skipped = int(values['train/skipped_in_row'])
+        if skipped >= self.settings.stop_after_skips:
             self.save(state, phase, wait=True)
             raise exits.Diverged(
-                f'step {number}: loss or gradient was not finite '
-                f'{int(values["train/skipped_in_row"])} times in a row. The state before '
-                'the first of them is saved. Look at the data, or begin a new workdir '
-                'with a lower schedule.peak; config.init_from goes on from this one.'
+                f'step {number}: the loss or gradient was not finite {skipped} times in '
+                'a row. The state before the first of these steps is saved. Inspect the '
+                'data, or start a new workdir with a lower schedule.peak; '
+                'config.init_from can start it from this state.'
             )
 
-    def watch(self, number, values, state, phase):
-        """Says what is worth a look, once per phase; of a collapse stops, if asked to."""
+    def check_collapse(self, number, values, state, phase):
+        """Reports signs of collapse and other notes, each kind once per phase.
+
+        Saves the state and raises Diverged if the config asks to stop at a collapse.
+        """
         collapse = phase.objective.collapse(values)
-        if collapse and self.loop.stop_at_collapse:
+        if collapse and self.settings.stop_at_collapse:
             self.save(state, phase, wait=True)
             raise exits.Diverged(
                 f'step {number}: {" ".join(collapse.values())} The state is saved.'
             )
         for kind, text in {**collapse, **phase.objective.notes(values)}.items():
-            self.say_once(phase, kind, f'step {number}: {text}')
+            self.report_once(phase, kind, f'step {number}: {text}')
 
-    def say_once(self, phase, kind, text):
-        """Says something of a kind, if it was not said in this phase."""
-        if (phase.index, kind) not in self.warned:
-            self.warned.add((phase.index, kind))
-            self.report.say(text)
+    def report_once(self, phase, kind, text):
+        """Reports a message unless one of its kind was reported in this phase."""
+        if (phase.index, kind) not in self.reported:
+            self.reported.add((phase.index, kind))
+            self.report.log(text)
 
     def evaluate(self, evaluation, state, number, phase):
-        """What an evaluation measures, written at a step; or why it has nothing."""
+        """Writes the metrics of an evaluation, or reports why it does not apply."""
         if reason := evaluation.why_not(phase.network):
-            self.say_once(phase, reason, f'phase {phase.index}: {reason}')
+            self.report_once(phase, reason, f'phase {phase.index}: {reason}')
             return
         with self._pause():
             self.report.write(number, evaluation.run(state.params, phase.network))
 
-    def saves(self, number, phase):
-        """Is a checkpoint due after this step?"""
-        every = self.loop.save_every
+    def is_save_due(self, number, phase):
+        """Whether a checkpoint is due after this step."""
+        every = self.settings.save_every
         regular = every and (number % every == 0 or number == phase.stop)
-        return bool(regular) or number in self.loop.keep_at
+        return bool(regular) or number in self.settings.keep_at
 
     def save(self, state, phase, wait=False):
-        """A checkpoint of the state, with what it takes to go on from it."""
+        """Saves a checkpoint of the state, with the metadata needed to resume."""
         with self._pause():
             meta = {
                 **recipes.meta(self.recipe, phase, int(state.step)),
                 'seconds': self.report.seconds,
-                # On the disk before the checkpoint that follows them.
+                # Metrics reach the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),
             }
             self.store.save(state, meta, wait=wait)
 
     def leave(self, number, state, phase):
-        """Saves the state of this very step on all processes, and ends the run."""
+        """Saves the state of this very step on all processes, and raises Stopped."""
         with self._pause():
-            # A save of this step may be under way, and may fail yet.
+            # A save of this step may be in progress, and may still fail.
             self.store.wait()
         if self.store.last_step != number:
             self.save(state, phase, wait=True)
         raise exits.Stopped(
-            f'stopped after step {number:,} of {self.last:,} as asked; the state is '
-            'saved, and the same command goes on from it.'
+            f'stopped after step {number:,} of {self.last:,} as requested; the state is '
+            'saved. Run the same command again to resume.'
         )
 
     @contextlib.contextmanager
     def _pause(self):
-        """Around work that is no step: the clock stops, the watchdog is patient."""
-        self.guard.expect('pause')
-        # Steps that still run on the device are no pause.
-        jax.block_until_ready(self.running)
+        """Stops the clock and relaxes the watchdog during work other than steps."""
+        self.watchdog.expect('pause')
+        # Steps still running on the device do not belong to the pause.
+        jax.block_until_ready(self.pending)
         with self.report.clock.paused():
             yield
-        self.guard.beat()
+        self.watchdog.beat()
 
     def _batches(self, phase, start):
-        """This process's part of each batch, as the objective of a phase masks it."""
+        """Yields this process's part of each batch, masked by the phase's objective."""
         index, count = sharding.part_of_batch(self.recipe.mesh)
         return stream.batches(
             phase.mixture,
@@ -245,5 +264,5 @@ class _Run:
             cursor=phase.cursor,
             process_index=index,
             process_count=count,
-            threads=self.loop.threads,
+            threads=self.settings.threads,
         )

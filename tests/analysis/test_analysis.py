@@ -1,4 +1,4 @@
-"""An analysis end to end: rows, page and cache; and what its numbers may be taken for."""
+"""An analysis end to end: rows, page, cache, and properties of its values."""
 
 import contextlib
 import csv
@@ -31,7 +31,7 @@ pytest.importorskip('matplotlib')
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A run of two steps, a copy that passes for another seed, and a labeled set."""
+    """A run of two steps, a copy as another seed, and a labeled set."""
     folder = tmp_path_factory.mktemp('analysis')
     phases = (dict(objective=dict(name='mlm')),)
     changes = dict(steps=2, phases=phases, evaluate=dict(every=0))
@@ -71,40 +71,40 @@ def config(folder, **changes):
 
 
 @pytest.fixture(scope='module')
-def whole(folder):
-    """(results of an analysis, what it told while it went, what stood on the screen)."""
-    update, told, screen = console.Progress.update, [], io.StringIO()
+def analysis(folder):
+    """(results of an analysis, its progress updates, the lines on the screen)."""
+    update, updates, screen = console.Progress.update, [], io.StringIO()
 
     def record(self, step, **given):
-        told.append((step, given['description']))
-        self._shown_at = -1e9  # as if ten seconds had gone
+        updates.append((step, given['description']))
+        self._shown_at = -1e9  # shows every update, as if much time had passed
         update(self, step, **given)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):
         patch.setattr(console.Progress, 'update', record)
         found = analyze.analyze(config(folder), folder / 'out')
-    return found, told, screen.getvalue().splitlines()
+    return found, updates, screen.getvalue().splitlines()
 
 
 @pytest.fixture
-def results(whole):
-    return whole[0]
+def results(analysis):
+    return analysis[0]
 
 
 @pytest.mark.slow
-def test_every_part_is_told_while_it_goes(whole):
-    """No part is silent, the last one ends at 100 %, and steps within are told."""
-    results, told, lines = whole
-    steps = [step for step, _ in told]
-    # Three of each model, TF-IDF, similarity, comparison; each is told when it begins.
+def test_progress_covers_every_part(analysis):
+    """Every part and its status are shown; the last part ends at 100 %."""
+    results, updates, lines = analysis
+    steps = [step for step, _ in updates]
+    # Three for each model, TF-IDF, similarity, comparison; each is shown at its start.
     assert steps == sorted(steps) and set(steps) == set(range(10))
     (task,) = results['tasks']
     for part in ('a, untrained', 'a, bag of embeddings', 'TF-IDF'):
-        assert any(text == f'{part}, {task["name"]}' for _, text in told)
+        assert any(text == f'{part}, {task["name"]}' for _, text in updates)
     texts = task['train'] + task['test']
     for words in ('measured 2 of', 'vectors of 64 of', f'vectors of {texts} of {texts}'):
-        assert any(words in text for _, text in told)
-    assert '9/9' in lines[-1] and len(lines) >= len(told)
+        assert any(words in text for _, text in updates)
+    assert '9/9' in lines[-1] and len(lines) >= len(updates)
 
 
 def chosen(results, **wanted):
@@ -135,7 +135,7 @@ def test_rows_are_tidy_and_the_files_agree(results, folder):
     assert float(same['value']) == pytest.approx(row['value'], rel=1e-5)
 
 
-def test_every_measure_has_its_controls_forms_and_intervals(results):
+def test_measures_have_controls_forms_and_intervals(results):
     for control in ('', 'untrained', 'bag of embeddings', 'TF-IDF'):
         for form in ('raw', 'centered', 'whitened', 'length_residualized'):
             rows = chosen(results, control=control, metric='effective_rank', form=form)
@@ -144,24 +144,24 @@ def test_every_measure_has_its_controls_forms_and_intervals(results):
     assert all(row['low'] <= row['value'] <= row['high'] for row in last)
     (chance,) = chosen(results, control='largest class')
     assert 0.1 < chance['value'] < 0.5
-    # Words are all that these texts have: counting them must do.
+    # Labels are words of these texts, so TF-IDF must recognize them.
     (counted,) = chosen(results, control='TF-IDF', metric='probe_accuracy')
     assert counted['value'] > 0.6
 
 
-def test_seeds_are_joined(results):
+def test_mean_over_seeds(results):
     place = dict(control='', layer=1, pooling='mean', metric='probe_accuracy')
     (mean,) = chosen(results, seed='mean', **place)
     values = [row['value'] for row in chosen(results, **place) if row['seed'] != 'mean']
     assert mean['value'] == pytest.approx(np.mean(values))
 
 
-def test_a_control_that_reaches_a_value_is_named(results):
+def test_control_that_reaches_a_value_is_reported(results):
     warned = [w for w in results['warnings'] if w['metric'] == 'probe_accuracy']
     assert warned and 'it reaches' in warned[0]['words']
 
 
-def test_the_page_is_whole_and_has_every_figure(results, folder):
+def test_page_is_self_contained_and_has_every_figure(results, folder):
     page = (folder / 'out' / 'analysis.html').read_text()
     assert not re.search(r'<script|<img|<link|@import|https?://(?!www.w3.org)', page)
     for words in (
@@ -172,14 +172,14 @@ def test_the_page_is_whole_and_has_every_figure(results, folder):
         'Weight of the latent loss',
         'Uniformity of held-out rows',
         'Effective rank by layer',
-        'What a control explains',
-        'What no control explains',
+        'Values that a control explains',
+        'Values that no control explains',
     ):
         assert words.lower() in page.lower(), words
     assert '&lt;svg' not in page and page.count('<svg') > 12
 
 
-def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
+def test_second_analysis_uses_the_cache(results, folder, monkeypatch):
     monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
     monkeypatch.setattr(page, 'write', lambda *_: None)
     one = [str(folder / 'a-0')]
@@ -197,25 +197,28 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
     ('changes', 'words'),
     [
         (dict(models=[]), 'needs models and tasks'),
-        (dict(models=['nowhere']), 'nowhere holds no config.json'),
+        (dict(models=['nowhere']), 'nowhere contains no config.json'),
         (dict(tasks=[dict(name='sst3', path='x')]), "Did you mean 'sst2'"),
-        (dict(tasks=[dict(name='labeled')]), "needs 'path'"),
+        (dict(tasks=[dict(name='labeled')]), "requires 'path'"),
         (dict(poolings=['attention']), 'needs no training'),
         (dict(poolings=['men']), "Did you mean 'mean'"),
-        (dict(controls=['random']), "'random'; there are: 'untrained'"),
+        (dict(controls=['random']), "'random' is invalid; choices: 'untrained'"),
         (dict(halfs=3), "Did you mean 'half_samples'"),
-        (dict(half_samples=1), 'half_samples=1: one has no standard deviation'),
-        (dict(half_samples=-1), 'half_samples=-1 must be a whole number at least 0'),
-        (dict(test=3), 'test=3 must be a whole number at least 8'),
-        (dict(train=1), 'train=1 must be a whole number at least 2'),
-        (dict(tasks=SAME), "Two tasks are called 'word_order'"),
+        (dict(half_samples=1), 'half_samples=1 has no standard deviation'),
+        (dict(half_samples=-1), 'half_samples=-1 must be an integer at least 0'),
+        (dict(test=3), 'test=3 must be an integer at least 8'),
+        (dict(train=1), 'train=1 must be an integer at least 2'),
+        (dict(tasks=SAME), "Two tasks are named 'word_order'"),
         (dict(tasks=[dict(name='one')]), "one: all 18 training labels are 'a', but"),
-        (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but needs 8'),
-        (dict(tasks=[dict(name='labeled', path='', label='x')]), 'no file|name begins'),
+        (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but at least 8'),
+        (
+            dict(tasks=[dict(name='labeled', path='', label='x')]),
+            'no file|name begins|is empty',
+        ),
     ],
 )
-def test_what_cannot_be_analyzed_is_said(changes, words, folder):
-    # Before any model is read.
+def test_invalid_configs_are_rejected(changes, words, folder):
+    # Before any model is loaded.
     made = {'one': ['a'] * 30, 'few': list('aaabbb') * 2 + list('aab')}
     for task in changes.get('tasks', ()):
         if task['name'] in made:
@@ -230,7 +233,7 @@ def test_what_cannot_be_analyzed_is_said(changes, words, folder):
         analyze.analyze(config(folder, **changes), folder / 'bad')
 
 
-def test_the_command_line_names_models_and_tasks(folder):
+def test_command_line_models_and_tasks(folder):
     argument = f'models={folder}/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
     root = main.__file__.rsplit('/', 2)[0]
     flags = [f'--config={root}/configs/analyze.py:{argument}', '--workdir=x']
@@ -242,12 +245,12 @@ def test_the_command_line_names_models_and_tasks(folder):
     ]
 
 
-def test_names_of_runs():
-    named = analyze.named
+def test_run_names():
+    named = analyze.run_names
     assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
     assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
     assert named(['hf:x/m-1', 'hf:x/m-2'])['hf:x/m-1'] == ('m-1', 0)
-    # Two that would be called the same keep their paths.
+    # Names that would be equal are replaced by paths.
     assert set(named(['r/a', 'q/a']).values()) == {('r/a', 0), ('q/a', 0)}
     assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
 
@@ -259,18 +262,18 @@ def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
         return str(tmp_path / folder)
 
     steps = [run(f'cpt-{n}', seed=0, steps=n, name=f'cpt_{n}') for n in (200, 900)]
-    assert set(analyze.named(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
+    assert set(analyze.run_names(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
     starts = [
         run(f'on-{n}', seed=n, steps=5, log_every=n, init_from=dict(path=f'runs/mlm-{n}'))
         for n in (3, 4)
     ]
-    assert set(analyze.named(starts).values()) == {('on', 3), ('on', 4)}
+    assert set(analyze.run_names(starts).values()) == {('on', 3), ('on', 4)}
     starts = [run(f'off-{n}', seed=n, init_from=dict(path=f'a-{n}00')) for n in (3, 4)]
-    assert set(analyze.named(starts).values()) == {('off-3', 0), ('off-4', 0)}
+    assert set(analyze.run_names(starts).values()) == {('off-3', 0), ('off-4', 0)}
 
 
 @pytest.mark.slow
-def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatch):
+def test_trained_poolings_are_cached(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(page, 'write', lambda *_: None)
     changes = dict(
         models=[str(folder / 'a-0')],
@@ -298,7 +301,7 @@ def test_half_samples_give_the_standard_error_of_a_mean(cloud):
     rows_ND, lengths_N2 = cloud
     found, deviations = measured.geometry_values(rows_ND, lengths_N2, half_samples=32)
     interval = found['mean_cosine', 'raw']
-    # Independent samples of the same cloud say how far it is off.
+    # Compare with the spread over independent samples of the same distribution.
     others = [
         measured.geometry_values(
             np.random.default_rng(seed).normal(size=(200, 8)) + 1.0, lengths_N2
@@ -320,7 +323,7 @@ def pairs(seed, words):
 
 
 @pytest.mark.parametrize('kind', ['labels', 'scores'])
-def test_pairs_are_read_off(kind):
+def test_probes_of_pairs(kind):
     words = [f'w{a}{b}' for a in 'abcdefgh' for b in 'klmnopqr']
     rng = np.random.default_rng(1)
     sides, vectors = [], []
@@ -336,26 +339,28 @@ def test_pairs_are_read_off(kind):
     rows_ND = np.concatenate([*vectors[0], *vectors[1]])
     found = measured.split(rows_ND, task)
     np.testing.assert_array_equal(found.test_second_ND, vectors[1][1])
-    values, single = probes.answers(task, found)
-    once = measured.once(task)
+    values, per_example = probes.evaluate(task, found)
+    unique = measured.unique_texts(task)
     geometry, _ = measured.geometry_values(
-        rows_ND[-240:][once.index_M],
+        rows_ND[-240:][unique.index_M],
         np.full((240, 1), 6),
         half_samples=2,
-        units_N=once.units_M,
-        pairs_P2=once.positives_P2,
+        units_N=unique.units_M,
+        pairs_P2=unique.positives_P2,
     )
     for form in ('raw', 'centered', 'whitened', 'length_residualized'):
-        # Length is taken out fold by fold, and a pair may be in two of them.
+        # Length is residualized per fold; the texts of a pair may be in two folds.
         maximum = 0.01 if form == 'length_residualized' else 1e-6
         assert abs(geometry['alignment', form].value) < maximum
         assert geometry['alignment', form].high < maximum
     if kind == 'labels':
-        assert values['probe_f1'].value > 0.9 and len(single['probe_accuracy']) == 120
-        assert single['probe_f1'].mean() == pytest.approx(values['probe_f1'].value)
+        assert (
+            values['probe_f1'].value > 0.9 and len(per_example['probe_accuracy']) == 120
+        )
+        assert per_example['probe_f1'].mean() == pytest.approx(values['probe_f1'].value)
     else:
         assert values['cosine_spearman'].value > 0.8
-        assert single['cosine_spearman'].mean() == pytest.approx(
+        assert per_example['cosine_spearman'].mean() == pytest.approx(
             values['cosine_spearman'].value
         )
         assert abs(values['overlap_spearman'].value) < 0.3
@@ -390,7 +395,7 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
     assert all(math.isnan(value) for value in evaluator.run(broken).values())
 
 
-def test_a_wrong_geometry_section_is_said(folder, tmp_path):
+def test_invalid_geometry_section_is_rejected(folder, tmp_path):
     changes = dict(geometry=dict(every=2, text=3))
     with pytest.raises(ValueError, match="geometry has no key 'text'. Did you mean"):
         tiny.train(tiny.config(folder, **changes), tmp_path / 'x')

@@ -1,4 +1,4 @@
-"""Figures of an analysis hold the numbers they were given, and tell controls apart."""
+"""Charts of an analysis show the given values, and distinguish controls."""
 
 import io
 
@@ -46,7 +46,7 @@ def drawn(figure, format):
 
 
 @pytest.mark.parametrize('name', MAKERS)
-def test_a_figure_is_drawn_as_vectors_and_the_same_every_time(name):
+def test_figures_are_reproducible_svg(name):
     assert b'<svg' in drawn(MAKERS[name](), 'svg')
     assert drawn(MAKERS[name](), 'png') == drawn(MAKERS[name](), 'png')
 
@@ -56,7 +56,7 @@ def labeled(figure):
     return {line.get_label(): line for line in lines if line.get_label()[0] != '_'}
 
 
-def test_every_value_has_a_line_of_its_own_within_the_chart():
+def test_each_value_has_its_own_line():
     (axes,) = MAKERS['dots']().axes
     marks = [line for line in axes.lines if line.get_marker() not in ('None', '')]
     places = {float(line.get_ydata()[0]) for line in marks}
@@ -66,7 +66,7 @@ def test_every_value_has_a_line_of_its_own_within_the_chart():
 
 
 @pytest.mark.parametrize('name', ['plane', 'dots'])
-def test_controls_are_hollow_and_in_the_color_of_their_model(name):
+def test_controls_are_hollow_with_the_color_of_their_model(name):
     marks = labeled(MAKERS[name]())
     assert marks['mlm'].get_color() == marks['mlm, untrained'].get_color()
     assert marks['mlm'].get_color() != marks['clm'].get_color()
@@ -77,7 +77,7 @@ def test_controls_are_hollow_and_in_the_color_of_their_model(name):
     assert len(shapes) == 4
 
 
-def test_values_and_intervals_are_where_they_belong():
+def test_values_and_intervals_are_drawn_correctly():
     marks = labeled(MAKERS['plane']())
     assert marks['mlm'].get_xydata().tolist() == [[0.5, -1.0]]
     axes = MAKERS['dots']().axes[0]
@@ -89,12 +89,12 @@ def test_values_and_intervals_are_where_they_belong():
     np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
 
 
-def test_missing_ends_are_no_interval():
+def test_missing_ends_give_no_interval():
     nothing = (0.5, float('nan'), None)
     assert charts._interval(nothing) == (0.5, 0.5, 0.5)
     assert charts._interval(2) == (2.0, 2.0, 2.0)
 
 
-def test_a_map_shows_its_numbers_until_they_would_not_be_read():
+def test_similarity_map_shows_numbers_if_legible():
     assert {t.get_text() for t in MAKERS['similarity']().axes[0].texts} == {'1.00', '.00'}
     assert not charts.similarity(np.zeros((20, 20)), '', '', '').axes[0].texts

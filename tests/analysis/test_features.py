@@ -1,4 +1,4 @@
-"""Cached vectors are those of `encode`; a file is whole, checked, or computed again."""
+"""Cached vectors equal those of `encode`; damaged cache entries are recomputed."""
 
 import dataclasses
 import functools
@@ -37,19 +37,19 @@ POOLINGS = ('mean', 'max', 'cls', 'inverse_frequency', 'last4', 'mean-specials')
 @pytest.fixture(scope='module')
 def found(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp('features')
-    return features.of(model, TEXTS, POOLINGS, folder=folder), folder
+    return features.extract(model, TEXTS, POOLINGS, folder=folder), folder
 
 
 @pytest.mark.parametrize('layer', [0, 2])
 @pytest.mark.parametrize('pool', ['mean', 'max', 'cls', 'mean-specials'])
-def test_they_are_what_encode_gives(found, model, layer, pool):
+def test_vectors_equal_encode(found, model, layer, pool):
     expected = model.encode(TEXTS, layer=layer, pool=pool)
     got = found[0].vectors(layer, pool)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
     assert got.dtype == np.float32
 
 
-def test_specials_and_last_layers_change_what_they_should(found):
+def test_special_tokens_and_last4_change_vectors(found):
     vectors = found[0].vectors
     assert np.abs(vectors(2, 'mean') - vectors(2, 'mean-specials')).max() > 1e-2
     assert np.abs(vectors(2, 'mean') - vectors(2, 'last4')).max() > 1e-2
@@ -57,42 +57,46 @@ def test_specials_and_last_layers_change_what_they_should(found):
     assert found[0].tokens_N.tolist()[1] < found[0].tokens_N.tolist()[2]
 
 
-def test_the_second_time_nothing_runs(found, model, monkeypatch):
+def test_cached_vectors_are_not_recomputed(found, model, monkeypatch):
     monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
-    again = features.of(model, TEXTS, POOLINGS, folder=found[1])
+    again = features.extract(model, TEXTS, POOLINGS, folder=found[1])
     np.testing.assert_array_equal(again.vectors(1, 'max'), found[0].vectors(1, 'max'))
 
 
 @pytest.mark.slow
-def test_other_parameters_texts_or_weights_are_other_files(found, model):
+def test_cache_keys_depend_on_parameters_texts_and_weights(found, model):
     names = found[0].names
     fresh = controls.untrained(model, seed=1)
     for other in (
-        features.of(fresh, TEXTS, ('mean',)).names,
-        features.of(model, TEXTS[::-1], ('mean',)).names,
-        features.of(dataclasses.replace(model, causal=True), TEXTS, ('mean',)).names,
+        features.extract(fresh, TEXTS, ('mean',)).names,
+        features.extract(model, TEXTS[::-1], ('mean',)).names,
+        features.extract(dataclasses.replace(model, causal=True), TEXTS, ('mean',)).names,
     ):
         assert not set(other.values()) & set(names.values())
     width = model.network.encoder.width
     given = [{'attention': np.full(width, x, np.float32)} for x in (0.0, 5.0)]
-    pair = [features.of(model, TEXTS, ('mean', 'attention'), given=g) for g in given]
+    pair = [
+        features.extract(model, TEXTS, ('mean', 'attention'), weights=g) for g in given
+    ]
     mean_ND = pair[0].vectors(2, 'mean')
     np.testing.assert_allclose(pair[0].vectors(2, 'attention'), mean_ND, atol=1e-2)
     assert np.abs(pair[1].vectors(2, 'attention') - mean_ND).max() > 0.05
 
 
-def test_what_is_not_finite_is_said_and_not_kept(model, tmp_path):
+def test_non_finite_vectors_are_rejected_and_not_cached(model, tmp_path):
     broken = jax.tree.map(lambda x: x * np.nan, model.params)
     broken = dataclasses.replace(model, params=broken)
-    with pytest.raises(ValueError, match='2/mean hold NaN .* did its training diverge'):
-        features.of(broken, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
+    with pytest.raises(
+        ValueError, match='2/mean contain NaN .* did its training diverge'
+    ):
+        features.extract(broken, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 FORMS = {'rows': ((100,), np.float16)}
 
 
-def test_a_damaged_file_is_not_believed(tmp_path):
+def test_damaged_entry_is_deleted(tmp_path):
     cache = array_cache.ArrayCache(tmp_path)
     with cache.writing(['a'], FORMS) as arrays:
         arrays['a']['rows'][:] = np.arange(100)
@@ -104,7 +108,7 @@ def test_a_damaged_file_is_not_believed(tmp_path):
     assert cache.get('a') is None and not list(tmp_path.iterdir())
 
 
-def test_a_broken_off_computation_leaves_nothing(tmp_path):
+def test_failed_computation_leaves_no_entry(tmp_path):
     cache = array_cache.ArrayCache(tmp_path)
     with pytest.raises(RuntimeError), cache.writing(['a'], FORMS):
         raise RuntimeError
@@ -119,14 +123,14 @@ def test_objects_are_never_unpickled(tmp_path):
         array_cache.ArrayCache(tmp_path).get('a')
 
 
-def test_an_analysis_goes_on_without_cls_where_there_is_none(model):
-    """But not where it was asked for first, before all others."""
+def test_cls_is_skipped_if_unavailable(model):
+    """Unless it is the first pooling."""
     bare = dataclasses.replace(model, begin=())
     for wanted, expected in (
         (['mean', 'cls'], ['mean']),
         (['cls', 'mean'], ['cls', 'mean']),
     ):
-        measured = measuring.Measured(dict(poolings=wanted, seed=0), [], None)
+        measured = measuring.Measurements(dict(poolings=wanted, seed=0), [], None)
         assert measured._poolings(bare, None) == (expected, {})
         assert measured._poolings(model, None) == (wanted, {})
 
@@ -136,27 +140,27 @@ def test_an_analysis_goes_on_without_cls_where_there_is_none(model):
     [
         (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
         (dict(poolings=('attention',)), "'attention' needs weights"),
-        (dict(poolings=('cls-specials',)), "'cls-specials': .* leaves that token out"),
+        (dict(poolings=('cls-specials',)), "'cls-specials': .* excludes that token"),
         (dict(texts=['']), 'no tokens'),
-        (dict(layers=[9]), r'no layer 9: 0 \(embedding\) to 2, or -1'),
+        (dict(layers=[9]), r'no layer 9; layers are 0 \(embedding\) to 2, or -1'),
         (dict(layers=[-4]), 'no layer -4'),
     ],
 )
-def test_what_cannot_be_pooled_is_said(model, call, words):
+def test_invalid_poolings_and_layers_are_rejected(model, call, words):
     call = dict(texts=TEXTS, poolings=('mean',)) | call
     with pytest.raises(ValueError, match=words):
-        features.of(model, **call)
+        features.extract(model, **call)
     with pytest.raises(ValueError, match='no features 9/mean'):
-        features.of(model, TEXTS).vectors(9, 'mean')
+        features.extract(model, TEXTS).vectors(9, 'mean')
 
 
-def test_controls_know_nothing_of_training(model):
-    # The model was made at seed 0 and not trained.
+def test_controls_are_independent_of_training(model):
+    # The model is initialized with seed 0 and not trained.
     same = controls.untrained(controls.untrained(model, seed=1), seed=0)
     jax.tree.map(np.testing.assert_array_equal, same.params, model.params)
     bag_ND = controls.bag_of_embeddings(model, TEXTS)
     np.testing.assert_allclose(bag_ND, model.encode(TEXTS, layer=0), atol=1e-5)
-    # The order of words is nothing to a bag.
+    # A bag of embeddings ignores the order of words.
     one, two = controls.bag_of_embeddings(model, ['the the a', 'the a the'])
     assert np.abs(one - two).max() < 0.1
     assert controls.tf_idf(['a b', 'b'], ['a b', 'b']).shape == (2, 2)

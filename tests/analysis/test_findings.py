@@ -1,4 +1,4 @@
-"""What may be said of values: intervals over seeds, controls, the page's words."""
+"""Conclusions from values: intervals over seeds, controls, texts of the page."""
 
 import math
 import types
@@ -37,14 +37,14 @@ def bag(metric, value, **options):
     return row('a', metric, value, control=controls.BAG, layer=None, **options)
 
 
-def test_the_interval_over_seeds_joins_both_kinds():
+def test_interval_over_seeds_combines_seeds_and_texts():
     rows = [row('a', 'isoscore', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
     (mean,) = findings.over_seeds([*rows, row('b', 'isoscore', 0.5)])
     assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
-    # t of two degrees of freedom times 0.1 / sqrt 3, and 0.01 over sentences.
+    # t with two degrees of freedom times 0.1 / sqrt 3, and 0.01 over texts.
     reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
     assert mean['high'] - mean['value'] == pytest.approx(reach, rel=1e-3)
-    # Of equal seeds it is that of one; what was not measured is left out.
+    # For equal seeds it is that of one seed; unmeasured intervals are ignored.
     for count in (2, 3, 5):
         rows = [row('a', 'balance', 0.7, reach=0.1, seed=s) for s in range(count)]
         (mean,) = findings.over_seeds(rows)
@@ -55,7 +55,7 @@ def test_the_interval_over_seeds_joins_both_kinds():
     assert findings.over_seeds(rows)[0]['high'] == pytest.approx(0.7)
 
 
-def test_the_strongest_control_is_named():
+def test_strongest_control_is_reported():
     rows = [
         row('a', 'probe_accuracy', 0.58, reach=0.06),
         row('a', 'probe_accuracy', 0.59, control=controls.UNTRAINED),
@@ -73,7 +73,7 @@ def test_the_strongest_control_is_named():
     assert warning['control'] == controls.BAG
 
 
-def test_every_metric_that_is_read_is_held_against_its_controls():
+def test_metrics_are_compared_with_controls():
     for metric, form in (
         *(('word_recovery_auc', ''), ('balance', ''), ('cosine_given_overlap', '')),
         *(('class_alignment', 'raw'), ('distance_ratio', 'length_residualized')),
@@ -84,16 +84,16 @@ def test_every_metric_that_is_read_is_held_against_its_controls():
         assert len(found['examined']) == 1 and found['warnings'][0]['kind'] == 'explained'
 
 
-def test_the_largest_class_is_a_control_too():
+def test_largest_class_is_a_control():
     chance = dict(layer=None, pooling='', low=np.nan, high=np.nan)
     rows = [row('a', 'probe_mcc', -0.02), row('', 'probe_mcc', 0.0, **chance)]
     rows[1]['control'] = controls.LARGEST
     (warning,) = findings.compare(rows, {}, {})['warnings']
     assert warning['control'] == controls.LARGEST
-    assert 'the commonest label always explains' in warning['words']
+    assert 'the most frequent label explains' in warning['words']
 
 
-def test_what_has_no_interval_or_no_control_is_not_called_safe():
+def test_values_without_interval_or_control_are_not_beyond():
     ends = dict(low=np.nan, high=np.nan)
     value, other = (row('a', 'probe_accuracy', x, **ends) for x in (0.5, 0.6))
     found = findings.compare([value, other | dict(control=controls.UNTRAINED)], {}, {})
@@ -111,7 +111,7 @@ def right(share, count=872):
     return np.arange(count) < share * count
 
 
-def test_a_control_within_the_interval_explains_only_what_a_paired_test_allows():
+def test_overlapping_control_explains_only_if_the_paired_test_agrees():
     base_N = right(0.68).astype(float)
     better_N = base_N.copy()
     better_N[-26:], better_N[:4] = 1.0, 0.0  # p = 6e-5, and the intervals meet
@@ -120,26 +120,26 @@ def test_a_control_within_the_interval_explains_only_what_a_paired_test_allows()
         intervals = [
             statistics.bootstrap_interval(np.mean, x) for x in (better_N, control_N)
         ]
-        rows, single = [], {}
+        rows, per_example = [], {}
         for control, found, values_N in zip(
             ('', controls.UNTRAINED), intervals, (better_N, control_N)
         ):
             ends = dict(low=found.low, high=found.high)
             rows.append(row('a', 'probe_accuracy', found.value, control=control, **ends))
             result = measured.Result('t', 'a', 0, control, 2, 'mean')
-            single[result] = {'probe_accuracy': values_N}
-        (warning,) = findings.compare(rows, {}, single)['warnings']
+            per_example[result] = {'probe_accuracy': values_N}
+        (warning,) = findings.compare(rows, {}, per_example)['warnings']
         assert warning['kind'] == kind
 
 
-def test_trivial_answers_have_the_metric_of_the_task():
+def test_constant_predictions_have_the_metric_of_the_task():
     def baselines(metric, train, test):
         sides = [tasks.Examples(list(x), None, np.array(list(x))) for x in (train, test)]
         found = probes.baselines(tasks.Task('t', 'labels', metric, *sides))
         return {
             (control, name): pytest.approx(values.mean())
-            for control, single in found.items()
-            for name, values in single.items()
+            for control, metrics in found.items()
+            for name, values in metrics.items()
         }
 
     ones, zeros = '1' * 68 + '0' * 32, '0' * 68 + '1' * 32
@@ -152,14 +152,14 @@ def test_trivial_answers_have_the_metric_of_the_task():
         ('largest class', 'probe_f1'): 0.0,
         ('always 1', 'probe_f1'): 2 * 0.32 / 1.32,
     }
-    # The most that one answer reaches on these, whatever was common in training.
+    # The best constant prediction on the test set, whatever is frequent in training.
     assert baselines('mcc', ones, zeros) == {
         ('largest class', 'probe_accuracy'): 0.68,
         ('largest class', 'probe_mcc'): 0.0,
     }
 
 
-def test_a_difference_of_length_alone_is_called_so():
+def test_difference_due_to_length_is_reported():
     rng, deviations, rows = np.random.default_rng(0), {}, []
     for model, value in (('a', -0.2), ('b', -0.6)):
         rows.append(row(model, 'uniformity', value, form='raw'))
@@ -178,24 +178,26 @@ def test_a_difference_of_length_alone_is_called_so():
 
 
 @pytest.mark.parametrize('metric', ['f1', 'mcc'])
-def test_scores_are_scikit_learns_and_influences_what_leaving_one_out_does(metric):
+def test_scores_match_scikit_learn_and_influences_match_leave_one_out(metric):
     theirs = pytest.importorskip('sklearn.metrics')
-    said_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
+    predicted_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
     score, influence = probes.SCORES[metric], probes.INFLUENCES[metric]
     expected = {
-        'f1': lambda: theirs.f1_score(truth_N, said_N, pos_label='1'),
-        'mcc': lambda: theirs.matthews_corrcoef(truth_N, said_N),
+        'f1': lambda: theirs.f1_score(truth_N, predicted_N, pos_label='1'),
+        'mcc': lambda: theirs.matthews_corrcoef(truth_N, predicted_N),
     }[metric]()
-    found_N = influence(said_N, truth_N)
-    assert found_N.mean() == pytest.approx(score(said_N, truth_N))
+    found_N = influence(predicted_N, truth_N)
+    assert found_N.mean() == pytest.approx(score(predicted_N, truth_N))
     assert found_N.mean() == pytest.approx(expected)
-    left_out_N = [score(*np.delete([said_N, truth_N], n, axis=1)) for n in range(300)]
+    left_out_N = [
+        score(*np.delete([predicted_N, truth_N], n, axis=1)) for n in range(300)
+    ]
     pseudo_N = 300 * expected - 299 * np.array(left_out_N)
     np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
 
 
 @pytest.mark.slow
-def test_a_test_of_correlations_errs_as_often_as_it_says():
+def test_error_rate_and_power_of_the_test_of_correlations():
     rng, rejected, power, old = np.random.default_rng(1), 0, 0, 0
     for seed in range(200):
         human_N, shared_N = rng.normal(size=(2, 150))
@@ -224,17 +226,19 @@ def _products(one_N, two_N):
     return one_N * two_N
 
 
-def test_texts_count_once_and_those_of_a_pair_are_drawn_together():
+def test_texts_are_unique_and_pairs_are_drawn_together():
     first, second = ([f'{side}{n}' for n in range(20)] for side in 'ab')
     part = tasks.Examples(
         first * 2, second + second[1:] + second[:1], np.repeat([1.0, 0.0], 20)
     )
-    once = measured.once(tasks.Task('t', 'scores', 'spearman', part, part, positive=1.0))
+    unique = measured.unique_texts(
+        tasks.Task('t', 'scores', 'spearman', part, part, positive=1.0)
+    )
     texts = part.texts()
-    assert len({texts[i] for i in once.index_M}) == len(once.index_M) == 40
-    assert [texts[once.index_M[i]] for i in once.positives_P2[3]] == ['a3', 'b3']
-    assert all(texts[i][1:] == str(u) for i, u in zip(once.index_M, once.units_M))
-    # Near copies: two texts of a pair are no two texts.
+    assert len({texts[i] for i in unique.index_M}) == len(unique.index_M) == 40
+    assert [texts[unique.index_M[i]] for i in unique.positives_P2[3]] == ['a3', 'b3']
+    assert all(texts[i][1:] == str(u) for i, u in zip(unique.index_M, unique.units_M))
+    # Near copies: the two texts of a pair are not independent.
     rng = np.random.default_rng(0)
     one_ND = rng.normal(size=(100, 4)) * np.linspace(2, 0.5, 4)
     rows_ND = np.concatenate([one_ND, one_ND + 0.01 * rng.normal(size=(100, 4))])
@@ -247,7 +251,7 @@ def test_texts_count_once_and_those_of_a_pair_are_drawn_together():
     assert 1.15 < widths[1] / widths[0] < 2
 
 
-def test_a_map_of_layers_bears_their_numbers():
+def test_similarity_map_has_layer_numbers():
     rows = [
         row(
             'a',
@@ -266,7 +270,7 @@ def test_a_map_of_layers_bears_their_numbers():
 
 
 def test_measured_layers_keep_their_numbers():
-    found = measuring.Measured(dict(poolings=['mean'], seed=0), [], None)
+    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None)
     found.tasks = [types.SimpleNamespace(name='t')]
     rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
@@ -275,17 +279,17 @@ def test_measured_layers_keep_their_numbers():
     assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
 
 
-def test_an_untrained_control_is_another_draw_for_each_seed(monkeypatch):
+def test_untrained_control_differs_for_each_seed(monkeypatch):
     seeds = []
     monkeypatch.setattr(controls, 'untrained', lambda _, seed: seeds.append(seed))
     config = dict(controls=[controls.UNTRAINED], seed=5, poolings=['mean'])
-    found = measuring.Measured(config, [], None)
+    found = measuring.Measurements(config, [], None)
     for seed in (0, 1, 2):
         found.model(None, 'a', seed)
     assert len(set(seeds)) == 3
 
 
-def test_a_test_set_of_one_class_has_no_balance():
+def test_single_class_test_set_has_no_balance():
     rng, words = np.random.default_rng(0), [f'word{n}' for n in range(100)]
     texts = [' '.join(rng.choice(words, 4)) for _ in range(240)]
     train = tasks.Examples(texts[:210], None, np.array(list('aab') * 70))
@@ -294,13 +298,13 @@ def test_a_test_set_of_one_class_has_no_balance():
     for labels in ('a' * 30, 'ab' * 15):
         test = tasks.Examples(texts[210:], None, np.array(list(labels)))
         task = tasks.Task('t', 'labels', 'accuracy', train, test)
-        found.append(probes.answers(task, vectors))
+        found.append(probes.evaluate(task, vectors))
     assert 'balance' not in found[0][0] and 'balance' in found[1][0]
-    (values, single) = found[0]
-    assert single['word_recovery_auc'].mean() == values['word_recovery_auc'].value
+    (values, per_example) = found[0]
+    assert per_example['word_recovery_auc'].mean() == values['word_recovery_auc'].value
 
 
-def test_the_last_layer_is_named_only_where_it_was_measured():
+def test_last_layer_is_named_only_if_measured():
     rows = [row(model, 'balance', 0.5, layer=n) for model, n in (('a', 3), ('b', 2))]
 
     def named(*layers):
@@ -310,20 +314,20 @@ def test_the_last_layer_is_named_only_where_it_was_measured():
     assert named(0, 3) == 'layer 2 or 3'
 
 
-def test_methods_say_what_was_done():
+def test_methods_describe_the_config():
     config = dict(controls=['TF-IDF'], half_samples=0, train=7, test=9, seed=1)
     config |= dict(poolings=['mean'])
     text = ' '.join(page.methods(config).split())
     assert 'Controls: TF-IDF.' in text and 'random initialization' not in text
-    assert 'of geometry, none;' in text and '0 random half-samples' not in text
+    assert 'Geometry has none.' in text and '0 random half-samples' not in text
     assert 'tokens of at most' not in text
     config |= dict(controls=[], half_samples=16, poolings=['mean', 'attention'])
     text = page.methods(config)
-    assert 'weights of attention are learned from the first 64 tokens' in text
-    assert 'No control was asked for.' in text and '16 random half-samples' in text
+    assert 'weights of attention are trained on the first 64 tokens' in text
+    assert 'There are no controls.' in text and '16 random half-samples' in text
 
 
-def test_a_plane_is_drawn_of_the_form_that_it_names():
+def test_plane_is_drawn_only_for_complete_forms():
     models = dict(path=('a', 0))
     rows = [
         row('a', metric, -1.0, form=form)
@@ -336,16 +340,16 @@ def test_a_plane_is_drawn_of_the_form_that_it_names():
     drawn = figures.geometry(dict(name='t'), results)
     titles = [one.get_suptitle() for one in drawn]
     assert 'Alignment and uniformity, raw' in titles
-    assert 'Alignment and uniformity, length taken out' not in titles
+    assert 'Alignment and uniformity, length-residualized' not in titles
 
 
-def test_controls_that_charts_do_not_know_are_drawn():
+def test_unknown_controls_are_drawn():
     subjects = {('', controls.ALWAYS_ONE): 0.4, ('', controls.LARGEST): 0.1}
     assert charts.dots({'probe F1': subjects}, 'Dots', '', ['a'])
 
 
-def test_what_is_left_is_named_once_and_nothing_where_nothing_is():
-    """One form of a metric is named with its form, both by the metric alone."""
+def test_values_beyond_controls_are_listed():
+    """A single form of a metric is listed with its form, both forms by the metric."""
 
     def examined(model, metric, form, beyond):
         return dict(task='t', model=model, metric=metric, form=form, beyond=beyond)
@@ -365,13 +369,13 @@ def test_what_is_left_is_named_once_and_nothing_where_nothing_is():
     }
     table = verdicts.beyond(results)['table']
     assert table['columns'] == ['model', 't']
-    left = 'uniformity; effective rank, length taken out'
-    assert table['rows'] == [['a', left], ['b', 'nothing']]
+    left = 'uniformity; effective rank, length-residualized'
+    assert table['rows'] == [['a', left], ['b', 'none']]
     assert verdicts.beyond(results | {'examined': []}) is None
 
 
-def test_geometry_of_another_number_of_texts_is_not_compared():
-    """A rank grows with the number of texts: of 9 and of 5 it says nothing."""
+def test_geometry_of_different_numbers_of_texts_is_not_compared():
+    """A rank grows with the number of texts."""
     rows = [row('a', 'effective_rank', 5.0, form='raw')]
     rows.append(bag('effective_rank', 6.0, form='raw', count=5))
     assert not findings.compare(rows, {}, {})['examined']

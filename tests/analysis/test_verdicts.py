@@ -1,4 +1,4 @@
-"""Verdicts between ways of training err as often as they say, and see what is there."""
+"""Verdicts between training methods: error rates, power, and their texts."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def row(model, seed, value, task='t', metric='probe_accuracy', **changes):
 
 
 def simulated(tasks, seeds, gap, between_seeds=0.04, count=30):
-    """(rows, single): tasks that two models pass alike but for `gap`, run by run."""
-    rng, rows, single = np.random.default_rng(0), [], {}
+    """(rows, per_example): tasks on which two models differ by `gap` on average."""
+    rng, rows, per_example = np.random.default_rng(0), [], {}
     for t in range(tasks):
         hard_N = 0.3 * rng.normal(size=count)
         for model, share in (('a', 0.7 + gap), ('b', 0.7)):
@@ -28,23 +28,25 @@ def simulated(tasks, seeds, gap, between_seeds=0.04, count=30):
                 values_N = share + between_seeds * rng.normal() + hard_N
                 rows.append(row(model, seed, values_N.mean(), task=f't{t}'))
                 result = measured.Result(f't{t}', model, seed, '', 2, 'mean')
-                single[result] = {
+                per_example[result] = {
                     'probe_accuracy': values_N + 0.1 * rng.normal(size=count)
                 }
-    return rows, single
+    return rows, per_example
 
 
 def rejected(tests):
-    """The share of tests with p <= 0.05 before correction, each a simulated study."""
+    """The fraction of tests (simulated studies) with p <= 0.05 before correction."""
     return np.mean([test['p'] <= 0.05 for test in tests])
 
 
 @pytest.mark.slow
-def test_true_nulls_are_rejected_as_often_as_said_and_differences_are_found():
-    """Seeds differ by 0.04: tests paired over sentences rejected 42 % of these nulls."""
+def test_error_rate_and_power():
+    """Seeds differ by 0.04: tests paired over texts rejected 42 % of these nulls."""
     tests = findings.compare(*_with_deviations(simulated(1200, 5, gap=0.0)))['tests']
     assert len(tests) == 1200 and 0.04 <= rejected(tests) <= 0.06
-    assert np.mean([comparisons.is_sure(test) for test in tests]) == 0  # after Holm
+    assert (
+        np.mean([comparisons.is_significant(test) for test in tests]) == 0
+    )  # after Holm
     # 2 standard deviations of the paired difference.
     gap = 2 * np.sqrt(2) * 0.04
     tests = findings.compare(*_with_deviations(simulated(300, 5, gap=gap)))['tests']
@@ -53,27 +55,27 @@ def test_true_nulls_are_rejected_as_often_as_said_and_differences_are_found():
 
 
 def _with_deviations(made):
-    rows, single = made
-    return rows, {}, single
+    rows, per_example = made
+    return rows, {}, per_example
 
 
 @pytest.mark.parametrize('seeds', [1, 2, 4])
 def test_fewer_than_five_seeds_give_no_verdict(seeds):
-    rows, single = simulated(2, seeds, gap=0.5)
-    found = findings.compare(rows, {}, single)
+    rows, per_example = simulated(2, seeds, gap=0.5)
+    found = findings.compare(rows, {}, per_example)
     for test in found['tests']:
         count = f'{seeds} seed' + 's' * (seeds > 1)
         assert test['verdict'] == f'no verdict: {count}, 5 needed'
         assert np.isnan([test['p'], test['p_holm']]).all() and test['low'] > 0
         assert test['over'].startswith('over texts')
-    said = verdicts.headline(found)
-    assert 'no verdict' in said and 'remain after correction' not in said
+    text = verdicts.headline(found)
+    assert 'no verdict' in text and 'remain after correction' not in text
     table = verdicts.differences(found | {'tasks': [{'name': 't0'}]})['table']
     assert all(row[-1] == test['verdict'] for row in table['rows'])
 
 
 def test_seeds_are_paired_by_their_number():
-    """What a seed does to both models, as its order of the rows does, cancels."""
+    """Effects of a seed on both models, such as the order of rows, cancel."""
     rng, rows = np.random.default_rng(3), []
     for seed in range(6):
         shared = 0.2 * rng.normal()
@@ -90,15 +92,16 @@ def test_seeds_are_paired_by_their_number():
     assert test['verdict'] == 'no verdict: 0 seeds, 5 needed'
 
 
-def test_a_model_beside_its_control_is_told_as_one_training_run():
+def test_comparison_with_a_control_states_the_number_of_runs():
     rows = [row('a', 0, 0.5), row('a', 0, 0.6, control=controls.UNTRAINED)]
     found = findings.compare(rows, {}, {})
-    assert 'Over texts, this one training run' in found['warnings'][0]['words']
-    said = verdicts.headline(found)
-    assert said.startswith('Worse than untrained on t: `a` (probe accuracy 0.500 against')
+    assert 'Over texts, for this one training run' in found['warnings'][0]['words']
+    text = verdicts.headline(found)
+    start = 'Worse than untrained on t: `a` (probe accuracy 0.500, untrained'
+    assert text.startswith(start)
     rows = [one | dict(seed=seed) for one in rows for seed in range(6)]
     words = findings.compare(rows, {}, {})['warnings'][0]['words']
-    assert 'Over texts and 6 training runs, described: no verdict' in words
+    assert 'Over texts and 6 training runs; no verdict' in words
     rows = [row('a', 0, 0.6), row('a', 0, 0.6, control=controls.UNTRAINED)]
     assert findings.compare(rows, {}, {})['worse'] == []
 
@@ -120,9 +123,7 @@ def shapes(uniformity, rank, nearness, **changes):
         (-2.6, 1.0, set()),
     ],
 )
-def test_where_all_texts_lie_close_together_nearness_is_no_merit(
-    uniformity, rank, merits
-):
+def test_nearness_does_not_count_if_all_texts_are_close(uniformity, rank, merits):
     rows = shapes(uniformity, rank, 0.2)
     rows += shapes(-2.0, 30.0, 0.9, control=controls.UNTRAINED)
     found = findings.compare(rows, {}, {})
@@ -160,7 +161,7 @@ def exactly(value):
         (exactly(-0.15), True, 6e-5, 'explained'),
     ],
 )
-def test_a_control_explains_what_it_reaches(control, higher, p, kind):
+def test_control_explains_what_it_reaches(control, higher, p, kind):
     found = findings.explained_by_control(FOUND, control, 'the control', higher, p)
     assert found.kind == kind
     assert 'the control' in found.words and '-0.16 (-0.19 to' in found.words

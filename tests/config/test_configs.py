@@ -57,7 +57,7 @@ def step_of_every_phase(preset, folder):
                 phase.network, phase.objective, made.optimizer, 0
             )
         )()
-        # The first step of the phase, which looks at everything.
+        # The first step of the phase, which includes all diagnostics.
         state = state.replace(step=state.step + phase.start)
         after, metrics = jax.jit(phase.step)(state, sharding.put_batch(batch, made.mesh))
         assert all(np.isfinite(value) for value in metrics.values()), metrics

@@ -1,4 +1,4 @@
-"""Every key of every shipped config, misspelt, is refused by name, with the right one."""
+"""Every misspelled key of every shipped config is rejected with the correct one."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ from jepa_text.planning import benchmark
 from jepa_text.training import config as settings
 
 PRESETS = list(config_file.shared('toy').PRESETS)
-# (command, file, argument): all objectives, sizes and cases once.
+# (command, file, argument): every objective, size and case once.
 SHIPPED = [
     ('study', 'quickstart', None),
     ('study', 'collapse', None),
@@ -38,7 +38,7 @@ def tokenizer():
 
 
 def keys(value, path=()):
-    """The path of every key of a config, within lists, too."""
+    """Yields the path of every key of a config, including lists."""
     items = value.items() if isinstance(value, dict) else ()
     items = enumerate(value) if isinstance(value, list) else items
     for key, inner in items:
@@ -48,7 +48,7 @@ def keys(value, path=()):
 
 
 def misspelt(key, rng):
-    """The key with one letter twice, left out, or two in turns."""
+    """Returns the key with one letter doubled or omitted, or two letters swapped."""
     at = rng.randrange(len(key) - 1)
     kind = rng.randrange(3)
     if kind == 0:
@@ -60,7 +60,7 @@ def misspelt(key, rng):
 
 
 def renamed(value, path, name):
-    """The config with the key at a path called otherwise."""
+    """Returns the config with the key at a path renamed."""
     if isinstance(value, list):
         return [
             renamed(x, path[1:], name) if i == path[0] else x for i, x in enumerate(value)
@@ -73,17 +73,17 @@ def renamed(value, path, name):
 
 
 def build(command, config):
-    """All that is checked before anything is written: the schema, and each `make`."""
+    """Runs all checks that precede writing: the schema, and each `make`."""
     schema.read(commands.root(command, config), config)
     if command == 'analyze':
         for section in config['tasks']:
-            # Its file is not here.
+            # Its file does not exist here.
             with contextlib.suppress(FileNotFoundError):
                 tasks.build(section)
         return
     if command == 'benchmark':
         whole = schema.resolved(benchmark.Config, config)
-        runs = benchmark.checked(whole)
+        runs = benchmark.resolve_cases(whole)
         phases = [case['objective'] for case in runs]
     else:
         runs = list(settings.of_runs(config).values())
@@ -91,7 +91,7 @@ def build(command, config):
     for run in runs:
         optimizers.make(run['optimizer'])
         schedules.make(run['schedule'], 10_000)
-        # What a start leaves to the model is this, or another such.
+        # Filled in from the initial model; these are valid values.
         started = {'name': 'transformer', 'preset': 'tiny'} if 'init_from' in run else {}
         resolve.build('models', started | run['model'], vocab_size=8)
     given = dict(tokenizer=tokenizer(), length=64, steps=10)
@@ -100,7 +100,7 @@ def build(command, config):
 
 
 @pytest.mark.parametrize('command, file, argument', SHIPPED)
-def test_a_misspelt_key_is_refused_by_name(command, file, argument):
+def test_misspelled_keys_are_rejected_by_name(command, file, argument):
     config = config_file.shared(file).get_config(*filter(None, [argument]))
     config = schema.plain(config)
     build(command, config)
@@ -110,9 +110,12 @@ def test_a_misspelt_key_is_refused_by_name(command, file, argument):
         try:
             build(command, renamed(config, path, wrong))
         except ValueError as error:
-            said = str(error)
-            if f'{wrong!r}' not in said or f'Did you mean {path[-1]!r}?' not in said:
-                passed.append((path, wrong, said))
+            message = str(error)
+            if (
+                f'{wrong!r}' not in message
+                or f'Did you mean {path[-1]!r}?' not in message
+            ):
+                passed.append((path, wrong, message))
         else:
             passed.append((path, wrong, 'passed'))
     assert not passed, '\n'.join(map(str, passed[:20]))

@@ -1,4 +1,4 @@
-"""`jepa-text init` writes what is shipped: the same config, to be edited; it trains."""
+"""`jepa-text init` writes the shipped configs as files to edit, which train."""
 
 import random
 import re
@@ -19,14 +19,14 @@ SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210
 
 
 def init(path, preset):
-    """(command, config) of a file that is written, as the command line reads it."""
+    """Writes a file and returns (command, config) as the command line reads them."""
     assert main.main(['jepa-text', 'init', str(path), f'--preset={preset}']) == 0
     command, _ = new_file.text(preset, str(path), lambda name: commands.root(name, {}))
     return command, config_file.read([f'--config={path}'])
 
 
 @pytest.mark.parametrize('preset', PRESETS + SIZES)
-def test_the_file_that_is_written_is_what_is_shipped(preset, tmp_path):
+def test_a_new_file_equals_the_shipped_config(preset, tmp_path):
     command, config = init(tmp_path / 'my.py', preset)
     root = commands.root(command, config)
     _, file, argument = new_file._chosen(preset)
@@ -35,8 +35,8 @@ def test_the_file_that_is_written_is_what_is_shipped(preset, tmp_path):
     assert schema.resolved(root, config) == schema.resolved(root, shipped)
 
 
-def test_what_is_by_default_can_be_set_where_it_stands(tmp_path):
-    """Every line behind # is one of the program, when it is no more."""
+def test_commented_out_defaults_can_be_enabled(tmp_path):
+    """Every commented-out line is valid code that sets the default."""
     path = tmp_path / 'my.py'
     _, before = init(path, 'clm_mlm')
     text = path.read_text()
@@ -48,27 +48,27 @@ def test_what_is_by_default_can_be_set_where_it_stands(tmp_path):
     assert schema.resolved(root, config) == schema.resolved(root, before)
 
 
-def test_what_cannot_be_written_is_said(tmp_path, capsys):
+def test_errors_of_init_are_explained(tmp_path, capsys):
     path = tmp_path / 'my.py'
     path.write_text('mine')
-    for words, said in (
-        ([str(path)], 'is there already, and stays as it is'),
+    for words, message in (
+        ([str(path)], 'already exists and is not overwritten'),
         ([str(tmp_path / 'none' / 'my.py')], 'does not exist: mkdir -p'),
-        ([str(tmp_path / 'my.txt')], 'give it a name as my.py'),
+        ([str(tmp_path / 'my.txt')], 'must end in .py, as in my.py'),
         ([str(tmp_path / 'b.py'), '--preset=clm_mml'], "Did you mean 'clm_mlm'"),
-        ([str(tmp_path / 'b.py'), '--preset=mlm,2b'], "no size '2b', but toy, 35m"),
-        ([str(tmp_path / 'b.py'), '--preset=study,1b'], 'but none of study'),
-        ([str(tmp_path / 'b.py'), '--size=1b'], "'--size=1b' is no flag of init"),
-        ([], 'takes the one file to write'),
+        ([str(tmp_path / 'b.py'), '--preset=mlm,2b'], "no size '2b'; it has: toy, 35m"),
+        ([str(tmp_path / 'b.py'), '--preset=study,1b'], 'it has no sizes'),
+        ([str(tmp_path / 'b.py'), '--size=1b'], "'--size=1b' is not a flag of init"),
+        ([], 'takes one file to write'),
     ):
         assert main.main(['jepa-text', 'init', *words]) == exits.USAGE
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert path.read_text() == 'mine'
     assert [p.name for p in tmp_path.iterdir()] == ['my.py']
 
 
 def toy(config, folder):
-    """The config, of four steps, on rows and a model that are there in seconds."""
+    """Returns the config reduced to four steps, small rows and a small model."""
     small = [
         ('steps', '4'),
         ('data', f'{{"folder": {tiny.rows(folder)!r}, "row_length": {tiny.LENGTH}}}'),
@@ -108,7 +108,7 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     config['prepare']['tokenizer'] = 'bundled'
     assert int(tiny.train(config, tmp_path / 'run').step) == 4
     assert load.load(tmp_path / 'run').network is not None
-    # What the start decides is shown as such.
+    # Values of init_from are shown with that origin.
     words = [f'--config={tmp_path / "my.py"}', '--print-config', '--workdir=x']
     words += [f'--config.init_from.path={tmp_path / "first"}']
     assert main.main(['jepa-text', 'train', *words]) == 0
@@ -117,8 +117,8 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     assert line.endswith(f' {display.INIT_FROM}')
 
 
-def test_an_installed_package_has_the_files_inside(tmp_path):
-    """As a wheel lays them: jepa_text/configs, and no clone."""
+def test_an_installed_package_contains_the_config_files(tmp_path):
+    """With the files of a wheel: jepa_text/configs, and no clone."""
     shutil.copytree(
         config_file.PACKAGE,
         tmp_path / 'jepa_text',

@@ -1,4 +1,4 @@
-"""Settings of a command line reach the config, of their type, or are refused by name."""
+"""Settings on the command line are converted and applied, or rejected by name."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ class Root:
 FILE = {'made': {'name': 'sgd', 'b1': 0.5, 'deep': [{'x': 1}]}, 'many': [{}, {'size': 2}]}
 
 
-def test_settings_are_told_from_other_words():
+def test_settings_are_separated_from_other_arguments():
     words = ['train', '--config=a.py:x', '--config.a=1', '-config.b[0].c', '2', 'more']
     words += ['--config.d', '--noconfig.e', '--config.f=a=b', '--workdir=x']
     rest, found = overrides.split(words)
@@ -56,12 +56,12 @@ def test_settings_are_told_from_other_words():
         ('rate.peak', '3', {'peak': 3}),
         ('how', 'b', 'b'),
         ('how', '{"name": "b"}', {'name': 'b'}),
-        # A section that is not there is its defaults with this.
+        # A missing section is created: the other keys have their defaults.
         ('inner.size', '3', {'size': 3}),
         ('inner.share', '0.5', {'share': 0.5}),
         ('inner.share', 'None', {'share': None}),
         ('inner', '{"size": 4, "share": null}', {'size': 4, 'share': None}),
-        # One that is there keeps its other keys, unless it is another one.
+        # An existing section keeps its other keys unless its name changes.
         ('made', "{'b1': 1}", FILE['made'] | {'b1': 1}),
         ('made', "{'name': 'adamw'}", {'name': 'adamw'}),
         ('made.b1', '0.25', FILE['made'] | {'b1': 0.25}),
@@ -72,14 +72,14 @@ def test_settings_are_told_from_other_words():
         ('many[0].size', '3', [{'size': 3}, {'size': 2}]),
     ],
 )
-def test_a_value_has_the_type_of_its_place(path, text, value):
+def test_values_are_converted_to_the_type_of_their_key(path, text, value):
     before = schema.plain(FILE)
-    config = overrides.put(Root, before, path, text)
+    config = overrides.set_value(Root, before, path, text)
     assert config[path.split('.')[0].split('[')[0]] == value
     assert before == FILE, 'the config that is given stays'
 
 
-def test_a_section_that_the_file_lacks_merges_with_its_default():
+def test_a_missing_section_is_merged_with_its_default():
     config = overrides.apply(Root, {}, [('made.b2', '0.99'), ('inner.size', '2')])
     made = schema.read(Root, config)
     assert made.made == {'name': 'adamw', 'b1': 0.9, 'b2': 0.99}
@@ -96,14 +96,14 @@ def test_a_section_that_the_file_lacks_merges_with_its_default():
         ('name[0]', '1', r'there is no \[0\], but no items'),
         ('name.x', '1', "there is no 'x' in 'sgd'"),
         ('steps', 'many', "steps='many' must be a list"),
-        ('inner.size', '1.5', "size='1.5' must be a whole number"),
-        ('inner.size', 'None', "size='None' must be a whole number"),
+        ('inner.size', '1.5', "size='1.5' must be an integer"),
+        ('inner.size', 'None', "size='None' must be an integer"),
         ('is_on', 'maybe', "is_on='maybe' must be True or False"),
         ('rate', 'fast', "rate='fast' must be a finite number or a section"),
         ('made.b1', 'fast', "b1='fast' must be a finite number"),
         ('inner', '3', "inner='3' must be a section"),
     ],
 )
-def test_what_is_wrong_is_named(path, text, words):
+def test_invalid_values_are_named(path, text, words):
     with pytest.raises(ValueError, match=words):
-        overrides.put(Root, schema.plain(FILE | {'name': 'sgd'}), path, text)
+        overrides.set_value(Root, schema.plain(FILE | {'name': 'sgd'}), path, text)

@@ -1,4 +1,4 @@
-"""Wrong numbers of a config are errors before anything is made of them."""
+"""Numbers out of range are rejected before anything is built from them."""
 
 import pytest
 import tiny
@@ -17,13 +17,13 @@ MLM = (dict(objective=dict(name='mlm')),)
     'changes, words',
     [
         (dict(clip_norm=-1.0), 'clip_norm=-1.0 must be a number above 0'),
-        (dict(accumulate=0), 'accumulate=0 must be a whole number at least 1'),
+        (dict(accumulate=0), 'accumulate=0 must be an integer at least 1'),
         (dict(log_every=1.5), 'log_every=1.5'),
         (dict(seed=-1), 'seed=-1'),
         (dict(stop_after_skips=0), 'stop_after_skips=0'),
         (
             dict(telemetry=dict(every=1, on_collapse='stopp')),
-            "'stopp'; there are",
+            "'stopp' is invalid; choices",
         ),
         (dict(evaluate=dict(every=1, rate=0.1, max_rows=0)), 'evaluate.max_rows=0'),
         (dict(model=dict(name='transformer', preset='tiny', depth=0)), 'model: depth=0'),
@@ -63,7 +63,7 @@ def test_numbers_are_numbers():
         (dict(name='warmup_cosine', peak=1.0, warmup=8), r'warmup \(8\) takes all 8'),
     ],
 )
-def test_schedules_refuse(section, words):
+def test_invalid_schedules_are_rejected(section, words):
     with pytest.raises(ValueError, match=words):
         schedules.make(section, steps=8)
 
@@ -73,14 +73,14 @@ def test_schedules_refuse(section, words):
     [
         (dict(b1=2.0), 'b1=2.0'),
         (dict(momentum_dtype='int32'), 'int32'),
-        (dict(decay_paths='('), 'no regular expression'),
+        (dict(decay_paths='('), 'not a valid regular expression'),
         (dict(weight_decay=-0.1), 'weight_decay=-0.1'),
         (dict(lr_multipliers=('embedding$', 0.0)), 'pairs of a pattern and a factor'),
-        (dict(lr_multipliers=(('(', 0.0),)), 'no regular expression'),
+        (dict(lr_multipliers=(('(', 0.0),)), 'not a valid regular expression'),
         (dict(name='muon', momentum=1.0), 'momentum=1.0'),
     ],
 )
-def test_optimizers_refuse(section, words):
+def test_invalid_optimizers_are_rejected(section, words):
     with pytest.raises(ValueError, match=words):
         optimizers.make({'name': 'adamw', **section})
 
@@ -90,30 +90,30 @@ def test_optimizers_refuse(section, words):
     [
         (dict(at_switch=dict(rewam=3)), "at_switch has no key 'rewam'"),
         (dict(at_switch=dict(rewarm=-3)), 'rewarm=-3'),
-        (dict(at_switch=dict(reset='(')), 'no regular expression'),
+        (dict(at_switch=dict(reset='(')), 'not a valid regular expression'),
         (dict(steps=1.5), 'steps=1.5'),
         (dict(steps=2, share=0.5), 'give one of them'),
     ],
 )
-def test_phases_refuse(phase, words, tmp_path):
+def test_invalid_phases_are_rejected(phase, words, tmp_path):
     sections = [{**MLM[0], 'steps': 2}, {**MLM[0], **phase}]
     config = tiny.config(tmp_path, phases=sections, steps=4)
     with pytest.raises(ValueError, match=words):
         assemble.outline(settings.plain(config), sharding.abstract_mesh(4))
 
 
-def test_switches_are_of_later_phases():
-    with pytest.raises(ValueError, match='phases.0: at_switch belongs'):
+def test_at_switch_is_only_for_later_phases():
+    with pytest.raises(ValueError, match='phases.0: at_switch is only for later phases'):
         phase_list._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
     assert phase_list._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
 
 
-def test_what_diverged_is_not_started_again():
+def test_a_diverged_run_is_not_restarted():
     assert exits.code_of(exits.Diverged('nan')) == exits.USAGE
     assert exits.code_of(FloatingPointError('nan')) == exits.FAILED
 
 
-def test_rates_may_name_what_a_later_phase_has():
+def test_rates_may_match_parameters_of_later_phases():
     section = {'lr_multipliers': (('predictor/', 0.5),)}
     optimizers.check_lr_multipliers(
         section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}]

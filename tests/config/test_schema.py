@@ -1,4 +1,4 @@
-"""A config against a tree of dataclasses: keys, types, ranges, at all levels."""
+"""Validation of configs against dataclasses: keys, types and ranges at all levels."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ class Root:
 WHOLE = {'inner': {'size': 3}}
 
 
-def test_what_is_left_out_has_its_default():
+def test_missing_keys_have_their_defaults():
     made = schema.read(Root, WHOLE)
     assert made == Root(inner=Inner(size=3))
     assert made.made == {'name': 'adamw', 'b1': 0.9} and made.maybe is None
@@ -44,7 +44,7 @@ def test_what_is_left_out_has_its_default():
         'how': 'a',
         'is_on': False,
     }
-    # What is resolved says all, so resolving it again changes nothing.
+    # A resolved config is complete, so resolving it again changes nothing.
     assert schema.resolved(Root, schema.resolved(Root, WHOLE)) == schema.resolved(
         Root, WHOLE
     )
@@ -55,7 +55,7 @@ def test_defaults_are_not_shared():
     assert schema.read(Root, WHOLE).made['b1'] == 0.9
 
 
-def test_a_section_without_a_name_is_changes_to_the_default_one():
+def test_a_section_without_a_name_is_merged_into_the_default():
     def made(section):
         return schema.read(Root, WHOLE | {'made': section}).made
 
@@ -72,28 +72,28 @@ def test_a_section_without_a_name_is_changes_to_the_default_one():
         ({'maybe': {'zise': 1}}, "maybe has no key 'zise'.*'size'"),
         ({'inner': {}}, 'The config has no inner.size: of it'),
         ({'inner': None}, r'inner=None must be a section, as dict\(size=...\)'),
-        ({'inner': {'size': 0}}, 'inner.size=0 must be a whole number at least 1'),
-        ({'inner': {'size': 1.5}}, 'inner.size=1.5 must be a whole number at least 1'),
-        ({'inner': {'size': True}}, 'inner.size=True must be a whole number'),
+        ({'inner': {'size': 0}}, 'inner.size=0 must be an integer at least 1'),
+        ({'inner': {'size': 1.5}}, 'inner.size=1.5 must be an integer at least 1'),
+        ({'inner': {'size': True}}, 'inner.size=True must be an integer'),
         ({'inner': {'size': 1, 'share': 2}}, 'share=2 must be a number above 0 and at'),
         ({'many': {'size': 1}}, 'many={.*} must be a list'),
-        ({'steps': [1, -1]}, r'steps\[1\]=-1 must be a whole number at least 0'),
-        ({'steps': [None, 1]}, r'steps\[0\]=None must be a whole number'),
-        ({'how': 'c'}, "how='c'; there are: 'a', 'b'"),
+        ({'steps': [1, -1]}, r'steps\[1\]=-1 must be an integer at least 0'),
+        ({'steps': [None, 1]}, r'steps\[0\]=None must be an integer'),
+        ({'how': 'c'}, "how='c' is invalid; choices: 'a', 'b'"),
         ({'is_on': 1}, 'is_on=1 must be True or False'),
-        ({'name': None}, 'name=None must be a text'),
+        ({'name': None}, 'name=None must be a string'),
         ({'rate': 'x'}, "rate='x' must be a number above 0 or a section"),
         ({'rate': float('nan')}, 'rate=nan must be a number above 0'),
         ({'rate': float('inf')}, 'rate=inf must be a finite number above 0'),
         ({'made': 'adamw'}, "made='adamw' must be a section"),
     ],
 )
-def test_what_is_wrong_is_named(changes, words):
+def test_invalid_values_are_named(changes, words):
     with pytest.raises(ValueError, match=words):
         schema.read(Root, WHOLE | changes)
 
 
-def test_numbers_and_sections_may_take_turns():
+def test_a_field_may_be_a_number_or_a_section():
     assert schema.read(Root, WHOLE | {'rate': {'name': 'wsd'}}).rate == {'name': 'wsd'}
     assert schema.read(Root, WHOLE | {'rate': 1}).rate == 1
     assert schema.read(Root, WHOLE | {'inner': {'size': 3.0}}).inner.size == 3
@@ -101,7 +101,7 @@ def test_numbers_and_sections_may_take_turns():
 
 
 @pytest.mark.parametrize('config', [None, 3, 'x', [1]])
-def test_what_is_no_section_is_refused(config):
+def test_values_that_are_not_sections_are_rejected(config):
     with pytest.raises(ValueError, match='The config=.*must be a section'):
         schema.plain(config)
     with pytest.raises(ValueError, match='inner=.*must be a section'):

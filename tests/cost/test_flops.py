@@ -1,4 +1,4 @@
-"""The count of a step's arithmetic against a formula, by hand, and against XLA's."""
+"""FLOP counts of a step compared with a formula and with XLA's count."""
 
 import functools
 
@@ -26,7 +26,7 @@ def tokenizer():
 
 
 def parts(section, length=LENGTH, rows=ROWS, **model):
-    """Objective, network, and a batch of random tokens for it."""
+    """Returns an objective, its network, and a batch of random tokens."""
     sizes = {'name': 'transformer', 'preset': 'toy', 'depth': 3, **model}
     encoder = resolve.build('models', sizes, vocab_size=tokenizer().vocab_size)
     given = dict(tokenizer=tokenizer(), length=length, steps=10)
@@ -39,7 +39,7 @@ def parts(section, length=LENGTH, rows=ROWS, **model):
 
 
 def row(seed, length):
-    """Two documents, without padding."""
+    """Returns a row of two documents, without padding."""
     rng = np.random.default_rng(seed)
     halves = np.arange(length) % (length // 2)
     return {
@@ -50,7 +50,7 @@ def row(seed, length):
 
 
 def sizes(params, paths):
-    """Entries of all kernels below the paths, and the widths of all queries."""
+    """Returns the size of all kernels below the paths, and the width of all queries."""
     kernels = queries = 0
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = jax.tree_util.keystr(path, simple=True, separator='/')
@@ -58,14 +58,17 @@ def sizes(params, paths):
         if name in paths or (below and name.endswith('/kernel')):
             kernels += leaf.size
         if below and name.endswith('/q/kernel'):
-            # A scanned stack has its layers in front.
+            # Scanned layers add an axis in front.
             queries += leaf.size // leaf.shape[-2]
     return kernels, queries
 
 
 def formula(network, rows, length, seen):
-    """{part: FLOPs} of a step, by hand: 2 for each multiply-add, forward once and each
-    factor's gradient once. `seen(length, causal)` positions are looked at by each."""
+    """Returns {part: FLOPs} of a step by a formula.
+
+    A multiply-add counts 2, once forward and once for the gradient of each factor. Each
+    position attends to `seen(length, causal)` positions.
+    """
     objective, width = network.objective, network.encoder.width
     params = jax.eval_shape(lambda: network.init(0))
 
@@ -103,7 +106,7 @@ def formula(network, rows, length, seen):
 
 
 def predicting(objective, cost, rows, length, seen, width):
-    """How many vectors are predicted, and {part: FLOPs} of what each objective adds."""
+    """Returns the number of predicted vectors, and {part: FLOPs} that objectives add."""
     if isinstance(objective, hybrid.Hybrid):
         many = rows * objective.mlm.capacity
         whole = objective.predictor.kind == 'transformer'
@@ -112,7 +115,7 @@ def predicting(objective, cost, rows, length, seen, width):
     if isinstance(objective, sentence.Sentence):
         many, products = rows * objective.documents, objective.documents * width
         return many, {
-            # Of the student forward and one gradient, of the target forward.
+            # Forward and one gradient of the student, forward of the target.
             'pooling': cost(at=rows * length, products=products, times=2 + 1),
             'predictor': cost('predictor/', at=many),
         }
@@ -127,20 +130,20 @@ def predicting(objective, cost, rows, length, seen, width):
 
 
 def whole(length, causal):
-    """What a program computes by XLA's attention: masked, not left out."""
+    """Positions in the program of XLA's attention: masked ones are computed, too."""
     return length
 
 
 def as_masked(window):
-    """What an encoder with a window, or one for each layer, may see."""
+    """Positions that are visible with one window, or a window per layer."""
     windows = window if isinstance(window, tuple) else (window,)
     return lambda length, causal: np.mean(
-        [flops.seen(length, causal, one) for one in windows]
+        [flops.visible(length, causal, one) for one in windows]
     )
 
 
 def compare(section, **shape):
-    """({part: FLOPs} by the formula for masks, its sum for the program, flops.Count)."""
+    """Returns ({part: FLOPs} and program FLOPs by the formula, flops.Count)."""
     _, network, batch = parts(section, **shape)
     rows, length = batch['tokens'].shape
     masked = formula(network, rows, length, as_masked(shape.get('window')))
@@ -175,12 +178,12 @@ FURTHER = {
 EVERY = SECTIONS | FURTHER
 
 
-# XLA counts what goes element by element too, so the shape is a wide one, and loops once.
+# XLA also counts elementwise operations, so the model is wide, and loops only once.
 WIDE = dict(width=512, heads=4, kv_heads=4, ffn_width=1536, scan=False)
 
 
 def wide(name):
-    """The shape for a preset, as deep as it asks for."""
+    """Returns the model section for a preset, with the depth that it needs."""
     return WIDE | {'depth': 3 if 'data2vec' in name else 2}
 
 
@@ -189,16 +192,16 @@ def test_the_count_is_the_formula_and_within_two_percent_of_xla(name):
     shape = wide(name) if name in SECTIONS else {}
     masked, program, count = compare(EVERY[name], **shape)
     found = {part: flops for part, flops in count.parts.items() if flops}
-    # SIGReg adds up its knots by a tiny product; an identity predictor has none.
+    # SIGReg sums over its knots by a tiny product; an identity predictor has none.
     assert found == pytest.approx({k: v for k, v in masked.items() if v}, rel=1e-3)
     assert count.model == pytest.approx(sum(masked.values()), rel=1e-5)
-    assert count.held == pytest.approx(program, rel=1e-5)
+    assert count.program == pytest.approx(program, rel=1e-5)
     if name in SECTIONS:
-        assert count.held == pytest.approx(flops_of_xla(name), rel=0.02)
+        assert count.program == pytest.approx(flops_of_xla(name), rel=0.02)
 
 
 def flops_of_xla(name):
-    """What XLA counts in the program of a step; compiled, for MLM alone."""
+    """Returns the FLOPs that XLA counts in the program of a step."""
     objective, network, batch = parts(SECTIONS[name], **wide(name))
     state = states.abstract(network.encoder, objective)
     gradients = jax.jit(jax.value_and_grad(steps.loss(network, objective), has_aux=True))
@@ -225,16 +228,16 @@ def test_the_count_follows_the_shape(model):
     masked, program, count = compare(LATENT, **model)
     assert count.parts == pytest.approx(masked, rel=1e-9)
     if 'remat' not in model:
-        assert count.held == pytest.approx(program, rel=1e-9)
+        assert count.program == pytest.approx(program, rel=1e-9)
 
 
-def test_attention_counts_what_may_be_seen():
+def test_attention_counts_visible_positions():
     for causal in (False, True):
         for window in (None, 0, 3, 11, 40):
             far = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
             mask = far <= (40 if window is None else window)
             mask = np.tril(mask) if causal else mask
-            seen = flops.seen(12, causal, window)
+            seen = flops.visible(12, causal, window)
             assert seen == pytest.approx(mask.sum() / 12)
 
 
@@ -245,16 +248,16 @@ def test_parts_are_named_and_the_target_is_a_third_of_the_encoder():
     assert count.model == sum(count.parts.values())
 
 
-def test_filled_up_chunks_of_logits_count_in_the_program_alone():
-    """A MiB holds the logits of 64 positions of two rows: 77 are cut in two halves."""
+def test_padding_of_logits_chunks_counts_only_in_the_program():
+    """The logits of 64 positions of two rows fit in 1 MiB: 77 are split in two."""
     one, two = (parts(MLM | dict(logits_mib=mib), length=256, rows=2) for mib in (512, 1))
     assert one[0].capacity == 77 and tokenizer().vocab_size == 2048
     one, two = (steps.cost(network, objective, b) for objective, network, b in (one, two))
     assert two.parts == pytest.approx(one.parts)
-    assert two.held - one.held == pytest.approx(one.parts['lm_head'] / 77)
+    assert two.program - one.program == pytest.approx(one.parts['lm_head'] / 77)
 
 
-def test_hybrid_is_at_most_a_third_dearer_than_mlm_at_210m():
+def test_hybrid_costs_at_most_a_third_more_than_mlm_at_210m():
     shape = dict(preset='210m', vocab_size=128_256)
     encoder = resolve.build('models', {'name': 'transformer', **shape})
     given = dict(tokenizer=tokenizer(), length=2048, steps=10)
@@ -268,45 +271,45 @@ def test_hybrid_is_at_most_a_third_dearer_than_mlm_at_210m():
         }
         count = steps.cost(Network(encoder, objective), objective, batch)
         costs.append(count.model / (8 * 2048))
-    # 6 x (blocks + head where tokens are masked) + 12 x layers x width x length.
+    # 6 x (blocks + head at masked tokens) + 12 x layers x width x length.
     by_hand = 6 * (113_246_208 + 0.4004 * 98_500_608) + 12 * 12 * 768 * 2048
     assert costs[0] == pytest.approx(by_hand, rel=1e-3)
     assert costs[1] / costs[0] < 1.35
 
 
 @pytest.mark.slow
-def test_recomputation_is_in_the_program_and_not_in_the_model():
+def test_rematerialization_counts_only_in_the_program():
     _, _, plain = compare(MLM)
     for remat in ('full', 'dots', 'names'):
         _, _, again = compare(MLM, remat=remat)
         assert again.parts == plain.parts
-        assert plain.held < again.held
+        assert plain.program < again.program
     _, _, again = compare(MLM, remat='full')
     forward = plain.parts['encoder'] / 3
-    # Less the last product of each layer, which nothing in it needs.
-    assert 0.7 * forward < again.held - plain.held < forward
+    # Without the last product of each layer, whose result is not needed again.
+    assert 0.7 * forward < again.program - plain.program < forward
 
 
-def test_loops_count_as_often_as_they_run():
+def test_loops_count_once_per_iteration():
     x = jnp.ones((4, 4))
-    once = flops.traced(lambda: x @ x).held
+    once = flops.count(lambda: x @ x).program
     assert once == 2 * 4**3
     twice = jax.checkpoint(lambda y: jax.lax.fori_loop(0, 5, lambda _, z: z @ x, y))
-    assert flops.traced(jax.jit(twice), x).held == 5 * once
+    assert flops.count(jax.jit(twice), x).program == 5 * once
 
     def dearer(y):
         return y @ x @ x
 
     assert (
-        flops.traced(lambda: jax.lax.cond(True, dearer, lambda y: y @ x, x)).held
+        flops.count(lambda: jax.lax.cond(True, dearer, lambda y: y @ x, x)).program
         == 2 * once
     )
     with pytest.raises(ValueError, match='fori_loop whole numbers'):
-        flops.traced(lambda: jax.lax.while_loop(lambda y: y[0, 0] < 9, dearer, x))
+        flops.count(lambda: jax.lax.while_loop(lambda y: y[0, 0] < 9, dearer, x))
 
 
-def test_products_on_a_mesh_are_those_of_all_devices():
+def test_products_in_shard_map_count_all_devices():
     mesh = jax.make_mesh((4,), ('data',), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec('data')
     split = jax.shard_map(lambda y: y @ y.T, mesh=mesh, in_specs=spec, out_specs=spec)
-    assert flops.traced(split, jnp.ones((8, 3))).held == 4 * 2 * 2 * 3 * 2
+    assert flops.count(split, jnp.ones((8, 3))).program == 4 * 2 * 2 * 3 * 2

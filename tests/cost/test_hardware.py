@@ -1,4 +1,4 @@
-"""The table of chips: found by our names and by jax's."""
+"""The table of chips, found by name and by jax's device kind."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from jepa_text.cost import hardware
 
-# What jax.devices()[0].device_kind says on each.
+# jax.devices()[0].device_kind of each chip.
 KINDS = {
     'NVIDIA H100 80GB HBM3': 'h100',
     'NVIDIA H200': 'h200',
@@ -34,10 +34,10 @@ def test_a_device_of_jax_has_the_peak_of_its_chip(kind):
 @pytest.mark.parametrize('name', hardware.CHIPS)
 def test_figures_are_plausible_and_have_sources(name):
     chip = hardware.CHIPS[name]
-    # Float32 runs at an eighth of what tensor cores do.
+    # float32 runs at an eighth of the speed of tensor cores.
     narrow = chip.peak * (8 if chip.dtype == 'float32' else 1)
     assert 5e13 < narrow < 3e15 and 1e10 < chip.memory < 3e11
-    # Operations for each byte that memory gives in the same time.
+    # FLOPs per byte of memory traffic.
     assert 100 < narrow / chip.bandwidth < 600
     assert chip.source and chip.assumed and 0 < chip.mfu < 1
     assert (chip.price is None) == (chip.priced == '')
@@ -58,5 +58,5 @@ def test_count_after_the_colon():
 
 @pytest.mark.parametrize('name', ['h900:8', 'h100:0', 'h100:00', 'h100:²', 'h100:', ''])
 def test_unknown_hardware_is_named(name):
-    with pytest.raises(ValueError, match='h100:8; chips: h100, h200'):
+    with pytest.raises(ValueError, match='h100:8; available chips: h100, h200'):
         hardware.find(name)

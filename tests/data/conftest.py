@@ -1,4 +1,4 @@
-"""What tests of data share."""
+"""Shared fixtures of the data tests."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def ours():
 
 @pytest.fixture
 def units_of(monkeypatch):
-    """`units_of(2000)`: corpora are divided into units of about so many bytes."""
+    """`units_of(2000)` divides corpora into units of about 2,000 bytes."""
 
     def call(size):
         monkeypatch.setattr(corpus, 'SMALLEST', size)

@@ -1,4 +1,4 @@
-"""Small tokenizers in the formats of others."""
+"""Small tokenizers in foreign formats."""
 
 import base64
 
@@ -7,7 +7,7 @@ import tokenizers as library
 
 
 def wordpiece(path, special=('[UNK]', '[CLS]', '[SEP]')):
-    """A WordPiece as others have it: without mask and pad."""
+    """A WordPiece tokenizer without mask and pad."""
     names = [*special, '[unused0]', *'thewalsnd', *(f'##{c}' for c in 'thewalsnd')]
     model = library.models.WordPiece(
         {n: i for i, n in enumerate(names)}, unk_token='[UNK]'
@@ -30,7 +30,7 @@ def sentencepiece(path):
 
 
 def ranks(path):
-    """Bytes, and two merges, as tiktoken has them."""
+    """Bytes and two merges, as a .tiktoken file."""
     tokens = [*(bytes([byte]) for byte in range(256)), b'th', b'the']
     lines = [f'{base64.b64encode(t).decode()} {n}' for n, t in enumerate(tokens)]
     path.write_text('\n'.join(lines))

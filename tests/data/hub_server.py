@@ -1,11 +1,11 @@
-"""A hub of data sets and models on a socket of this machine, as huggingface_hub asks it.
+"""A local HTTP server with the part of the hub's API that huggingface_hub uses.
 
-`folder`/NAME/REVISION/... are the files of a set at a revision; its commit is made of
-both names. It knows only what reading needs: the listing of a revision, and files, of
-which a part may be asked for. Terms of the set GATED were not accepted, and no token
-opens KEYED. Of the files named in `faults`, one answer that does not begin with the first
-byte is cut midway.
-`heads`, {'main': 'v2'}, says which branches were moved to another revision.
+`folder`/NAME/REVISION/... are the files of a dataset at a revision; its commit is derived
+from both names. It supports only reading: listings of revisions, and files, with byte
+ranges. The terms of the dataset GATED are not accepted, and no token grants access to
+KEYED. For files named in `faults`, one response that does not begin with the first byte
+is truncated. `heads`, such as {'main': 'v2'}, maps branches to the revisions they moved
+to.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ import threading
 import urllib.parse
 
 GATED, KEYED = 'lab/gated', 'lab/keyed'
-INVALID = 'Invalid credentials in Authorization header'  # as the hub says it
+INVALID = 'Invalid credentials in Authorization header'  # the hub's message
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def commit(name, revision):
-    """40 hexadecimal digits."""
+    """Returns a commit of 40 hexadecimal digits."""
     return hashlib.sha1(f'{name}@{revision}'.encode()).hexdigest()
 
 
 def environment(address, cache):
-    """What tells a new process where the hub is, and where to keep what is its."""
+    """Returns the environment variables that select this hub and a cache folder."""
     quiet = {'HF_HUB_DISABLE_XET': '1', 'HF_HUB_DISABLE_TELEMETRY': '1'}
     return {
         'HF_ENDPOINT': address,
@@ -41,8 +41,9 @@ def environment(address, cache):
     } | quiet
 
 
-def told(program, address, cache, **more):
-    """What a program prints last, as JSON, in a process of its own."""
+def run_program(program, address, cache, **more):
+    """Runs a program in a new process; returns the last line it prints, parsed as
+    JSON."""
     done = subprocess.run(
         [sys.executable, '-c', textwrap.dedent(program)],
         cwd=ROOT,
@@ -57,7 +58,7 @@ def told(program, address, cache, **more):
 
 @contextlib.contextmanager
 def serving(folder, faults=(), heads=None):
-    """(address, paths that were asked for) of a server of the sets in the folder."""
+    """Serves the datasets of a folder; yields (address, requested paths)."""
     asked = []
 
     class Handler(_Handler):
@@ -76,7 +77,7 @@ def serving(folder, faults=(), heads=None):
 
 
 def _tree(place, folder, recursive):
-    """What is in a folder of a set, or in it and below."""
+    """The entries of a folder of a dataset, or of all folders below it."""
     top, made = place / folder, []
     for path in sorted(top.rglob('*') if recursive else top.iterdir()):
         named = {'path': path.relative_to(place).as_posix()}
@@ -91,7 +92,7 @@ def _tree(place, folder, recursive):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
-    # Head and body in one packet: of two, the second waits 40 ms for the other side.
+    # Head and body in one packet, as a second one would be delayed by 40 ms.
     wbufsize = -1
 
     def do_HEAD(self):

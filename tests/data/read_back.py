@@ -1,4 +1,4 @@
-"""Rows and batches, read back to be compared."""
+"""Reading of rows and batches for comparison."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from jepa_text.data import pipeline
 
 
 def pieces(folder, split):
-    """The tokens of each piece of a document in the rows of a split."""
+    """Returns the tokens of each piece of a document in the rows of a split."""
     data = pipeline.Rows(folder, split)
     return [
         row['tokens'][row['segment_ids'] == number]
@@ -16,12 +16,12 @@ def pieces(folder, split):
 
 
 def texts(folder, split, tokenizer):
-    """The same as text."""
+    """Returns `pieces`, decoded to text."""
     return [tokenizer.decode(piece) for piece in pieces(folder, split)]
 
 
 def assert_same(ones, others):
-    """Are these batches those?"""
+    """Asserts that two sequences of batches are equal."""
     for one, other in zip(ones, others, strict=True):
         assert one.keys() == other.keys()
         for key in one:
@@ -29,7 +29,8 @@ def assert_same(ones, others):
 
 
 def joined(parts):
-    """The global batches of what each process has: [[batch, ...] of each process]."""
+    """Joins the batches of each process, [[batch, ...] per process], to global
+    batches."""
     return [
         {key: np.concatenate([one[key] for one in step]) for key in step[0]}
         for step in zip(*parts, strict=True)

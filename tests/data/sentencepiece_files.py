@@ -4,8 +4,8 @@ import struct
 
 
 def model(pieces, kind=1, byte_fallback=False, charsmap=b'', rules='identity', **spec):
-    """bytes of a .model; pieces: [(text, score, type)]; spec: prefix, strips, escapes,
-    suffix."""
+    """Returns the bytes of a .model. `pieces` is [(text, score, type)]; `spec` may have
+    prefix, strips, escapes and suffix."""
     trainer = number(3, kind) + number(35, byte_fallback)
     trainer += number(24, spec.pop('suffix', False))
     normalizer = data(1, rules.encode()) + data(2, charsmap)

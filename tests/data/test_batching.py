@@ -1,4 +1,4 @@
-"""Batches of rows of many lengths."""
+"""Tests for batches of rows of many lengths."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ LENGTHS = st.lists(st.integers(1, 300), max_size=200)
 
 @settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.integers(1, 4096), st.sampled_from([1, 2, 4]))
-def test_every_row_is_in_one_batch_that_holds_it(lengths, budget, multiple):
+def test_every_row_fits_in_one_batch(lengths, budget, multiple):
     maximum = 300
     found = list(batching.batches(lengths, budget, maximum, multiple))
     indices = [int(i) for index_M, _, _ in found for i in index_M]
@@ -26,7 +26,7 @@ def test_every_row_is_in_one_batch_that_holds_it(lengths, budget, multiple):
 
 
 @pytest.mark.parametrize('low', [3, 40, 200])
-def test_little_of_many_texts_is_filling_and_shapes_are_few(low):
+def test_there_is_little_padding_and_few_shapes(low):
     lengths_N = np.random.default_rng(0).integers(low, 257, 3000)
     found = list(batching.batches(lengths_N, 2048, 256))
     padded = sum(rows * length for _, rows, length in found)
@@ -40,6 +40,6 @@ def test_one_text_is_one_row():
         (1, 16)
     ]
     assert list(batching.batches([], 2048, 256)) == []
-    # A model that reads less than the next length reads what it can.
+    # Limited by the maximum of the model.
     ((_, rows, length),) = batching.batches([33], 2048, 35)
     assert (rows, length) == (1, 35)

@@ -1,4 +1,4 @@
-"""Which row comes next in a mixture: by weight, exactly, wherever one looks."""
+"""Tests for mixtures of rows by weight."""
 
 from fractions import Fraction
 
@@ -32,7 +32,7 @@ def test_every_prefix_is_near_the_weights(chosen):
     bound = (1 + sum(1 / k for k in range(1, len(chosen) - 1))) / 2
     for index in range(300):
         part, row = made.at(index)
-        # The rows of a part come in order, none twice, none left out.
+        # The rows of a part are in order, without repeats or gaps.
         assert row == taken[part]
         taken[part] += 1
         assert made.counts(index + 1) == taken.tolist()
@@ -42,7 +42,7 @@ def test_every_prefix_is_near_the_weights(chosen):
 
 @settings(max_examples=40, deadline=None)
 @given(weights, st.integers(0, 10**15))
-def test_far_away_is_as_near(chosen, index):
+def test_the_bound_holds_at_large_indices(chosen, index):
     made = mixture(*chosen)
     part, row = made.at(index)
     before, after = made.counts(index), made.counts(index + 1)
@@ -60,18 +60,18 @@ def test_seven_to_three():
     assert made.shares == [Fraction(7, 10), Fraction(3, 10)]
 
 
-def test_one_part_is_all():
+def test_a_single_part():
     made = mixture(0.2)
     assert [made.at(i) for i in (0, 5, 10**12)] == [(0, 0), (0, 5), (0, 10**12)]
 
 
-def test_what_was_read_before_counts():
+def test_rows_read_before_are_counted():
     made = mixture(1, 1, begins=100, before=[80, 3])
     assert made.read(100) == [80, 3]
     assert made.read(110) == [85, 8]
 
 
-def test_the_fingerprint_is_of_rows_order_and_weights():
+def test_the_fingerprint_depends_on_rows_order_and_weights():
     class Rows:
         def __init__(self, name):
             self.fingerprint = name
@@ -94,5 +94,5 @@ def test_the_fingerprint_is_of_rows_order_and_weights():
     assert len(different) == 4
 
 
-def test_one_hot_names_the_part():
+def test_one_hot():
     assert mixture(1, 2, 3).one_hot(1).tolist() == [False, True, False]

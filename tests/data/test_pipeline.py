@@ -15,7 +15,7 @@ from jepa_text.data.tokenizers import training
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory, ours):
-    """A prepared folder with 16 tokens a row, never changed."""
+    """A prepared folder with 16 tokens per row, never modified."""
     folder = tmp_path_factory.mktemp('whole')
     words = np.array(['the', 'whale', 'and', 'a', 'white', 'sea', 'of', 'men'])
     rng = np.random.default_rng(0)
@@ -30,12 +30,12 @@ def whole(tmp_path_factory, ours):
 
 @pytest.fixture
 def folder(whole, tmp_path):
-    """A copy that a test may damage."""
+    """A copy that a test may modify."""
     return shutil.copytree(whole, tmp_path / 'rows')
 
 
 class Numbers:
-    """Rows that say which row they are."""
+    """Rows that contain their own index."""
 
     fingerprint = 'numbers'
 
@@ -50,17 +50,17 @@ class Numbers:
 
 
 def draw(row, rng, step):
-    """A corruption that shows the generator it was given."""
+    """A corruption that returns a draw of its generator."""
     return row | {'draw': rng.random(2), 'step': np.array([step])}
 
 
 def of(rows):
-    """The mixture of a single folder."""
+    """Returns the mixture of a single folder."""
     return mixtures.Mixture([mixtures.Part(name='', rows=rows)])
 
 
 def take(count, rows, corrupt=draw, **changed):
-    """The first batches of a stream, the iterator closed."""
+    """Returns the first batches of a stream, and closes the iterator."""
     given = {'batch_size': 6, 'seed': 0} | changed
     made = stream.batches(of(rows), corrupt, **given)
     found = list(itertools.islice(made, count))
@@ -81,7 +81,7 @@ def test_a_row_in_memory(whole, ours):
         segment_ids = row['segment_ids']
         used = segment_ids > 0
         tokens += used.sum()
-        # Padding is at the end, and is pad_id.
+        # Padding is at the end, with pad_id.
         assert (np.diff(used.astype(int)) <= 0).all()
         assert (row['tokens'][~used] == ours.pad_id).all()
         assert (row['positions'][~used] == 0).all()
@@ -94,7 +94,7 @@ def test_a_row_in_memory(whole, ours):
     assert tokens == data.manifest['splits']['train']['tokens']
 
 
-def test_indexing_is_that_of_a_list(whole):
+def test_indexing_matches_a_list(whole):
     data = pipeline.Rows(whole, 'heldout')
     last = len(data) - 1
     np.testing.assert_array_equal(data[-1]['tokens'], data[np.int64(last)]['tokens'])
@@ -117,14 +117,14 @@ def test_record_is_little_endian_tokens_then_lengths():
             row_folder.from_record(bad, 8, '<u2')
 
 
-def test_no_rows_there(tmp_path, whole):
+def test_missing_rows_raise(tmp_path, whole):
     with pytest.raises(FileNotFoundError, match='no prepared rows in.*jepa-text prepare'):
         pipeline.Rows(tmp_path, 'train')
     with pytest.raises(ValueError, match="no split 'trian'.*Did you mean 'train'"):
         pipeline.Rows(whole, 'trian')
 
 
-def test_the_fingerprint_says_which_rows(whole, folder, ours, tmp_path):
+def test_the_fingerprint_identifies_the_rows(whole, folder, ours, tmp_path):
     one = pipeline.Rows(whole, 'train').fingerprint
     assert one == pipeline.Rows(folder, 'train').fingerprint
     assert one != pipeline.Rows(whole, 'heldout').fingerprint
@@ -146,7 +146,7 @@ def test_a_tampered_manifest(folder):
 
 
 @pytest.mark.parametrize('content', ['', '{"format": 1', '[]', '{}', b'\xff\xfe'])
-def test_a_manifest_that_is_none(folder, content):
+def test_an_invalid_manifest(folder, content):
     data = content if isinstance(content, bytes) else content.encode()
     (folder / 'manifest.json').write_bytes(data)
     with pytest.raises(ValueError, match='manifest.json is damaged or was edited'):
@@ -159,10 +159,10 @@ def test_a_manifest_of_another_format(folder):
         pipeline.Rows(folder, 'train')
 
 
-def test_a_shard_that_is_missing_or_cut(folder):
+def test_a_missing_or_truncated_shard(folder):
     shard = folder / 'train-00001-of-00003.array_record'
     os.truncate(shard, shard.stat().st_size - 1)
-    with pytest.raises(ValueError, match='train-00001.*cut or replaced'):
+    with pytest.raises(ValueError, match='train-00001.*truncated or replaced'):
         pipeline.Rows(folder, 'train')
     pipeline.Rows(folder, 'heldout')
     shard.unlink()
@@ -197,7 +197,8 @@ def test_a_shard_that_cannot_be_opened(folder):
     shard = folder / 'train-00000-of-00003.array_record'
     shard.write_bytes(b'\0' * shard.stat().st_size)
     with pytest.raises(
-        ValueError, match=r'train-00000-of-00003\.array_record cannot be opened'
+        ValueError,
+        match=r'train-00000-of-00003\.array_record is damaged and cannot be opened',
     ):
         pipeline.Rows(folder, 'train')
 
@@ -206,7 +207,7 @@ def test_shards_with_another_number_of_rows(folder):
     manifest = row_folder.read_manifest(folder)
     manifest['splits']['train']['files'][0]['rows'] += 1
     row_folder.write_manifest(folder, manifest)
-    with pytest.raises(ValueError, match=r'hold \d+ rows, the manifest says \d+'):
+    with pytest.raises(ValueError, match=r'have \d+ rows, the manifest says \d+'):
         pipeline.Rows(folder, 'train')
 
 
@@ -220,10 +221,10 @@ def test_verify_reads_every_byte(folder):
     pipeline.verify(folder)
 
 
-# What must fit together.
+# Compatibility.
 
 
-def test_the_tokenizer_must_be_that_of_the_rows(whole, ours):
+def test_another_tokenizer_raises(whole, ours):
     manifest = row_folder.read_manifest(whole)
     pipeline.check_tokenizer(manifest, ours)
     other = training.train(['a b a b'], 300)
@@ -231,14 +232,14 @@ def test_the_tokenizer_must_be_that_of_the_rows(whole, ours):
         pipeline.check_tokenizer(manifest, other)
 
 
-def test_the_row_length_must_be_that_of_the_config(whole):
+def test_another_row_length_raises(whole):
     manifest = row_folder.read_manifest(whole)
     pipeline.check_row_length(manifest, 16)
-    with pytest.raises(ValueError, match='have 16 tokens, the config asks for 64'):
+    with pytest.raises(ValueError, match='have 16 tokens, but the config has 64'):
         pipeline.check_row_length(manifest, 64)
 
 
-def test_a_changed_stream_is_said_in_words():
+def test_a_changed_stream_raises():
     saved = stream.fingerprint(Numbers(9).fingerprint, 16, 0)
     assert saved == stream.fingerprint(Numbers(9).fingerprint, 16, 0)
     assert len(bytes.fromhex(saved)) == 24
@@ -264,7 +265,7 @@ def test_epochs_are_permutations_and_differ():
     assert len({tuple(epoch) for epoch in seen}) == 10
 
 
-def test_positions_of_the_stream_each_have_their_own_generator():
+def test_each_row_of_the_stream_has_its_own_generator():
     batches = take(20, Numbers(12), seed=7)
     draws = np.concatenate([batch['draw'] for batch in batches])
     assert len(np.unique(draws)) == draws.size
@@ -290,19 +291,7 @@ def test_processes_share_the_global_batch(whole, processes):
     assert_same(joined(parts), alone)
 
 
-@pytest.mark.parametrize('start', [1, 4, 11])
-def test_starting_late_is_skipping(start):
-    assert_same(take(6, Numbers(13), start=start), take(start + 6, Numbers(13))[start:])
-
-
-def test_a_start_far_away_costs_nothing():
-    (batch,) = take(1, Numbers(13), start=10**12)
-    position = 6 * 10**12
-    expected = np.random.default_rng([0, position]).random(2)
-    np.testing.assert_array_equal(batch['draw'][0], expected)
-
-
-def test_threads_change_nothing(whole):
+def test_batches_do_not_depend_on_threads(whole):
     data = pipeline.Rows(whole, 'train')
     one = take(30, data, threads=1)
     for threads in (2, 7):
@@ -314,7 +303,7 @@ def test_fewer_rows_than_a_batch():
     np.testing.assert_array_equal(np.sort(batch['row'][:, 0]), [0, 0, 0, 1, 1, 1])
 
 
-def test_an_error_in_corrupt_comes_through_and_ends_the_stream():
+def test_errors_in_corrupt_end_the_stream():
     def fails(row, rng, step):
         raise ZeroDivisionError('no such mask')
 
@@ -325,7 +314,7 @@ def test_an_error_in_corrupt_comes_through_and_ends_the_stream():
         next(made)
 
 
-def test_what_is_read_ahead_is_bounded():
+def test_prefetching_is_bounded():
     read = []
 
     def noted(row, rng, step):
@@ -337,10 +326,10 @@ def test_what_is_read_ahead_is_bounded():
         next(made)
     made.close()
     assert min(read) == 5
-    assert max(read) < 5 + stream.GROUP * (stream.AHEAD + 2)
+    assert max(read) < 5 + stream.GROUP * (stream.PREFETCH + 2)
 
 
-def test_a_stream_may_be_closed_at_any_time():
+def test_a_stream_can_be_closed_at_any_time():
     stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0).close()
     made = stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0)
     next(made)
@@ -353,15 +342,15 @@ def test_a_stream_may_be_closed_at_any_time():
 @pytest.mark.parametrize(
     'changed, message',
     [
-        ({'process_count': 4}, 'batch_size 6 cannot be shared evenly by 4'),
-        ({'batch_size': 0}, 'batch_size 0 cannot be shared'),
+        ({'process_count': 4}, 'batch_size 6 cannot be divided evenly among 4'),
+        ({'batch_size': 0}, 'batch_size 0 cannot be divided'),
         ({'process_index': 2, 'process_count': 2}, 'process_index 2 must be from 0 to 1'),
         ({'start': -1}, 'start=-1 and seed=0 must not be negative'),
         ({'seed': -1}, 'start=0 and seed=-1 must not be negative'),
     ],
 )
-def test_unusable_streams(changed, message):
-    # At the call, not at the first batch.
+def test_invalid_stream_settings_raise(changed, message):
+    # Raised by the call, not by the first batch.
     with pytest.raises(ValueError, match=message):
         stream.batches(of(Numbers(9)), draw, **({'batch_size': 6, 'seed': 0} | changed))
 
@@ -382,7 +371,7 @@ def test_one_ordered_pass_with_full_shapes():
     np.testing.assert_array_equal(batches[-1]['draw'][1], expected)
 
 
-def test_most_rows_are_the_first_ones():
+def test_max_rows_takes_the_first_rows():
     given = dict(batch_size=4, seed=3)
     few = list(stream.heldout_batches(Numbers(10), draw, max_rows=4, **given))
     assert_same(few, list(stream.heldout_batches(Numbers(10), draw, **given))[:1])
@@ -410,7 +399,7 @@ def test_processes_share_the_held_out_batches(count):
 
 
 def test_held_out_errors():
-    with pytest.raises(ValueError, match='cannot be shared evenly by 3'):
+    with pytest.raises(ValueError, match='cannot be divided evenly among 3'):
         list(
             stream.heldout_batches(
                 Numbers(9), draw, batch_size=4, seed=0, process_count=3

@@ -74,20 +74,20 @@ def test_short_rows_hold_the_same_tokens(make, tmp_path, name):
             places = counts['rows'] * manifest['row_length']
             assert counts['efficiency'] == counts['tokens'] / places
             assert counts['rows'] == sum(entry['rows'] for entry in counts['files'])
-            # Exactly as many as the fullest row has, and some row has them.
+            # Exactly the maximum over the rows.
             data = pipeline.Rows(tmp_path / folder, split)
             largest = max(int(data[i]['segment_ids'].max()) for i in range(len(data)))
             assert data.max_documents == counts['max_documents'] == largest
         np.testing.assert_array_equal(*counted)
 
 
-def test_begin_and_end_are_options(make, tmp_path, ours):
+def test_bos_and_eos_are_options(make, tmp_path, ours):
     make(row_length=4096, add_bos=False, add_eos=False)
     pieces = read_back.pieces(tmp_path / 'rows', 'train')
     assert not np.isin(np.concatenate(pieces), ours.special_ids).any()
 
 
-def test_pieces_after_the_first_have_no_begin(make, tmp_path, ours):
+def test_pieces_after_the_first_have_no_bos(make, tmp_path, ours):
     manifest = make(row_length=8)
     pieces = read_back.pieces(tmp_path / 'rows', 'train')
     begins = sum(piece[0] == ours.bos_id for piece in pieces)
@@ -95,7 +95,7 @@ def test_pieces_after_the_first_have_no_begin(make, tmp_path, ours):
     assert not any((piece[1:] == ours.bos_id).any() for piece in pieces)
 
 
-def test_same_input_same_bytes_another_seed_another_order(make):
+def test_output_is_deterministic_given_the_seed(make):
     one, two, other = make('one'), make('two'), make('other', seed=1)
     assert one == two
     first, second = (m['splits']['train']['files'][0] for m in (one, other))
@@ -111,7 +111,7 @@ def test_rows_are_shuffled(make, tmp_path):
     assert (np.diff((used == 16).astype(int)) != 0).sum() > 2
 
 
-def test_wide_vocabularies_and_rows_take_four_bytes(make, tmp_path, ours):
+def test_large_vocabularies_and_rows_use_four_bytes(make, tmp_path, ours):
     assert (
         row_folder.dtype_for(2048, 512) == '<u2'
         and row_folder.dtype_for(65536, 512) == '<u4'
@@ -129,14 +129,14 @@ def test_fewer_rows_than_shards(make, tmp_path):
     assert names == ['heldout-00000-of-00001.array_record']
 
 
-def test_a_finished_folder_is_left_alone(make, tmp_path):
+def test_a_finished_folder_is_unchanged(make, tmp_path):
     one = make()
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / 'rows').iterdir()}
     assert make() == one
     assert before == {p.name: p.stat().st_mtime_ns for p in (tmp_path / 'rows').iterdir()}
 
 
-def test_other_settings_are_refused_and_named(make, tmp_path, ours):
+def test_other_settings_raise_and_are_named(make, tmp_path, ours):
     make()
     with pytest.raises(FileExistsError, match=r'row_length was 32 and is now 64; seed'):
         make(row_length=64, seed=1)
@@ -146,14 +146,14 @@ def test_other_settings_are_refused_and_named(make, tmp_path, ours):
     assert pipeline.verify(tmp_path / 'rows')['row_length'] == 32
 
 
-def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, capsys):
+def test_changed_settings_are_reported(make, corpus, tmp_path, capsys):
     make(tokenizer=tokenizers.load(tokenizers.BUNDLED))
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
     words = tmp_path / 'tokenizer.json'
     training.train(['a b a b'], 300).save(words)
 
     def changed(**changes):
-        return pipeline.prepared_otherwise(asked | changes, tmp_path / 'rows')
+        return pipeline.changed_settings(asked | changes, tmp_path / 'rows')
 
     assert changed() == []
     assert changed(row_length=32, source={'name': asked['source']['name']}) == []
@@ -168,32 +168,33 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, caps
     assert capsys.readouterr().out == ''
     preparing.if_missing(asked | {'row_length': 64}, folder)
     assert (
-        'row_length was 32 and is now 64. It is used as it is' in capsys.readouterr().out
+        'row_length was 32 and is now 64. The existing rows are used.'
+        in capsys.readouterr().out
     )
 
 
-def test_a_folder_of_something_else_is_refused(make, tmp_path):
+def test_a_folder_with_other_content_raises(make, tmp_path):
     (tmp_path / 'rows').mkdir()
     make()  # An empty one is fine.
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'mine' / 'thesis.tex').write_text('x')
-    with pytest.raises(FileExistsError, match='something other than prepared rows'):
+    with pytest.raises(FileExistsError, match='does not contain prepared rows'):
         make('mine')
     assert (tmp_path / 'mine' / 'thesis.tex').exists()
 
 
-def test_a_damaged_finished_folder_is_not_taken_for_whole(make, tmp_path):
+def test_a_damaged_finished_folder_raises(make, tmp_path):
     make()
     shard = next((tmp_path / 'rows').glob('train-*'))
     os.truncate(shard, 100)
-    with pytest.raises(ValueError, match='it was cut or replaced'):
+    with pytest.raises(ValueError, match='it was truncated or replaced'):
         make()
 
 
 @pytest.mark.parametrize(
     'changed, message',
     [
-        ({'row_length': 4}, 'row_length=4 must be a whole number of tokens, at least 8'),
+        ({'row_length': 4}, 'row_length=4 must be an integer of at least 8 tokens'),
         ({'row_length': 64.0}, 'row_length=64.0 must be'),
         ({'row_length': True}, 'row_length=True must be'),
         ({'packing': 'bestfit'}, "no packing 'bestfit'.*Did you mean 'best_fit'"),
@@ -203,7 +204,7 @@ def test_a_damaged_finished_folder_is_not_taken_for_whole(make, tmp_path):
         ({'source': {'name': 'bundle'}}, "Did you mean 'bundled'"),
     ],
 )
-def test_unusable_settings(make, tmp_path, changed, message):
+def test_invalid_settings_raise(make, tmp_path, changed, message):
     with pytest.raises(ValueError, match=message):
         make(**changed)
     assert not list(tmp_path.glob('*rows*'))
@@ -223,14 +224,14 @@ def test_a_missing_corpus(make, tmp_path):
     assert not list(tmp_path.glob('*rows*'))
 
 
-def test_an_unreadable_encoding_leaves_nothing(make, tmp_path):
+def test_invalid_encodings_leave_no_folder(make, tmp_path):
     (tmp_path / 'a.txt').write_bytes(b'fine\n\nna\xefve')
     with pytest.raises(ValueError, match='is not UTF-8: byte 0xef at byte offset 8'):
         make(source={'name': 'text', 'path': str(tmp_path / 'a.txt')})
     assert not list(tmp_path.glob('*rows*'))
 
 
-def test_no_room_is_said_before_writing(make, tmp_path, monkeypatch):
+def test_too_little_space_raises_before_writing(make, tmp_path, monkeypatch):
     real = shutil.disk_usage
     monkeypatch.setattr(shutil, 'disk_usage', lambda p: real(p)._replace(free=1000))
     with pytest.raises(OSError, match=r'need up to [\d.]+ MB.* 0.0 MB free') as caught:
@@ -239,7 +240,7 @@ def test_no_room_is_said_before_writing(make, tmp_path, monkeypatch):
     assert not list(tmp_path.glob('*rows*'))
 
 
-def test_the_room_asked_for_is_enough(make, tmp_path, monkeypatch):
+def test_the_required_space_is_enough(make, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
         shards, 'check_free_space', lambda _, needed: asked.append(needed)
@@ -256,7 +257,7 @@ def test_the_room_asked_for_is_enough(make, tmp_path, monkeypatch):
         RuntimeError('write() failed: No space left on device; writing x; at byte 0'),
     ],
 )
-def test_a_disk_that_fills_up_leaves_nothing(make, tmp_path, monkeypatch, error):
+def test_a_full_disk_leaves_no_folder(make, tmp_path, monkeypatch, error):
     class Writer:
         def __init__(self, path, options):
             pathlib.Path(path).write_bytes(b'half')
@@ -271,7 +272,7 @@ def test_a_disk_that_fills_up_leaves_nothing(make, tmp_path, monkeypatch, error)
             raise RuntimeError('a broken writer cannot be closed')
 
     monkeypatch.setattr(shards.array_record_module, 'ArrayRecordWriter', Writer)
-    with pytest.raises(OSError, match='was full while the rows were written') as caught:
+    with pytest.raises(OSError, match='was full while writing the rows') as caught:
         make()
     assert caught.value.errno == errno.ENOSPC
     assert not list(tmp_path.glob('*rows*'))
@@ -288,14 +289,12 @@ def test_how_array_record_reports_a_full_disk(tmp_path):
     writer.abandon()
 
 
-def test_other_errors_of_writing_are_not_called_a_full_disk(tmp_path):
+def test_other_write_errors_are_unchanged(tmp_path):
     with pytest.raises(RuntimeError, match='No such file'):
         shards.Writer(tmp_path / 'none' / 'x').extend([b'record'])
 
 
-def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
-    make, tmp_path, monkeypatch
-):
+def test_prepare_recovers_from_an_error(make, tmp_path, monkeypatch):
     real, calls = shards.Writer.extend, []
 
     def fails_at_the_third(self, records):
@@ -313,28 +312,28 @@ def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
     pipeline.verify(tmp_path / 'rows')
 
 
-def test_a_report_tells_what_was_made(corpus, tmp_path, ours, capsys):
+def test_the_report_describes_the_rows(corpus, tmp_path, ours, capsys):
     config = ConfigDict({'prepare': {'row_length': 32, 'tokenizer': 'bundled'}})
     config.prepare.source = corpus | {'path': str(corpus['path'])}
     config.prepare.clean = {'min_chars': 12, 'exact_duplicates': True}
     config.update({'steps': 100, 'data': {'batch_size': 4}})
     manifest = preparing.run(config, tmp_path / 'rows')
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     counts = manifest['splits']['train']
-    assert f'{400 / counts["rows"]:.2f} epochs in the steps' in said
-    assert f'2 blank, {manifest["left_out"]["too short"]} too short' in said
+    assert f'{400 / counts["rows"]:.2f} epochs in the steps' in output
+    assert f'2 blank, {manifest["left_out"]["too short"]} too short' in output
     texts = read_back.texts(tmp_path / 'rows', 'train', ours)
     words = sum(len(text.split()) for text in texts)
     tokens = counts['tokens'] - 2 * counts['documents']
-    told = float(re.search(r'([\d.]+) tokens a word', said)[1])
-    assert told == pytest.approx(tokens / words, rel=0.1)
+    reported = float(re.search(r'([\d.]+) tokens per word', output)[1])
+    assert reported == pytest.approx(tokens / words, rel=0.1)
     page = (tmp_path / 'rows' / 'report.html').read_text()
-    assert 'too short' in page and 'What a model reads' in page
+    assert 'too short' in page and 'Sample rows' in page
     assert page.count('<figure><svg') == 1 and 'of the documents' in page
     long = [text for text in texts if len(text) > 100]
     assert any(html.escape(text[2:60]) in page for text in long)
     preparing.run(config, tmp_path / 'rows', verify=True)
-    assert 'all as they were made' in capsys.readouterr().out
+    assert 'all checksums match' in capsys.readouterr().out
     shard = next((tmp_path / 'rows').glob('train-*'))
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
@@ -347,9 +346,9 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
     config = ConfigDict({'prepare': {'row_length': 32, 'tokenizer': 'bundled'}})
     config.prepare.source = corpus | {'path': str(corpus['path'])}
     manifest = preparing.run(config, tmp_path / 'rows')
-    said = capsys.readouterr().out
-    assert f'{tmp_path / "rows"}: prepared\n' in said
-    assert f'{manifest["splits"]["train"]["tokens"]:,} tokens' in said
+    output = capsys.readouterr().out
+    assert f'{tmp_path / "rows"}: prepared\n' in output
+    assert f'{manifest["splits"]["train"]["tokens"]:,} tokens' in output
     assert preparing.run(config, tmp_path / 'rows') == manifest
     assert 'already prepared' in capsys.readouterr().out
     rows = manifest['splits']['train']['rows']

@@ -1,4 +1,4 @@
-"""Mixtures as batches: the same on any number of processes, from any step, by phase."""
+"""Tests for batches of mixtures on several processes, from any step, and by phase."""
 
 import itertools
 from fractions import Fraction
@@ -12,7 +12,7 @@ from jepa_text.data import stream
 
 
 class Named:
-    """Rows that say of which part they are, and which of its rows."""
+    """Rows that contain their part and their index in it."""
 
     def __init__(self, number, count):
         self.number, self.count, self.fingerprint = number, count, f'rows {number}'
@@ -47,8 +47,8 @@ def take(count, mixture, **changed):
     return found
 
 
-def test_a_single_folder_is_read_as_it_always_was():
-    """In the order of the runs that there are: checkpoints go on with it."""
+def test_the_order_of_a_single_folder_is_stable():
+    """The order must not change, so that existing checkpoints can be resumed."""
     alone = mixtures.Mixture([part(0, 12)])
     rows = [batch['row'][:, 1] for batch in take(3, alone, seed=0)]
     first = [1, 2, 11, 5, 9, 7, 10, 6, 0, 3, 8, 4]
@@ -68,17 +68,17 @@ def test_processes_share_the_global_batch(processes):
 
 
 @pytest.mark.parametrize('start', [1, 6, 17])
-def test_starting_late_is_skipping(start):
+def test_starting_later_skips_steps(start):
     assert_same(take(4, three(), start=start), take(start + 4, three())[start:])
 
 
-def test_a_start_far_away_costs_nothing():
+def test_starting_at_a_large_step_is_fast():
     (batch,) = take(1, three(), start=10**11)
     expected = np.random.default_rng([3, 8 * 10**11]).random(2)
     np.testing.assert_array_equal(batch['draw'][0], expected)
 
 
-def test_each_part_is_read_once_an_epoch():
+def test_each_part_is_read_once_per_epoch():
     rows = np.concatenate([batch['row'] for batch in take(20, three())])
     of_1 = rows[rows[:, 0] == 1][:, 1]
     assert len(of_1) == 48
@@ -87,16 +87,16 @@ def test_each_part_is_read_once_an_epoch():
     assert (of_1[:11] != of_1[11:22]).any()
 
 
-def test_a_batch_says_of_which_part_a_row_is():
+def test_batches_have_the_part_of_each_row():
     for batch in take(3, three()):
         assert batch[mixtures.PART].dtype == bool and batch[mixtures.PART].shape == (8, 3)
         np.testing.assert_array_equal(batch[mixtures.PART].argmax(1), batch['row'][:, 0])
         assert (batch[mixtures.PART].sum(1) == 1).all()
 
 
-def test_a_phase_goes_on_where_the_one_before_left_a_part():
-    """40 rows of one folder, then 24 rows of it and another: none of them is read twice,
-    and no mask is drawn twice."""
+def test_a_phase_continues_where_the_last_one_stopped():
+    """40 rows of one folder, then 24 rows of it and another: no row is read twice, and no
+    mask is drawn twice."""
     first = mixtures.Mixture([part(0, 60)])
     second = mixtures.Mixture([part(1, 30), part(0, 60, before=40)], begins=40)
     ones = take(5, first)
@@ -105,19 +105,19 @@ def test_a_phase_goes_on_where_the_one_before_left_a_part():
     rows = np.concatenate([batch['row'] for batch in (*ones, *others)])
     of_0 = rows[rows[:, 0] == 0][:, 1]
     assert len(of_0) == 40 + 12 and len(set(of_0)) == len(of_0)
-    # As the first alone would have gone on.
+    # As the first alone would have continued.
     alone = np.concatenate([batch['row'] for batch in take(7, first)])[:52, 1]
     np.testing.assert_array_equal(of_0, alone)
     draws = np.concatenate([batch['draw'] for batch in (*ones, *others)])
     assert len(np.unique(draws)) == draws.size
     steps = [batch['step'][:, 0].tolist() for batch in others]
     assert steps == [[5 + n] * 4 for n in range(6)]
-    # From any step of it.
+    # From any of its steps.
     later = take(3, second, batch_size=4, start=8, cursor=cursor)
     assert_same(later, others[3:])
 
 
-def test_another_batch_size_reads_the_same_rows():
+def test_the_rows_do_not_depend_on_the_batch_size():
     cursor = stream.Cursor(step=3, row=24)
     narrow = take(4, three(), start=3, cursor=cursor, batch_size=4)
     wide = take(2, three(), start=3)

@@ -1,4 +1,4 @@
-"""Nobody is compared by what he was not shown: texts that are cut, and their controls."""
+"""Tests for truncated texts and their controls."""
 
 import json
 import warnings
@@ -21,7 +21,7 @@ NOUNS = ('whale', 'captain', 'sister', 'garden')
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A run with rows of 32 tokens, and texts that say their class after these."""
+    """A run with rows of 32 tokens, and texts that name their class after these."""
     folder = tmp_path_factory.mktemp('cut')
     phases = (dict(objective=dict(name='mlm')),)
     changes = dict(steps=1, phases=phases, evaluate=dict(every=0))
@@ -74,7 +74,7 @@ def value(results, **wanted):
 
 @pytest.mark.slow
 def test_controls_read_what_the_model_reads(results):
-    """The class stands behind the cut: TF-IDF of the whole texts alone can know it."""
+    """The class is after the cut: only TF-IDF of the whole texts can predict it."""
     probe = dict(metric='probe_accuracy')
     assert value(results, control=controls.WHOLE, **probe) > 0.9
     assert value(results, control=controls.TF_IDF, model='a', **probe) < 0.6
@@ -83,7 +83,7 @@ def test_controls_read_what_the_model_reads(results):
 
 
 @pytest.mark.slow
-def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, capsys):
+def test_truncation_is_reported(results, folder, capsys):
     from jepa_text.analysis import page
 
     (cut,) = results['cuts']
@@ -92,12 +92,12 @@ def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, cap
     page.show(results)
     assert '100 % of 93 texts cut at 32 tokens' in capsys.readouterr().out
     text = (folder / 'out' / 'analysis.html').read_text()
-    assert 'How much of the texts was read' in text
+    assert 'Truncation' in text
     assert controls.WHOLE in text and 'a, TF-IDF' in text
 
 
 @pytest.mark.slow
-def test_similarity_says_its_name_and_of_how_many_texts(results):
+def test_similarity_reports_its_number_of_texts(results):
     rows = [row for row in results['rows'] if 'cka' in row['metric']]
     task = results['tasks'][0]
     assert {(row['metric'], row['count']) for row in rows} == {
@@ -105,8 +105,8 @@ def test_similarity_says_its_name_and_of_how_many_texts(results):
     }
 
 
-def test_what_is_read_is_what_the_row_holds(model):
-    """The part has the tokens of the row and no character more, whatever the letters."""
+def test_truncated_texts_have_the_tokens_of_the_row(model):
+    """The part has exactly the tokens of the row, for any characters."""
     for text in ('The whale saw ' * 30, 'naïve 中文字 😀👩‍👩‍👧 ' * 20, 'x' * 500):
         stop = model.cut_at(text)
         ids = model.row(text)
@@ -115,28 +115,28 @@ def test_what_is_read_is_what_the_row_holds(model):
         assert text[:stop].startswith(shown) and len(text[:stop]) <= len(shown) + 1
         assert model.cut_at(shown) is None
     assert model.cut_at('A letter') is None
-    # As long as a row, and not longer.
+    # Exactly as long as a row.
     exact = model.tokenizer.decode(model.row('whale ' * 99)[1:-1])
     assert len(model.row(exact)) == model.length and model.cut_at(exact) is None
 
 
-def test_a_task_that_is_read_whole_stays_itself(model):
+def test_tasks_without_truncation_are_unchanged(model):
     part = tasks.examples(['a', 'b', 'c', 'd'], target=list('xyxy'))
     whole = tasks.Task('t', 'labels', 'accuracy', part, part)
-    read, cut = truncation.task(model, whole, 'a')
+    read, cut = truncation.truncate(model, whole, 'a')
     assert read is whole and cut == truncation.Cut('t', 'a', 0, model.length, 8, 0, 1.0)
 
 
-def test_pairs_are_cut_on_both_sides(model):
+def test_both_texts_of_pairs_are_truncated(model):
     long = ['whale ' * 60 + end for end in 'abcd']
     part = tasks.examples(list('abcd'), long, target=np.arange(4.0))
     whole = tasks.Task('t', 'scores', 'spearman', part, part)
-    read, cut = truncation.task(model, whole, 'a')
+    read, cut = truncation.truncate(model, whole, 'a')
     assert cut.cut == 8 and cut.texts == 16 and len(set(read.test.second)) == 1
     assert read.test.first == list('abcd') and read.test.target is part.target
 
 
-def test_encode_says_how_many_texts_it_cut(model):
+def test_encode_warns_about_truncation(model):
     long = 'whale ' * 99
     with pytest.warns(UserWarning, match=r'2 of 3 texts \(67%\) are longer than the 32'):
         model.encode([long, 'A letter', long])

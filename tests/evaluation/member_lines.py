@@ -1,4 +1,4 @@
-"""Configs, outcomes and lines of members, made up."""
+"""Synthetic configs, outcomes and lines of members."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ VERSIONS = {'jax': '0.10.2', 'jepa-text': '0.1.0'}
 
 
 def outcome(test=0.9, validation=0.91, status='done', losses=(1.8, 0.2)):
-    """The outcome of a member with these accuracies; None of one that is not finite."""
+    """The outcome of a member with these accuracies; None if it is not finite."""
     both = [
         None
         if value is None

@@ -1,4 +1,4 @@
-"""Controls as members: what they say, by hand and beside scikit-learn's parts."""
+"""Predictions of controls and their results, by hand-computed values."""
 
 import math
 import types
@@ -24,7 +24,7 @@ def task(kind, train, validation=None, test=None, metric='accuracy'):
 
 
 def labeled(seed, count=120):
-    """Texts whose class a word tells, or in class c the order of two words."""
+    """Texts whose class depends on a word or, for class c, on the order of two words."""
     rng, texts, labels = np.random.default_rng(seed), [], []
     for _ in range(count):
         label = rng.choice(['a', 'a', 'b', 'c'])
@@ -36,7 +36,7 @@ def labeled(seed, count=120):
 
 
 class Model:
-    """A table of embeddings: two letters are two tokens."""
+    """A table of embeddings, in which every letter is a token."""
 
     name = 'toy'
 
@@ -48,9 +48,9 @@ class Model:
         return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
 
 
-def test_labels_are_told_by_words_and_pairs_of_words():
+def test_label_controls_use_words_and_bigrams():
     made = task('labels', labeled(0), labeled(1), labeled(2))
-    found = {one.control: one for one in baselines.said(made, Model())}
+    found = {one.control: one for one in baselines.predictions(made, Model())}
     assert list(found) == [controls.LARGEST, controls.TF_IDF, controls.BAG]
     assert set(found[controls.LARGEST].test) == {'a'}
     values = {
@@ -59,21 +59,21 @@ def test_labels_are_told_by_words_and_pairs_of_words():
     }
     share = Counter(made.test.target.tolist())['a'] / len(made.test)
     assert values[controls.LARGEST] == pytest.approx(share)
-    # Only pairs of words tell a from c.
-    assert values[controls.TF_IDF] == 1.0 and found[controls.TF_IDF].chose['words'] == 2
+    # Only bigrams distinguish a from c.
+    assert values[controls.TF_IDF] == 1.0 and found[controls.TF_IDF].chosen['words'] == 2
     assert share < values[controls.BAG] < 1.0
 
 
-def test_validation_chooses_and_the_test_set_does_not():
+def test_hyperparameters_are_chosen_on_validation_only():
     made = task('labels', labeled(0), labeled(1), labeled(2))
     wrong = np.roll(made.test.target, 7)
     other = Examples(made.test.first, None, wrong)
     other = Task('made', 'labels', 'accuracy', made.train, other, None, made.validation)
-    for one, two in zip(baselines.said(made), baselines.said(other)):
+    for one, two in zip(baselines.predictions(made), baselines.predictions(other)):
         assert one == two
 
 
-def test_pairs_have_a_class_by_what_they_share():
+def test_pair_features_capture_shared_words():
     rng = np.random.default_rng(0)
     nouns = ['whale', 'ship', 'sea', 'king', 'bread', 'hill', 'sun', 'rain']
     first = rng.choice(nouns, 400).tolist()
@@ -81,26 +81,26 @@ def test_pairs_have_a_class_by_what_they_share():
     target = np.array(['same' if a == b else 'other' for a, b in zip(first, second)])
     train, test = (first[:300], second[:300], target[:300]), slice(300, None)
     made = task('labels', train, None, (first[test], second[test], target[test]))
-    (_, counted) = baselines.said(made)
+    (_, counted) = baselines.predictions(made)
     measured = baselines.measure(made, made.test, counted.test)
     assert measured.standard['accuracy'] == 1.0
 
 
-def test_scores_of_pairs_are_cosines_and_those_of_texts_a_regression():
+def test_pair_scores_are_cosines_and_text_scores_are_regressed():
     first, second = ['the cat', 'a dog', 'x y'], ['the cat', 'a cow', 'z']
     made = task('scores', (first, second, np.array([1.0, 0.5, 0.0])))
-    tf_idf, bag = baselines.said(made, Model())
+    tf_idf, bag = baselines.predictions(made, Model())
     assert tf_idf.test[0] == pytest.approx(1) and tf_idf.test[2] == 0
     assert 0 < tf_idf.test[1] < 1 and bag.test[0] == pytest.approx(1)
     texts, _, labels = labeled(0)
     target = np.where(labels == 'b', 3.0, 1.0)
     made = task('scores', (texts, None, target), metric='spearman')
-    for one in baselines.said(made, Model()):
+    for one in baselines.predictions(made, Model()):
         measured = baselines.measure(made, made.test, one.test)
         assert measured.standard['pearson'] > 0.9, one.control
 
 
-def test_a_word_has_its_commonest_tag_and_an_unknown_one_that_of_its_ending():
+def test_unknown_words_get_the_most_frequent_tag_of_their_ending():
     train = (
         [['The', 'dog', 'runs'], ['dog', 'runs', 'walking'], ['runs', 'talking']],
         None,
@@ -108,18 +108,18 @@ def test_a_word_has_its_commonest_tag_and_an_unknown_one_that_of_its_ending():
     )
     asked = [['runs', 'THE', 'singing', 'qqq', 'Singing']]
     made = task('tags', train, None, (asked, None, [['x'] * 5]))
-    (one,) = baselines.said(made)
-    # Once a verb, twice a noun; lower case; -ing; commonest of all; a capital is another.
+    (one,) = baselines.predictions(made)
+    # Most frequent tag of the word, of its lower case, of -ing, of all; capitals differ.
     assert one.test == [['NN', 'DT', 'VBG', 'NN', 'NN']]
     assert [len(tags) for tags in one.validation] == [3, 3, 2]
 
 
-def test_a_question_is_answered_by_the_sentence_of_its_words_or_by_none():
+def test_the_sentence_with_most_shared_words_answers_a_question():
     context = 'The whale sank. A ship sailed to Nantucket! Who knows?'
     questions = ['Where did a ship sail to', 'What is quantum chromodynamics']
     answers = [[(16, 'A ship sailed to Nantucket!')], []]
     made = task('spans', (questions, [context] * 2, answers))
-    never, sentence = baselines.said(made)
+    never, sentence = baselines.predictions(made)
     assert never.test == ['', '']
     assert sentence.test == ['A ship sailed to Nantucket!', '']
     assert baselines.measure(made, made.test, sentence.test).standard['f1'] == 1.0
@@ -143,20 +143,20 @@ def test_members_can_be_written_and_read(tmp_path):
     by_name = {line['control']: line for line in lines}
     assert by_name[controls.BAG]['model'] == 'runs/x, bag of embeddings'
     assert by_name[controls.TF_IDF]['test']['standard']['accuracy'] == 1.0
-    values, answers = results.side(tmp_path, by_name[controls.TF_IDF])
+    values, answers = results.read_side(tmp_path, by_name[controls.TF_IDF])
     assert answers == made.test.target.tolist() and values['accuracy'].all()
-    # What validation chose is told, and is no part of what was asked.
+    # Chosen hyperparameters are recorded, but are not part of the config hash.
     assert by_name[controls.TF_IDF]['chosen']['words'] == 2
     again = [config for config, *_ in baselines.members(made, settings, model)]
     hashes = {results.config_hash({**one, 'chosen': None}) for one in again}
     assert hashes == {line['config_hash'] for line in lines}
 
 
-def test_what_has_no_control_is_named():
-    with pytest.raises(ValueError, match='made, a task of texts.*validation'):
-        baselines.said(task('texts', (['a'], None, None)))
-    with pytest.raises(ValueError, match='no training text has a word'):
-        baselines.said(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
+def test_tasks_without_controls_raise():
+    with pytest.raises(ValueError, match='kind .texts., which has no controls'):
+        baselines.predictions(task('texts', (['a'], None, None)))
+    with pytest.raises(ValueError, match='no training text contains a word'):
+        baselines.predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
 
 
 CORPUS = {
@@ -167,7 +167,7 @@ CORPUS = {
 }
 
 
-def test_bm25_by_the_formula():
+def test_bm25_follows_its_formula():
     run = word_ranking.runs({'q': 'whale ship ship none', 'e': '?!'}, CORPUS)['BM25']
     tokens = {key: text.split() for key, text in CORPUS.items()}
     mean = sum(map(len, tokens.values())) / 4
@@ -185,11 +185,11 @@ def test_bm25_by_the_formula():
     assert list(run['q']) == sorted(expected, key=lambda key: -expected[key])
 
 
-def test_tf_idf_ranks_by_cosine_and_top_cuts():
+def test_tf_idf_ranks_by_cosine_and_top_limits_the_run():
     queries = {f'q{n}': 'the whale' for n in range(300)} | {'own': CORPUS['d2']}
     found = word_ranking.runs(queries, CORPUS, top=2)[controls.TF_IDF]
     assert list(found) == list(queries) and found['q0'] == found['q299']
     assert len(found['q0']) == 2 and next(iter(found['own'])) == 'd2'
     assert found['own']['d2'] == pytest.approx(1)
-    with pytest.raises(ValueError, match='None of 1 documents has a word'):
+    with pytest.raises(ValueError, match='None of 1 documents contains a word'):
         word_ranking.runs(queries, {'d': '...'})

@@ -1,4 +1,4 @@
-"""Metrics of classes against scikit-learn, and what they refuse."""
+"""Classification metrics against scikit-learn, and their input checks."""
 
 import sys
 
@@ -16,7 +16,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, ma
 
 @settings(max_examples=25, deadline=None)
 @given(pairs=PAIRS)
-def test_they_are_scikit_learns(pairs):
+def test_values_equal_scikit_learn(pairs):
     gold, said = zip(*[(LABELS[g], LABELS[p]) for g, p in pairs])
     found = classes.measure(gold, said, LABELS)
     accuracy = metrics.accuracy_score(gold, said)
@@ -33,7 +33,7 @@ def test_they_are_scikit_learns(pairs):
 
 @settings(max_examples=25, deadline=None)
 @given(pairs=PAIRS)
-def test_of_two_classes_f1_is_of_the_second(pairs):
+def test_binary_f1_is_that_of_the_second_class(pairs):
     gold_N, said_N = np.array(pairs).T > 0
     found = classes.measure(gold_N.astype(str), said_N.astype(str), ['False', 'True'])
     expected = metrics.f1_score(gold_N, said_N, zero_division=0)
@@ -43,7 +43,7 @@ def test_of_two_classes_f1_is_of_the_second(pairs):
     assert swapped == pytest.approx(expected)
 
 
-def test_one_class_only():
+def test_a_single_class():
     found = classes.measure(['0', '0'], ['0', '0'], ['0', '1']).standard
     assert found == {'accuracy': 1, 'macro_f1': 1, 'mcc': 0, 'f1': 0}
     never = classes.measure(['1', '1', '0'], ['0', '0', '0'], ['0', '1']).standard
@@ -56,13 +56,13 @@ def test_one_class_only():
     [
         ((['0'], ['0', '1'], '01'), '1 labels and 2 predictions'),
         (([], [], '01'), '0 labels and 0 predictions'),
-        ((['0', '2'], ['0', '1'], '01'), "gold label 1 is '2', but must be one of '0'"),
+        ((['0', '2'], ['0', '1'], '01'), "gold label 1 is '2', but must be one of: '0'"),
         ((['0', '1'], ['0', 1], '01'), 'predicted label 1 is 1, but must'),
-        ((['0'], ['0'], '00'), 'classes differ'),
-        ((['0'], ['0'], ''), 'there are some'),
+        ((['0'], ['0'], '00'), r"\['0', '0'\] must be unique"),
+        ((['0'], ['0'], ''), 'must be unique and not empty'),
     ],
 )
-def test_bad_input_says_what_is_wrong(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         classes.measure(*arguments)
 

@@ -1,4 +1,4 @@
-"""Masks filled without training: rows, log-likelihoods, ranks, and what is refused."""
+"""Cloze scoring: rows, log-likelihoods, ranks, and input checks."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ WORDS = {'land': 'law', 'sea': 'sea'}
 
 
 def model(scale=20.0, **changes):
-    """An untrained one that is surer of itself."""
+    """An untrained model with more confident predictions."""
     made = examined.model()
     head = jax.tree.map(lambda x: x * scale, made.params['lm_head'])
     given = {'params': made.params | {'lm_head': head}} | changes
@@ -31,7 +31,7 @@ def model(scale=20.0, **changes):
 
 
 def log_probabilities(made, tokens):
-    """[L, V] of one row, by the network's own head, in numpy."""
+    """[L, V] of one row, by the network's head, in numpy."""
     batch = made.pad([np.asarray(tokens)], 1)
     hidden = made.network.apply('encoder', made.params, *batch, causal=False)
     embedding = made.params['encoder']['embedding']
@@ -62,14 +62,14 @@ def hidden(count=40, **more):
 
 
 @pytest.mark.slow
-def test_a_row_is_what_fill_reads_and_its_values_are_those_of_the_whole_row():
+def test_rows_and_log_likelihoods_equal_those_of_fill():
     made = model()
-    reading = cloze.Reading(made)
+    scorer = cloze.Scorer(made)
     given = questions(
         [('The old ', ' swam.', ('whale',), True), ('', ' am.', ('I',), True)]
     )
-    for question, told in zip(given, reading.told(given)):
-        (row,) = reading._rows([question])
+    for question, predicted in zip(given, scorer.predict(given)):
+        (row,) = scorer._rows([question])
         text = question.before + '<mask>' + question.after
         begin, end = made.ends()
         wanted = [*begin, *made.tokenizer.encode_masked(text), *end]
@@ -77,18 +77,18 @@ def test_a_row_is_what_fill_reads_and_its_values_are_those_of_the_whole_row():
         log_V = log_probabilities(made, row.tokens)[row.notes.masks[0]]
         ((id_,),) = row.notes.words.values()
         assert made.tokenizer.decode([id_]).strip() == question.words[0]
-        assert told.log_likelihood == pytest.approx(log_V[id_], abs=1e-4)
-        assert told.rank == 1 + np.sum(log_V > log_V[id_])
+        assert predicted.log_likelihood == pytest.approx(log_V[id_], abs=1e-4)
+        assert predicted.rank == 1 + np.sum(log_V > log_V[id_])
         ((best, share), *_) = made.fill(text)[0]
-        assert told.said == best.strip()
+        assert predicted.word == best.strip()
         assert np.exp(log_V.max()) == pytest.approx(share, rel=1e-3)
 
 
 @pytest.mark.slow
-def test_words_of_several_tokens_have_as_many_masks():
+def test_a_word_has_one_mask_per_token():
     made = model()
     words = ('whale', 'congressman', 'law')
-    (told,) = cloze.Reading(made).told(questions([('The ', ' is gone.', words)]))
+    (predicted,) = cloze.Scorer(made).predict(questions([('The ', ' is gone.', words)]))
     values = []
     for word in words:
         ids = made.tokenizer.encode(f' {word}')
@@ -99,51 +99,51 @@ def test_words_of_several_tokens_have_as_many_masks():
         log_LV = log_probabilities(made, row)[start : start + len(ids)]
         values.append(log_LV[np.arange(len(ids)), ids].sum())
     assert len(made.tokenizer.encode(' congressman')) > 1
-    assert told.log_likelihood == pytest.approx(values[0], abs=1e-3)
-    assert told.said == words[int(np.argmax(values))]
-    assert told.rank == 1 + sum(value > values[0] for value in values)
+    assert predicted.log_likelihood == pytest.approx(values[0], abs=1e-3)
+    assert predicted.word == words[int(np.argmax(values))]
+    assert predicted.rank == 1 + sum(value > values[0] for value in values)
 
 
-def test_a_masked_word_may_be_told_by_the_position_before():
+def test_shift_predicts_a_mask_from_the_previous_position():
     (one,), (two,) = (
-        cloze.Reading(model(shift=shift)).told(
+        cloze.Scorer(model(shift=shift)).predict(
             questions([('The ', '.', ('whale',), True)])
         )
         for shift in (0, 1)
     )
     made, (row,) = (
         model(),
-        cloze.Reading(model())._rows(questions([('The ', '.', ('whale',), True)])),
+        cloze.Scorer(model())._rows(questions([('The ', '.', ('whale',), True)])),
     )
     log_LV, place = log_probabilities(made, row.tokens), row.notes.masks[0]
     ((id_,),) = row.notes.words.values()
-    for told, at in ((one, place), (two, place - 1)):
-        assert told.log_likelihood == pytest.approx(log_LV[at, id_], abs=1e-4)
-    with pytest.raises(ValueError, match='no place for 1 masks at 0'):
+    for predicted, at in ((one, place), (two, place - 1)):
+        assert predicted.log_likelihood == pytest.approx(log_LV[at, id_], abs=1e-4)
+    with pytest.raises(ValueError, match='1 masks at position 0 do not fit'):
         bare = model(shift=1, begin=())
-        cloze.Reading(bare).told(questions([('', ' am.', ('I',), True)]))
+        cloze.Scorer(bare).predict(questions([('', ' am.', ('I',), True)]))
 
 
-def test_of_a_long_text_what_is_near_the_mask_is_read():
-    reading = cloze.Reading(model(), 12)
+def test_long_texts_are_truncated_around_the_mask():
+    scorer = cloze.Scorer(model(), 12)
     long = 'the old sea and the law of war ' * 9
     for before, after in ((long, ' end'), ('Begin ', long), (long, f' {long}')):
         given = questions([(before.rstrip() + ' ', after, ('whale', 'law'))])
         with pytest.warns(UserWarning, match='1 of 1 texts are longer than the 12'):
-            (row,) = reading._rows(given)
+            (row,) = scorer._rows(given)
         assert len(row.tokens) == 12
-        is_mask = row.tokens == reading.model.tokenizer.mask_id
+        is_mask = row.tokens == scorer.model.tokenizer.mask_id
         assert np.flatnonzero(is_mask).tolist() == list(row.notes.masks)
     assert row.notes.masks == (1 + 4,)  # in the middle
 
 
-def test_text_that_spells_a_mask_stays_text():
+def test_mask_strings_in_texts_are_not_masks():
     task = labeled({'template': '{text} So [MASK].', 'words': WORDS})
     texts = ['It says <mask>.', 'the [MASK]'] * 2
     made = tasks.Examples(texts, None, np.array(['sea', 'land'] * 2))
     given = zero_shot.questions_of(task, made)
     assert given[0] == ('It says <mask>. So ', '.', ('law', 'sea'), 1, False)
-    rows = cloze.Reading(model())._rows(given[:2])
+    rows = cloze.Scorer(model())._rows(given[:2])
     assert all(len(row.notes.masks) == 1 for row in rows)
     assert all(np.sum(row.tokens == model().tokenizer.mask_id) == 1 for row in rows)
 
@@ -153,17 +153,17 @@ def labeled(given):
     return zero_shot.task_of(made, given)
 
 
-def test_labels_are_the_words_that_stand_for_them():
+def test_labels_are_predicted_by_their_words():
     words = {'land': 'law', 'sea': 'whale'}
     task = labeled({'template': 'It is of the <mask>: {text}', 'words': words})
     made = examiner.examination_of(model(), task, settings.Finetuning())
     ((_, found),) = made.run([zero_shot.MEMBER])
-    reading = cloze.Reading(model())
+    scorer = cloze.Scorer(model())
     said = []
     for text in task.test.first:
         halves = 'It is of the ', f': {text}'
         pairs = {
-            label: reading.told(questions([(*halves, (word,))]))[0].log_likelihood
+            label: scorer.predict(questions([(*halves, (word,))]))[0].log_likelihood
             for label, word in words.items()
         }
         said.append(max(pairs, key=pairs.get))
@@ -175,8 +175,8 @@ def test_labels_are_the_words_that_stand_for_them():
     assert made.config['zero_shot']['words'] == words
 
 
-def test_another_head_is_another_config(tmp_path):
-    """The vectors are the same, and so is the revision of the model."""
+def test_the_config_hash_depends_on_the_head(tmp_path):
+    """The vectors and so the revision of the model are the same."""
     path = written(tmp_path, hidden(candidates=list(PLACES)))
     task = examiner.task_of(dict(name='cloze', path=path))
     one, two, three = (
@@ -190,7 +190,7 @@ def test_another_head_is_another_config(tmp_path):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_metrics_are_by_hand():
+def test_metrics_equal_hand_computed_values():
     found = ranks.measure([1, 2, 20, 1], np.log([0.5, 0.25, 0.125, 0.5]), is_open=True)
     assert found.standard == pytest.approx(
         {
@@ -202,12 +202,12 @@ def test_metrics_are_by_hand():
     )
     assert set(ranks.measure([1, np.inf]).standard) == {'accuracy'}
     for bad in ([], [0, 1], [np.nan]):
-        with pytest.raises(ValueError, match='must be some, each from 1 on'):
+        with pytest.raises(ValueError, match='at least one is needed, each at least 1'):
             ranks.measure(bad)
 
 
-def test_equal_words_are_no_hit():
-    """A head that says nothing is not right by the order of candidates."""
+def test_ties_do_not_count_as_correct():
+    """A constant head gets no candidate right by its order."""
     rows = hidden(candidates=list(PLACES))
     head = jax.tree.map(np.zeros_like, examined.model().params['lm_head'])
     flat = dataclasses.replace(
@@ -217,11 +217,11 @@ def test_equal_words_are_no_hit():
         cloze.Question('The ', ' is.', PLACES, PLACES.index(row['answer']))
         for row in rows
     ]
-    assert {one.rank for one in cloze.Reading(flat).told(given)} == {4}
+    assert {one.rank for one in cloze.Scorer(flat).predict(given)} == {4}
 
 
 def foreign(count=40, **more):
-    """Rows of the words that hf_cases' tokenizer knows."""
+    """Rows of words that the tokenizer of hf_cases knows."""
     words = {word: f'w{n}' for n, word in enumerate(PLACES, 20)}
     return [
         dict(
@@ -234,7 +234,7 @@ def foreign(count=40, **more):
 
 
 @pytest.mark.slow
-def test_a_file_of_hidden_words_is_examined_beside_the_commonest_answer(tmp_path):
+def test_a_cloze_file_is_evaluated_with_its_control(tmp_path):
     _, folder = imported(tmp_path, 'bert')
     words = [f'w{n}' for n in range(20, 24)]
     closed = written(tmp_path, foreign(candidates=words))
@@ -260,22 +260,22 @@ def test_a_file_of_hidden_words_is_examined_beside_the_commonest_answer(tmp_path
     assert evaluate.evaluate(asked, tmp_path / 'out')['lines'] == found['lines']
 
 
-def test_a_word_that_the_tokenizer_does_not_know_is_refused(tmp_path):
+def test_unknown_words_raise(tmp_path):
     made, _ = imported(tmp_path, 'bert')
     with pytest.raises(ValueError, match="does not know the word 'zebra'"):
-        cloze.Reading(made).told(questions([('w5 ', ' w6', ('w7', 'zebra'))]))
+        cloze.Scorer(made).predict(questions([('w5 ', ' w6', ('w7', 'zebra'))]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('objective', 'fits'), [('mlm', True), ('clm', False)])
-def test_runs_fill_masks_after_mlm_and_are_refused_after_clm(tmp_path, objective, fits):
+def test_runs_fill_masks_after_mlm_but_not_after_clm(tmp_path, objective, fits):
     phases = (dict(share=1.0, objective=dict(name=objective)),)
     config = tiny.config(tmp_path, steps=2, phases=phases)
     train.train(config, str(tmp_path / 'run'))
     path = written(tmp_path, hidden(candidates=list(PLACES)))
     asked = dict(models=(str(tmp_path / 'run'),), tasks=(dict(name='cloze', path=path),))
     if not fits:
-        with pytest.raises(ValueError, match='run at step 2 reads causally, so it names'):
+        with pytest.raises(ValueError, match='run at step 2 has causal attention, so it'):
             evaluate.evaluate(asked, tmp_path / 'out')
         assert not (tmp_path / 'out').exists()
         return
@@ -284,50 +284,52 @@ def test_runs_fill_masks_after_mlm_and_are_refused_after_clm(tmp_path, objective
 
 
 @pytest.mark.slow
-def test_models_that_fill_no_masks_are_refused_before_anything(tmp_path):
+def test_models_that_cannot_fill_masks_raise_before_training(tmp_path):
     toy = str(examined.saved_model(tmp_path / 'toy'))
     task = dict(name='cloze', path=written(tmp_path, hidden()))
     asked = dict(models=(toy,), tasks=(task,))
     for dry_run in (True, False):
         with pytest.raises(
-            ValueError, match='toy has no LM head, so it can fill nothing'
+            ValueError, match='toy has no LM head, so it cannot fill masks'
         ):
             evaluate.evaluate(asked, tmp_path / 'out', dry_run)
     _, decoder = imported(tmp_path, 'llama')
     asked['models'] = (f'hf:{decoder}',)
-    with pytest.raises(ValueError, match='llama reads causally, so it names no masked'):
+    with pytest.raises(
+        ValueError, match='llama has causal attention, so it cannot predict masked'
+    ):
         evaluate.evaluate(asked, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
     bare = model(params={'encoder': model().params['encoder']})
     with pytest.raises(ValueError, match='has no LM head'):
-        cloze.Reading(bare)
+        cloze.Scorer(bare)
 
 
 @pytest.mark.parametrize(
     ('row', 'what'),
     [
-        ({'text': 'no mask at all'}, 'row 3: .* has 0 masks, and must have one'),
-        ({'text': 'a [MASK] and a <mask>'}, 'has 2 masks, and must have one'),
+        ({'text': 'no mask at all'}, 'row 3: .* has 0 masks, but must have exactly one'),
+        ({'text': 'a [MASK] and a <mask>'}, 'has 2 masks, but must have exactly one'),
         ({'text': ''}, "row 3: '' has 0 masks"),
-        ({'text': None}, 'the text is None, and must be a text'),
-        ({'answer': ' '}, "' ' is no word to stand at the mask"),
+        ({'text': None}, 'the text is None, but must be a string'),
+        ({'answer': ' '}, "' ' is not a word"),
         (
             {'answer': 'ship'},
-            "the answer is 'ship', and the candidates are 'sea', .*one of",
+            "the answer is 'ship', but the candidates are 'sea', .*contain it",
         ),
-        ({'candidates': ['sea', 'sea']}, 'it must be one of them, each once'),
+        ({'candidates': ['sea', 'sea']}, 'they must be unique'),
         ({'candidates': ['sea']}, 'give two or more'),
         ({'candidates': None}, 'the candidates are None: give two or more'),
     ],
 )
-def test_bad_rows_are_named(tmp_path, row, what):
+def test_invalid_rows_raise(tmp_path, row, what):
     rows = hidden(candidates=list(PLACES))
     rows[2] |= row
     with pytest.raises(ValueError, match=what):
         examiner.task_of(dict(name='cloze', path=written(tmp_path, rows)))
 
 
-def test_candidates_may_stand_in_a_cell_and_a_named_field_must_be_there(tmp_path):
+def test_candidates_are_read_from_table_cells(tmp_path):
     rows = hidden(candidates='|'.join(PLACES))
     path = written(tmp_path, rows)
     task = examiner.task_of(dict(name='cloze', path=path))
@@ -343,30 +345,39 @@ def test_candidates_may_stand_in_a_cell_and_a_named_field_must_be_there(tmp_path
             ('The ', ' is.', ('congressman',), True),
             'without candidates an answer must be',
         ),
-        (('The wh', 'le.', ('a', 'o')), "no tokens for 'a' alone: it hangs together"),
-        (('The ', '.', ('sea', ' sea')), "reads ' sea' and 'sea' as the same tokens"),
+        (
+            ('The wh', 'le.', ('a', 'o')),
+            "no separate tokens for 'a': they contain adjacent",
+        ),
+        (('The ', '.', ('sea', ' sea')), "has the same tokens for ' sea' and 'sea'"),
     ],
 )
-def test_words_that_cannot_be_told_are_refused(row, what):
+def test_words_that_cannot_be_scored_raise(row, what):
     with pytest.raises(ValueError, match=what):
-        cloze.Reading(model()).told(questions([row]))
+        cloze.Scorer(model()).predict(questions([row]))
 
 
 @pytest.mark.parametrize(
     ('given', 'what'),
     [
         (True, 'has labels, and zero_shot=True'),
-        ({'template': '{text} <mask>'}, 'give template, .* and words'),
+        ({'template': '{text} <mask>'}, 'must have template, .* and words'),
         ({'template': '{text} <mask>', 'words': {'sea': 'a'}}, 'labels are land, sea'),
-        ({'template': '{text}', 'words': WORDS}, 'has 0 masks, and must have one'),
-        ({'template': 'It <mask>', 'words': WORDS}, "must have '{text}' once"),
-        ({'template': '{first} <mask>', 'words': WORDS}, "must have '{text}' once"),
+        (
+            {'template': '{text}', 'words': WORDS},
+            'has 0 masks, but must have exactly one',
+        ),
+        ({'template': 'It <mask>', 'words': WORDS}, "must contain '{text}' exactly once"),
+        (
+            {'template': '{first} <mask>', 'words': WORDS},
+            "must contain '{text}' exactly once",
+        ),
         (
             {'template': '{text} <mask>', 'words': {'land': 'x', 'sea': 'x'}},
-            'give each label a word of its own',
+            'give each label a different word',
         ),
     ],
 )
-def test_bad_verbalizers_are_refused(given, what):
+def test_invalid_verbalizers_raise(given, what):
     with pytest.raises(ValueError, match=what):
         labeled(given)

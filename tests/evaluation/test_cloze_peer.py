@@ -1,4 +1,4 @@
-"""Words at masks against transformers: tokens, log-likelihoods, ranks and fills."""
+"""Cloze scoring against transformers: tokens, log-likelihoods, ranks and words."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ WORDS = ('whale', 'congressman', 'law')
 
 @pytest.fixture(scope='module')
 def theirs(tmp_path_factory):
-    """torch, a random BERT with a word head, its tokenizer, and ours of the folder."""
+    """torch, a random BERT with an LM head, its tokenizer, and our loaded model."""
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     torch.manual_seed(0)
@@ -31,7 +31,7 @@ def theirs(tmp_path_factory):
     examined.bert_of_others(transformers, folder, 'MaskedLM', initializer_range=0.3)
     content = json.loads(own.content)
     for token in content['added_tokens']:
-        # As an exported model has it: a mask takes the space before it.
+        # As in an exported model, a mask includes the space before it.
         token['lstrip'] = token['content'] == '<mask>'
     (folder / 'theirs.json').write_text(json.dumps(content))
     special = dict(bos_token='<bos>', eos_token='<eos>', mask_token='<mask>')
@@ -54,28 +54,30 @@ def log_probabilities(torch, model, tokenizer, text):
     return torch.log_softmax(logits_LV.double(), dim=-1).numpy()[masks]
 
 
-def test_of_the_whole_vocabulary(theirs):
+def test_open_questions_equal_transformers(theirs):
     torch, other, tokenizer, ours = theirs
     asked = [cloze.Question(a, b, (word,), 0, True) for a, b, word in OPEN]
-    for told, (before, after, word) in zip(cloze.Reading(ours).told(asked), OPEN):
+    for predicted, (before, after, word) in zip(cloze.Scorer(ours).predict(asked), OPEN):
         text = f'{before}<mask>{after}'
         (log_V,) = log_probabilities(torch, other, tokenizer, text)
         (own,) = tokenizer(f' {word}' if before else word)['input_ids']
-        assert told.log_likelihood == pytest.approx(log_V[own], abs=1e-4)
-        assert told.rank == 1 + np.sum(log_V > log_V[own])
-        assert told.said == tokenizer.decode([log_V.argmax()]).strip()
+        assert predicted.log_likelihood == pytest.approx(log_V[own], abs=1e-4)
+        assert predicted.rank == 1 + np.sum(log_V > log_V[own])
+        assert predicted.word == tokenizer.decode([log_V.argmax()]).strip()
         assert np.ptp(log_V) > 1
 
 
-def test_of_candidates_of_several_tokens(theirs):
+def test_multi_token_candidates_equal_transformers(theirs):
     torch, other, tokenizer, ours = theirs
-    (told,) = cloze.Reading(ours).told([cloze.Question('The ', ' is gone.', WORDS, 1)])
+    (predicted,) = cloze.Scorer(ours).predict(
+        [cloze.Question('The ', ' is gone.', WORDS, 1)]
+    )
     values = []
     for word in WORDS:
         ids = tokenizer(f' {word}')['input_ids']
         text = f'The{" <mask>" * len(ids)} is gone.'
         log_MV = log_probabilities(torch, other, tokenizer, text)
         values.append(log_MV[np.arange(len(ids)), ids].sum())
-    assert told.log_likelihood == pytest.approx(values[1], abs=1e-4)
-    assert told.said == WORDS[int(np.argmax(values))]
-    assert told.rank == 1 + sum(value > values[1] for value in values)
+    assert predicted.log_likelihood == pytest.approx(values[1], abs=1e-4)
+    assert predicted.word == WORDS[int(np.argmax(values))]
+    assert predicted.rank == 1 + sum(value > values[1] for value in values)

@@ -1,4 +1,4 @@
-"""How a probe of one's own task is learned while a model trains."""
+"""Probes of tasks during training."""
 
 import examined
 import numpy as np
@@ -19,7 +19,7 @@ def config(folder, path, **changes):
 
 
 @pytest.mark.slow
-def test_a_probe_is_logged_at_its_steps_and_changes_nothing(tmp_path):
+def test_probes_are_logged_and_do_not_change_training(tmp_path):
     path = examined.file_of(tmp_path, 80)
     with_it = config(tmp_path, path)
     one = train.train(with_it, tmp_path / 'with', during_training.EVALUATIONS)
@@ -37,8 +37,8 @@ def test_a_probe_is_logged_at_its_steps_and_changes_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_vectors_are_those_of_encode(tmp_path):
-    """Which makes it the probe of any analysis."""
+def test_vectors_equal_encode(tmp_path):
+    """So the probe is the same as in an analysis."""
     path = examined.file_of(tmp_path, 80)
     given = config(tmp_path, path)
     state = tiny.train(given, tmp_path / 'run')
@@ -51,11 +51,11 @@ def test_vectors_are_those_of_encode(tmp_path):
     np.testing.assert_allclose(vectors_ND, model.encode(texts), atol=1e-5)
 
 
-def test_what_is_no_task_of_labels_is_refused_before_training(tmp_path):
+def test_invalid_tasks_raise_before_training(tmp_path):
     path = examined.file_of(tmp_path)
     given = config(tmp_path, path)
     given['evaluate']['tasks'] = (f'labeled@{path}', f'labeled@{path}')
-    with pytest.raises(ValueError, match='have a name of its own'):
+    with pytest.raises(ValueError, match='must have labels and different names'):
         train.train(given, tmp_path / 'twice', during_training.EVALUATIONS)
     given['evaluate']['tasks'] = ('labled@nowhere',)
     with pytest.raises(ValueError, match="no 'labled'"):

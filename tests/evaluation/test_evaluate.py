@@ -1,4 +1,4 @@
-"""Models x tasks x members: each once, resumed member by member, measured both ways."""
+"""The evaluate and finetune commands: grid, resuming, selection and files."""
 
 import dataclasses
 import json
@@ -51,13 +51,13 @@ def done(place):
 
 
 def told(lines):
-    """What of lines must be the same each time."""
+    """The parts of lines that must be reproducible."""
     free = ('seconds', 'side', 'sha256')
     return [{k: v for k, v in line.items() if k not in free} for line in lines]
 
 
 @pytest.mark.slow
-def test_every_member_has_a_line_in_both_definitions(done):
+def test_every_member_has_both_definitions_of_metrics(done):
     lines = done['lines']
     members = {(line['learning_rate'], line['seed']) for line in lines}
     assert members == {(rate, seed) for rate in (1e-3, 3e-3) for seed in (0, 1)}
@@ -67,28 +67,28 @@ def test_every_member_has_a_line_in_both_definitions(done):
         assert line['examples'] == [34, 2, 24] and line['steps'] == 4
 
 
-def test_the_same_again_trains_nothing(place, done, monkeypatch):
+def test_a_repeated_evaluation_trains_nothing(place, done, monkeypatch):
     monkeypatch.setattr(finetune.Examination, 'run', None)
     again = evaluate.evaluate(config(place), place / 'out')
     assert again['lines'] == done['lines']
-    # Nor where so many are trained at once, as on another machine.
+    # Nor with another width, as on another machine.
     wider = evaluate.evaluate(config(place, width=4), place / 'out')
     assert wider['lines'] == done['lines']
 
 
-def test_what_was_published_of_a_task_stands_in_its_tables(place, done, monkeypatch):
+def test_tables_contain_published_values(place, done, monkeypatch):
     row = published.rows(table='2', task='sst2', objective='clm')[0] | {'task': 'sea'}
     monkeypatch.setattr(published, 'rows', lambda: [row])
     evaluate.evaluate(config(place), place / 'out')
     for suffix in ('md', 'tex', 'csv'):
         text = (place / 'out' / f'table.paper.{suffix}').read_text()
         assert f'({row["paper"]})' in text
-        # In the definition of the paper alone.
+        # Only by the paper's definition.
         other = (place / 'out' / f'table.standard.{suffix}').read_text()
         assert row['paper'] not in other
 
 
-def test_the_rate_is_chosen_by_validation_and_all_is_written(place, done):
+def test_the_rate_is_selected_on_validation_and_files_are_written(place, done):
     (one,) = done['chosen']
     means = {
         rate: np.mean(
@@ -111,7 +111,7 @@ def test_the_rate_is_chosen_by_validation_and_all_is_written(place, done):
 
 
 @pytest.mark.slow
-def test_a_line_that_is_gone_or_damaged_is_made_again(place, done):
+def test_missing_and_damaged_lines_are_recomputed(place, done):
     folder = place / 'out' / 'results'
     first, second, *_ = sorted(folder.glob('*.json'))
     first.unlink()
@@ -121,7 +121,7 @@ def test_a_line_that_is_gone_or_damaged_is_made_again(place, done):
 
 
 @pytest.mark.slow
-def test_more_seeds_keep_what_is_there(place, done):
+def test_more_seeds_keep_existing_results(place, done):
     before = {p.name: p.stat().st_mtime_ns for p in (place / 'out/results').iterdir()}
     more = evaluate.evaluate(config(place, seeds=3), place / 'out')
     assert len(more['lines']) == 6
@@ -130,13 +130,15 @@ def test_more_seeds_keep_what_is_there(place, done):
 
 
 @pytest.mark.slow
-def test_members_of_other_settings_are_left_out_and_told(place, done, capsys):
-    """They are not of one table; nothing of them is lost."""
+def test_members_of_other_settings_are_left_out_and_counted(place, done, capsys):
+    """They do not belong in the same table, but are kept on disk."""
     other = config(place, seeds=1, finetuning=FAST | dict(steps=2))
     found = evaluate.evaluate(other, place / 'out')
     assert {line['steps'] for line in found['lines']} == {2}
     left = len(results.read(place / 'out' / 'results')[0]) - len(found['lines'])
-    assert left >= 4 and f'{left} members of other settings' in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert left >= 4 and f'{left} members in ' in printed
+    assert 'have other settings and are left out' in printed
     again = evaluate.evaluate(config(place), place / 'out')
     assert told(again['lines']) == told(done['lines'])
 
@@ -159,8 +161,8 @@ def test_the_width_moves_no_metric_by_more_than_two_examples(
 
 
 @pytest.mark.slow
-def test_controls_stand_beside_the_models(place):
-    """Those of words, and the untrained encoder through the same grid."""
+def test_controls_are_evaluated_with_the_models(place):
+    """Controls without a model, and the untrained encoder through the same grid."""
     asked = config(place, controls=('words', 'untrained'), learning_rates=(3e-3,))
     asked['hub'] = {'sea': {'id': 'lab/sea', 'task_id': 'sea'}}
     found = evaluate.evaluate(asked, place / 'controls')
@@ -173,7 +175,7 @@ def test_controls_stand_beside_the_models(place):
         'TF-IDF': 'TF-IDF',
         'largest class': 'largest class',
     }
-    # The word that tells is there to be counted.
+    # TF-IDF contains the word that determines the class.
     values = {line['model']: line['test']['standard'] for line in found['lines']}
     assert values['TF-IDF']['accuracy'] > 0.9 > values['largest class']['accuracy']
     page = (place / 'controls' / 'evaluation.html').read_text()
@@ -183,37 +185,35 @@ def test_controls_stand_beside_the_models(place):
     assert again['lines'] == found['lines']
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
+def test_a_dry_run_prints_the_plan_and_writes_nothing(place, capsys):
     assert evaluate.evaluate(config(place), place / 'dry', dry_run=True) is None
     said = capsys.readouterr().out
-    assert re.search(r'4 members are left to be trained, 16 steps.*e\+\d+ FLOPs', said)
+    assert re.search(r'4 members remain to be trained, 16 steps.*e\+\d+ FLOPs', said)
     assert not (place / 'dry').exists()
 
 
-def test_a_dry_run_tells_hours_of_hardware_and_reads_no_weights(
-    place, capsys, monkeypatch
-):
+def test_a_dry_run_estimates_hours_without_reading_weights(place, capsys, monkeypatch):
     monkeypatch.setattr(saved, 'load_file', None)
     both = config(place, hardware='h100:8', controls=('words', 'untrained'))
     evaluate.evaluate(both, place / 'dry', dry_run=True)
     said = capsys.readouterr().out
     assert re.search(r'8 members .* FLOPs: about \S+ h on h100:8', said)
     assert re.search(r'controls +sea +0 +0 +\d+ +0 ', said)
-    with pytest.raises(ValueError, match="hardware 'abacus' is not CHIP"):
+    with pytest.raises(ValueError, match="hardware='abacus' must be CHIP"):
         evaluate.evaluate(config(place, hardware='abacus'), place / 'dry', dry_run=True)
 
 
-def test_what_is_there_takes_nothing_more(place, done, capsys):
+def test_finished_members_need_no_more_work(place, done, capsys):
     assert evaluate.evaluate(config(place), place / 'out', dry_run=True) is None
-    assert '0 members are left to be trained, 0 steps in all, 0 FLOPs' in (
+    assert '0 members remain to be trained, 0 steps in total, 0 FLOPs' in (
         capsys.readouterr().out
     )
 
 
-def test_a_folder_without_a_model_is_refused_before_anything(place):
+def test_a_folder_without_a_model_raises_before_training(place):
     none = config(place, models=(str(place / 'toy'), str(place / 'none')))
     for dry_run in (True, False):
-        with pytest.raises(FileNotFoundError, match='none holds no config.json'):
+        with pytest.raises(FileNotFoundError, match='none contains no config.json'):
             evaluate.evaluate(none, place / 'no-model', dry_run)
     assert not (place / 'no-model').exists()
 
@@ -221,12 +221,12 @@ def test_a_folder_without_a_model_is_refused_before_anything(place):
 @pytest.mark.parametrize(
     ('refusal', 'words'),
     [
-        ('RepositoryNotFoundError', 'lab/misspelt is neither a folder here nor a model'),
-        ('GatedRepoError', 'lab/misspelt asks you to accept its terms first'),
+        ('RepositoryNotFoundError', 'lab/misspelt is neither a local folder nor a model'),
+        ('GatedRepoError', 'lab/misspelt is gated: accept its terms'),
         ('LocalEntryNotFoundError', 'lab/misspelt is not in the local cache'),
     ],
 )
-def test_a_model_that_the_hub_lacks_is_refused_before_anything(
+def test_a_model_missing_on_the_hub_raises_before_training(
     place, monkeypatch, refusal, words
 ):
     hub = pytest.importorskip('huggingface_hub')
@@ -243,41 +243,43 @@ def test_a_model_that_the_hub_lacks_is_refused_before_anything(
         with pytest.raises((FileNotFoundError, PermissionError), match=words):
             evaluate.evaluate(none, place / 'no-model', dry_run)
     assert not (place / 'no-model').exists()
-    # What is only planned needs no weights.
+    # A dry run downloads no weights.
     assert ['*.safetensors' in patterns for patterns in asked] == [False, True]
 
 
-def test_a_folder_of_theirs_that_cannot_be_read_is_refused_before_anything(place):
+def test_an_invalid_transformers_folder_raises_before_training(place):
     foreign = place / 'foreign'
     foreign.mkdir()
     both = config(place, models=(str(place / 'toy'), f'hf:{foreign}'))
-    with pytest.raises(FileNotFoundError, match='config.json is missing: give a folder'):
+    with pytest.raises(FileNotFoundError, match='config.json is missing: use a folder'):
         evaluate.evaluate(both, place / 'no-model')
     assert not (place / 'no-model').exists()
 
 
-def test_a_task_of_which_nothing_can_be_learned_is_refused_before_anything(place):
+def test_tasks_that_cannot_be_learned_raise_before_training(place):
     rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
     (place / 'same.jsonl').write_text('\n'.join(rows))
     both = [*config(place)['tasks'], dict(name='own', path=str(place / 'same.jsonl'))]
-    with pytest.raises(ValueError, match="training examples say 'same'"):
+    with pytest.raises(ValueError, match="training examples have the class 'same'"):
         evaluate.evaluate(config(place, tasks=both), place / 'same')
     pairs = [json.dumps({'query': f'q {i}', 'document': f'd {i}'}) for i in range(40)]
     (place / 'pairs.jsonl').write_text('\n'.join(pairs))
     both[1] = dict(name='own', path=str(place / 'pairs.jsonl'))
     given = config(place, tasks=both, finetuning=FAST | dict(layers=0))
-    with pytest.raises(ValueError, match='pairs: finetuning.layers=0 trains the head'):
+    with pytest.raises(
+        ValueError, match='pairs: finetuning.layers=0 trains only the head'
+    ):
         evaluate.evaluate(given, place / 'same')
     assert not (place / 'same' / 'results').exists()
 
 
 @pytest.mark.slow
 @pytest.mark.slow
-def test_benchmarks_are_looked_at_before_anything_and_models_of_one_name_kept(place):
+def test_benchmarks_are_checked_first_and_models_may_share_a_name(place):
     known = {'id': 'me/sea', 'task_id': 'sea'}
     for hub, words in (
         ({'sae': known}, "task 'sae', which .* Did you mean 'sea'"),
-        ({'sea': {'id': 'me/sea'}}, 'the hub asks for id and task_id'),
+        ({'sea': {'id': 'me/sea'}}, 'must have id and task_id'),
     ):
         with pytest.raises(ValueError, match=words):
             evaluate.evaluate(config(place, hub=hub), place / 'hub')
@@ -289,7 +291,7 @@ def test_benchmarks_are_looked_at_before_anything_and_models_of_one_name_kept(pl
     assert len(list((place / 'hub' / 'hub').rglob('sea.yaml'))) == 2
 
 
-def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place, monkeypatch):
+def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
     both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
     given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1, attempts=1)
     made = examiner.examination_of
@@ -309,20 +311,20 @@ def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place, monk
     assert record['dataset'] == 'sea'
 
 
-def test_a_file_on_the_command_line_is_of_the_kind_that_it_has():
+def test_the_kind_of_a_file_on_the_command_line_is_inferred():
     made = config_file.shared('evaluate').get_config('models=a,tasks=b.conll,c@d')
     assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
 
 
 @pytest.mark.slow
-def test_a_diverged_member_is_recorded_and_the_rest_go_on(place):
+def test_a_diverged_member_does_not_affect_others(place):
     rates = config(place, learning_rates=(1e-3, 1e30), seeds=1)
     found = evaluate.evaluate(rates, place / 'nan')
     status = {line['learning_rate']: line['status'] for line in found['lines']}
     assert status[1e30] == 'not finite' and status[1e-3] in ('done', 'collapsed')
 
 
-def test_texts_that_are_cut_and_classes_that_nobody_learned_are_told(place):
+def test_truncated_texts_and_unseen_classes_warn(place):
     task = examined.labeled()
     test = dataclasses.replace(task.test, target=np.array(['sky', *task.test.target[1:]]))
     long = [f'{text} {"whale " * 40}' for text in task.train.first[:16]]
@@ -334,13 +336,13 @@ def test_texts_that_are_cut_and_classes_that_nobody_learned_are_told(place):
         made = finetune.Examination(examined.model(), task, said)
     assert made.config['texts_cut'] == (16, 112)
     line = {**made.config, 'seed': 0, 'model': 'toy'}
-    told = truncation.told('sea', 32, *made.cut)
+    told = truncation.message('sea', 32, *made.cut)
     assert '16 of 112 texts are longer than the 32 tokens of a row' in told
-    (cut,) = evaluate.cuts([line, {**line, 'control': 'untrained'}])
+    (cut,) = evaluate.truncations([line, {**line, 'control': 'untrained'}])
     assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
 
 
-def test_what_does_not_fit_a_row_is_told_with_its_task(place):
+def test_a_question_that_does_not_fit_a_row_raises(place):
     whole = tasks.Examples(['why ' * 40] * 4, ['a whale'] * 4, [[(2, 'whale')]] * 4)
     task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
     with pytest.raises(ValueError, match='asked, train: question 0 has'):
@@ -349,7 +351,7 @@ def test_what_does_not_fit_a_row_is_told_with_its_task(place):
 
 
 @pytest.mark.parametrize(('last', 'unanswerable'), [([], True), ([(2, 'whale')], False)])
-def test_no_answer_is_one_only_where_a_question_has_none(last, unanswerable):
+def test_no_answer_is_allowed_only_in_sets_that_have_such_questions(last, unanswerable):
     targets = [[(2, 'whale')]] * 3 + [last]
     whole = tasks.Examples(['why'] * 4, ['a whale'] * 4, targets)
     task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
@@ -357,7 +359,7 @@ def test_no_answer_is_one_only_where_a_question_has_none(last, unanswerable):
     assert kind.unanswerable == unanswerable
 
 
-def test_one_answer_to_few_examples_is_no_collapse(monkeypatch):
+def test_constant_answers_on_one_small_split_are_no_collapse(monkeypatch):
     made = finetune.Examination(
         examined.model(), examined.labeled(), settings.Finetuning()
     )
@@ -372,19 +374,19 @@ def test_one_answer_to_few_examples_is_no_collapse(monkeypatch):
     assert made._outcome({}, np.ones(2))[0]['status'] == 'collapsed'
 
 
-def test_what_cannot_be_learned_is_refused(place):
+def test_tasks_with_one_class_or_a_duplicate_name_raise(place):
     task = examined.labeled()
     same = tasks.Examples(task.train.first, None, np.array(['sea'] * 64))
     task = dataclasses.replace(task, train=same)
-    with pytest.raises(ValueError, match="all training examples say 'sea'"):
+    with pytest.raises(ValueError, match="all training examples have the class 'sea'"):
         finetune.Examination(examined.model(), task, settings.Finetuning())
-    with pytest.raises(ValueError, match='two of the 2 tasks|have one name'):
+    with pytest.raises(ValueError, match='2 tasks have only 1 different names'):
         twice = config(place)['tasks'] * 2
         evaluate.evaluate(config(place, tasks=twice), place / 'twice')
 
 
 @pytest.mark.slow
-def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
+def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
     given = dict(
         model=str(place / 'toy'),
         task=config(place)['tasks'][0],
@@ -401,36 +403,36 @@ def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
     said = [one['label'] for one in model.predict(task.test.first)]
     accuracy = np.mean(np.array(said) == task.test.target)
     assert made['test']['standard']['accuracy'] == pytest.approx(accuracy)
-    # It encodes as any model does, and is a start for another task.
+    # It also encodes, and can be fine-tuned on another task.
     assert model.encode(['the old whale']).shape == (1, 64)
-    with pytest.raises(FileExistsError, match='holds a fine-tuned model'):
+    with pytest.raises(FileExistsError, match='contains a fine-tuned model'):
         finetune_command.finetune(given, place / 'kept')
     with (place / 'kept' / 'model.safetensors').open('r+b') as file:
         file.seek(-1, os.SEEK_END)
         file.write(b'\x01')
-    with pytest.raises(ValueError, match='is not as it was written'):
+    with pytest.raises(ValueError, match='is damaged or was edited'):
         load.load(place / 'kept')
 
 
-def test_the_rate_that_an_evaluation_chose_is_taken(place, done):
+def test_the_selected_learning_rate_is_used(place, done):
     (one,) = done['chosen']
     toy = str(place / 'toy')
     rate = finetune_command.chosen_rate(place / 'out', toy, 'sea')
     assert rate in one.learning_rates.values()
-    with pytest.raises(ValueError, match='has no members of .* on land, but of .*sea'):
+    with pytest.raises(ValueError, match='has no members of .* on land, only of .*sea'):
         finetune_command.chosen_rate(place / 'out', toy, 'land')
-    with pytest.raises(FileNotFoundError, match='holds no lines.jsonl: give'):
+    with pytest.raises(FileNotFoundError, match='contains no lines.jsonl: give'):
         finetune_command.chosen_rate(place, toy, 'sea')
 
 
-def test_a_model_that_was_not_fine_tuned_answers_nothing():
-    with pytest.raises(ValueError, match='was fine-tuned to answer nothing'):
+def test_predict_needs_a_fine_tuned_model():
+    with pytest.raises(ValueError, match='was not fine-tuned, so it cannot predict'):
         examined.model().predict(['the whale'])
 
 
 @pytest.mark.slow
-def test_two_workers_share_a_folder_and_a_killed_one_is_replaced(place):
-    """The lines are those of one worker."""
+def test_two_workers_share_a_folder_and_a_killed_worker_is_replaced(place):
+    """The lines equal those of one worker."""
     program = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
@@ -450,9 +452,8 @@ evaluate.evaluate({config(place, lease=4.0)!r}, {str(place / 'shared')!r})
 
 
 @pytest.mark.slow
-def test_an_evaluation_at_an_address_is_that_of_a_folder(place, done, monkeypatch):
-    """Two workers, one after the other; the model, what it is tuned to, and the choice of
-    its rate lie there, too."""
+def test_an_evaluation_at_an_address_equals_a_local_one(place, done, monkeypatch):
+    """Two workers, one after another; model, task and selected rate are there too."""
     shelf = fsspec.filesystem('memory')
     shelf.store.clear()
     shelf.put(str(place / 'toy'), '/shelf/toy', recursive=True)
@@ -470,7 +471,7 @@ def test_an_evaluation_at_an_address_is_that_of_a_folder(place, done, monkeypatc
     names = {name.removeprefix('/shelf/exam/') for name in shelf.find('/shelf/exam')}
     assert {'summary.json', 'lines.jsonl', 'evaluation.html'} <= names
     assert len([name for name in names if name.startswith('claims/')]) == 3 * 4
-    # A line that is lost is made again, and no other.
+    # Only the lost line is computed again.
     ran, run = [], finetune.Examination.run
     monkeypatch.setattr(
         finetune.Examination,
@@ -485,9 +486,9 @@ def test_an_evaluation_at_an_address_is_that_of_a_folder(place, done, monkeypatc
     tuned = dict(model='memory://shelf/toy', task=given['tasks'][0], chosen_from=exam)
     finetune_command.finetune(tuned | dict(finetuning=FAST), 'memory://shelf/tuned')
     assert load.load('memory://shelf/tuned').predict(['the old whale'])
-    with pytest.raises(FileExistsError, match='holds a fine-tuned model'):
+    with pytest.raises(FileExistsError, match='contains a fine-tuned model'):
         finetune_command.finetune(tuned, 'memory://shelf/tuned')
 
 
-def test_members_are_rates_by_seeds():
+def test_members_are_the_product_of_rates_and_seeds():
     assert grid.Member(1e-5, 3)._asdict() == {'learning_rate': 1e-5, 'seed': 3}

@@ -1,4 +1,4 @@
-"""The page of an examination says what the lines say, whole and in one file."""
+"""The evaluation page shows the results of all lines and is self-contained."""
 
 import html
 import math
@@ -33,23 +33,23 @@ def examined(seeds=5, tasks=('trec',), found=None, **more):
             found.append(control(controls.TF_IDF, 0.855, task))
             found.append(control(controls.LARGEST, 0.2, task))
     chosen = selection.select(found)
-    return page.Examined(found, chosen, comparison.compare(chosen), **more)
+    return page.Contents(found, chosen, comparison.compare(chosen), **more)
 
 
 def text_of(path):
-    """The words of a page, cells of a table set apart by '|'."""
+    """The text of a page, with table cells separated by '|'."""
     whole = path.read_text(encoding='utf-8')
     whole = re.sub(r'<(svg|style).*?</\1>', '[figure]', whole, flags=re.DOTALL)
     cells = re.sub(r'</t[dh]>', '|', whole).replace('</tr>', '\n')
     return html.unescape(re.sub(r'<[^>]+>', '', cells))
 
 
-def test_a_task_has_every_model_with_its_numbers_and_controls_last(tmp_path):
+def test_a_task_lists_all_models_with_controls_last(tmp_path):
     given = examined()
     text = text_of(page.write(tmp_path / 'page.html', given))
     (row,) = [r for r in summary.rows(given.chosen) if r['model'] == 'mlm']
     mean, low, high = row['standard']['accuracy']
-    rate = summary.described(row['learning_rates'])
+    rate = summary.learning_rate_text(row['learning_rates'])
     reach = f'± {mean - low:.3f}'
     assert reach == f'± {high - mean:.3f}'
     assert f'mlm|{mean:.3f}|{reach}|5|{rate}|{row["sensitivity"]:.3f}|' in text
@@ -59,7 +59,7 @@ def test_a_task_has_every_model_with_its_numbers_and_controls_last(tmp_path):
     assert places == sorted(places)
 
 
-def test_the_page_needs_nothing_and_everything_is_escaped(tmp_path):
+def test_the_page_is_self_contained_and_escaped(tmp_path):
     path = page.write(tmp_path / 'page.html', examined(notes='<script>x</script>'))
     whole = path.read_text(encoding='utf-8')
     assert '<script' not in whole and 'jepa <b>' not in whole
@@ -68,27 +68,27 @@ def test_the_page_needs_nothing_and_everything_is_escaped(tmp_path):
 
 def test_below_five_seeds_there_is_no_verdict(tmp_path):
     text = text_of(page.write(tmp_path / 'page.html', examined(seeds=4)))
-    assert 'No verdict: it takes 5 seeds of both models, and there are 4.' in text
+    assert 'No verdict: 5 seeds of both models are needed, and there are 4.' in text
     assert '|4|–|no verdict|' in text and 'is better|' not in text
     text = text_of(page.write(tmp_path / 'page.html', examined(seeds=5)))
     assert '|5|< 0.001|mlm is better|' in text
-    assert 'Of 1 differences between models, 1 are beyond seeds.' in text
-    # Controls of one run have no row there.
+    assert 'Of 1 differences between models, 1 are significant over seeds.' in text
+    # Controls with one run have no verdicts.
     assert text.count('no verdict|') == 0 and 'trec|mlm|TF-IDF' not in text
 
 
-def test_a_model_that_no_control_is_under_is_named_first(tmp_path):
+def test_models_no_better_than_a_control_are_named(tmp_path):
     text = text_of(page.write(tmp_path / 'page.html', examined()))
     assert 'No better than a control: jepa <b> on trec.' in text
     assert 'mlm on trec' not in text
 
 
-def test_what_was_lost_is_counted(tmp_path):
+def test_failures_are_counted(tmp_path):
     found = lines(MODELS, RATES, 5)
     found[0].update(outcome(None, None, 'not finite'))
     found[1].update(outcome(0.2, 0.2, 'collapsed'))
-    troubles = {'trec.mlm.seed9': 'ArithmeticError: no number'}
-    given = examined(found=found, troubles=troubles)
+    failures = {'trec.mlm.seed9': 'ArithmeticError: no number'}
+    given = examined(found=found, failures=failures)
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert 'trec|mlm|13|1|1|–|' in text and 'ArithmeticError: no number' in text
     assert 'Of all members, 1 ended without a finite loss and 1 collapsed.' in text
@@ -96,7 +96,7 @@ def test_what_was_lost_is_counted(tmp_path):
     assert 'ended with a finite loss' in text
 
 
-def test_a_model_that_lost_every_member_is_shown_too(tmp_path):
+def test_a_model_without_finite_members_is_shown(tmp_path):
     found = lines({'mlm': MODELS['mlm']}, RATES, 5)
     lost = outcome(None, None, 'not finite')
     found += [line | {'model': 'gone'} | lost for line in list(found)]
@@ -106,14 +106,14 @@ def test_a_model_that_lost_every_member_is_shown_too(tmp_path):
     assert path.read_text(encoding='utf-8').count('<svg') == 3
 
 
-def test_shared_texts_cuts_settings_and_a_paper_stand_there(tmp_path):
+def test_the_page_has_shared_and_truncated_texts_settings_and_published_values(tmp_path):
     theirs = dict(paper='2507.00994', table='2', model='210M', objective='mlm')
     theirs |= dict(steps='42000', masking=0.2, pooling=None, task='r8', unit='%')
     theirs |= dict(metric='accuracy', value=89.93, interval=0.26)
     given = examined(
         tasks=('trec', 'r8'),
         shared=[('trec', 500, 12), ('r8', 100, None)],
-        cuts=[truncation.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
+        truncations=[truncation.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
         published=[theirs],
         notes='Left out: all but two.',
     )
@@ -131,7 +131,7 @@ def test_shared_texts_cuts_settings_and_a_paper_stand_there(tmp_path):
     assert mean == pytest.approx((one + two) / 2, abs=2e-3)
 
 
-def test_an_interval_over_seeds_and_texts_has_a_column_of_its_own(tmp_path):
+def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     rng, config = np.random.default_rng(0), CONFIG | {'model': 'mlm'}
     for seed in range(5):
         right = rng.random(40) < 0.8
@@ -141,16 +141,16 @@ def test_an_interval_over_seeds_and_texts_has_a_column_of_its_own(tmp_path):
     found = summary.over_instances(tmp_path, chosen)
     interval = found['mlm', 'trec']
     assert interval.value == pytest.approx(chosen[0].interval().value)
-    given = page.Examined([*chosen[0].members], chosen, [], instances=found)
+    given = page.Contents([*chosen[0].members], chosen, [], instances=found)
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert '95 %, seeds and texts|' in text
     assert f'|{interval.low:.3f} to {interval.high:.3f}|' in text
-    # Where a member has no such values, there is none.
+    # No interval if a member has no per-instance values.
     lines = [{k: v for k, v in x.items() if k != 'side'} for x in chosen[0].members]
     assert summary.over_instances(tmp_path, selection.select(lines)) == {}
 
 
-def test_figures_show_what_they_are_given():
+def test_figures_show_the_given_values():
     given = examined()
     rows = summary.rows(given.chosen)
     names = list(MODELS)
@@ -179,12 +179,12 @@ def test_figures_show_what_they_are_given():
     )
 
 
-def test_ends_have_a_real_minus_sign():
-    assert page_run.ends((0.0, -0.5, 0.5)) == '−0.500 to 0.500'
-    assert page_run.ends((0.0, math.nan, math.nan)) is None
+def test_intervals_use_a_minus_sign():
+    assert page_run.interval_text((0.0, -0.5, 0.5)) == '−0.500 to 0.500'
+    assert page_run.interval_text((0.0, math.nan, math.nan)) is None
 
 
-def test_settings_that_differ_have_a_column(tmp_path):
+def test_different_settings_have_a_column(tmp_path):
     given = examined()
     for line in given.lines:
         if line['model'] == 'mlm':

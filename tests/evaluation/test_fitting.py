@@ -1,4 +1,4 @@
-"""As many members at once as the memory holds, as the compiler counts it."""
+"""The number of members that fit into memory, by the compiler's analysis."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from jepa_text.running import compilation
 
 
 class Pretended:
-    """A grid.Grid whose step takes so many bytes a member, on one of four devices."""
+    """A grid.Grid whose step takes this many bytes per member and device, of four."""
 
     trained = np.zeros(25)  # 200 bytes
 
@@ -44,29 +44,27 @@ class Pretended:
         (1, 1, 1),
     ],
 )
-def test_as_many_as_fit_are_trained_at_once_as_many_on_each_device(
-    monkeypatch, room, members, wanted
-):
-    """Of four devices none waits: what fills a group is trained, too, and not told."""
-    monkeypatch.setattr(fitting, 'room', lambda: room)
+def test_the_width_fits_memory_evenly_on_devices(monkeypatch, room, members, wanted):
+    """All four devices are used: copies that pad a group are trained but not returned."""
+    monkeypatch.setattr(fitting, 'memory_limit', lambda: room)
     monkeypatch.setattr(jax, 'device_count', lambda: 4)
     made = Pretended(lambda alone: 100 * alone)
     assert fitting.width(made, [], members) == wanted
     assert len(made.compiled) <= 3
-    # What grows faster than it began is tried until it fits.
+    # If memory grows superlinearly, smaller widths are tried until one fits.
     found = fitting.width(Pretended(lambda alone: 3 * alone**2), [], members)
     if room and found > 4:
         assert 1200 + 3 * (found // 4) ** 2 <= room
 
 
 @pytest.mark.slow
-def test_a_member_more_has_its_own_parameters_moments_and_gradients():
+def test_each_member_adds_parameters_moments_and_gradients():
     kind = labels.Labels(labels=('land', 'sea'))
     rows = kind.rows(prediction.reader(examined.model()), examined.sea_or_land(20))
     recipe = grid.Recipe(steps=2, batch_size=4)
     made = grid.Grid(examined.model(depth=1), kind, recipe)
     members = [grid.Member(1e-3, 0)]
-    params, *_ = made._fresh(members, made._words(rows))
+    params, *_ = made._fresh(members, made._used_tokens(rows))
     own = sum(x.nbytes for x in jax.tree.leaves(params))
     one, two, four = (
         compilation.peak(made.lowered(rows, count).compile()) for count in (1, 2, 4)
@@ -75,19 +73,19 @@ def test_a_member_more_has_its_own_parameters_moments_and_gradients():
     assert four < two  # of the four devices each has one
 
 
-def test_the_room_is_that_of_the_smallest_device(monkeypatch):
-    assert fitting.room() is None  # of a CPU
+def test_the_memory_limit_is_that_of_the_smallest_device(monkeypatch):
+    assert fitting.memory_limit() is None  # of a CPU
 
     class Device:
         def __init__(self, limit):
             self.memory_stats = lambda: {'bytes_limit': limit}
 
     monkeypatch.setattr(jax, 'devices', lambda: [Device(1000), Device(500)])
-    assert fitting.room() == 460
+    assert fitting.memory_limit() == 460
 
 
 @pytest.mark.slow
-def test_the_width_that_fits_stands_in_the_lines(tmp_path, monkeypatch):
+def test_lines_record_the_width(tmp_path, monkeypatch):
     examined.saved_model(tmp_path / 'toy')
     task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
     given = dict(models=(str(tmp_path / 'toy'),), tasks=(task,), controls=(), width=3)
@@ -99,7 +97,7 @@ def test_the_width_that_fits_stands_in_the_lines(tmp_path, monkeypatch):
         asked.append(0)
         return 1
 
-    monkeypatch.setattr(fitting, 'room', room)
+    monkeypatch.setattr(fitting, 'memory_limit', room)
     monkeypatch.setattr(jax, 'device_count', lambda: 1)
     found = evaluate.evaluate(given, tmp_path / 'out')
     assert [(line['width'], line['how']) for line in found['lines']] == [(1, 'map')] * 3

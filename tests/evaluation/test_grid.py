@@ -1,4 +1,4 @@
-"""All members by one program, each as if it were alone."""
+"""Training of a grid by one program, with the same results as for single members."""
 
 import dataclasses
 
@@ -33,19 +33,19 @@ def trained(rows, members, width=1, kind=KIND, **changes):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 9), st.integers(1, 20), st.integers(1, 9))
-def test_an_epoch_has_every_row_once(count, seed, steps, batch_size):
+def test_an_epoch_contains_every_row_once(count, seed, steps, batch_size):
     index_TB = grid.orders(count, seed, steps, batch_size)
     assert index_TB.shape == (steps, batch_size)
     per_epoch = -(-count // batch_size)
     for first in range(0, steps - per_epoch + 1, per_epoch):
         epoch = index_TB[first : first + per_epoch].ravel()
         assert sorted(epoch[epoch >= 0]) == list(range(count))
-    # Longer training begins as shorter training does.
+    # Longer training starts with the same order.
     more = grid.orders(count, seed, steps + 3, batch_size)
     assert (more[:steps] == index_TB).all()
 
 
-def test_the_rate_rises_and_falls_in_lines():
+def test_the_schedule_is_piecewise_linear():
     factors = grid.Recipe(steps=20, warmup=0.2).factors()
     assert factors[:5].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert factors[-1] == pytest.approx(1 / 16)
@@ -54,8 +54,8 @@ def test_the_rate_rises_and_falls_in_lines():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('width', [2, 3, 4])
-def test_a_member_among_others_is_the_member_alone(rows, width):
-    """Width 3 is filled up, 4 is spread over four devices. Clipping is on."""
+def test_members_trained_together_equal_members_trained_alone(rows, width):
+    """Width 3 is padded, 4 is spread over four devices. Clipping is on."""
     together = trained(rows, MEMBERS, width, clip_norm=0.5)
     assert list(together) == MEMBERS
     alone = trained(rows, MEMBERS[1:2], clip_norm=0.5)[MEMBERS[1]]
@@ -63,10 +63,10 @@ def test_a_member_among_others_is_the_member_alone(rows, width):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_heads_and_dropout_are_the_seeds_own(rows):
-    """Bit for bit, whoever is trained beside it; and of another seed they differ."""
+def test_heads_and_dropout_depend_on_the_seed(rows):
+    """Bitwise, whichever members are trained together; other seeds differ."""
     made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1))
-    states = [made._begin(group) for group in (MEMBERS[:1], MEMBERS, MEMBERS[1:])]
+    states = [made._initial_state(group) for group in (MEMBERS[:1], MEMBERS, MEMBERS[1:])]
     heads = [jax.tree.map(np.asarray, state[0]['task_head']) for state in states]
     keys = [np.asarray(state[2]) for state in states]
     assert (keys[0][0] == keys[1][0]).all() and (keys[1][1] == keys[2][0]).all()
@@ -78,11 +78,11 @@ def test_heads_and_dropout_are_the_seeds_own(rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), vectors.Vectors()])
-def test_microbatches_are_the_whole_batch(kind):
-    """InfoNCE too, whose batch is compared with itself."""
+def test_microbatches_equal_the_whole_batch(kind):
+    """Also for InfoNCE, whose loss couples all examples of a batch."""
     examples, reader = examined.sea_or_land(24), prediction.reader(examined.model())
     if kind.name == 'retrieval':
-        examples = base.Asked(examples.first, examples.first[::-1])
+        examples = base.Unlabeled(examples.first, examples.first[::-1])
     rows = kind.rows(reader, examples)
     member = grid.Member(3e-3, 0)
     one, other = (
@@ -91,21 +91,21 @@ def test_microbatches_are_the_whole_batch(kind):
     )
     for first, second in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
         np.testing.assert_allclose(first, second, atol=2e-5)
-    with pytest.raises(ValueError, match='batch_size=32 is not a multiple of'):
+    with pytest.raises(ValueError, match='batch_size=32 must be a multiple of'):
         config.Finetuning(microbatches=5)
 
 
 @pytest.mark.slow
-def test_the_learning_rate_is_no_constant_of_the_program(rows):
+def test_the_learning_rate_is_not_compiled_into_the_program(rows):
     made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=2, batch_size=8))
     for rate in (1e-3, 2e-3, 3e-3):
         list(made.train(rows, [grid.Member(rate, 0)]))
-    program = made.program(1, made._words(rows), made.shape(rows))
+    program = made.program(1, made._used_tokens(rows), made.shape(rows))
     assert 1 <= program._cache_size() <= 2  # shapes of batches, not rates
 
 
 @pytest.mark.slow
-def test_a_member_that_is_not_finite_leaves_the_others_alone(rows):
+def test_a_member_that_is_not_finite_does_not_affect_others(rows):
     members = [grid.Member(1e30, 0), MEMBERS[0]]
     both = trained(rows, members, 2)
     assert not np.isfinite(both[members[0]][1][-1])
@@ -114,7 +114,7 @@ def test_a_member_that_is_not_finite_leaves_the_others_alone(rows):
 
 
 @pytest.mark.parametrize('layers', [0, 1, 2])
-def test_what_is_frozen_stays_and_is_shared(rows, layers):
+def test_frozen_parameters_are_unchanged_and_shared(rows, layers):
     made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=3, layers=layers))
     before = jax.tree.map(np.asarray, made.frozen['encoder'])
     found = list(made.train(rows, MEMBERS[:2], 2))
@@ -137,8 +137,8 @@ def test_what_is_frozen_stays_and_is_shared(rows, layers):
 @pytest.mark.parametrize(
     'kind', [KIND, tags.Tags(labels=('O', 'X')), spans.Spans(stride=8)]
 )
-def test_features_of_a_frozen_encoder_are_made_once(kind, monkeypatch):
-    """And give what it gives when it reads each batch."""
+def test_features_of_a_frozen_encoder_are_computed_once(kind, monkeypatch):
+    """With the same results as without cached features."""
     kind = dataclasses.replace(kind, dropout=0.0)
     examples = examined.sea_or_land(12)
     if kind.name == 'tags':
@@ -150,31 +150,33 @@ def test_features_of_a_frozen_encoder_are_made_once(kind, monkeypatch):
         examples = Examples(['Who?'] * 12, examples.first, target)
     rows = kind.rows(prediction.reader(examined.model()), examples)
     made = grid.Grid(examined.model(), kind, grid.Recipe(steps=3, layers=0))
-    featured = made.read(rows)
+    featured = made.with_features(rows)
     assert all(row.features is not None for row in featured)
     ((_, params, losses_T),) = made.train(rows, MEMBERS[:1])
     run = prediction.program(made.network, kind)
     fast = prediction.outputs(examined.model(), kind, featured, params, run)
     monkeypatch.setattr(prediction, 'ROOM', 0)
-    assert made.read(rows) is rows
+    assert made.with_features(rows) is rows
     ((_, other, wanted_T),) = made.train(rows, MEMBERS[:1])
     np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
     slow = prediction.outputs(examined.model(), kind, rows, other, run)
     for row, *both in zip(rows, fast, slow):
         real = slice(None if kind.name == 'labels' else len(row.tokens))
         np.testing.assert_allclose(both[0][real], both[1][real], atol=1e-4)
-    with pytest.raises(ValueError, match='trains the head alone, but retrieval'):
+    with pytest.raises(ValueError, match='trains only the head, but retrieval'):
         grid.Grid(examined.model(), vectors.Vectors(), grid.Recipe(steps=1, layers=0))
 
 
 @pytest.mark.slow
 def test_frozen_layers_have_no_backward_pass(rows):
-    """Arithmetic of a step of both layers, of the last, of the head alone. (Of scanned
-    layers the compiler counts one.)"""
+    """FLOPs of training both layers, the last, and only the head.
+
+    The compiler counts only one of scanned layers.
+    """
     counts = []
     for layers in (2, 1, 0):
         made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1, layers=layers))
-        state = made._begin(MEMBERS[:1])
+        state = made._initial_state(MEMBERS[:1])
         batch = made._batch(rows, np.arange(8)[None])
         rate_S = np.zeros(1, np.float32)
         lowered = made.program(1, None, None).lower(state, made.frozen, rate_S, batch)
@@ -182,10 +184,10 @@ def test_frozen_layers_have_no_backward_pass(rows):
     assert counts[0] > 1.4 * counts[1] > 1.4 * 1.4 * counts[2]
 
 
-def test_on_cpus_layers_are_trained_one_by_one_and_come_back_as_they_were(rows):
+def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
     kind = dataclasses.replace(KIND, dropout=0.0)
     made = grid.Grid(examined.model(), kind, grid.Recipe(steps=1))
-    state = made._begin(MEMBERS[:1])
+    state = made._initial_state(MEMBERS[:1])
     batch = made._batch(rows, np.arange(8)[None])
     lowered = made.program(1, None, None).lower(
         state, made.frozen, np.zeros(1, np.float32), batch
@@ -200,8 +202,8 @@ def test_on_cpus_layers_are_trained_one_by_one_and_come_back_as_they_were(rows):
 
 
 @pytest.mark.slow
-def test_pure_bfloat16_leaves_small_updates_without_effect(rows):
-    """2507.00994's fine-tuning: at 1e-5 most weights of about 0.02 never move."""
+def test_pure_bfloat16_loses_small_updates(rows):
+    """As in 2507.00994: at 1e-5 most weights of about 0.02 never change."""
     moved = {}
     for precision in ('paper_bf16', 'bfloat16'):
         member = grid.Member(1e-5, 0)
@@ -216,7 +218,7 @@ def test_pure_bfloat16_leaves_small_updates_without_effect(rows):
 
 
 @pytest.mark.slow
-def test_it_learns_what_can_be_learned(rows):
+def test_training_learns_a_separable_task(rows):
     members = [grid.Member(3e-3, 0)]
     ((params, losses_T),) = trained(rows, members, steps=60).values()
     assert losses_T[-5:].mean() < 0.1 < 0.6 < losses_T[0]

@@ -1,4 +1,4 @@
-"""Fine-tuning against transformers and torch: same rows, order, head; no dropout."""
+"""Fine-tuning against transformers, with the same rows, order, head and no dropout."""
 
 import dataclasses
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture(scope='module')
 def theirs(tmp_path_factory):
-    """A random BERT of three classes, and the folder that holds it."""
+    """A random BERT with three classes, and its folder."""
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp('bert')
-    # What is compared has no chance in it.
+    # No dropout, so that results are deterministic.
     still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = examined.bert_of_others(
         transformers, folder, 'SequenceClassification', num_labels=2, **still
@@ -29,7 +29,7 @@ def theirs(tmp_path_factory):
     return torch, transformers, model, folder
 
 
-def test_losses_of_fifty_steps_are_those_of_transformers(theirs):
+def test_losses_of_fifty_steps_equal_transformers(theirs):
     torch, transformers, model, folder = theirs
     ours = load.load(f'hf:{folder}')
     tokenizer = ours.tokenizer
@@ -53,7 +53,7 @@ def test_losses_of_fifty_steps_are_those_of_transformers(theirs):
     ((_, params, losses_T),) = made.train(rows, [member])
     wanted = _trained(torch, transformers, model, rows, recipe, member, ours)
     np.testing.assert_allclose(losses_T, wanted, atol=1e-3)
-    # Nor is that so for want of movement.
+    # The parameters did change.
     moved = np.abs(np.asarray(params['task_head']['dense']['kernel']) - head_kernel)
     theirs = model.bert.pooler.dense.weight.detach().numpy().T
     np.testing.assert_allclose(params['task_head']['dense']['kernel'], theirs, atol=1e-3)
@@ -61,7 +61,7 @@ def test_losses_of_fifty_steps_are_those_of_transformers(theirs):
 
 
 def _trained(torch, transformers, model, rows, recipe, member, ours):
-    """Losses of the same in torch, with the groups and the schedule of its Trainer."""
+    """Losses in torch, with the parameter groups and schedule of its Trainer."""
     plain = [p for n, p in model.named_parameters() if 'bias' in n or 'LayerNorm' in n]
     ids = set(map(id, plain))
     decayed = [p for p in model.parameters() if id(p) not in ids]

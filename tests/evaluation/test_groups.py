@@ -1,4 +1,4 @@
-"""What is there is told by weights and data, not by where they lie."""
+"""Finished results are identified by weights, data and settings, not by paths."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ FAST = dict(steps=2, batch_size=8)
 
 
 def keys(models, stamps, path, **changes):
-    """The keys of all groups on a set of sea and land."""
+    """The keys of all groups on the toy task."""
     section = dict(name='labeled', path=str(path))
     given = dict(learning_rates=(1e-3,), seeds=1, **changes)
     given |= dict(models=models, tasks=(section,))
@@ -28,7 +28,7 @@ def keys(models, stamps, path, **changes):
     return [one.keys for one in groups.groups_of(config, {task.name: task}, stamps)]
 
 
-def test_a_folder_of_others_is_its_files_too(tmp_path):
+def test_the_stamp_of_a_folder_depends_on_its_files(tmp_path):
     folders = [tmp_path / name for name in ('one', 'two')]
     for folder in folders:
         folder.mkdir()
@@ -39,7 +39,7 @@ def test_a_folder_of_others_is_its_files_too(tmp_path):
     assert len({load.stamp(f'hf:{folder}') for folder in folders}) == 2
 
 
-def test_keys_change_with_data_weights_and_settings_and_not_with_folders(tmp_path):
+def test_keys_depend_on_data_weights_and_settings_only(tmp_path):
     for name in ('a', 'b'):
         (tmp_path / name).mkdir()
     paths = [examined.file_of(tmp_path / name) for name in ('a', 'b')]
@@ -55,7 +55,7 @@ def test_keys_change_with_data_weights_and_settings_and_not_with_folders(tmp_pat
 
 
 @pytest.mark.slow
-def test_nothing_is_trained_twice_for_a_name_and_new_data_are_trained_on(tmp_path):
+def test_renamed_models_reuse_results_and_new_data_do_not(tmp_path):
     model, data = examined.saved_model(tmp_path / 'toy'), examined.file_of(tmp_path)
 
     def trained(*models):
@@ -73,7 +73,7 @@ def test_nothing_is_trained_twice_for_a_name_and_new_data_are_trained_on(tmp_pat
     assert load.stamp(model) == load.stamp(moved)
     assert trained(moved) == ([str(moved)], 1, revision)
     assert trained(moved, model) == ([str(moved), str(model)], 1, revision)
-    # The same name, other rows: what was trained on the old ones is no result of these.
+    # Same name, other rows: results on the old rows are not reused.
     examined.file_of(tmp_path, 61)
     names, count, other = trained(moved)
     assert (names, count) == ([str(moved)], 2) and other != revision

@@ -1,4 +1,4 @@
-"""Named sets come from the hub by themselves, over a real socket, with their commit."""
+"""Named sets are downloaded from the hub over a real socket, with their commit."""
 
 import json
 import textwrap
@@ -42,7 +42,7 @@ def write(top, name, files, revision='main'):
 
 
 def fill(top):
-    """The sets as they lie on the hub: files named by config and split."""
+    """The sets as on the hub: files named by config and split."""
     pairs = [dict(premise=f'p{n}', hypothesis=f'h{n}', label=n % 3) for n in range(8)]
     hidden = [row | {'label': -1} for row in pairs]
     sst2 = [dict(sentence=f's{n}', label=n % 2, idx=n) for n in range(8)]
@@ -108,36 +108,36 @@ SECTIONS = {
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-    """{name: what a section gives}, all from one process."""
+    """{name: task of a section}, all from one process."""
     top, cache = tmp_path_factory.mktemp('hub'), tmp_path_factory.mktemp('cache')
     fill(top)
     program = textwrap.dedent(PROGRAM)
     program += f'print(json.dumps({{k: shown(s) for k, s in {SECTIONS!r}.items()}}))'
     with hub_server.serving(top) as (address, _):
-        return hub_server.told(program, address, cache)
+        return hub_server.run_program(program, address, cache)
 
 
 @pytest.mark.slow
-def test_glue_by_name_alone(made):
+def test_glue_by_name(made):
     commit = hub_server.commit('nyu-mll/glue', 'main')
     assert made['sst2'] == [commit, [8, None, 8], ['s0', '0']]
     assert made['mnli'] == [commit, [8, None, 5], ['p0', 'entailment']]
     assert made['mismatched'][1] == [8, None, 6]
 
 
-def test_numbers_of_tags_are_called_as_the_file_says(made):
+def test_numbered_tags_get_the_names_in_the_file(made):
     commit = hub_server.commit('hgissbkh/conll2003-en', 'main')
     tags = [['Ann', 'ran', '0'], "['B-PER', 'O', 'O']"]
     assert made['conll2003'] == [commit, [6, 6, 6], tags]
 
 
-def test_squad_by_name_and_as_ones_own(made):
+def test_squad_by_name_and_by_path(made):
     commit = hub_server.commit('rajpurkar/squad', 'main')
     assert made['squad'] == [commit, [6, None, 6], ['Where?', "[(9, 'Oslo')]"]]
     assert made['own'] == made['squad']
 
 
-def test_a_set_of_several_repositories_has_the_commits_of_all(made):
+def test_a_set_of_several_repositories_records_all_commits(made):
     parts = ('BeIR/nq', 'BeIR/nq-qrels', 'hgissbkh/msmarco-pairs')
     commits = ' '.join(hub_server.commit(name, 'main') for name in parts)
     assert made['nq'] == [commits, [6, 7], [3, 3]]

@@ -1,4 +1,4 @@
-"""Measures of words find words where they are, and chance where they are not."""
+"""Lexical measures detect words in vectors, and are at chance without them."""
 
 import math
 
@@ -53,14 +53,14 @@ def test_length_and_frequency_alone_are_at_chance():
     assert abs(recovery(length)['auc'] - 0.5) < 0.06
 
 
-def test_texts_of_another_kind_raise():
+def test_texts_without_known_words_raise():
     with pytest.raises(ValueError, match='None of 2 test texts'):
         lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST)[:2], ['?', '!'], VOCABULARY)
     with pytest.raises(ValueError, match='300 test vectors, but 2'):
         lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST), TEST[:2], VOCABULARY)
 
 
-def test_agreement_that_is_shared_words_is_gone_given_them():
+def test_partial_correlation_removes_agreement_by_shared_words():
     overlap_N = RNG.random(400)
     human_N = overlap_N + 0.3 * RNG.normal(size=400)
     lexical_only_N = overlap_N + 0.1 * RNG.normal(size=400)
@@ -71,7 +71,7 @@ def test_agreement_that_is_shared_words_is_gone_given_them():
     assert correlations.spearman(lexical_only_N, human_N) > 0.6
 
 
-def test_high_overlap_keeps_the_pairs_that_share_most():
+def test_high_overlap_selects_pairs_with_most_shared_words():
     overlap_N = np.arange(100) / 100
     positive_N = RNG.random(100) < 0.5
     found = lexical.high_overlap(positive_N + 0.0, positive_N, overlap_N, share=0.3)
@@ -88,11 +88,11 @@ def test_balance_corrects_both_for_chance():
         return lexical.balance_interval(one, chances[1], two, chances[3]).value
 
     assert balance(0.5, 0.5, 0.25, 0.25) == 0 and balance(1.0, 0.7, 0.2, 0.2) == 1
-    with pytest.raises(ValueError, match='Chance of 1'):
+    with pytest.raises(ValueError, match='chance=1 must be below 1'):
         lexical.above_chance(0.5, 1)
 
 
-def test_author_labels_are_as_his_code_makes_them():
+def test_paper_token_labels_equal_the_authors_code():
     tokens_BL = np.array([[5, 5, 1, 0], [4, 3, 4, 3], [9, 0, 0, 0]])
     valid_BL = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
     labels_N, kept_N = lexical.paper_token_labels(tokens_BL, valid_BL, min_count=1)
@@ -100,8 +100,8 @@ def test_author_labels_are_as_his_code_makes_them():
     assert not lexical.paper_token_labels(tokens_BL, valid_BL)[1].any()
 
 
-def test_the_interval_of_the_balance_holds_the_uncertainty_of_both():
-    """Whatever of the two is the less certain, 95 % of intervals hold the true value."""
+def test_the_balance_interval_covers_the_true_value():
+    """95 % of intervals cover the true value, whichever score is less certain."""
     rng = np.random.default_rng(0)
     for errors in ((0.03, 0.003), (0.003, 0.03), (0.02, 0.02)):
         held = []

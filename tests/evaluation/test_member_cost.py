@@ -1,4 +1,4 @@
-"""What a member takes, counted before it is trained: every batch, and each product."""
+"""FLOPs of a member, counted before training: all batches and all products."""
 
 import collections
 import dataclasses
@@ -24,7 +24,7 @@ FAST = dict(batch_size=8, epochs=2)
 
 
 def lengths_of(task):
-    """Texts of two lengths, so that batches have several."""
+    """Texts of two lengths, so that batches have different lengths."""
     rng = np.random.default_rng(0)
 
     def some_longer(part):
@@ -39,7 +39,7 @@ def lengths_of(task):
 
 
 def shapes_read(monkeypatch):
-    """Counts the shapes of all batches that are trained on and measured."""
+    """Counts the shapes of all training and evaluation batches."""
     seen = collections.Counter()
     batch_of, batches = grid.Grid._batch, prediction.batches
 
@@ -77,8 +77,8 @@ def products(encoder, seen, head):
 
 
 @pytest.mark.slow
-def test_every_batch_counts_and_no_other(monkeypatch):
-    """By the shapes that a real member has, and the products of its layers by hand."""
+def test_exactly_the_computed_batches_are_counted(monkeypatch):
+    """By the batch shapes of a real member and the products of its layers."""
     task, model = lengths_of(examined.labeled()), examined.model(depth=1)
     settings = config.Finetuning(**FAST)
     outline = dataclasses.replace(model, params={})
@@ -86,19 +86,19 @@ def test_every_batch_counts_and_no_other(monkeypatch):
     seen = shapes_read(monkeypatch)
     made = finetune.Examination(model, task, settings)
     list(made.run([grid.Member(1e-3, 0)]))
-    # Every batch that trains has one shape, those that are measured have some.
-    assert len(seen) > 2 and found.steps == 16 and found.once == 0
+    # Training batches have one shape, evaluation batches have several.
+    assert len(seen) > 2 and found.steps == 16 and found.shared == 0
     width = model.network.encoder.width
     of = products(model.network.encoder, seen, width * (width + 2))
     forward = of['read'] + of['read head']
-    # The backward pass has two products for each: by the input, and by the kernel. That
-    # of the first layer's input counts, as embeddings are trained. Biases are left out.
+    # The backward pass has two products for each, by the input and by the kernel,
+    # also for the first layer, as embeddings are trained. Biases are not counted.
     wanted = forward + 3 * of['gradients'] + 3 * of['gradients head']
     assert found.member == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.slow
-def test_features_count_once_and_head_steps_are_nearly_free(monkeypatch):
+def test_features_are_counted_once_and_head_steps_cost_little(monkeypatch):
     task, model = lengths_of(examined.labeled()), examined.model(depth=1)
     outline = dataclasses.replace(model, params={})
     given = config.Finetuning(**FAST, layers=0)
@@ -108,28 +108,28 @@ def test_features_count_once_and_head_steps_are_nearly_free(monkeypatch):
     list(made.run([grid.Member(1e-3, seed) for seed in range(2)]))
     width = model.network.encoder.width
     of = products(model.network.encoder, seen, width * (width + 2))
-    assert found.once == pytest.approx(of['read'], rel=1e-4)
-    assert found.member < found.once / 20
-    # Where they would not fit, they are made again in every step.
+    assert found.shared == pytest.approx(of['read'], rel=1e-4)
+    assert found.member < found.shared / 20
+    # If features do not fit into memory, they are computed at every step.
     monkeypatch.setattr(prediction, 'ROOM', 1000)
     again = member_cost.of_member(outline, task, given)
-    assert again.once == 0
-    assert again.member == pytest.approx(found.once + found.member, rel=0.5)
+    assert again.shared == 0
+    assert again.member == pytest.approx(found.shared + found.member, rel=0.5)
 
 
 @pytest.mark.slow
-def test_fewer_layers_are_less():
+def test_fewer_layers_cost_less():
     task, model = lengths_of(examined.labeled()), examined.model()
     whole = member_cost.of_member(model, task, config.Finetuning(**FAST))
     last = member_cost.of_member(model, task, config.Finetuning(**FAST, layers=1))
-    assert whole.once == last.once == 0 and last.member < whole.member
+    assert whole.shared == last.shared == 0 and last.member < whole.member
     head = member_cost.of_member(model, task, config.Finetuning(**FAST, layers=0))
     assert 10 * head.member < last.member
 
 
 @pytest.mark.slow
-def test_a_step_is_within_three_percent_of_what_xla_counts():
-    """XLA counts what goes element by element too, so the shape is a wide one."""
+def test_step_flops_are_within_three_percent_of_xla():
+    """XLA also counts elementwise operations, so the model is wide."""
     sizes = dict(width=512, heads=4, kv_heads=4, ffn_width=1536, depth=2)
     encoder = transformer.make('tiny', vocab_size=64, **sizes, attention='xla')
     kind = labels.Labels(labels=('a', 'b'))
@@ -147,7 +147,7 @@ def test_a_step_is_within_three_percent_of_what_xla_counts():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('windows', [(None, None), (20, 70)])
-def test_lengths_between_three_are_exact(windows):
+def test_interpolated_lengths_are_exact(windows):
     sizes = dict(width=32, heads=2, kv_heads=2, ffn_width=64, depth=2, scan=False)
     encoder = transformer.make(
         'tiny', vocab_size=64, **sizes, window=windows, attention='xla'
@@ -167,12 +167,12 @@ def test_lengths_between_three_are_exact(windows):
     assert found == pytest.approx({n: count(n) for n in lengths}, rel=1e-9)
 
 
-def test_modernbert_has_windows_and_bert_none():
+def test_windows_of_modernbert():
     encoder = modernbert.make('base', vocab_size=64)
     assert member_cost._windows(encoder) == {64}
 
 
-def test_a_sample_stands_for_a_large_set(monkeypatch):
+def test_a_sample_represents_a_large_set(monkeypatch):
     task, model = lengths_of(examined.labeled()), examined.model(depth=1)
     given = config.Finetuning(**FAST)
     whole = member_cost.of_member(model, task, given)
@@ -183,7 +183,7 @@ def test_a_sample_stands_for_a_large_set(monkeypatch):
 
 
 @pytest.mark.slow
-def test_retrieval_reads_its_corpus_for_every_member(monkeypatch):
+def test_retrieval_encodes_the_corpus_for_every_member(monkeypatch):
     model, task = examined.model(), ranking()
     given = config.Finetuning(steps=3, batch_size=4)
     found = member_cost.of_member(dataclasses.replace(model, params={}), task, given)
@@ -203,5 +203,5 @@ def test_retrieval_reads_its_corpus_for_every_member(monkeypatch):
     assert found.member == pytest.approx(
         of['read'] + 3 * of['gradients'] + products_of_vectors + compared, rel=1e-6
     )
-    with pytest.raises(ValueError, match='trains the head alone, but retrieval has none'):
+    with pytest.raises(ValueError, match='trains only the head, but retrieval has none'):
         member_cost.of_member(model, task, config.Finetuning(layers=0))

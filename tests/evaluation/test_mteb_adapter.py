@@ -1,4 +1,4 @@
-"""The `mteb` package examines a live model as it does the exported one."""
+"""The `mteb` adapter, against the exported model."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def batches(texts):
     return [{'text': texts[:5]}, {'text': texts[5:]}]
 
 
-def test_prompts_go_by_what_a_text_is():
+def test_prompts_depend_on_the_type_of_text():
     model = trained()
     encoder = mteb_adapter.Encoder(model, query='Query: ', document='Document: ')
     where = dict(task_metadata=TASK, hf_split='test', hf_subset='default')
@@ -30,11 +30,11 @@ def test_prompts_go_by_what_a_text_is():
             batches(TEXTS[:8]), prompt_type=prompt_type, batch_size=2, **where
         )
         assert_allclose(found, model.encode([prompt + t for t in TEXTS[:8]]), atol=1e-6)
-    with pytest.raises(ValueError, match='made up gives image and no text'):
+    with pytest.raises(ValueError, match='made up has image but no text'):
         encoder.encode([{'image': []}], **where)
-    with pytest.raises(ValueError, match='precision: these vectors are float32'):
+    with pytest.raises(ValueError, match='precision must be float32'):
         encoder.encode(batches(TEXTS), precision='int8', **where)
-    with pytest.raises(TypeError, match='encode does not take layer'):
+    with pytest.raises(TypeError, match='encode has no options layer'):
         encoder.encode(batches(TEXTS), layer=1, **where)
     assert (
         encoder.revision
@@ -43,7 +43,7 @@ def test_prompts_go_by_what_a_text_is():
 
 
 def tasks(mteb):
-    """A classification, a similarity and a retrieval task, of no file."""
+    """A classification, a similarity and a retrieval task, without files."""
     from datasets import Dataset, DatasetDict
     from mteb.abstasks import AbsTaskClassification, AbsTaskRetrieval
     from mteb.abstasks.sts import AbsTaskSTS
@@ -100,7 +100,7 @@ def tasks(mteb):
 
 
 @pytest.mark.peer
-def test_mteb_says_the_same_of_the_live_and_of_the_exported_model(tmp_path):
+def test_mteb_scores_of_live_and_exported_models_are_equal(tmp_path):
     mteb = pytest.importorskip('mteb')
     library = pytest.importorskip('sentence_transformers')
     model = trained()

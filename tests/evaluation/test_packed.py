@@ -1,4 +1,4 @@
-"""Texts that share rows: none is lost, less is computed, the loss is the same."""
+"""Packing of texts into rows: complete, cheaper, and with the same loss."""
 
 import functools
 
@@ -32,7 +32,7 @@ SIZES = dict(width=16, depth=1, ffn_width=32, vocab_size=50, attention='xla')
 
 
 def rows_of(lengths, kind='labels', types=False):
-    """Random texts of so many tokens, and what each kind learns of them."""
+    """Random texts of these lengths, with targets of each kind."""
     rng = np.random.default_rng(len(lengths))
     rows = []
     for index, length in enumerate(lengths):
@@ -53,8 +53,8 @@ def collated(rows, length=20, kind='labels'):
 
 @settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.integers(1, 12), st.sampled_from([20, 24, 40]))
-def test_every_token_is_read_once_in_a_document_of_its_own(lengths, rows, length):
-    """Whatever the number of rows: too few, and each text has its own."""
+def test_every_text_is_packed_once_as_its_own_document(lengths, rows, length):
+    """For any number of rows; if there are too few, each text has its own row."""
     padded = collated(rows_of(lengths))
     (made,) = packed.batches([padded], packed.Shape(rows, length, 3))
     real_BL, place_BL = padded['segment_ids'] > 0, made['places']
@@ -71,7 +71,7 @@ def test_every_token_is_read_once_in_a_document_of_its_own(lengths, rows, length
     row_of = [place_B[0] // segment_RP.shape[1] for place_B in place_BL[:-1]]
     texts = [(row, *set(ids)) for row, ids in zip(row_of, found)]
     assert len(set(texts)) == len(lengths) and all(len(one) == 2 for one in texts)
-    # Runs of one document, rising; what fills a row comes last.
+    # Document numbers increase; padding comes last.
     for segment_P in segment_RP:
         run_P = segment_P[segment_P > 0]
         assert (np.diff(run_P) >= 0).all() and (segment_P[: len(run_P)] == run_P).all()
@@ -79,7 +79,7 @@ def test_every_token_is_read_once_in_a_document_of_its_own(lengths, rows, length
 
 @settings(max_examples=40, deadline=None)
 @given(LENGTHS, st.integers(1, 8), st.integers(8, 64))
-def test_the_shape_holds_what_it_was_made_of_and_costs_less(lengths, batch_size, width):
+def test_the_shape_fits_its_batches_and_costs_less(lengths, batch_size, width):
     rows = rows_of(lengths)
     index_TB = grid.orders(len(rows), 0, 6, batch_size)
     shape = packed.shape_of([(n,) for n in lengths], index_TB, 40, width)
@@ -101,7 +101,7 @@ def test_the_shape_holds_what_it_was_made_of_and_costs_less(lengths, batch_size,
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def gradients(encoder, kind, *batches):
-    """(loss, gradients) of each batch by the same parameters."""
+    """(loss, gradients) of each batch with the same parameters."""
     network, recipe = Network(encoder, kind), grid.Recipe(steps=1)
     params, key = network.init(0), jax.random.key(0)
     given = network, kind, recipe, params, {'encoder': {}}
@@ -116,7 +116,7 @@ def gradients(encoder, kind, *batches):
         ('tags', 'modernbert'),
     ],
 )
-def test_losses_and_gradients_are_those_of_padded_rows(kind, encoder):
+def test_losses_and_gradients_equal_those_of_padded_rows(kind, encoder):
     sizes = SIZES | ({} if encoder == 'modernbert' else dict(heads=2))
     if encoder == 'transformer':
         sizes['kv_heads'] = 1
@@ -132,14 +132,14 @@ def test_losses_and_gradients_are_those_of_padded_rows(kind, encoder):
 
 
 @pytest.mark.parametrize('shape', [packed.Shape(2, 20, 10), packed.Shape(6, 20, 5)])
-def test_members_that_go_at_once_have_one_shape(shape):
-    """Though the texts of one of them take more rows, or there are more in a row."""
+def test_members_trained_together_have_one_shape(shape):
+    """Even if the texts of one member need more rows, or more texts are in a row."""
     short, long = collated(rows_of([2] * 6)), collated(rows_of([20] * 6))
     made = packed.batches([short, long], shape)
     assert [one['packed_tokens'].shape for one in made] == [(7, 20)] * 2
 
 
-def test_a_grid_reads_fewer_tokens_of_short_texts_and_compiles_one_step():
+def test_a_grid_packs_short_texts_and_compiles_one_step():
     kind = labels.Labels(labels=('land', 'sea'))
     model, examples = examined.model(depth=1), examined.sea_or_land(40)
     examples.first[0] += ' and' * 40
@@ -150,9 +150,9 @@ def test_a_grid_reads_fewer_tokens_of_short_texts_and_compiles_one_step():
     padded = 8 * max(len(row.tokens) for row in rows)
     assert shape.rows * shape.length < padded
     list(made.train(rows, [grid.Member(1e-3, seed) for seed in range(2)]))
-    assert made.program(1, made._words(rows), shape)._cache_size() == 1
-    # Parts of a batch are read one by one; what was read before is not read again.
+    assert made.program(1, made._used_tokens(rows), shape)._cache_size() == 1
+    # Microbatches and cached features are not packed.
     whole = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, microbatches=2), 64)
     assert whole.shape(rows) is None
     frozen = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, layers=0), 64)
-    assert frozen.shape(frozen.read(rows)) is None
+    assert frozen.shape(frozen.with_features(rows)) is None

@@ -1,4 +1,4 @@
-"""Paragraphs: lengths, whole sentences, nothing lost."""
+"""Paragraphs have the right lengths and whole sentences, and lose no word."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def lengths(text, **keywords):
     return [len(t.split()) for t, _ in paragraphs([{'text': text}], **keywords)]
 
 
-def test_every_paragraph_has_the_length_and_no_word_is_lost_or_twice():
+def test_paragraphs_have_the_length_and_contain_each_word_once():
     rng = np.random.default_rng(0)
     for _ in range(200):
         low = int(rng.integers(1, 20))
@@ -34,7 +34,7 @@ def test_paragraphs_end_with_sentences_and_at_blank_lines():
     assert lengths(sentence(50) + '\n' + sentence(20)) == [70]
 
 
-def test_a_long_sentence_is_cut_and_a_short_rest_dropped():
+def test_long_sentences_are_cut_and_short_rests_dropped():
     assert lengths(sentence(200)) == [80, 80, 40]
     assert lengths(sentence(199)) == [80, 80]
     assert lengths('') == []
@@ -56,6 +56,6 @@ def test_each_paragraph_comes_with_its_document():
 
 
 @pytest.mark.parametrize(('low', 'high'), [(0, 5), (9, 8)])
-def test_impossible_lengths_raise(low, high):
-    with pytest.raises(ValueError, match=f'{low} to {high} words'):
+def test_invalid_lengths_raise(low, high):
+    with pytest.raises(ValueError, match=f'min_words={low}, max_words={high}: '):
         paragraphs([], low, high)

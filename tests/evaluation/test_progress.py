@@ -1,4 +1,4 @@
-"""What a dry run says, and the progress over members."""
+"""The plan of a dry run, and the progress bar over members."""
 
 import io
 
@@ -13,18 +13,18 @@ PLANNED = [
 ]
 
 
-def test_the_plan_is_of_what_is_left():
+def test_the_plan_covers_remaining_members():
     columns, rows, said = progress.plan(PLANNED, 'h100:8')
     assert [len(row) for row in rows] == [len(columns)] * 2
     assert rows[0][:6] == ['runs/a', 'trec', 30, 10, 135, '4e+16']
     chip, count = hardware.find('h100:8')
     hours = 7e16 / (chip.peak * chip.mfu * count) / 3600
-    assert f'30 members are left to be trained, {20 * 135 + 2000:,} steps in all' in said
+    assert f'30 members remain to be trained, {20 * 135 + 2000:,} steps in total' in said
     assert f'7e+16 FLOPs: about {hours:.2g} h on h100:8' in said
     assert float(rows[0][6]) == pytest.approx(hours * 4 / 7, rel=0.05)
 
 
-def test_what_is_not_known_is_not_made_up():
+def test_unknown_flops_have_no_hours():
     unknown = [PLANNED[0]._replace(flops=float('nan')), PLANNED[1]]
     columns, rows, said = progress.plan(unknown, rate=1e12)
     assert rows[0][5:] == [None, None] and rows[1][6] == '8.3' and 'FLOPs' not in said
@@ -40,20 +40,21 @@ def test_the_plan_is_printed():
     assert 'runs/a' in text and 'hours' in text and text.endswith('h.\n')
 
 
-def test_the_time_left_is_of_what_was_done_now():
+def test_the_time_left_ignores_earlier_members():
     now, stream = [0.0], io.StringIO()
     planned = [progress.Planned('a', 'x', 4, 100, done=2)]
-    with progress.Telling(planned, stream, lambda: now[0]) as told:
-        tell = told.group('a', 'x')
+    with progress.MemberProgress(planned, stream, lambda: now[0]) as bar:
+        report = bar.group('a', 'x')
         now[0] = 30.0
-        tell(50)
+        report(50)
         now[0] = 60.0
-        told.done('a', 'x', 1, 'x  a  accuracy 0.9')
-        tell = told.group('a', 'x')
+        bar.done('a', 'x', 1, 'x  a  accuracy 0.9')
+        report = bar.group('a', 'x')
         now[0] = 120.0
-        tell(100)
-        told.done('a', 'x')
+        report(100)
+        bar.done('a', 'x')
     lines = stream.getvalue().splitlines()
-    assert any('2 of 4 members   62%  250/400  0:30 spent  1:30 left' in x for x in lines)
+    line = '2 of 4 members   62%  250/400  0:30 elapsed  1:30 left'
+    assert any(line in x for x in lines)
     assert 'x  a  accuracy 0.9' in lines
-    assert '100%  400/400  2:00 spent  0:00 left' in lines[-1]
+    assert '100%  400/400  2:00 elapsed  0:00 left' in lines[-1]

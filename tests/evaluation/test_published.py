@@ -1,4 +1,4 @@
-"""The published values: how many, that they fit each other, and some read by eye."""
+"""Published values: completeness, consistency, and some values read from the papers."""
 
 import collections
 import itertools
@@ -12,7 +12,7 @@ ROWS = published.rows()
 SUMMARY = published.rows(table='results_summary.json')
 
 
-def test_every_row_has_the_same_form():
+def test_every_row_has_the_same_fields():
     for row in ROWS:
         assert tuple(row) == published.FIELDS
         assert isinstance(row['value'], int | float) and row['unit'] in ('%', '')
@@ -24,26 +24,26 @@ def test_every_row_has_the_same_form():
     assert {row['paper'] for row in ROWS} == set(published.about())
 
 
-def test_every_table_is_whole():
+def test_every_table_is_complete():
     counts = collections.Counter(row['table'] for row in ROWS)
     # 15 models, 6 checkpoints of 2, 15 mixes, 8 starts; three tasks and their mean.
     sizes = [15] * 4 + [12] * 4 + [15] * 4 + [8] * 4
     for table, size in enumerate(sizes, 2):
         assert counts[str(table)] == 4 * size
-    # 15 metrics of 30 models and tasks, but for those that a task does not have.
+    # 15 metrics of 30 models and tasks, without those that a task does not have.
     assert len(SUMMARY) == 30 * 15 - 3 * 2 * (1 + 2)
     metrics = set(selection.PAPER_METRICS.values())
     assert {row['metric'] for row in published.rows(paper=FIRST)} <= metrics
 
 
-def test_intervals_are_where_they_were_printed():
+def test_only_printed_intervals_are_given():
     for row in published.rows(paper=FIRST):
         is_checkpoint = 6 <= int(row['table']) <= 9
         is_mean = row['task'] in ('SC', 'TC', 'QA', 'IR')
         assert (row['interval'] is None) == (is_checkpoint and not is_mean)
 
 
-def test_means_are_those_of_their_tasks():
+def test_means_equal_those_of_their_tasks():
     categories = published.about()[FIRST]['categories']
     groups = collections.defaultdict(dict)
     for row in published.rows(paper=FIRST):
@@ -74,7 +74,7 @@ def test_tables_that_repeat_a_model_agree():
         (42, (0.85, 0.86, 5.00, 0.33)),
     ],
 )
-def test_gains_of_a_quarter_of_clm_are_as_known(budget, gains):
+def test_gains_of_a_quarter_of_clm(budget, gains):
     clm = {12: 3000, 22: 5000, 42: 10000}[budget]
     steps = f'{clm}+{1000 * budget - clm}'
     for table, task, gain in zip(range(10, 14), ('SC', 'TC', 'QA', 'IR'), gains):
@@ -99,7 +99,7 @@ LOWER = ('paper_token_accuracy', 'paper_alignment', 'uniformity', 'distance_rati
 
 
 @pytest.mark.parametrize('pooling', WINS)
-def test_wins_of_the_hybrid_are_as_known(pooling):
+def test_wins_of_the_hybrid(pooling):
     for metric, wins in zip(METRICS, WINS[pooling], strict=True):
         found = published.rows(table='results_summary.json', metric=metric)
         values = {
@@ -146,7 +146,7 @@ def test_some_values(wanted, value, interval):
     assert (row['value'], row['interval']) == (value, interval)
 
 
-def test_the_second_papers_headline_and_its_mislabeled_row():
+def test_the_second_papers_main_values_and_its_mislabeled_row():
     given = dict(table='results_summary.json', task='sst2', pooling='mean')
     found = published.rows(metric='uniformity', **given)
     assert [row['value'] for row in found] == [-0.1596, -0.0520]
@@ -157,7 +157,7 @@ def test_the_second_papers_headline_and_its_mislabeled_row():
     assert row['value'] == pytest.approx(100 * log['value'])
 
 
-def test_filters():
+def test_rows_are_filtered_by_fields():
     both = published.rows(paper=FIRST, table=('2', '3'), model='1B')
     assert len(both) == 40 and {row['table'] for row in both} == {'2', '3'}
     with pytest.raises(ValueError, match=r"no field 'tabel'\. Did you mean 'table'\?"):

@@ -1,4 +1,4 @@
-"""Documents and queries are read with who answers whom; what does not fit is said."""
+"""Reading of retrieval sets, and errors for inconsistent files."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ def jsonl(path, rows):
 
 
 def beir(folder, corpus=CORPUS, queries=QUERIES, qrels=QRELS, packed=False):
-    """A folder as BEIR lays it out."""
+    """Writes a folder in BEIR's layout."""
     end = 'jsonl.gz' if packed else 'jsonl'
     rows = [{'_id': k, 'title': t, 'text': x} for k, (t, x) in corpus.items()]
     jsonl(folder / f'corpus.{end}', rows)
@@ -41,14 +41,14 @@ def beir(folder, corpus=CORPUS, queries=QUERIES, qrels=QRELS, packed=False):
 
 
 @pytest.mark.parametrize('packed', [False, True])
-def test_a_folder_in_the_layout_of_beir(packed, tmp_path):
+def test_a_folder_in_beir_layout(packed, tmp_path):
     beir(tmp_path, packed=packed)
     task = build(path=str(tmp_path), title='mine')
     assert task.name == 'mine' and len(task.corpus) == 12
     assert task.corpus['d3'] == 'Title 3 document number 3'
     assert task.qrels == {'q3': {'d3': 2, 'd4': 0}, 'q4': {'d4': 1}}
     assert task.validation_qrels == {'q2': {'d2': 1}}
-    # Only what is asked; what was trained on is told by texts.
+    # Only evaluated queries; training queries are in `pairs`.
     assert task.queries == {name: QUERIES[name] for name in ('q2', 'q3', 'q4')}
     assert task.pairs == [
         ('query number 0', 'Title 0 document number 0'),
@@ -57,13 +57,13 @@ def test_a_folder_in_the_layout_of_beir(packed, tmp_path):
     assert retrieval.shared_texts(task) == 0
 
 
-def test_the_papers_corpus_has_labeled_documents_only(tmp_path):
+def test_the_papers_corpus_has_judged_documents_only(tmp_path):
     beir(tmp_path)
     task = build('nq', path=str(tmp_path), protocol='paper')
     assert task.name == 'nq' and sorted(task.corpus) == ['d2', 'd3', 'd4']
     assert task.corpus['d3'] == 'Document: Title 3. document number 3'
     assert task.queries['q4'] == 'Query: query number 4'
-    # Documents that are only learned from are not there to be found.
+    # Documents that only occur in training pairs are not in the corpus.
     assert task.pairs[1] == (
         'Query: query number 1',
         'Document: Title 11. document number 11',
@@ -72,7 +72,7 @@ def test_the_papers_corpus_has_labeled_documents_only(tmp_path):
     assert msmarco.corpus['d3'] == 'Document: document number 3'
 
 
-def test_queries_of_nq_are_halved_by_a_seed(tmp_path):
+def test_nq_queries_are_halved_by_a_seed(tmp_path):
     qrels = {'test': [(f'q{n}', f'd{n}', 1) for n in range(11)]}
     beir(tmp_path, qrels=qrels)
     made = [build('nq', path=str(tmp_path), protocol='paper', seed=s) for s in (0, 0, 1)]
@@ -83,7 +83,7 @@ def test_queries_of_nq_are_halved_by_a_seed(tmp_path):
     assert build('nq', path=str(tmp_path)).validation_qrels is None
 
 
-def test_queries_to_learn_from_are_validated_on_where_there_are_no_others(tmp_path):
+def test_validation_queries_are_drawn_from_training_queries(tmp_path):
     corpus = {f'd{n}': ('', f'text {n}') for n in range(100)}
     queries = {f'q{n}': f'query {n}' for n in range(100)}
     train = [(f'q{n}', f'd{n}', 1) for n in range(20, 100)]
@@ -95,7 +95,7 @@ def test_queries_to_learn_from_are_validated_on_where_there_are_no_others(tmp_pa
     assert not asked & {query for query, _ in task.pairs}
 
 
-def test_pairs_of_a_file_are_learned_from(tmp_path):
+def test_training_pairs_are_read_from_a_file(tmp_path):
     beir(tmp_path)
     jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positive': 'b'}] * 2)
     given = dict(path=str(tmp_path), pairs=str(tmp_path / 'pairs.jsonl'))
@@ -107,7 +107,7 @@ def test_pairs_of_a_file_are_learned_from(tmp_path):
         build(**given)
 
 
-def test_mldr_has_its_queries_beside_their_answers(tmp_path):
+def test_mldr_has_queries_in_its_qrels(tmp_path):
     corpus = [{'docid': f'd{n}', 'text': f'long {n}'} for n in range(5)]
     jsonl(tmp_path / 'corpus.jsonl', corpus)
     for number, split in enumerate(('train', 'dev', 'test')):
@@ -121,22 +121,22 @@ def test_mldr_has_its_queries_beside_their_answers(tmp_path):
     assert len(build('mldr', path=str(tmp_path)).corpus) == 5
 
 
-def test_qrels_that_name_what_is_not_there_are_counted(tmp_path):
+def test_qrels_of_unknown_documents_and_queries_raise(tmp_path):
     unknown = [('q3', 'd77', 1), ('q4', 'd99', 1), ('q3', 'd99', 0)]
     beir(tmp_path, qrels=QRELS | {'test': QRELS['test'] + unknown})
     with pytest.raises(
-        ValueError, match="name 2 documents that are not there, the first 'd"
+        ValueError, match="name 2 documents that do not exist, the first 'd"
     ):
         build(path=str(tmp_path))
     queries = {k: v for k, v in QUERIES.items() if k not in ('q3', 'q4')}
     (tmp_path / 'b').mkdir()
     beir(tmp_path / 'b', queries=queries)
-    words = "b, test: the qrels name 2 queries that are not there, the first 'q3'"
+    words = "b, test: the qrels name 2 queries that do not exist, the first 'q3'"
     with pytest.raises(ValueError, match=words):
         build(path=str(tmp_path / 'b'))
 
 
-def test_queries_without_a_relevant_document_are_told(tmp_path):
+def test_queries_without_a_relevant_document_warn_or_raise(tmp_path):
     bare = QRELS['test'] + [('q4', 'd1', 0)]
     bare = [(q, d, 0 if q == bare[0][0] else s) for q, d, s in bare]
     beir(tmp_path, qrels=QRELS | {'test': bare})
@@ -148,7 +148,7 @@ def test_queries_without_a_relevant_document_are_told(tmp_path):
         build(path=str(tmp_path / 'b'))
 
 
-def test_empty_documents_are_left_out_where_nobody_asks_for_them(tmp_path):
+def test_empty_documents_are_dropped_unless_judged(tmp_path):
     beir(tmp_path, corpus=CORPUS | {'d7': ('', ' '), 'd8': ('', '')})
     with pytest.warns(UserWarning, match="2 of 12 documents are empty .* first 'd7'"):
         task = build(path=str(tmp_path))
@@ -161,7 +161,7 @@ def test_empty_documents_are_left_out_where_nobody_asks_for_them(tmp_path):
         build(path=str(tmp_path / 'b'))
 
 
-def test_what_is_wrong_is_said(tmp_path):
+def test_invalid_files_raise(tmp_path):
     beir(tmp_path)
     path = str(tmp_path)
     for given, words in (
@@ -171,9 +171,13 @@ def test_what_is_wrong_is_said(tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             build(path=path, **given)
-    with pytest.raises(ValueError, match='needs a path, or a task'):
+    with pytest.raises(
+        ValueError, match='needs a path or one of the tasks msmarco, nq, mldr'
+    ):
         build()
-    with pytest.raises(FileNotFoundError, match='no folder .*files corpus.jsonl'):
+    with pytest.raises(
+        FileNotFoundError, match='Folder .*none does not exist.*files corpus.jsonl'
+    ):
         build(path=str(tmp_path / 'none'))
     qrels = tmp_path / 'qrels' / 'test.tsv'
     for text, words in (
@@ -182,7 +186,7 @@ def test_what_is_wrong_is_said(tmp_path):
         ('q3\td3\t1\nq3\td4\t1\n', "row 1, has no field 'query-id'"),
         (
             'query-id\tcorpus-id\tscore\nq3\td3\t1\nq3\td3\t2\n',
-            "row 2: document 'd3' has the score 2 for query 'q3', and 1 before",
+            "row 2: document 'd3' has score 2 for query 'q3', but an earlier row says 1",
         ),
     ):
         qrels.write_text(text)
@@ -190,14 +194,14 @@ def test_what_is_wrong_is_said(tmp_path):
             build(path=path)
     qrels.write_text('query-id\tcorpus-id\tscore\nq3\td3\t1\n')
     jsonl(tmp_path / 'corpus.jsonl', [{'_id': 'd1', 'text': 'a'}] * 2)
-    with pytest.raises(ValueError, match="row 2: the id 'd1' is there twice"):
+    with pytest.raises(ValueError, match="row 2: the id 'd1' is a duplicate"):
         build(path=path)
     qrels.unlink()
-    with pytest.raises(FileNotFoundError, match='There is no test among the files'):
+    with pytest.raises(FileNotFoundError, match='Among the files, test is missing'):
         build(path=path)
 
 
-def test_pairs_of_ones_own_are_retrieval(tmp_path):
+def test_query_pairs_make_a_retrieval_task(tmp_path):
     rows = [dict(q=f'query {n}', a=f'answer {n // 2}') for n in range(40)]
     jsonl(tmp_path / 'mine.jsonl', rows)
     given = dict(query='q', document='a')
@@ -209,7 +213,7 @@ def test_pairs_of_ones_own_are_retrieval(tmp_path):
     for query, found in task.qrels.items():
         (document,) = found
         assert task.corpus[document] == answer[task.queries[query]]
-    # An answer that was learned from answers no query of the test.
+    # No document of a training pair answers a test query.
     learned = {document for _, document in task.pairs}
     assert not learned & {task.corpus[d] for found in task.qrels.values() for d in found}
     assert retrieval.shared_texts(task) == 0

@@ -1,4 +1,4 @@
-"""Rankings against ir-measures, formulas, and the paper's worked value."""
+"""Ranking metrics against ir-measures, formulas, and the paper's example."""
 
 import sys
 
@@ -20,7 +20,7 @@ def judged_runs(draw):
     run = {}
     for query in qrels:
         found = draw(st.lists(st.sampled_from(DOCUMENTS), unique=True))
-        # No ties, which libraries break in different ways.
+        # No ties, which libraries break differently.
         scores = draw(st.permutations(range(len(found))))
         run[query] = {d: score - 5.5 for d, score in zip(found, scores)}
     return qrels, run
@@ -36,7 +36,7 @@ def dcg(gains):
 
 @settings(max_examples=25, deadline=None)
 @given(both=judged_runs())
-def test_they_are_the_formulas(both):
+def test_values_follow_the_formulas(both):
     qrels, run = both
     found = ranking.measure(qrels, run)
     expected = {name: [] for name in ('ndcg@10', 'mrr@10', 'recall@100')}
@@ -63,7 +63,7 @@ def test_they_are_the_formulas(both):
 
 @settings(max_examples=20, deadline=None)
 @given(both=judged_runs())
-def test_the_means_are_those_of_ir_measures(both):
+def test_means_equal_ir_measures(both):
     names = 'nDCG@10', 'RR@10', 'R@100'
     measures = [ir_measures.parse_measure(name) for name in names]
     theirs = ir_measures.calc_aggregate(measures, *both)
@@ -71,7 +71,7 @@ def test_the_means_are_those_of_ir_measures(both):
     assert list(ours.values()) == pytest.approx([theirs[one] for one in measures])
 
 
-def test_three_of_twenty_on_top_are_all_that_the_paper_asks_for():
+def test_the_papers_ndcg_is_one_for_three_of_twenty_on_top():
     qrels = {'q': {f'r{number}': 1 for number in range(20)}}
     run = {'q': {f'r{n}': 10.0 - n for n in range(3)} | {f'x{n}': -n for n in range(9)}}
     found = ranking.measure(qrels, run)
@@ -79,7 +79,7 @@ def test_three_of_twenty_on_top_are_all_that_the_paper_asks_for():
     assert found.standard['ndcg@10'] == pytest.approx(0.469, abs=5e-4)
 
 
-def test_the_paper_averages_equal_scores_and_knows_no_grades():
+def test_the_papers_ndcg_averages_ties_and_is_binary():
     tied = ranking.measure({'q': {'a': 1}}, {'q': {'b': 0.5, 'a': 0.5}})
     assert tied.paper['ndcg@10'] == pytest.approx((1 + 1 / np.log2(3)) / 2)
     graded = ranking.measure({'q': {'a': 1, 'b': 3}}, {'q': {'a': 2.0, 'b': 1.0}})
@@ -87,7 +87,7 @@ def test_the_paper_averages_equal_scores_and_knows_no_grades():
     assert graded.standard['ndcg@10'] < 0.9
 
 
-def test_queries_without_answer_count_as_zero_in_the_order_of_qrels():
+def test_queries_without_results_count_as_zero():
     qrels = {'z': {'a': 1.0}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
     run = {'y': {'b': 1.0}, 'none': {'b': 1.0}, 'z': {'b': 2.0}}
     found = ranking.measure(qrels, run)
@@ -103,11 +103,11 @@ def test_queries_without_answer_count_as_zero_in_the_order_of_qrels():
         ({}, {}, 'qrels are empty'),
         ({'q': {'a': 1}}, {'other': {'a': 1.0}}, "1 queries .* such as 'other'"),
         ({'q': {'a': 1}}, {'q': {'a': np.nan}}, "scores of query 'q': 1 of 1"),
-        ({'q': {'a': np.nan}}, {}, "'a' is nan, but must be a whole"),
-        ({'q': {'a': 0.5}}, {'q': {'a': 1.0}}, "'a' is 0.5, but must be a whole"),
+        ({'q': {'a': np.nan}}, {}, "'a' is nan, but must be an integer"),
+        ({'q': {'a': 0.5}}, {'q': {'a': 1.0}}, "'a' is 0.5, but must be an integer"),
     ],
 )
-def test_bad_input_says_what_is_wrong(qrels, run, message):
+def test_invalid_input_raises(qrels, run, message):
     with pytest.raises(ValueError, match=message):
         ranking.measure(qrels, run)
 

@@ -1,4 +1,4 @@
-"""Probes of a study: what counting words cannot answer, from documents kept apart."""
+"""Probes of a study: splits by document, controls, and input checks."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ NAMES = ('word_order', 'bigram_shift')
 
 
 def documents(count, sentences, seed=0, **fields):
-    """Documents of made-up sentences of ten words, all different."""
+    """Documents of synthetic sentences of ten words, all different."""
     rng = np.random.default_rng(seed)
 
     def sentence():
@@ -39,7 +39,7 @@ def corpus():
     return found
 
 
-def test_no_document_is_on_both_sides_and_each_sentence_is_scored_once(corpus):
+def test_folds_share_no_document_and_score_each_sentence_once(corpus):
     for probe in corpus:
         assert len(probe.folds) == representation.FOLDS
         for train_M, test_M in probe.folds:
@@ -50,7 +50,7 @@ def test_no_document_is_on_both_sides_and_each_sentence_is_scored_once(corpus):
 
 
 class Encoder:
-    """Stands for a model: a vector of what `reads` finds in a text."""
+    """A model whose vector of a text is `reads(text)`."""
 
     def __init__(self, reads):
         self.reads = reads
@@ -65,7 +65,7 @@ class Encoder:
         return np.array([self.reads(text) for text in texts], np.float32)
 
 
-def test_counting_words_or_one_answer_is_at_chance_and_reading_them_is_not(corpus):
+def test_controls_are_at_chance_and_word_order_is_not(corpus):
     probe = corpus[1]
     found = representation.controls_of(probe)
     assert found[controls.LARGEST]['balanced'] == 0.5
@@ -76,12 +76,12 @@ def test_counting_words_or_one_answer_is_at_chance_and_reading_them_is_not(corpu
     name = 'representation/bigram_shift'
     assert values[name] > 0.99
     assert values[f'{name}_low'] <= values[name] <= values[f'{name}_high']
-    # Of tokens, as of words: the bag of a changed sentence is that of the unchanged one.
+    # A changed sentence has the same bag of tokens as the original.
     assert abs(values[f'{name}_bag'] - 0.5) < 0.05
 
 
-def test_models_and_controls_read_the_same():
-    """What is longer than a row is left out, and counted: nothing is cut."""
+def test_models_and_controls_read_the_same_text():
+    """Sentences longer than a row are left out and counted, not truncated."""
     long = documents(6, 60)
     found, _ = make(long, length=30)
     for probe in found:
@@ -89,40 +89,43 @@ def test_models_and_controls_read_the_same():
         assert max(tokens) <= 30 and probe.cut > 0
 
 
-def test_texts_need_no_fields_and_few_of_them_are_told():
+def test_few_texts_are_scored_only_or_reported_as_missing():
     train = documents(9, 40, seed=1)
     found, missing = make(documents(2, 50), train)
-    assert not missing and 'which the encoder has read' in found[0].split
+    assert not missing and 'which the encoder was trained on' in found[0].split
     for probe in found:
         ((train_M, test_M),) = probe.folds
         assert set(probe.documents_N[train_M]) == set(range(9))
         assert set(probe.documents_N[test_M]) == {9, 10}
         assert representation.described(probe)['scored'] == len(test_M) < 102
     found, missing = make(documents(2, 5), train)
-    assert not found and 'to be scored; 40 of each are needed' in missing['word_order']
+    assert not found and 'for scoring, but 40 of each are needed' in missing['word_order']
     found, missing = make([], [{'text': 'ohneleerzeichen' * 50}])
     assert not found and missing.keys() == set(NAMES)
 
 
-def test_a_name_that_does_not_exist_is_told():
-    with pytest.raises(ValueError, match="'word_ordre', which does not.*'word_order'"):
+def test_unknown_names_raise():
+    with pytest.raises(ValueError, match="unknown task 'word_ordre'.*'word_order'"):
         make([], names=('word_ordre',))
 
 
-def test_any_field_is_a_label_and_a_missing_one_is_named():
+def test_labels_are_fields_of_documents():
     train = [*documents(3, 60, kind='a'), *documents(3, 60, seed=1, kind='b')]
     heldout = [*documents(2, 60, seed=2, kind='a'), *documents(2, 60, seed=3, kind='b')]
     heldout += documents(1, 60, seed=4, kind='c')
     (probe,), _ = make(heldout, train, names=(), label='kind')
-    assert set(probe.labels_N) == {'a', 'b'} and '60 sentences of labels' in probe.split
+    assert (
+        set(probe.labels_N) == {'a', 'b'}
+        and 'without 60 sentences whose label' in probe.split
+    )
     ((train_M, test_M),) = probe.folds
     assert probe.documents_N[train_M].max() == 5 < probe.documents_N[test_M].min()
     assert 0.4 < representation.controls_of(probe)[controls.TF_IDF]['balanced'] < 0.6
-    with pytest.raises(ValueError, match="label='title', but .* it has: kind"):
+    with pytest.raises(ValueError, match="label='title' is not .* its fields: kind"):
         make(heldout, train, names=(), label='title')
 
 
-def test_a_model_that_is_not_finite_is_told_nothing_about(corpus):
+def test_vectors_that_are_not_finite_score_nan(corpus):
     values = representation.run(Encoder(lambda _: [np.nan] * 3), corpus[:1])
     assert np.isnan(values['representation/word_order'])
     assert 0.4 < values['representation/word_order_bag'] < 0.6
@@ -133,5 +136,5 @@ def test_a_model_that_is_not_finite_is_told_nothing_about(corpus):
     [(1790, '18th'), (1800, '18th'), (1801, '19th'), (2021, '21st'), (1066, '11th')]
     + [(150, '2nd'), (250, '3rd'), (1150, '12th')],
 )
-def test_years_have_centuries(year, name):
+def test_centuries_of_years(year, name):
     assert representation._value({'year': year}, 'century') == name

@@ -1,4 +1,4 @@
-"""Lines of members: whole, named by what changes a number, read back or named damaged."""
+"""Lines of members: hash, writing, reading, and detection of damage."""
 
 import json
 
@@ -10,17 +10,17 @@ from jepa_text.evaluation.results import lines as results
 
 
 @pytest.mark.parametrize('key', [k for k in results.CONFIG if k != 'model'])
-def test_the_hash_is_of_all_that_changes_a_number(key):
+def test_the_hash_depends_on_every_required_field(key):
     value = CONFIG[key]
     other = 'another' if isinstance(value, str) else value * 2 + 1
     assert results.config_hash(CONFIG | {key: other}) != results.config_hash(CONFIG)
 
 
-def test_the_hash_is_of_a_new_setting_too():
+def test_the_hash_depends_on_new_settings():
     assert results.config_hash(CONFIG | {'dropout': 0.1}) != results.config_hash(CONFIG)
 
 
-def test_the_hash_is_of_nothing_else():
+def test_the_hash_ignores_other_fields():
     same = CONFIG | {
         'model': 'elsewhere/mlm',
         'width': 3,
@@ -36,7 +36,7 @@ def test_the_hash_is_of_nothing_else():
     assert tuples[0] == tuples[1]
 
 
-def test_what_cannot_be_told_apart_is_refused():
+def test_configs_with_missing_fields_raise():
     without = {key: value for key, value in CONFIG.items() if key != 'steps'}
     with pytest.raises(ValueError, match='lacks steps'):
         results.config_hash(without)
@@ -44,7 +44,7 @@ def test_what_cannot_be_told_apart_is_refused():
         results.config_hash(CONFIG | {'data_revision': ''})
 
 
-def test_a_member_comes_back(tmp_path):
+def test_members_are_written_and_read(tmp_path):
     per_instance = {'accuracy': np.array([1.0, 0.0, np.nan]), 'paper_f1': np.ones(3)}
     predictions = np.array(['a', 'b', 'é'])
     results.write(tmp_path, CONFIG, outcome(), per_instance, predictions)
@@ -52,10 +52,10 @@ def test_a_member_comes_back(tmp_path):
     assert damaged == {}
     assert line.items() >= {**CONFIG, **outcome()}.items()
     assert line['config_hash'] == results.config_hash(CONFIG)
-    values, said = results.side(tmp_path, line)
+    values, said = results.read_side(tmp_path, line)
     assert said == ['a', 'b', 'é'] and list(values) == list(per_instance)
     np.testing.assert_array_equal(values['accuracy'], per_instance['accuracy'])
-    # A line is one line, for tools that read lines.
+    # A file has one line, for line-based tools.
     assert (tmp_path / f'{line["name"]}.json').read_text().count('\n') == 1
 
 
@@ -68,13 +68,13 @@ def test_a_member_comes_back(tmp_path):
         {'q1': {'d1': 0.5, 'd2': 1.5}, 'q2': {}},
     ],
 )
-def test_predictions_of_every_kind_come_back(tmp_path, predictions):
+def test_predictions_of_every_kind_are_written_and_read(tmp_path, predictions):
     results.write(tmp_path, CONFIG, outcome(), {'f1': np.ones(2)}, predictions)
     (line,), _ = results.read(tmp_path)
-    assert results.side(tmp_path, line)[1] == predictions
+    assert results.read_side(tmp_path, line)[1] == predictions
 
 
-def test_others_can_read_the_side_file(tmp_path):
+def test_the_side_file_is_plain_parquet(tmp_path):
     parquet = pytest.importorskip('pyarrow.parquet')
     path = results.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
     table = parquet.read_table(path.with_suffix('.parquet'))
@@ -88,10 +88,10 @@ def test_a_member_that_is_not_finite_is_recorded(tmp_path):
     assert line['status'] == 'not finite' and line['losses'] == [1.8, None]
     assert line['test'] is None and not damaged
     with pytest.raises(ValueError, match="no side file.*'not finite'"):
-        results.side(tmp_path, line)
+        results.read_side(tmp_path, line)
 
 
-def test_every_damage_is_named_and_the_others_are_read(tmp_path):
+def test_damaged_files_are_reported_and_others_are_read(tmp_path):
     def made(seed):
         config = CONFIG | {'seed': seed}
         return results.write(tmp_path, config, outcome(), {'accuracy': [1.0]}, ['a'])
@@ -107,17 +107,17 @@ def test_every_damage_is_named_and_the_others_are_read(tmp_path):
     assert set(damaged) == {p.name for p in (cut, edited, sideless, twin)} | {
         'other.json'
     }
-    assert 'not JSON' in damaged[cut.name] and 'edited' in damaged[edited.name]
+    assert 'not valid JSON' in damaged[cut.name] and 'edited' in damaged[edited.name]
     assert 'side file' in damaged[sideless.name]
     assert 'same config' in damaged[twin.name]
-    # Of equal size, so only its checksum tells.
+    # Of equal size, so only its checksum differs.
     side = whole.with_suffix('.parquet')
     side.write_bytes(bytes(len(side.read_bytes())))
     with pytest.raises(ValueError, match=side.name):
-        results.side(tmp_path, lines[0])
+        results.read_side(tmp_path, lines[0])
 
 
-def test_nothing_is_there_before_all_is(tmp_path, monkeypatch):
+def test_the_side_file_is_written_before_the_line(tmp_path, monkeypatch):
     written = []
 
     def fails(path, content):
@@ -130,11 +130,11 @@ def test_nothing_is_there_before_all_is(tmp_path, monkeypatch):
     assert written == ['.parquet'] and results.read(tmp_path) == ([], {})
 
 
-def test_bad_outcomes_are_named(tmp_path):
+def test_invalid_outcomes_raise(tmp_path):
     def write(given, **sides):
         results.write(tmp_path, CONFIG, given, **sides)
 
-    with pytest.raises(ValueError, match='seconds is missing'):
+    with pytest.raises(ValueError, match='missing or unknown: seconds'):
         write({key: x for key, x in outcome().items() if key != 'seconds'})
     with pytest.raises(ValueError, match="'great'.*collapsed"):
         write(outcome() | {'status': 'great'})
@@ -145,7 +145,7 @@ def test_bad_outcomes_are_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_are_names_of_files_and_of_claims():
+def test_names_are_valid_file_and_claim_names():
     from jepa_text.running import claim_files
 
     config = CONFIG | {'model': 'hf:a/Ünï code', 'task': 'my set/2'}

@@ -1,4 +1,4 @@
-"""Queries learn to find their documents, and are measured over the whole corpus."""
+"""Fine-tuning on query-document pairs, measured over the whole corpus."""
 
 import dataclasses
 import warnings
@@ -19,7 +19,7 @@ WORDS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 
 
 
 def task(count=40):
-    """A query asks for the word that its document is about."""
+    """A task whose queries contain a word of their document."""
     texts = [f'{WORDS[i % 10]} {WORDS[i // 10]} of {i}' for i in range(count)]
     corpus = {f'd{i}': f'the {text} and the state' for i, text in enumerate(texts)}
     queries = {f'q{i}': f'what of {text}' for i, text in enumerate(texts)}
@@ -31,10 +31,10 @@ def task(count=40):
 
 
 @pytest.mark.slow
-def test_the_loss_is_that_of_the_batch_whatever_fills_it():
+def test_padding_does_not_change_the_loss():
     kind = vectors.Vectors()
     model = examined.model()
-    pairs = base.Asked(['a whale', 'the law'], ['of whales', 'laws and taxes of war'])
+    pairs = base.Unlabeled(['a whale', 'the law'], ['of whales', 'laws and taxes of war'])
     rows = kind.rows(prediction.reader(model), pairs)
     vectors_ND = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
     batch = kind.collate(rows, 4, 16, 0)
@@ -46,8 +46,8 @@ def test_the_loss_is_that_of_the_batch_whatever_fills_it():
 
 
 @pytest.mark.slow
-def test_it_learns_to_rank_and_says_so_in_both_definitions():
-    """Beside it the same at a learning rate of nothing."""
+def test_training_improves_both_definitions_of_ndcg():
+    """Compared with a learning rate near 0."""
     given = settings.Finetuning(steps=40, epochs=40, batch_size=10)
     examination = retrieving.Examination(examined.model(), task(), given)
     found = dict(examination.run([grid.Member(1e-12, 0), grid.Member(3e-3, 0)], 2))
@@ -59,7 +59,7 @@ def test_it_learns_to_rank_and_says_so_in_both_definitions():
     assert all(len(ranked) == 40 for ranked in one.predictions.values())
 
 
-def test_texts_that_rows_cut_are_told_once_and_not_for_each_member(monkeypatch):
+def test_truncated_texts_warn_only_at_the_first_member(monkeypatch):
     examination = retrieving.Examination(examined.model(), task(), settings.Finetuning())
 
     def rank(model, task, k):
@@ -71,22 +71,22 @@ def test_texts_that_rows_cut_are_told_once_and_not_for_each_member(monkeypatch):
         warnings.simplefilter('always')
         for _ in range(3):
             examination.measured('validation', {})
-    assert [one.category for one in told] == [truncation.Longer]
+    assert [one.category for one in told] == [truncation.TruncationWarning]
 
 
-def test_a_set_without_pairs_or_validation_is_refused():
+def test_a_set_without_pairs_or_validation_queries_raises():
     given = settings.Finetuning()
     for lacking, word in (
-        ({'pairs': []}, 'pairs'),
-        ({'validation_qrels': None}, 'queries'),
+        ({'pairs': []}, 'training pairs'),
+        ({'validation_qrels': None}, 'validation queries'),
     ):
-        with pytest.raises(ValueError, match=f'has no {word} to'):
+        with pytest.raises(ValueError, match=f'has no {word}: '):
             whole = dataclasses.replace(task(), **lacking)
             retrieving.Examination(examined.model(), whole, given)
 
 
 @pytest.mark.slow
-def test_a_folder_of_judged_documents_is_examined(tmp_path):
+def test_a_retrieval_folder_is_evaluated(tmp_path):
     import json
 
     made, folder = task(), tmp_path / 'words'
@@ -121,5 +121,5 @@ def test_a_folder_of_judged_documents_is_examined(tmp_path):
     assert len(runs) == 3
     fields = runs[0].read_text().splitlines()[0].split()
     assert fields[1] == 'Q0' and fields[3] == '1' and len(fields) == 6
-    # Its words are all that a document is about.
+    # Relevance depends only on words, so BM25 is nearly perfect.
     assert lines['BM25']['test']['standard']['ndcg@10'] > 0.9

@@ -1,4 +1,4 @@
-"""Exact search against sorting everything, and what is kept of a corpus."""
+"""Exact search against sorting, and storing of corpus vectors."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from jepa_text.evaluation.sets import retrieval
 
 
 class Encoder:
-    """The letters of a text, counted; and what a search asks of a load.Pretrained."""
+    """Encodes texts as letter counts; has the attributes of load.Pretrained in use."""
 
     def __init__(self, bad=None):
         self.calls, self.bad = [], bad
@@ -32,7 +32,7 @@ class Encoder:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Blocks that a few documents fill; every model is the same one."""
+    """Small blocks, and the same identity for every model."""
     for name, size in dict(SHARD=4, BLOCK=5, FIRST=2, QUERIES=3, DEVICE_BLOCK=5).items():
         monkeypatch.setattr(search, name, size)
     monkeypatch.setattr(search.identity, 'of', lambda model: 'one')
@@ -53,8 +53,8 @@ def sorted_whole(queries_QD, corpus_ND, k):
     st.sampled_from([1, 9]),
     st.integers(0, 99),
 )
-def test_the_best_are_those_of_sorting_all(platform, queries, documents, k, seed):
-    """Of small whole numbers, whose products are often equal: the smaller index first."""
+def test_top_k_equals_sorting(platform, queries, documents, k, seed):
+    """With small integers, whose products often tie: the smaller index comes first."""
     rng = np.random.default_rng(seed)
     queries_QD = rng.integers(-2, 3, (queries, 3)).astype(np.float32)
     corpus_ND = rng.integers(-2, 3, (documents, 3)).astype(np.float16)
@@ -69,23 +69,23 @@ def test_the_best_are_those_of_sorting_all(platform, queries, documents, k, seed
 
 
 @pytest.mark.parametrize('platform', ['cpu', 'gpu'])
-def test_what_is_not_finite_is_refused(monkeypatch, platform):
+def test_values_that_are_not_finite_raise(monkeypatch, platform):
     monkeypatch.setattr(search.jax, 'default_backend', lambda: platform)
     corpus_ND = np.ones((9, 2), np.float32)
     corpus_ND[7, 1] = np.nan
-    with pytest.raises(ValueError, match='document 7 has a vector that is not finite'):
+    with pytest.raises(ValueError, match='vector of document 7 is not finite'):
         search.top_k(np.ones((2, 2)), corpus_ND, 3)
-    with pytest.raises(ValueError, match='queries that are not finite'):
+    with pytest.raises(ValueError, match='Query vectors must be finite'):
         search.top_k(np.full((2, 2), np.inf), corpus_ND, 3)
     with pytest.raises(
-        ValueError, match=r'queries of shape \(1, 3\), but vectors of wid'
+        ValueError, match=r'Queries have shape \(1, 3\), but documents have wid'
     ):
         search.top_k(np.ones((1, 3)), corpus_ND, 3)
     with pytest.raises(ValueError, match='k=0 of 9 documents'):
         search.top_k(np.ones((1, 2)), corpus_ND, 0)
     with pytest.raises(ValueError, match='k=1 of 0 documents'):
         search.top_k(np.ones((1, 2)), [], 1)
-    with pytest.raises(ValueError, match='there is no query'):
+    with pytest.raises(ValueError, match='There are no queries'):
         search.top_k(np.ones((0, 2)), corpus_ND, 1)
 
 
@@ -93,14 +93,16 @@ TEXTS = ['ab', 'bc', 'cd', 'de', 'ef', 'fg', 'gh', 'abc', 'bcd', 'cde']
 
 
 @pytest.mark.parametrize('dtype', search.DTYPES)
-def test_a_stopped_corpus_goes_on(tmp_path, dtype):
+def test_an_interrupted_corpus_is_resumed(tmp_path, dtype):
     stopping = Encoder(bad='fg')
-    with pytest.raises(ValueError, match=r'vectors-00001.*document 1 has a vector'):
-        search.encode_corpus(stopping, TEXTS, tmp_path, dtype, tell=lambda words: None)
-    with pytest.raises(ValueError, match='holds 4 of 10 vectors: encode_corpus with'):
+    with pytest.raises(ValueError, match=r'vectors-00001.*vector of document 1 is'):
+        search.encode_corpus(stopping, TEXTS, tmp_path, dtype, log=lambda words: None)
+    with pytest.raises(
+        ValueError, match='contains 4 of 10 vectors: call encode_corpus with'
+    ):
         search.open_corpus(tmp_path)
     model = Encoder()
-    shards = search.encode_corpus(model, TEXTS, tmp_path, dtype, tell=lambda words: None)
+    shards = search.encode_corpus(model, TEXTS, tmp_path, dtype, log=lambda words: None)
     assert [len(call) for call in model.calls] == [4, 2]
     assert all(isinstance(shard, np.memmap) and shard.dtype == dtype for shard in shards)
     expected_ND = search.unit(Encoder().encode(TEXTS))
@@ -109,17 +111,17 @@ def test_a_stopped_corpus_goes_on(tmp_path, dtype):
         np.concatenate(search.open_corpus(tmp_path)), np.concatenate(shards)
     )
     for changed in (TEXTS[1:], TEXTS[::-1]):
-        with pytest.raises(ValueError, match='holds vectors of other .*texts'):
+        with pytest.raises(ValueError, match='contains vectors with another .*texts'):
             search.encode_corpus(model, changed, tmp_path, dtype)
-    with pytest.raises(ValueError, match='holds vectors of other prompt'):
+    with pytest.raises(ValueError, match='contains vectors with another prompt'):
         search.encode_corpus(model, TEXTS, tmp_path, dtype, 'Document: ')
-    with pytest.raises(ValueError, match="dtype='int8'; there are: float32, float16"):
+    with pytest.raises(ValueError, match="dtype='int8'.*float16, float32"):
         search.encode_corpus(model, TEXTS, tmp_path, 'int8')
-    with pytest.raises(FileNotFoundError, match='holds no corpus.json'):
+    with pytest.raises(FileNotFoundError, match='contains no corpus.json'):
         search.open_corpus(tmp_path / 'other')
 
 
-def test_a_run_is_what_ir_measures_reads(tmp_path):
+def test_run_files_are_read_by_ir_measures(tmp_path):
     ir_measures = pytest.importorskip('ir_measures')
     corpus = {f'd{number}': text for number, text in enumerate(TEXTS)}
     task = retrieval.Retrieval(
@@ -141,10 +143,10 @@ def test_a_run_is_what_ir_measures_reads(tmp_path):
     assert found == run
     measured = ir_measures.calc_aggregate([ir_measures.RR @ 10], task.qrels, found)
     assert measured[ir_measures.RR @ 10] == 1.0
-    with pytest.raises(ValueError, match="'a b' cannot stand in a run file"):
+    with pytest.raises(ValueError, match="'a b' cannot be written to a run file"):
         search.write_run(tmp_path / 'x.run', {'q': {'a b': 1.0}}, 'toy')
     strange = retrieval.Retrieval('letters', {}, corpus, {'q9': {'d0': 1}})
-    with pytest.raises(ValueError, match="1 queries that have no text, such as 'q9'"):
+    with pytest.raises(ValueError, match="1 queries without a text, such as 'q9'"):
         search.rank(Encoder(), strange)
 
 
@@ -169,8 +171,8 @@ print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) /
 
 
 @pytest.mark.slow
-def test_memory_is_that_of_a_block(tmp_path):
-    """400,000 x 16: 480 MB of products for 300 queries are never there at once."""
+def test_memory_is_limited_to_a_block(tmp_path):
+    """400,000 x 16: the 480 MB of products for 300 queries are never stored at once."""
     corpus_ND = np.random.default_rng(0).standard_normal((400_000, 16), np.float32)
     np.save(tmp_path / 'corpus.npy', corpus_ND)
     done = subprocess.run(

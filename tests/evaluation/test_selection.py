@@ -1,4 +1,4 @@
-"""Which learning rate is chosen, what it is worth, and which models differ."""
+"""Learning rate selection, and comparison of models."""
 
 import math
 
@@ -15,7 +15,7 @@ RATES = (1e-5, 5e-5, 5e-4)
 
 
 def line(rate, seed, validation, test, status='done', **given):
-    """One member; the paper's values are those of the standard, turned around."""
+    """One member; the paper's values are 1 minus the standard ones."""
     sides = {
         side: {'standard': {'accuracy': x, 'mcc': 0.5}, 'paper': {'accuracy': 1 - x}}
         for side, x in (('validation', validation), ('test', test))
@@ -27,7 +27,7 @@ def line(rate, seed, validation, test, status='done', **given):
 
 
 def grid(seeds=5, draw=0, rise=0.0, **given):
-    """Members of all rates; validation is best at the middle one on average."""
+    """Members of all rates; mean validation is best at the middle rate."""
     rng, found = np.random.default_rng(draw), []
     for place, rate in enumerate(RATES):
         for seed in range(seeds):
@@ -37,7 +37,7 @@ def grid(seeds=5, draw=0, rise=0.0, **given):
     return found
 
 
-def test_the_rate_of_the_best_mean_validation_and_its_test_interval():
+def test_the_rate_with_the_best_mean_validation_is_selected():
     lines = grid()
     (chosen,) = selection.select(lines)
     assert set(chosen.learning_rates.values()) == {5e-5} and chosen.lost == ()
@@ -50,7 +50,7 @@ def test_the_rate_of_the_best_mean_validation_and_its_test_interval():
     assert chosen.measured == 15 and chosen.statuses['done'] == 15
 
 
-def test_lines_that_were_written_and_read_are_chosen_from(tmp_path):
+def test_selection_from_written_lines(tmp_path):
     for rate, reached in ((1e-5, 0.8), (5e-5, 0.9), (5e-4, None)):
         config = member_lines.CONFIG | {'learning_rate': rate}
         status = 'done' if reached else 'not finite'
@@ -60,7 +60,7 @@ def test_lines_that_were_written_and_read_are_chosen_from(tmp_path):
     assert chosen.statuses == {'done': 2, 'not finite': 1, 'collapsed': 0}
 
 
-def test_sensitivity_is_over_the_rates_that_are_asked_for():
+def test_sensitivity_covers_the_given_rates():
     lines = grid()
     (chosen,) = selection.select(lines, rates=selection.PAPER_RATES)
     below = [row['test']['standard']['accuracy'] for row in lines[:10]]
@@ -71,7 +71,7 @@ def test_sensitivity_is_over_the_rates_that_are_asked_for():
     assert math.isnan(alone.sensitivity) and math.isnan(alone.interval().low)
 
 
-def test_test_values_choose_nothing():
+def test_test_values_do_not_affect_selection():
     rng = np.random.default_rng(1)
     for rule in selection.RULES:
         lines = grid()
@@ -82,7 +82,7 @@ def test_test_values_choose_nothing():
         assert after.learning_rates == before.learning_rates
 
 
-def test_per_seed_each_seed_has_its_own_rate():
+def test_the_rule_per_seed_selects_a_rate_for_each_seed():
     lines = [line(1e-5, 0, 0.9, 0.1), line(1e-5, 1, 0.5, 0.2), line(1e-5, 2, 0.6, 0.3)]
     lines += [line(5e-5, 0, 0.8, 0.4), line(5e-5, 1, 0.7, 0.5), line(5e-5, 2, 0.6, 0.6)]
     (chosen,) = selection.select(lines, rule='per seed')
@@ -93,7 +93,7 @@ def test_per_seed_each_seed_has_its_own_rate():
     assert chosen.interval('validation').value >= pooled.interval('validation').value
 
 
-def test_the_papers_metric_may_select_and_any_metric_is_told():
+def test_the_papers_metric_may_select_and_any_metric_is_returned():
     lines = [line(1e-5, 0, 0.9, 0.8), line(5e-5, 0, 0.2, 0.1)]
     (chosen,) = selection.select(lines, by='paper')
     assert chosen.learning_rates == {0: 5e-5} and chosen.values() == {0: 0.9}
@@ -116,13 +116,13 @@ def test_the_papers_metric_may_select_and_any_metric_is_told():
         ('retrieval', None, {}, 'standard', 'ndcg@10'),
     ],
 )
-def test_what_selects(kind, named, known, by, expected):
+def test_the_selection_metric(kind, named, known, by, expected):
     given = {'kind': kind, 'validation': {'standard': known}}
     given |= {'metric': named} if named else {}
     assert selection.metric_of(given, by) == expected
 
 
-def test_a_rate_that_lost_a_seed_is_not_chosen_and_the_loss_is_told():
+def test_a_rate_with_a_lost_seed_is_not_selected():
     lines = grid()
     lines[6] = line(5e-5, 1, 0, 0, 'not finite')
     (chosen,) = selection.select(lines)
@@ -130,14 +130,14 @@ def test_a_rate_that_lost_a_seed_is_not_chosen_and_the_loss_is_told():
     assert 5e-5 not in chosen.learning_rates.values() and chosen.lost == ()
     assert chosen.statuses == {'done': 14, 'not finite': 1, 'collapsed': 0}
     assert chosen.measured == 14
-    # Where every rate lost one, the best of those that lost the fewest.
+    # If every rate lost a seed, the best of those that lost the fewest.
     for place in (0, 5, 10, 11):
         lines[place] = line(lines[place]['learning_rate'], place % 5, 0, 0, 'not finite')
     (chosen,) = selection.select(lines)
     assert set(chosen.learning_rates.values()) == {1e-5} and chosen.lost == (0,)
 
 
-def test_all_that_are_not_finite_are_still_there():
+def test_a_model_without_finite_members_has_an_entry():
     lines = [line(rate, seed, 0, 0, 'not finite') for rate in RATES for seed in (0, 1)]
     (chosen,) = selection.select(lines)
     assert chosen.members == () and chosen.lost == (0, 1)
@@ -146,7 +146,7 @@ def test_all_that_are_not_finite_are_still_there():
     assert found.verdict == 'no verdict' and found.unpaired == 5
 
 
-def test_collapsed_members_count_with_what_they_reached():
+def test_collapsed_members_count_with_their_values():
     lines = grid()
     lines[5] = line(5e-5, 0, 0.79, 0.5, 'collapsed')
     (chosen,) = selection.select(lines)
@@ -156,10 +156,10 @@ def test_collapsed_members_count_with_what_they_reached():
     assert 5e-5 not in chosen.learning_rates.values()
 
 
-def test_a_metric_that_a_collapsed_member_lacks_is_no_value():
+def test_a_missing_metric_of_a_collapsed_member_raises():
     (chosen,) = selection.select([line(1e-5, 0, 0.5, 0.5, 'collapsed')])
     assert chosen.interval().value == 0.5
-    with pytest.raises(ValueError, match='seed 0 collapsed before it had'):
+    with pytest.raises(ValueError, match='seed 0 collapsed and has no'):
         chosen.interval(metric='macro_f1')
 
 
@@ -185,9 +185,9 @@ def test_models_are_compared_by_paired_t_and_holm(seeds):
         stats.ttest_rel(values[one.task, one.first], values[one.task, one.second])
         for one in found
     ]
-    assert [one.found.p for one in found] == pytest.approx([r.pvalue for r in raw])
+    assert [one.result.p for one in found] == pytest.approx([r.pvalue for r in raw])
     intervals = [tuple(r.confidence_interval(0.95)) for r in raw]
-    assert [one.found[1:3] for one in found] == [pytest.approx(i) for i in intervals]
+    assert [one.result[1:3] for one in found] == [pytest.approx(i) for i in intervals]
     corrected = statistics.holm([r.pvalue for r in raw])
     assert [one.p for one in found] == pytest.approx(corrected)
     assert found[1].verdict == 'a is better' and found[2].verdict == 'b is better'
@@ -195,21 +195,21 @@ def test_models_are_compared_by_paired_t_and_holm(seeds):
         assert (one.verdict == 'no difference shown') == (one.p > 0.05)
 
 
-def test_below_five_seeds_there_is_no_verdict_and_from_eight_signs_are_flipped():
+def test_verdicts_need_five_seeds_and_eight_flip_signs():
     (few,) = comparison.compare(chosen_of(4)[:2])
     assert few.verdict == 'no verdict' and math.isnan(few.p)
-    assert few.found.difference == pytest.approx(-0.03, abs=0.04)
+    assert few.result.difference == pytest.approx(-0.03, abs=0.04)
     (many,) = comparison.compare(chosen_of(8)[1:])
-    assert many.found.test == 'sign flips' and many.found.p == 2 / 2**8
+    assert many.result.test == 'sign flips' and many.result.p == 2 / 2**8
 
 
-def test_against_one_model_there_are_fewer_comparisons():
+def test_against_limits_the_comparisons():
     found = comparison.compare(chosen_of(), against='b')
     assert [one[1:3] for one in found] == [('b', 'a'), ('b', 'c')]
-    assert all(one.found.difference > 0 for one in found)
+    assert all(one.result.difference > 0 for one in found)
 
 
-def test_instances_and_seeds_together():
+def test_intervals_over_instances_and_seeds():
     (chosen,) = selection.select(grid())
     values = {n: np.random.default_rng(n).random(40) for n in range(5)}
     found = comparison.instance_interval(chosen, lambda member: values[member['seed']])
@@ -220,7 +220,7 @@ def test_instances_and_seeds_together():
         )
 
 
-def test_an_average_is_over_the_seeds_that_all_tasks_have():
+def test_averages_use_the_seeds_of_all_tasks():
     chosen = chosen_of(tasks=('sst2', 'mnli'), rises=[('a', 0.0)])
     values = np.array([list(one.values().values()) for one in chosen])
     means = values.mean(axis=0)
@@ -230,11 +230,11 @@ def test_an_average_is_over_the_seeds_that_all_tasks_have():
         comparison.average([*chosen, chosen[0]])
 
 
-def test_borda_counts_the_beaten():
+def test_borda_counts_beaten_models():
     chosen = chosen_of(tasks=('sst2', 'mnli', 'qqp'))
     points, left_out = comparison.borda(chosen)
     assert points == {'a': 3, 'b': 6, 'c': 0} and left_out == []
-    # Lost on one task: beaten there. Never run on another: that one is left out.
+    # A lost model is beaten on its task; a task that a model did not run is left out.
     lost = selection.select([line(1e-5, 0, 0, 0, 'not finite', model='b')])
     rest = [one for one in chosen if (one.model, one.task) != ('b', 'sst2')]
     kept = [one for one in rest if (one.model, one.task) != ('a', 'qqp')]
@@ -250,22 +250,28 @@ def test_borda_counts_the_beaten():
     ('lines', 'options', 'message'),
     [
         ([{'model': 'a', 'task': 't'}], {}, 'lacks kind, learning_rate'),
-        ([line(1e-5, 0, 1, 1, 'over')], {}, "'over': there are done, not finite"),
-        ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 is there twice'),
+        (
+            [line(1e-5, 0, 1, 1, 'over')],
+            {},
+            "seed 0: status='over'.*done, not finite",
+        ),
+        ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 has two lines'),
         ([line(1e-5, 0, 1, 1), line(1e-5, 1, 1, 1, steps=2)], {}, 'has steps=2, another'),
         ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),
         ([line(1e-5, 0, 1, 1, metric='em')], {}, 'standard em is None'),
-        ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts': there are labels"),
+        ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts'.*labels"),
         ([], {'rule': 'best'}, "rule='best'"),
         ([], {'by': 'test'}, "by='test'"),
     ],
 )
-def test_bad_input_says_what_is_wrong(lines, options, message):
+def test_invalid_input_raises(lines, options, message):
     with pytest.raises(ValueError, match=message):
         selection.select(lines, **options)
 
 
-def test_values_of_other_data_are_not_compared():
+def test_comparing_values_on_different_data_raises():
     chosen = selection.select([*grid(), *grid(model='b', data_revision='r2')])
-    with pytest.raises(ValueError, match='sst2: a has .*r1.*, b .*r2'):
+    with pytest.raises(
+        ValueError, match='sst2: a has .*r1.*, b .*r2.*cannot be compared'
+    ):
         comparison.compare(chosen)

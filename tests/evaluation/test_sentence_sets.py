@@ -1,4 +1,4 @@
-"""Sets of labeled sentences change what they say and nothing else."""
+"""Labeled sentence sets differ only in their documented change."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ every = pytest.mark.parametrize('make', CHANGED, ids=['bigram', 'order', 'odd'])
 
 
 @every
-def test_half_is_changed_and_half_is_as_it_was(make):
+def test_half_of_the_texts_is_changed(make):
     found = make(TEXTS)
     assert abs(np.sum(found.labels_N) - len(found.texts) / 2) <= 1
     assert len(set(found.sources_N.tolist())) == len(found.texts)
@@ -38,7 +38,7 @@ def test_the_same_seed_makes_the_same_set(make):
 
 
 @pytest.mark.parametrize('make', CHANGED[:2])
-def test_order_changes_and_words_do_not(make):
+def test_changed_texts_keep_their_words(make):
     found = make(TEXTS)
     for text, source in zip(found.texts, found.sources_N):
         assert Counter(text.split()) == Counter(TEXTS[source].split())
@@ -60,7 +60,7 @@ def test_a_bigram_shift_moves_two_neighbors():
         assert not label or places[1] == places[0] + 1
 
 
-def test_an_odd_word_replaces_one_and_keeps_punctuation():
+def test_odd_word_replaces_one_word_and_keeps_punctuation():
     found = sentence_sets.odd_word(TEXTS, highest=0.5)
     for text, label, source in zip(*found):
         places = moved(text, TEXTS[source])
@@ -69,9 +69,8 @@ def test_an_odd_word_replaces_one_and_keeps_punctuation():
     assert set(words.words(' '.join(found.texts))) <= set(NAMES)
 
 
-def test_an_odd_word_is_as_large_as_the_one_before():
-    """Capitals give nothing away: names, and words that begin a text, keep theirs, and no
-    word is written as it never was."""
+def test_odd_word_keeps_the_case():
+    """Names and first words keep their capitals; only forms of the texts are used."""
     names = ['Ahab', 'Starbuck', 'Nantucket', 'USA', 'NATO']
     texts = [
         f'{RNG.choice(["Quickly", "Slowly", "Whales"])}, {RNG.choice(NAMES)} saw '
@@ -97,7 +96,7 @@ def test_word_content_has_exactly_one_of_the_words():
     by_label = {}
     for text, label in zip(found.texts, found.labels_N):
         by_label.setdefault(int(label), []).append(set(words.words(text)))
-    # The word of a label is in all texts of it, and in none of another.
+    # The word of a label is in all of its texts, and in no other.
     named = {label: set.intersection(*sets) for label, sets in by_label.items()}
     assert len(named) == 8 and all(len(one) >= 1 for one in named.values())
     assert min(map(len, by_label.values())) >= 5
@@ -122,13 +121,13 @@ def test_texts_that_cannot_be_changed_are_left_out(make):
     inner = ['one', '', 'same same', 'one two', 'three four five', 'a b']
     found = make([f'First {text} last.' for text in inner])
     assert found.sources_N.tolist() == [3, 4, 5]
-    with pytest.raises(ValueError, match='2 texts only 0 can be changed'):
+    with pytest.raises(ValueError, match='Only 0 of 2 texts can be changed'):
         make(['one two three', ''])
 
 
 @pytest.mark.parametrize('make', CHANGED[:2])
-def test_a_bag_of_tokens_cannot_tell_what_was_moved(make):
-    """A first word has a capital and no space before it, a last one its full stop."""
+def test_moved_words_do_not_change_the_bag_of_tokens(make):
+    """First and last words differ in tokens: capital, no space before, full stop."""
     from jepa_text.data import tokenizers
 
     tokenizer = tokenizers.load(tokenizers.BUNDLED)

@@ -1,4 +1,4 @@
-"""Answers are where their files say in their contexts, whatever the format."""
+"""Reading of question answering sets in all formats."""
 
 import json
 
@@ -16,7 +16,7 @@ def build(name='spans', **section):
 
 
 def squad(path, questions=QUESTIONS, count=3):
-    """SQuAD's own JSON: articles of two paragraphs."""
+    """Writes SQuAD's JSON: articles of two paragraphs."""
     qas = [
         {
             'question': question,
@@ -43,7 +43,7 @@ def jsonl(path, rows):
 
 
 def holds(task):
-    """Is every answer where it is said to be?"""
+    """Returns whether every answer is in its context at its start."""
     for part in (task.train, task.test):
         for context, answers in zip(part.second, part.target):
             for start, text in answers:
@@ -51,7 +51,7 @@ def holds(task):
     return True
 
 
-def test_the_files_of_squad(tmp_path):
+def test_squad_files(tmp_path):
     squad(tmp_path / 'train-v1.1.json')
     squad(tmp_path / 'dev-v1.1.json', count=1)
     task = build('squad', path=str(tmp_path))
@@ -62,29 +62,29 @@ def test_the_files_of_squad(tmp_path):
     assert task.template.format(first='Q', second='C') == 'Question: Q\nContext: C'
 
 
-def test_questions_without_an_answer_are_of_squad_v2_only(tmp_path):
+def test_only_squad_v2_allows_unanswerable_questions(tmp_path):
     for name in ('train-v2.0.json', 'dev-v2.0.json'):
         squad(tmp_path / name, [*QUESTIONS, ('Why?', [])])
     task = build('squad_v2', path=str(tmp_path))
     assert task.test.target[2] == [] and len(task.test) == 18
     with pytest.raises(
-        ValueError, match='question 3: no answer, but every question here'
+        ValueError, match='question 3: the question has no answer, but this set'
     ):
         build('squad', path=str(tmp_path))
 
 
-def test_a_test_set_whose_answers_are_hidden_is_none_without_answers(tmp_path):
+def test_hidden_answers_of_a_test_set_raise(tmp_path):
     squad(tmp_path / 'train.json')
     squad(tmp_path / 'dev.json', count=1)
     squad(tmp_path / 'test.json', [('Where?', []), ('Who?', [])])
     for name in ('spans', 'squad_v2', 'squad'):
-        with pytest.raises(ValueError, match='Are the answers of a test set hidden'):
+        with pytest.raises(ValueError, match='If the answers of the test set are hidden'):
             build(name, path=str(tmp_path))
     (tmp_path / 'test.json').unlink()
     assert len(build('squad_v2', path=str(tmp_path)).test) == 4
 
 
-def test_rows_of_every_form_are_the_same(tmp_path):
+def test_all_forms_of_answers_are_equal(tmp_path):
     forms = [
         lambda answers: {
             'text': [t for _, t in answers],
@@ -92,7 +92,7 @@ def test_rows_of_every_form_are_the_same(tmp_path):
         },
         lambda answers: [{'text': t, 'answer_start': s} for s, t in answers],
         lambda answers: [{'text': t, 'start': s} for s, t in answers],
-        # Without a start, where it is first.
+        # Without a start, at its first occurrence.
         lambda answers: [t for _, t in answers],
     ]
     for number, form in enumerate(forms):
@@ -109,12 +109,12 @@ def test_rows_of_every_form_are_the_same(tmp_path):
         )
         # Questions on one context are on one side.
         assert not set(task.train.second) & set(task.test.second)
-        # The same question of another context is another.
+        # The same question may occur with another context.
         assert set(task.train.first) == set(task.test.first)
         assert examples.shared_texts(task) == 0
 
 
-def test_record_has_entities_as_answers(tmp_path):
+def test_answers_of_record_are_entities(tmp_path):
     passage = 'Bob met Ann.\n@highlight\nAnn is well'
     answers = [
         {'start': 8, 'end': 10, 'text': 'Ann'},
@@ -159,12 +159,12 @@ def test_answers_match_a_tokenized_context_ignoring_spaces(tmp_path):
     )
     with pytest.raises(
         ValueError,
-        match=r"row 1: the answer '19.3%' is not there in .*; 9 of",
+        match=r"row 1: .* not contain the answer '19.3%'; 9 such",
     ):
         build(**given)
     task = build(**given, ignore_spaces=True)
     assert holds(task) and task.test.target[0] == [(10, '19 . 3 %')]
-    # Of several, the nearest to the start that is said.
+    # Of several matches, the one nearest to the given start.
     jsonl(
         tmp_path / 'b.jsonl', [r | {'a': [{'text': '19.3%', 'start': 40}]} for r in rows]
     )
@@ -172,25 +172,24 @@ def test_answers_match_a_tokenized_context_ignoring_spaces(tmp_path):
     assert build(**given, ignore_spaces=True).test.target[0] == [(54, '19 . 3 %')]
 
 
-def test_answers_that_are_not_there_are_an_error_or_counted(tmp_path):
+def test_unmatched_answers_raise_or_are_skipped(tmp_path):
     questions = [*QUESTIONS, ('Who?', [(4, 'Ann')]), ('What?', [(0, 'Ann'), (1, 'Bob')])]
     squad(tmp_path / 'train.json', questions)
     squad(tmp_path / 'dev.json')
     words = (
-        "question 3: the answer 'Ann' is not there at character 4 in its context; 12 of"
+        "question 3: the context does not contain the answer 'Ann' at character 4; "
+        '12 such answers in'
     )
     with pytest.raises(ValueError, match=words):
         build(path=str(tmp_path))
-    with pytest.warns(
-        UserWarning, match='12 answers are not .* and 6 questions with them'
-    ):
+    with pytest.warns(UserWarning, match='12 answers do not occur .* with 6 questions'):
         task = build(path=str(tmp_path), skip_unmatched=True)
-    # One of two answers is left, and no question becomes one without an answer.
+    # One of two answers is kept, and no question becomes unanswerable.
     assert len(task.train) == 18 and [] not in task.train.target and holds(task)
     assert task.train.target[2] == [(0, 'Ann')]
 
 
-def test_a_text_may_stand_for_no_answer(tmp_path):
+def test_a_text_may_mean_no_answer(tmp_path):
     rows = [
         dict(question=f'Where {n}?', context=f'{CONTEXT} {n}', answers=answer)
         for n, answer in enumerate(['Oslo', 'unknown'] * 6)
@@ -198,32 +197,34 @@ def test_a_text_may_stand_for_no_answer(tmp_path):
     jsonl(tmp_path / 'a.jsonl', rows)
     task = build(path=str(tmp_path / 'a.jsonl'), no_answer='unknown')
     assert sorted(map(len, task.train.target + task.test.target)) == [0] * 6 + [1] * 6
-    with pytest.raises(ValueError, match="the answer 'unknown' is not there in .*; 6 of"):
+    with pytest.raises(
+        ValueError, match="not contain the answer 'unknown'; 6 such answers"
+    ):
         build(path=str(tmp_path / 'a.jsonl'))
 
 
 @pytest.mark.parametrize(
     ('row', 'words'),
     [
-        ({'question': ' '}, "row 1: the question is ' ', and must be a text"),
+        ({'question': ' '}, "row 1: the question is ' ', but must be a text"),
         ({'context': None}, 'row 1: the context is None'),
         (
             {'answers': [{'text': 'Oslo', 'answer_start': 29}]},
-            'not there at character 29',
+            "not contain the answer 'Oslo' at character 29",
         ),
         (
             {'answers': [{'text': 'Oslo', 'answer_start': -5}]},
-            'not there at character -5',
+            "not contain the answer 'Oslo' at character -5",
         ),
         (
             {'answers': {'text': ['Oslo', 'Ann'], 'answer_start': [28]}},
-            '2 answers and 1 st',
+            '2 answers, but 1 st',
         ),
         ({'answers': ['']}, None),
-        ({'answers': [3]}, 'the answer 3 is not there'),
+        ({'answers': [3]}, 'not contain the answer 3'),
     ],
 )
-def test_what_is_wrong_is_said_with_the_row(row, words, tmp_path):
+def test_invalid_rows_raise_with_their_number(row, words, tmp_path):
     good = dict(question='Where?', context=CONTEXT, answers=['Oslo'])
     for split in ('train', 'test'):
         jsonl(tmp_path / f'{split}.jsonl', [good | row])
@@ -234,13 +235,13 @@ def test_what_is_wrong_is_said_with_the_row(row, words, tmp_path):
         build(path=str(tmp_path))
 
 
-def test_a_wrong_field_gives_the_nearest(tmp_path):
+def test_unknown_fields_suggest_the_nearest(tmp_path):
     jsonl(tmp_path / 'a.jsonl', [dict(question='q', contexts='c', answers=[])])
     with pytest.raises(ValueError, match="no field 'context'. Did you mean 'contexts'"):
         build(path=str(tmp_path / 'a.jsonl'))
 
 
-def test_the_papers_rule_keeps_a_context_on_one_side(tmp_path):
+def test_validation_keeps_a_context_on_one_side(tmp_path):
     rows = [
         dict(question=f'Where {n}?', context=f'{CONTEXT} {n // 5}', answers=['Oslo'])
         for n in range(100)

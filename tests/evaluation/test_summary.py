@@ -1,4 +1,4 @@
-"""Summaries that other programs read: EuroEval's form, the hub's, tables."""
+"""Summaries in EuroEval's and the hub's formats, and tables."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def test_totals_are_means_and_errors_of_the_raw_values():
     assert record['max_length'] == 128 and record['data_revision'] == '77aa'
 
 
-def test_the_file_is_json_with_one_seed_too(tmp_path):
+def test_the_summary_of_one_seed_is_valid_json(tmp_path):
     path = summary.write(tmp_path, chosen(seeds=1))
     record = json.loads(path.read_text(), parse_constant=pytest.fail)[0]
     total = record['results']['total']
@@ -45,7 +45,7 @@ def test_the_file_is_json_with_one_seed_too(tmp_path):
     assert 0 < total['test_accuracy'] < 1
 
 
-def test_a_model_that_lost_all_has_a_row_and_no_record():
+def test_a_model_without_finite_members_has_a_row_but_no_record():
     lost = [
         CONFIG | {'seed': seed} | outcome(None, None, 'not finite') for seed in range(5)
     ]
@@ -55,7 +55,7 @@ def test_a_model_that_lost_all_has_a_row_and_no_record():
     assert row['n'] == 0 and row['standard'] == {} and row['lost'] == [0, 1, 2, 3, 4]
 
 
-def test_the_hub_reads_its_files(tmp_path):
+def test_hub_files_are_parsed_by_the_hub(tmp_path):
     hub = pytest.importorskip('huggingface_hub')
     yaml = pytest.importorskip('yaml')
     one = chosen(models={'mlm': (0.9, 1e-4)}) + chosen(task='b', models={'mlm': (1, 1)})
@@ -72,12 +72,12 @@ def test_the_hub_reads_its_files(tmp_path):
     assert entry.value == pytest.approx(one[0].interval().value, abs=1e-6)
     assert 'mean of 5 seed(s), 95 %' in entry.notes and 'accuracy' in entry.notes
     assert hub.eval_result_entries_to_yaml([entry]) == data
-    # Without a source the hub asks for none.
+    # The source is optional.
     (path,), _ = summary.hub_results(*given)
     assert 'source' not in yaml.safe_load(path.read_text(encoding='utf-8'))[0]
 
 
-def test_the_hub_asks_for_one_model_and_for_ids(tmp_path):
+def test_hub_results_need_one_model_and_ids(tmp_path):
     with pytest.raises(ValueError, match="one model.*'jepa_small', 'mlm'"):
         summary.hub_results(tmp_path, chosen(), {}, '2026-11-22')
     one = chosen(models={'mlm': (0.9, 1e-4)})
@@ -91,7 +91,7 @@ def table(mode='standard', **more):
 
 
 def published(paper, value, task='trec', **more):
-    """A row as published.rows has them."""
+    """A row like those of published.rows."""
     row = dict(paper=paper, table='2', model='210M', objective='m_lm', steps='42000')
     row |= dict(masking=0.2, pooling=None, task=task, metric='accuracy', unit='%')
     return {**row, 'value': value, 'interval': 0.26, **more}
@@ -105,7 +105,7 @@ PUBLISHED = [
 ]
 
 
-def test_tables_have_models_down_tasks_across_and_the_papers_beside():
+def test_tables_have_models_as_rows_and_tasks_as_columns():
     made = table('paper', published=PUBLISHED)
     assert made['columns'] == ['model', 'trec, accuracy', 'r8, accuracy']
     names = [row[0] for row in made['rows']]
@@ -114,22 +114,24 @@ def test_tables_have_models_down_tasks_across_and_the_papers_beside():
     assert made['rows'][1][2] is None
     assert made['rows'][2][1] == result_tables.Cell(0.6, 0.0026)
     other = table(published=PUBLISHED)['rows'][2]
-    # What is printed after the sign there is a standard deviation.
+    # In that paper, ± is a standard deviation.
     assert other[0] == '210M m_lm, cls (2606.05173)' and other[1].value == 0.5
     assert math.isnan(other[1].reach)
     assert table(metrics={'r8': 'macro_f1'})['columns'][2] == 'r8, macro_f1'
-    with pytest.raises(ValueError, match="r8 has no standard metric 'mcc', but acc"):
+    with pytest.raises(
+        ValueError, match="r8 has no standard metric 'mcc'; available: acc"
+    ):
         table(metrics={'r8': 'mcc'})
 
 
-def test_controls_stand_last():
+def test_controls_are_last():
     control = [x | {'control': 'TF-IDF'} for x in lines({'TF': (0.5, 1)}, (1.0,), 1)]
     both = control + lines({'mlm': (0.9, 1e-4)}, RATES, 2)
     made = result_tables.table(summary.rows(selection.select(both)))
     assert [row[0] for row in made['rows']] == ['mlm', 'TF']
 
 
-def test_markdown_latex_and_csv_say_the_same():
+def test_markdown_latex_and_csv_have_the_same_values():
     made = table('paper', published=PUBLISHED)
     cell = made['rows'][0][1]
     value, reach = f'{100 * cell.value:.2f}', f'{100 * cell.reach:.2f}'
@@ -146,7 +148,7 @@ def test_markdown_latex_and_csv_say_the_same():
     assert found[0]['seeds'] == '5' and found[-1]['seeds'] == ''
 
 
-def test_one_seed_has_no_interval_and_nasty_names_no_effect():
+def test_one_seed_has_no_interval_and_names_are_escaped():
     one = chosen(seeds=1, models={r'a|b & c_d % \x': (0.9, 1e-4)})
     made = result_tables.table(summary.rows(one))
     assert math.isnan(made['rows'][0][1].reach)

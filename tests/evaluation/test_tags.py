@@ -1,4 +1,4 @@
-"""Words with a tag each are read from columns and rows alike; what is wrong is said."""
+"""Reading of sequence labeling sets from columns and rows, and error messages."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ def splits(folder, text, ending, names=('train', 'valid', 'test')):
         (folder / f'{name}{ending}').write_text(repeated(text))
 
 
-def test_the_files_of_conll_2003_become_iob2(tmp_path):
+def test_conll_2003_files_are_converted_to_iob2(tmp_path):
     splits(tmp_path, CONLL, '.txt')
     task = build('conll2003', path=str(tmp_path))
     assert task.kind == 'tags' and task.metric == 'entity_f1' and task.name == 'conll2003'
@@ -65,14 +65,14 @@ def test_the_files_of_conll_2003_become_iob2(tmp_path):
         assert part.first[:3] == WORDS and part.target[:3] == TAGS and len(part) == 12
 
 
-def test_files_that_end_in_their_split_are_named_by_a_star(tmp_path):
+def test_files_are_selected_by_a_pattern(tmp_path):
     for name in ('eng.train', 'eng.testa', 'eng.testb'):
         (tmp_path / name).write_text(repeated(CONLL, len(name)))
     task = build('conll2003', path=str(tmp_path / 'eng.*'))
     assert len(task.validation) == 27 and task.test.target[:3] == TAGS
 
 
-def test_touching_entities_of_iob1_stay_two(tmp_path):
+def test_adjacent_iob1_entities_stay_separate(tmp_path):
     (tmp_path / 'a.conll').write_text(repeated('a I-X\nb B-X\nc I-Y\nd O\ne I-Y\n'))
     (tmp_path / 'b.conll').write_text(repeated('f O\n'))
     made = [columns.sentences(tmp_path / 'a.conll')[0].tags]
@@ -90,25 +90,25 @@ def test_touching_entities_of_iob1_stay_two(tmp_path):
     )
 )
 @hypothesis.settings(max_examples=50, deadline=None)
-def test_entities_are_those_that_conlleval_finds(given):
-    """By seqeval: its lenient reading of the file is its strict one of what we make."""
+def test_converted_entities_equal_conlleval(given):
+    """seqeval's lenient entities of the file equal the strict ones after conversion."""
     labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
     scheme = pytest.importorskip('seqeval.scheme')
     one = columns.Sentence('here', ['a'] * len(given), list(given))
-    made = tags.in_scheme(one, 'iob1', ()).tags
+    made = tags.to_iob2(one, 'iob1', ()).tags
     found = scheme.Entities([made], scheme.IOB2).entities[0]
     assert [e.to_tuple()[1:] for e in found] == [
         (kind, begin, end + 1) for kind, begin, end in labeling.get_entities(given)
     ]
 
 
-def test_single_and_last_words_of_bioes(tmp_path):
+def test_bioes_is_converted(tmp_path):
     splits(tmp_path, 'a B-X\nb I-X\nc E-X\nd S-Y\ne O\n', '.conll')
     task = build(path=str(tmp_path), scheme='bioes')
     assert task.test.target[0] == ['B-X', 'I-X', 'I-X', 'B-Y', 'O']
 
 
-def test_uner_has_numbers_comments_and_a_type_that_counts_as_none(tmp_path):
+def test_uner_files(tmp_path):
     for name in ('train', 'dev', 'test'):
         (tmp_path / f'en_ewt-ud-{name}.iob2').write_text(repeated(UNER))
     task = build('uner', path=str(tmp_path / 'en_ewt-ud-*.iob2'))
@@ -116,7 +116,7 @@ def test_uner_has_numbers_comments_and_a_type_that_counts_as_none(tmp_path):
     assert task.test.target[0] == ['B-ORG', 'O', 'O', 'O']
 
 
-def test_the_brackets_of_ontonotes(tmp_path):
+def test_ontonotes_brackets(tmp_path):
     text = 'the x (ORG*\nEU x *)\nin x *\nMay x (DATE*)\n'
     text = f'#begin document (a); part 000\n{text}\n#end document\n'
     splits(tmp_path, text, '.conll')
@@ -125,7 +125,7 @@ def test_the_brackets_of_ontonotes(tmp_path):
     assert task.test.target[0] == ['B-ORG', 'I-ORG', 'O', 'B-DATE']
 
 
-def test_the_files_of_t_ner_have_rows_a_line_and_their_names_beside(tmp_path):
+def test_t_ner_files(tmp_path):
     names = ('O', 'B-DATE', 'B-PERSON', 'I-PERSON')
     (tmp_path / 'label.json').write_text(json.dumps({x: n for n, x in enumerate(names)}))
     row = json.dumps({'tokens': ['Phil', 'Rosen', 'today'], 'tags': [2, 3, 1]})
@@ -136,7 +136,7 @@ def test_the_files_of_t_ner_have_rows_a_line_and_their_names_beside(tmp_path):
         assert task.test.target[0] == ['B-PERSON', 'I-PERSON', 'B-DATE']
 
 
-def test_sentences_without_a_word_are_left_out_and_told(tmp_path):
+def test_empty_sentences_are_dropped_with_a_warning(tmp_path):
     rows = [{'words': ['Ann', 'ran'], 'ner': ['I-PER', 'O']}] * 5
     rows.append({'words': [], 'ner': []})
     splits(tmp_path, ''.join(json.dumps(row) + '\n' for row in rows), '.jsonl')
@@ -145,7 +145,7 @@ def test_sentences_without_a_word_are_left_out_and_told(tmp_path):
     assert len(task.test) == 20 and task.test.target[0] == ['B-PER', 'O']
 
 
-def test_rows_of_names_and_of_numbers_are_the_same(tmp_path):
+def test_named_and_numbered_tags_are_equal(tmp_path):
     names = ['O', 'B-PER', 'I-PER', 'B-ORG', 'I-ORG', 'B-MISC']
     numbers = [[names.index(tag) for tag in tags] for tags in TAGS]
     write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
@@ -156,13 +156,13 @@ def test_rows_of_names_and_of_numbers_are_the_same(tmp_path):
     assert one.test.first == other.test.first and one.train.target == other.train.target
     # No sentence is on both sides.
     assert not set(one.train.texts()) & set(one.test.texts())
-    with pytest.raises(ValueError, match=r'row 1 has the tag 3, .* file does not name'):
+    with pytest.raises(ValueError, match=r'row 1 has the tag 3, .* file has no names'):
         build(path=str(tmp_path / 'b.jsonl'))
-    with pytest.raises(ValueError, match=r'row 1 has the tag 3, and names has 3'):
+    with pytest.raises(ValueError, match=r'row 1 has the tag 3, but names has 3'):
         build(path=str(tmp_path / 'b.jsonl'), names=names[:3])
 
 
-def test_parquet_of_hugging_face_names_its_numbers(tmp_path):
+def test_hugging_face_parquet_names_its_numbers(tmp_path):
     pyarrow = pytest.importorskip('pyarrow')
     from pyarrow import parquet
 
@@ -182,7 +182,7 @@ def test_parquet_of_hugging_face_names_its_numbers(tmp_path):
         assert sorted(task.train.target + task.test.target) == sorted(TAGS * 4)
 
 
-def test_parts_of_speech_are_measured_by_word(tmp_path):
+def test_parts_of_speech_are_measured_by_token_accuracy(tmp_path):
     path = tmp_path / 'brown.conll.gz'
     with gzip.open(path, 'wt') as file:
         for n in range(9):
@@ -192,23 +192,27 @@ def test_parts_of_speech_are_measured_by_word(tmp_path):
     assert examples.with_validation(task).validation.target[0] == ['AT', 'NN']
 
 
-def test_columns_of_choice(tmp_path):
+def test_columns_are_chosen_by_number(tmp_path):
     splits(tmp_path, CONLL, '.conll')
     task = build(path=str(tmp_path), tags=1, scheme='iob1')
     assert task.test.target[1] == ['NNP', 'NNP'] and task.metric == 'token_accuracy'
     splits(tmp_path, 'word\ttag\nEU\tB-ORG\n', '.tsv')
-    with pytest.raises(ValueError, match='be the numbers of two'):
+    with pytest.raises(ValueError, match='must be column numbers'):
         build(path=str(tmp_path), words='word')
 
 
 @pytest.mark.parametrize(
     ('name', 'text', 'words'),
     [
-        ('a.conll', 'EU NNP B-ORG\nrejects O\n', 'line 2 has 2 columns, the line before'),
+        (
+            'a.conll',
+            'EU NNP B-ORG\nrejects O\n',
+            'line 2 has 2 columns, but the line before',
+        ),
         ('a.conll', 'EU\n', 'line 1 has 1 columns'),
         ('a.jsonl', '{"tokens": ["a"], "tags": []}\n', 'row 1 has 1 words and 0 tags'),
         ('a.jsonl', '{"tokens": [], "tags": ["O"]}\n', 'row 1 has 0 words and 1 tags'),
-        ('a.jsonl', '{"tokens": [], "tags": []}\n', 'there is no sentence'),
+        ('a.jsonl', '{"tokens": [], "tags": []}\n', 'the set has no sentences'),
         ('a.jsonl', '{"tokens": ["a"], "tags": [-1]}\n', 'has the tag -1'),
         ('a.jsonl', '{"tokens": [" "], "tags": ["O"]}\n', "row 1 has the word ' '"),
         (
@@ -218,27 +222,27 @@ def test_columns_of_choice(tmp_path):
         ),
         ('a.jsonl', '{"token": ["a"], "tags": ["O"]}\n', "Did you mean 'token'"),
         ('a.jsonl', '{"tokens": ["a"], "tag": ["O"]}\n', "Did you mean 'tag'"),
-        ('a.conll', 'a (X*\n', 'does not end with its sentence'),
+        ('a.conll', 'a (X*\n', 'does not end in its sentence'),
         ('a.conll', 'a (X*\nb (Y*)\n', r"has the tag '\(Y\*\)'"),
         ('a.conll', 'a *)\n', r"has the tag '\*\)'"),
-        ('a.conll', '\n', 'there is no sentence'),
+        ('a.conll', '\n', 'the set has no sentences'),
     ],
 )
-def test_what_is_wrong_is_said_with_the_line(name, text, words, tmp_path):
+def test_invalid_lines_raise_with_their_number(name, text, words, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=words):
         build(path=str(tmp_path / name))
 
 
-def test_rows_have_fields_with_names(tmp_path):
+def test_column_numbers_for_named_fields_raise(tmp_path):
     write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
-    with pytest.raises(ValueError, match='3 is the number of a column, but this has'):
+    with pytest.raises(ValueError, match='3 is a column number, but the file has'):
         build(path=str(tmp_path / 'a.jsonl'), tags=3)
 
 
-def test_tags_outside_the_set_are_refused(tmp_path):
+def test_unknown_tags_raise(tmp_path):
     splits(tmp_path, CONLL.replace('ORG', 'COMPANY'), '.txt')
-    words = "word 1 has the tag 'B-COMPANY', which is none of the set"
+    words = "word 1 has the tag 'B-COMPANY', which is not a tag of the set"
     with pytest.raises(ValueError, match=f'train.txt, line 3: {words}'):
         build('conll2003', path=str(tmp_path))
     with pytest.raises(ValueError, match="the tag 'B-MISC', .*Did you mean 'I-MISC'"):
@@ -247,8 +251,8 @@ def test_tags_outside_the_set_are_refused(tmp_path):
         build(path=str(tmp_path), scheme='iob3')
 
 
-def test_a_wrong_name_gives_the_nearest():
+def test_unknown_names_suggest_the_nearest():
     with pytest.raises(ValueError, match="Did you mean 'conll2003'"):
         build('conll2030')
-    with pytest.raises(ValueError, match='tags needs a path, or a task'):
+    with pytest.raises(ValueError, match='tags needs a path or one of the tasks'):
         build()

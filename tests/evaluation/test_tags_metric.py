@@ -1,4 +1,4 @@
-"""Metrics of tags against seqeval, CoNLL's rules and scikit-learn."""
+"""Sequence labeling metrics against seqeval, CoNLL's rules and scikit-learn."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ CONLLEVAL = json.loads(Path(__file__).with_name('conlleval_cases.json').read_tex
 
 
 def in_iob2(words):
-    """The tags, I- that begins an entity as B-."""
+    """The tags, with B- for an I- that starts an entity."""
     pairs = zip(['O', *words], words)
     return [f'B{t[1:]}' if t[0] == 'I' and b[2:] != t[2:] else t for b, t in pairs]
 
@@ -38,7 +38,7 @@ def sentences(draw):
 
 @settings(max_examples=25, deadline=None)
 @given(both=sentences())
-def test_entities_are_seqevals(both):
+def test_entity_scores_equal_seqeval(both):
     found = tags.measure(*both).standard
     for name in ('f1', 'precision', 'recall'):
         score = getattr(seqeval_metrics, f'{name}_score')
@@ -49,7 +49,7 @@ def test_entities_are_seqevals(both):
 
 
 @pytest.mark.parametrize('case', CONLLEVAL, ids=range(len(CONLLEVAL)))
-def test_the_lenient_mode_is_conllevals(case):
+def test_lenient_scores_equal_conlleval(case):
     sides = [[words.split() for words in case[side]] for side in ('gold', 'predicted')]
     found, chunks = tags.measure(*sides).standard, case['chunks']
     right, gold, said = chunks['correct'], chunks['gold'], chunks['pred']
@@ -60,7 +60,7 @@ def test_the_lenient_mode_is_conllevals(case):
 
 @settings(max_examples=25, deadline=None)
 @given(both=sentences())
-def test_words_are_scikit_learns_and_so_is_the_papers_sentence(both):
+def test_word_and_sentence_scores_equal_scikit_learn(both):
     found = tags.measure(*both)
     flat = [sum(side, []) for side in both]
     inside = sorted({tag for side in flat for tag in side} - {'O'})
@@ -82,18 +82,18 @@ def test_words_are_scikit_learns_and_so_is_the_papers_sentence(both):
     assert weighted == pytest.approx(accuracy)
 
 
-def test_the_papers_worked_values():
+def test_the_papers_examples():
     outside = ['O'] * 5
     assert tags.measure([outside], [outside]).paper == {'sentence_macro_f1': 1}
     missed = tags.measure([['O', 'O', 'B-PER', 'O', 'O']], [outside])
     assert missed.paper['sentence_macro_f1'] == pytest.approx(0.444, abs=5e-4)
-    # It is no F1 of entities: of none found at all it is far above 0.
+    # It is no entity F1: it is far above 0 if no entity is found.
     assert missed.standard['entity_f1'] == 0
     both = tags.measure([outside, ['O', 'O', 'B-PER', 'O', 'O']], [outside, outside])
     assert both.paper['sentence_macro_f1'] == pytest.approx((1 + 4 / 9) / 2)
 
 
-def test_an_entity_that_begins_with_i_counts_for_conlleval_only():
+def test_entities_starting_with_i_count_for_conlleval_only():
     found = tags.measure([['B-PER', 'I-PER', 'O']], [['I-PER', 'I-PER', 'O']]).standard
     assert found['conlleval_f1'] == 1 and found['entity_f1'] == 0
     half = tags.measure([['B-PER', 'I-PER', 'O']], [['B-PER', 'O', 'O']]).standard
@@ -116,10 +116,10 @@ def test_parts_of_speech_have_no_entities():
         ([['O', None]], [['O', 'O']], 'has the tag None'),
         ([['I-PER', 'O']], [['O', 'O']], "'I-PER' after 'O'.*B-PER. Convert"),
         ([['B-LOC', 'I-PER']], [['O', 'O']], "'I-PER' after 'B-LOC'"),
-        ([['B-PER', 'O']], [['NOUN', 'O']], "predicted one is 'NOUN'"),
+        ([['B-PER', 'O']], [['NOUN', 'O']], "predicted tag is 'NOUN'"),
     ],
 )
-def test_bad_input_says_what_is_wrong(gold, said, message):
+def test_invalid_input_raises(gold, said, message):
     with pytest.raises(ValueError, match=message):
         tags.measure(gold, said)
 

@@ -1,4 +1,4 @@
-"""Examples of every kind are taken, split and compared by their texts."""
+"""Taking, splitting and comparing examples of every kind."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def labeled(count, repeat=1):
     return tasks.examples(texts, None, [str(n % 3) for n in range(count * repeat)])
 
 
-def test_tags_and_spans_are_taken_with_their_targets():
+def test_take_keeps_targets_of_tags_and_spans():
     tags = tasks.Examples([['a', 'b'], ['c']], None, [['O', 'B-PER'], ['O']])
     assert tags.texts() == ['a b', 'c']
     taken = tags.take(np.array([1, 0]))
@@ -24,7 +24,7 @@ def test_tags_and_spans_are_taken_with_their_targets():
     assert spans.texts() == ['who?', 'why?', 'Ann did.', 'No.']
 
 
-def test_five_percent_become_the_validation_set_and_share_no_text():
+def test_validation_is_five_percent_without_shared_texts():
     task = tasks.Task('t', 'labels', 'accuracy', labeled(200, 2), labeled(30))
     made = tasks.with_validation(task)
     assert (len(made.train), len(made.validation)) == (380, 20)
@@ -37,13 +37,13 @@ def test_five_percent_become_the_validation_set_and_share_no_text():
     assert made.test is task.test
 
 
-def test_a_validation_set_of_its_own_is_kept():
+def test_an_existing_validation_set_is_kept():
     own = labeled(9)
     task = tasks.Task('t', 'labels', 'accuracy', labeled(40), labeled(9), validation=own)
     assert tasks.with_validation(task) is task
 
 
-def test_questions_on_one_context_stay_on_one_side():
+def test_questions_of_one_context_stay_on_one_side():
     contexts = [f'context {n // 5}' for n in range(100)]
     questions = [f'question {n}' for n in range(100)]
     train = tasks.Examples(questions, contexts, [[(0, 'context')]] * 100)
@@ -52,39 +52,41 @@ def test_questions_on_one_context_stay_on_one_side():
     assert not set(made.validation.second) & set(made.train.second)
 
 
-def test_a_text_with_other_spaces_is_the_same_text():
+def test_whitespace_does_not_make_another_text():
     texts = [f'the text{" " * (1 + n % 3)}{n // 3}' for n in range(60)]
     whole = tasks.examples(texts, None, ['a', 'b'] * 30)
     train, test = tasks.train_test_split(whole)
     assert not {t.split()[-1] for t in train.first} & {t.split()[-1] for t in test.first}
 
 
-def test_a_validation_set_that_cannot_be_as_large_is_told():
+def test_a_validation_set_that_is_too_small_warns():
     first = [f'a {max(0, n - 94)}' for n in range(100)]
     whole = tasks.Examples(first, [f'b {n}' for n in range(100)], np.zeros(100))
     task = tasks.Task('t', 'scores', 'spearman', whole, whole)
-    with pytest.warns(UserWarning, match='t: 5 of 100 .* not 20%: most hang together'):
+    with pytest.warns(
+        UserWarning, match='t: .* has 5 of 100 .* not 20%: most are connected'
+    ):
         assert len(tasks.with_validation(task, share=0.2).validation) == 5
 
 
 @pytest.mark.parametrize('share', [0, 1, -0.1, float('nan')])
-def test_no_share_of_all_or_nothing(share):
+def test_invalid_shares_raise(share):
     task = tasks.Task('t', 'labels', 'accuracy', labeled(40), labeled(9))
     with pytest.raises(ValueError, match='more than 0 and less than 1'):
         tasks.with_validation(task, share)
 
 
-def test_texts_that_train_and_test_share_are_counted():
+def test_shared_texts_are_counted():
     train = tasks.Examples(['a b', 'c'], ['d', 'e'], np.zeros(2))
     test = tasks.Examples(['x', 'y', 'a  b', 'z'], ['e', 'f', 'd', 'c'], np.zeros(4))
-    # By the second, not at all, by both, and by the first of another pair.
+    # Shares the second text, none, both, and the first text of another pair.
     assert tasks.shared_texts(tasks.Task('t', 'scores', 'spearman', train, test)) == 3
     words = tasks.Examples([['a', 'b'], ['c']], None, [['O', 'O'], ['O']])
     other = tasks.Examples([['a', 'b'], ['ab']], None, [['O', 'O'], ['O']])
     assert tasks.shared_texts(tasks.Task('t', 'tags', 'entity_f1', words, other)) == 1
 
 
-def test_queries_that_were_trained_on_are_counted():
+def test_shared_queries_are_counted():
     task = retrieval.Retrieval(
         'r',
         {'1': 'who  is it', '2': 'why', '3': 'not asked'},
@@ -95,7 +97,7 @@ def test_queries_that_were_trained_on_are_counted():
     assert retrieval.shared_texts(task) == 1
 
 
-def test_half_of_the_queries_are_validated_on_where_there_are_no_others():
+def test_half_of_the_queries_become_validation_queries():
     qrels = {f'q{n}': {'d': n % 2} for n in range(9)}
     task = retrieval.Retrieval('r', {}, {}, qrels)
     made = retrieval.with_validation(task)
@@ -103,11 +105,11 @@ def test_half_of_the_queries_are_validated_on_where_there_are_no_others():
     assert made.validation_qrels | made.qrels == qrels
     assert retrieval.with_validation(made) is made
     assert retrieval.with_validation(task, seed=3).qrels != made.qrels
-    with pytest.raises(ValueError, match='r has 1 test queries, and none to validate'):
+    with pytest.raises(ValueError, match='r has 1 test queries and none for validation'):
         retrieval.with_validation(retrieval.Retrieval('r', {}, {}, {'q0': {'d': 1}}))
 
 
-def test_empty_texts_are_left_out_and_counted():
+def test_empty_texts_are_dropped_with_a_warning():
     texts = ['a', 'b', ' ', 'c', None, 'd']
     with pytest.warns(UserWarning, match='mine: 2 of 6 .* empty .* first in row 3'):
         made = tasks.examples(texts, None, list('012345'), 'mine')
@@ -115,9 +117,9 @@ def test_empty_texts_are_left_out_and_counted():
 
 
 @pytest.mark.parametrize('kind', ['tags', 'spans', 'scores', 'retrieval'])
-def test_the_analysis_refuses_what_it_has_no_words_for(kind):
+def test_the_analysis_raises_for_unsupported_kinds(kind):
     task = tasks.Task('mine', kind, '', labeled(9), labeled(9))
     if kind == 'retrieval':
         task = retrieval.Retrieval('mine', {}, {}, {})
-    with pytest.raises(ValueError, match='mine has .*Leave the task out'):
+    with pytest.raises(ValueError, match='mine has .*Remove the task'):
         analyze.check_kind(task)

@@ -1,4 +1,4 @@
-"""Labeled sets are read as people publish them, and what is wrong with one is said."""
+"""Reading of labeled sets in published formats, and error messages."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def jsonl(path, rows):
 
 
 def glue(folder, name):
-    """GLUE's own files, ten rows a split."""
+    """Writes GLUE's files, with ten rows per split."""
     other = TEXTS[::-1]
     zero_one = [str(n % 2) for n in range(10)]
     words = ['entailment', 'neutral', 'contradiction', '-', 'neutral'] * 2
@@ -60,7 +60,7 @@ def glue(folder, name):
     rows = list(rows)
     tsv(folder / 'train.tsv', columns, rows)
     tsv(folder / ('dev_matched.tsv' if name == 'mnli' else 'dev.tsv'), columns, rows)
-    # Without labels, as GLUE gives it: never read.
+    # Without labels, as in GLUE, and not read.
     tsv(folder / 'test.tsv', columns[:-1], [row[:-1] for row in rows])
 
 
@@ -73,7 +73,7 @@ def test_glue_files_are_read(name, tmp_path):
     assert build(name, path=str(tmp_path), title='other').name == 'other'
     task = build(name, path=str(tmp_path))
     assert task.name == name and len(task.train) == (8 if name == 'mnli' else 10)
-    # A quote in a sentence is a character like any other.
+    # Quotes are ordinary characters.
     assert task.test.first[0] == TEXTS[0]
     assert (task.test.second is None) == (name in ('sst2', 'cola'))
     assert task.validation is None and bool(task.template) == bool(task.test.second)
@@ -84,7 +84,7 @@ def test_glue_files_are_read(name, tmp_path):
 
 
 @pytest.mark.parametrize('name', GLUE)
-def test_parquet_as_of_hugging_face_is_read_the_same(name, tmp_path):
+def test_hugging_face_parquet_equals_tsv(name, tmp_path):
     pyarrow = pytest.importorskip('pyarrow')
     from pyarrow import parquet
 
@@ -105,7 +105,7 @@ def test_parquet_as_of_hugging_face_is_read_the_same(name, tmp_path):
     assert task.test.target[0] == expected
 
 
-def test_pairs_are_put_to_the_model_in_the_papers_words(tmp_path):
+def test_pairs_use_the_papers_templates(tmp_path):
     for name, words in {
         'mnli': 'Premise: a\nHypothesis: b',
         'qqp': 'Question 1: a\nQuestion 2: b',
@@ -117,16 +117,16 @@ def test_pairs_are_put_to_the_model_in_the_papers_words(tmp_path):
         assert template.format(first='a', second='b') == words
 
 
-def test_lines_that_are_cut_in_two_are_left_out_of_qqp_and_told(tmp_path):
+def test_truncated_lines_of_qqp_are_dropped_with_a_warning(tmp_path):
     glue(tmp_path, 'qqp')
     with open(tmp_path / 'train.tsv', 'a') as file:
         file.write('7\t1\t2\tWhat is\n')
-    with pytest.warns(UserWarning, match='1 lines are left out.*line 12 has 4 cells'):
+    with pytest.warns(UserWarning, match='1 lines are skipped.*line 12 has 4 cells'):
         task = build('qqp', path=str(tmp_path))
     assert len(task.train) == 10
 
 
-def test_the_other_genres_of_mnli_are_a_test_set(tmp_path):
+def test_mnli_mismatched(tmp_path):
     glue(tmp_path, 'mnli')
     rows = [(text, text, 'neutral') for text in TEXTS[:5]]
     columns = ('sentence1', 'sentence2', 'gold_label')
@@ -135,7 +135,7 @@ def test_the_other_genres_of_mnli_are_a_test_set(tmp_path):
     assert len(task.test) == 5 and set(task.test.target) == {'neutral'}
 
 
-def test_pairs_with_a_class_and_texts_with_a_number(tmp_path):
+def test_labeled_pairs_and_scored_texts(tmp_path):
     rows = [dict(a=t, b=t + '!', y=n % 2, z=n / 2) for n, t in enumerate(TEXTS * 2)]
     path = str(tmp_path / 'set.jsonl')
     jsonl(tmp_path / 'set.jsonl', rows)
@@ -159,7 +159,7 @@ OWN = {
 
 
 @pytest.mark.parametrize('kind', OWN)
-def test_the_fields_tell_the_kind(kind, tmp_path):
+def test_the_kind_is_inferred_from_fields(kind, tmp_path):
     row, end = OWN[kind]
     rows = [
         {
@@ -175,24 +175,26 @@ def test_the_fields_tell_the_kind(kind, tmp_path):
     assert getattr(task, 'kind', 'retrieval') == kind and task.name == 'mine'
 
 
-def test_fields_of_no_kind_are_told(tmp_path):
+def test_unknown_fields_raise(tmp_path):
     (tmp_path / 'a.csv').write_text('review,stars\nGood,5\n')
-    words = r'fields review, stars, which are those of no kind .*labeled: text, label'
+    words = r'fields review, stars, which match no kind .*labeled: text, label'
     with pytest.raises(ValueError, match=words):
         build('own', path=str(tmp_path / 'a.csv'))
     (tmp_path / 'a.conll').write_text('\n'.join(f'a{n} B-X\n' for n in range(9)))
     assert build('own', path=str(tmp_path / 'a.conll')).kind == 'tags'
     (tmp_path / 'b.jsonl').write_text('')
-    with pytest.raises(ValueError, match='b.jsonl has no row'):
+    with pytest.raises(ValueError, match='b.jsonl has no rows'):
         build('own', path=str(tmp_path / 'b.jsonl'))
     (tmp_path / 'none').mkdir()
-    with pytest.raises(FileNotFoundError, match='no files that can be read'):
+    with pytest.raises(FileNotFoundError, match='no files in a supported format'):
         build('own', path=str(tmp_path / 'none'))
 
 
 @pytest.mark.parametrize('template', ['{first}', '{first}{second', '{0} {second}', 'a'])
-def test_a_template_has_a_place_for_each_text(template, tmp_path):
-    with pytest.raises(ValueError, match="must have '{first}' and '{second}' once each"):
+def test_invalid_templates_raise(template, tmp_path):
+    with pytest.raises(
+        ValueError, match="must contain '{first}' and '{second}' exactly once"
+    ):
         targets.check_template(template, 'mine')
 
 
@@ -207,19 +209,21 @@ def test_official_splits_are_kept(tmp_path):
     assert task.validation is None and len(task.test) == 6
 
 
-def test_labels_that_are_unknown_or_hidden_are_refused(tmp_path):
+def test_unknown_and_hidden_labels_raise(tmp_path):
     rows = [dict(text=t, label=n % 2) for n, t in enumerate(TEXTS)]
     jsonl(tmp_path / 'train.jsonl', rows)
     jsonl(tmp_path / 'test.jsonl', [row | {'label': -1} for row in rows])
-    with pytest.raises(ValueError, match=r'test labels \(-1\) are none of the training'):
+    with pytest.raises(
+        ValueError, match=r'none of the test labels \(-1\) is among the training'
+    ):
         build('labeled', path=str(tmp_path))
     with pytest.raises(
-        ValueError, match='row 1: the label is -1, but must be one of 0, 1'
+        ValueError, match='row 1: the label is -1, but must be one of: 0, 1'
     ):
         build('labeled', path=str(tmp_path), labels=(0, 1))
 
 
-def test_one_file_is_dealt_without_a_text_on_both_sides(tmp_path):
+def test_a_single_file_is_split_without_shared_texts(tmp_path):
     path = tmp_path / 'set.jsonl.gz'
     jsonl(path, [{'text': TEXTS[n % 10], 'label': n % 3} for n in range(40)])
     task = build('labeled', path=str(path))
@@ -230,7 +234,7 @@ def test_one_file_is_dealt_without_a_text_on_both_sides(tmp_path):
 
 
 def test_pairs_that_share_texts_stay_together(tmp_path):
-    # Three pairs of one first text, and two of these joined by a second text.
+    # Groups of three pairs with one first text, two of them connected by a second text.
     rows = [dict(text_a=f'a{n // 3}', text_b=f'b{n}', score=n) for n in range(60)]
     rows[4]['text_b'] = rows[1]['text_b']
     jsonl(tmp_path / 'p.jsonl', rows)
@@ -239,20 +243,19 @@ def test_pairs_that_share_texts_stay_together(tmp_path):
         assert not set(task.train.texts()) & set(task.test.texts())
         assert len(task.train) + len(task.test) == 60 and 18 <= len(task.test) <= 24
     jsonl(tmp_path / 'hub.jsonl', [row | dict(text_a='a') for row in rows])
-    with pytest.raises(ValueError, match='60 hang together by the texts that they share'):
+    with pytest.raises(ValueError, match='60 are connected by shared texts'):
         build('pairs', path=str(tmp_path / 'hub.jsonl'))
 
 
-def test_no_negative_says_the_same(tmp_path):
-    """Where texts repeat, as questions with the same answer do: what one text was paired
-    with anywhere, also by way of others, is no stranger to it."""
+def test_negatives_are_not_connected_with_their_pair(tmp_path):
+    """Texts that are paired anywhere, directly or through others, are no negatives."""
     answers = ['yes', 'no', 'maybe', 'never', 'often', 'soon']
     rows = [{'a': f'question {n}', 'b': answers[n % 6]} for n in range(90)]
     rows += [{'a': 'question 0', 'b': 'of course'}, {'a': 'yes', 'b': 'question 6'}]
     for side in ('train', 'test'):
         jsonl(tmp_path / f'{side}.jsonl', rows)
     task = build('pairs', path=str(tmp_path), first='a', second='b', score='')
-    # As many strangers as pairs, and each as the fields say.
+    # As many negatives as pairs, each with the right target.
     pairs = {frozenset(row.values()) for row in rows}
     root = {row['a']: row['b'] for row in rows[:90]} | {'of course': 'yes'}
     for part in (task.train, task.test):
@@ -266,16 +269,18 @@ def test_no_negative_says_the_same(tmp_path):
         assert negatives == len(part) / 2
 
 
-def test_pairs_that_all_hang_together_have_no_negatives(tmp_path):
+def test_connected_pairs_without_negatives_raise(tmp_path):
     rows = [{'a': f'question {n}', 'b': 'yes'} for n in range(9)]
     for side in ('train', 'test'):
         jsonl(tmp_path / f'{side}.jsonl', rows)
-    with pytest.raises(ValueError, match='no text that .* is not paired with'):
+    with pytest.raises(
+        ValueError, match='all texts are paired with .* there is no negative'
+    ):
         build('pairs', path=str(tmp_path), first='a', second='b', score='')
 
 
 @pytest.mark.parametrize('name', ['mrpc', 'cola'])
-def test_classes_zero_and_one_may_be_written_as_floats(name, tmp_path):
+def test_binary_classes_may_be_floats(name, tmp_path):
     for values in ([1.0, 0.0], ['1.0', '0'], [1, 0]):
         sides = [('train', values * 5), ('dev', values * 4)]
         for side, labels in sides:
@@ -288,32 +293,32 @@ def test_classes_zero_and_one_may_be_written_as_floats(name, tmp_path):
         assert task.test.target.tolist() == ['1', '0'] * 4
     rows[3]['label'] = -1
     jsonl(tmp_path / 'dev.jsonl', rows)
-    with pytest.raises(ValueError, match='row 4: the label is -1, but must be one of 0'):
+    with pytest.raises(ValueError, match='row 4: the label is -1, but must be one of: 0'):
         build(name, path=str(tmp_path))
 
 
-def test_whole_floats_are_classes_like_whole_numbers(tmp_path):
+def test_integral_floats_are_classes(tmp_path):
     rows = [dict(text=t, label=float(n % 2)) for n, t in enumerate(TEXTS)]
     jsonl(tmp_path / 'set.jsonl', rows)
     task = build('labeled', path=str(tmp_path / 'set.jsonl'))
     assert set(task.train.target) | set(task.test.target) == {'0', '1'}
 
 
-def test_any_text_file_will_do(tmp_path):
+def test_texts_from_any_file(tmp_path):
     (tmp_path / 'lines.txt').write_text('\n'.join([*TEXTS, '', TEXTS[0]]))
     task = build('texts', path=str(tmp_path / 'lines.txt'))
     assert sorted(task.train.first + task.test.first) == sorted(TEXTS)
     assert task.kind == 'texts' and task.test.target is None
 
 
-def test_the_bundled_task_needs_nothing_and_made_sentences_are_labeled():
+def test_bundled_and_sentence_tasks_need_no_files():
     task = build('bundled')
     assert len(task.train) > 5000 and 'a president' in task.test.target
     made = build('sentences', made='word_order', max_texts=60, title='shuffled')
     assert set(made.test.target) == {'0', '1'} and made.name == 'shuffled'
 
 
-def test_a_sample_keeps_order_and_is_the_same_every_time():
+def test_samples_are_ordered_and_reproducible():
     side = examples.examples(TEXTS, None, list('0101010101'))
     task = examples.Task('t', 'labels', 'accuracy', side, side)
     small = examples.sample(task, 4, 100, seed=1)
@@ -342,30 +347,30 @@ def write_bad(folder):
     ('name', 'path', 'words'),
     [
         ('labeled', 'none.jsonl', 'There is no file or folder'),
-        ('labeled', 'fields.jsonl', r"has no field 'text'.*There are: label, sentence"),
-        ('labeled', 'broken.jsonl', 'line 2 is not JSON'),
+        ('labeled', 'fields.jsonl', r"has no field 'text'.*Available: label, sentence"),
+        ('labeled', 'broken.jsonl', 'line 2 is not valid JSON'),
         ('labeled', 'cells.tsv', 'line 3 has 1 cells'),
         ('labeled', 'set.xml', 'its name must end in'),
         ('labeled', 'no.parquet', 'not a Parquet file'),
-        ('labeled', 'empty.jsonl', '0 usable examples of 9'),
+        ('labeled', 'empty.jsonl', 'has 0 examples of 9 with texts that are not empty'),
         ('labeled', 'folder', "no file whose name begins with 'train'"),
-        ('pairs', 'words.jsonl', "row 1: 'high' is no number"),
-        ('pairs', 'scores.jsonl', 'row 1: nan is no number. Scores are finite'),
-        ('labeled', 'null.jsonl', 'row 1: the label is None. Give it one class'),
+        ('pairs', 'words.jsonl', "row 1: 'high' is not a number"),
+        ('pairs', 'scores.jsonl', 'row 1: nan is not a number. Scores must be finite'),
+        ('labeled', 'null.jsonl', 'row 1: the label is None. Give one class'),
         ('labeled', 'blank.jsonl', "row 1: the label is ' '"),
-        ('labeled', 'list.jsonl', r"row 1: the label is \['a'\]. Give it one class"),
+        ('labeled', 'list.jsonl', r"row 1: the label is \['a'\]. Give one class"),
         ('labeled', 'nan.jsonl', 'row 1: the label is nan'),
-        ('texts', 'none.txt', 'There is no text file'),
-        ('sst2', 'fields.jsonl', "whose name begins with 'dev' or 'validation'"),
+        ('texts', 'none.txt', 'Text file .* does not exist'),
+        ('sst2', 'fields.jsonl', "whose name starts with 'dev' or 'validation'"),
     ],
 )
-def test_what_is_wrong_is_said(name, path, words, tmp_path):
+def test_invalid_files_raise(name, path, words, tmp_path):
     write_bad(tmp_path)
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         build(name, path=str(tmp_path / path))
 
 
-def test_what_tensorflow_datasets_has_not_prepared_is_said(monkeypatch):
+def test_unprepared_tensorflow_datasets_raise(monkeypatch):
     pytest.importorskip('tensorflow_datasets')
     with pytest.raises(ValueError, match='prepared on this machine as array_record'):
         tables.splits('tfds:no_such_set')
@@ -377,7 +382,7 @@ def test_what_tensorflow_datasets_has_not_prepared_is_said(monkeypatch):
         tables.splits('tfds:glue/sst2')
 
 
-def test_a_folder_of_ones_own_is_a_task_by_its_name(tmp_path, monkeypatch):
+def test_a_local_folder_is_a_task_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     jsonl(tmp_path / 'train.jsonl', [dict(text=t, label='a') for t in TEXTS])
     for name in (str(tmp_path), f'{tmp_path}/none', 'hub:a/b'):
@@ -388,7 +393,7 @@ def test_a_folder_of_ones_own_is_a_task_by_its_name(tmp_path, monkeypatch):
     assert tasks.section_of('sst2') == {'name': 'sst2'}
 
 
-def test_unknown_tasks_and_sets_are_named():
+def test_unknown_tasks_and_sets_raise():
     with pytest.raises(ValueError, match="tasks has no 'sst'. Did you mean 'sst2'"):
         build('sst', path='x')
     with pytest.raises(ValueError, match="glue: task='sst3'. Did you mean 'sst2'"):

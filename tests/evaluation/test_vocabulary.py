@@ -1,4 +1,4 @@
-"""What no row reads is not trained, and ends as if it had been."""
+"""Training only used embedding rows, with the same result as training all."""
 
 import examined
 import jax
@@ -26,8 +26,10 @@ def kind_and_rows(name):
 @pytest.mark.parametrize(
     'name, width, parts', [('labels', 1, 1), ('labels', 3, 1), ('retrieval', 1, 2)]
 )
-def test_every_parameter_is_as_if_all_had_been_trained(name, width, parts, monkeypatch):
-    """With a decay that would be seen; the whole table's way is the plain one."""
+def test_parameters_equal_those_of_training_the_whole_table(
+    name, width, parts, monkeypatch
+):
+    """With a decay large enough to matter, against training the whole table."""
     kind, rows = kind_and_rows(name)
     made = grid.Grid(
         examined.model(),
@@ -35,40 +37,42 @@ def test_every_parameter_is_as_if_all_had_been_trained(name, width, parts, monke
         grid.Recipe(steps=12, batch_size=8, weight_decay=0.5, microbatches=parts),
     )
     short = list(made.train(rows, MEMBERS[:3], width))
-    monkeypatch.setattr(grid.Grid, '_words', lambda *_: None)
+    monkeypatch.setattr(grid.Grid, '_used_tokens', lambda *_: None)
     whole = list(made.train(rows, MEMBERS[:3], width))
     before_VD = np.asarray(examined.model().params['encoder']['embedding'])
     for (_, one, losses_T), (_, other, wanted_T) in zip(short, whole):
         np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
         for leaf, wanted in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
             np.testing.assert_allclose(leaf, wanted, atol=1e-6)
-        # It did decay, by more than what is compared.
+        # Unused rows decayed by more than the tolerance.
         after_VD = np.asarray(other['encoder']['embedding'])
         assert np.abs(after_VD - before_VD).max(axis=1).min() > 1e-5
 
 
-def test_a_member_holds_the_tokens_in_use_alone():
+def test_a_member_trains_only_used_tokens():
     kind, rows = kind_and_rows('labels')
     made = grid.Grid(examined.model(), kind, grid.Recipe(steps=1, batch_size=8))
-    words = made._words(rows)
+    words = made._used_tokens(rows)
     read = {token for row in rows for token in row.tokens.tolist()}
     assert set(words.used_U.tolist()) == read | {examined.model().tokenizer.pad_id}
     width = examined.model().network.encoder.width
-    held = [leaf.shape for leaf in jax.tree.leaves(made._begin(MEMBERS[:1], words))]
+    held = [
+        leaf.shape for leaf in jax.tree.leaves(made._initial_state(MEMBERS[:1], words))
+    ]
     assert held.count((1, len(words.used_U), width)) == 3
     assert not any(examined.model().tokenizer.vocab_size in shape for shape in held)
 
 
-def test_frozen_and_pure_bfloat16_embeddings_stay_whole():
+def test_frozen_and_pure_bfloat16_embeddings_use_the_whole_table():
     kind, rows = kind_and_rows('labels')
     for settings in (dict(layers=1), dict(precision='paper_bf16')):
         recipe = grid.Recipe(steps=1, batch_size=8, **settings)
-        assert grid.Grid(examined.model(), kind, recipe)._words(rows) is None
+        assert grid.Grid(examined.model(), kind, recipe)._used_tokens(rows) is None
 
 
-def test_what_decay_leaves():
+def test_the_decay_factor_of_unused_tokens():
     factors = np.linspace(0, 1, 7)
     wanted = 1.0
     for factor in factors:
         wanted -= 0.2 * factor * 0.1 * wanted
-    assert vocabulary.kept(0.2, factors, 0.1) == pytest.approx(wanted, rel=1e-6)
+    assert vocabulary.decay_factor(0.2, factors, 0.1) == pytest.approx(wanted, rel=1e-6)

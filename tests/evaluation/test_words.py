@@ -1,4 +1,4 @@
-"""Words, overlap and TF-IDF against scikit-learn and by hand."""
+"""Words, overlap and TF-IDF against scikit-learn and hand-computed values."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TEXTS = [
 ]
 
 
-def test_words_of_other_languages_and_of_nothing():
+def test_words_of_other_languages_and_of_punctuation():
     assert words.words('ÉTÉ, à l’aube — Дом №5') == ['été', 'à', 'l’aube', 'дом', '5']
     assert words.words('... —') == []
 
@@ -25,7 +25,7 @@ def test_tf_idf_against_scikit_learn():
     np.testing.assert_allclose(words.tf_idf(TEXTS[::-1], TEXTS), expected, rtol=1e-6)
 
 
-def test_tf_idf_knows_only_the_words_it_was_fitted_on():
+def test_tf_idf_uses_only_the_words_it_was_fitted_on():
     found_NW = words.tf_idf(['whale unknown', 'nothing here'], TEXTS, max_words=4)
     assert found_NW.shape == (2, 4)
     assert np.linalg.norm(found_NW[0]) == pytest.approx(1) and not found_NW[1].any()
@@ -39,7 +39,7 @@ def test_content_words_are_neither_common_nor_rare_nor_short():
         words.content_words(texts, min_texts=40)
 
 
-def test_overlap_is_symmetric_and_one_for_the_same_words():
+def test_overlap_is_symmetric_and_one_for_equal_words():
     first, second = TEXTS[:3], TEXTS[1:]
     one_N, two_N = words.overlap(first, second), words.overlap(second, first)
     np.testing.assert_array_equal(one_N, two_N)

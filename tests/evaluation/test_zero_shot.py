@@ -1,4 +1,4 @@
-"""What a model answers as it is: cosines against scores, through the examination."""
+"""Zero-shot similarity: cosines against human scores."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ NOUNS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 
 
 
 def similar(folder):
-    """A file of pairs that share 0, 1 or 2 of their nouns, which is their score."""
+    """A file of pairs whose score is the number of shared nouns, 0 to 2."""
     rng, rows = np.random.default_rng(0), []
     for number in range(60):
         first, score = rng.permutation(NOUNS), int(rng.integers(3))
@@ -39,7 +39,7 @@ def section(folder, **more):
 
 
 def cosines(vectors, examples):
-    """By numpy, one pair at a time."""
+    """In numpy, one pair at a time."""
     count = len(examples)
     pairs = zip(vectors[:count], vectors[count:])
     return [float(u @ v / np.linalg.norm(u) / np.linalg.norm(v)) for u, v in pairs]
@@ -51,7 +51,7 @@ def examination(folder, **changes):
     return examiner.examination_of(model, task, settings.Finetuning())
 
 
-def test_both_poolings_are_measured_as_scipy_does(tmp_path):
+def test_both_poolings_equal_scipy(tmp_path):
     made = examination(tmp_path, pool='max')
     ((member, found),) = made.run([zero_shot.MEMBER])
     test, standard = made.task.test, found.outcome['test']['standard']
@@ -80,7 +80,7 @@ def test_equal_pairs_tie(tmp_path):
     assert set(said) == {1.0} and measured.standard['spearman'] == 0.0
 
 
-def test_the_test_set_is_that_of_the_same_task_with_training(tmp_path):
+def test_the_test_set_equals_that_with_training(tmp_path):
     trained = examiner.task_of(section(tmp_path, zero_shot=False))
     made = examination(tmp_path)
     assert made.task.test.first == trained.test.first
@@ -90,7 +90,7 @@ def test_the_test_set_is_that_of_the_same_task_with_training(tmp_path):
 
 
 def test_a_plan_counts_each_text_once(tmp_path):
-    """Of texts of one length, as many times the arithmetic as there are texts."""
+    """Texts of one length cost FLOPs in proportion to their number."""
     made = examination(tmp_path)
     rows = [f'the {word}' for word in NOUNS[:8]]
     part, few = (tasks.Examples(rows[:n], rows[:n], np.arange(n) * 1.0) for n in (8, 4))
@@ -102,12 +102,12 @@ def test_a_plan_counts_each_text_once(tmp_path):
         )
         for side in (part, few)
     ]
-    assert costs[0].steps == costs[0].once == 0 and costs[1].member > 0
+    assert costs[0].steps == costs[0].shared == 0 and costs[1].member > 0
     assert costs[0].member == pytest.approx(2 * costs[1].member)
 
 
 @pytest.mark.slow
-def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path, capsys):
+def test_zero_shot_tasks_are_evaluated_with_controls_and_trained_tasks(tmp_path, capsys):
     toy = str(examined.saved_model(tmp_path / 'toy'))
     asked = dict(
         models=(toy,),
@@ -119,7 +119,7 @@ def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path,
     )
     evaluate.evaluate(asked, tmp_path / 'out', dry_run=True)
     said = capsys.readouterr().out
-    assert '6 members are left to be trained, 8 steps in all' in said
+    assert '6 members remain to be trained, 8 steps in total' in said
     found = evaluate.evaluate(asked, tmp_path / 'out')
     lines = {
         line['model'].removeprefix(toy): line
@@ -134,12 +134,12 @@ def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path,
     )
     # The toy was never trained.
     assert line['test'] == lines[', untrained']['test']
-    # The words that are shared are all there is to find.
+    # The score depends only on shared words.
     assert lines['TF-IDF']['test']['standard']['spearman'] > 0.8
     (chosen,) = selection.select([line])
     assert chosen.members == (line,) and not found['compared']
     page = (tmp_path / 'out' / 'evaluation.html').read_text()
-    assert 'near zero-shot' in page and 'train nothing' in page
+    assert 'near zero-shot' in page and 'train and select nothing' in page
     again = evaluate.evaluate(asked, tmp_path / 'out')
     assert again['lines'] == found['lines']
 
@@ -154,7 +154,7 @@ def test_two_models_have_intervals_over_texts_and_no_verdict(tmp_path):
     assert len(evaluate.evaluate(asked, tmp_path / 'out')['chosen']) == 2
     page = (tmp_path / 'out' / 'evaluation.html').read_text()
     assert 'No verdict: without training there are no seeds.' in page
-    assert '95 %, seeds and texts' in page and 'learning rate and a seed each' in page
+    assert '95 %, seeds and texts' in page and 'one per learning rate and seed' in page
 
 
 def test_vectors_that_are_not_finite_are_recorded(tmp_path):
@@ -163,7 +163,7 @@ def test_vectors_that_are_not_finite_are_recorded(tmp_path):
     assert found.outcome['status'] == 'not finite' and found.outcome['test'] is None
 
 
-def test_what_cannot_be_answered_so_is_refused(tmp_path):
+def test_unsupported_zero_shot_tasks_raise(tmp_path):
     rows = [dict(text=f'the whale {n}', score=n % 3) for n in range(40)]
     (tmp_path / 'single.jsonl').write_text('\n'.join(map(json.dumps, rows)))
     single = dict(name='scored', path=str(tmp_path / 'single.jsonl'), zero_shot=True)
@@ -174,10 +174,12 @@ def test_what_cannot_be_answered_so_is_refused(tmp_path):
     path = tmp_path / 'near.jsonl'
     path.write_text(path.read_text().replace('"score": 1', '"score": 2'))
     path.write_text(path.read_text().replace('"score": 0', '"score": 2'))
-    with pytest.raises(ValueError, match='of the train set are 2.0, which nothing'):
+    with pytest.raises(
+        ValueError, match='of the train set are 2.0, so correlations are undefined'
+    ):
         examiner.task_of(dict(name='pairs', path=str(path), zero_shot=True))
     toy = str(examined.saved_model(tmp_path / 'toy'))
-    with pytest.raises(ValueError, match='without training: leave zero_shot out'):
+    with pytest.raises(ValueError, match='without training: remove zero_shot'):
         finetune_command.finetune(
             dict(model=toy, task=section(tmp_path)), tmp_path / 'kept'
         )
@@ -186,7 +188,7 @@ def test_what_cannot_be_answered_so_is_refused(tmp_path):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('pool', ['mean', 'cls'])
-def test_sentence_transformers_correlates_as_much(tmp_path, pool):
+def test_correlations_equal_sentence_transformers(tmp_path, pool):
     library = pytest.importorskip('sentence_transformers')
     evaluators = pytest.importorskip('sentence_transformers.evaluation')
     made = examination(tmp_path, pool=pool)

@@ -1,15 +1,15 @@
-"""A program run by several processes at once."""
+"""Runs a program in several processes at once."""
 
 import subprocess
 import sys
 
 
 def printed(program, count=3):
-    """What each of them prints, as bytes; none may fail."""
+    """Returns what each process prints, as bytes; none may fail."""
     running = [
         subprocess.Popen([sys.executable, '-c', program], stdout=subprocess.PIPE)
         for _ in range(count)
     ]
-    said = [process.communicate(timeout=60)[0] for process in running]
+    outputs = [process.communicate(timeout=60)[0] for process in running]
     assert [process.returncode for process in running] == [0] * count
-    return said
+    return outputs

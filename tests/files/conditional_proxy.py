@@ -1,10 +1,12 @@
-"""What the emulator of Google Cloud Storage lacks, before it: uploads with
-ifGenerationMatch=0 fail with 412 where an object is. And what it loses: of content that
-ends with a carriage return, that byte, as gcsfs ends a part with a bare line feed.
+"""A proxy that adds what the emulator of Google Cloud Storage lacks.
+
+Uploads with ifGenerationMatch=0 fail with 412 if the object exists. Content that ends
+with a carriage return keeps that byte, which the emulator loses, as gcsfs ends a part
+with a bare line feed.
 
     python conditional_proxy.py PORT
 
-Prints its own port. One request at a time, so that asking and writing are one step.
+Prints its port. Serves one request at a time, so that checking and writing are atomic.
 """
 
 import http.client
@@ -16,23 +18,23 @@ import urllib.parse
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Passes on every request but those that the condition forbids."""
+    """Forwards every request except those that the condition forbids."""
 
     port = None
 
     def do_GET(self):
-        """Passed on."""
+        """Forwards the request."""
         self._answer(*self._ask(self.command, self.path))
 
     do_DELETE = do_GET
 
     def do_POST(self):
-        """Passed on, unless it asks that there be no object and there is one."""
+        """Forwards the request unless it requires that an existing object is absent."""
         body = self.rfile.read(int(self.headers.get('Content-Length', 0)))
         at = urllib.parse.urlsplit(self.path)
         if 'ifGenerationMatch=0' in at.query.split('&'):
-            said = json.loads(re.search(rb'\n\n(\{.*?\})\n--', body, re.DOTALL)[1])
-            name = urllib.parse.quote(said['name'], safe='')
+            metadata = json.loads(re.search(rb'\n\n(\{.*?\})\n--', body, re.DOTALL)[1])
+            name = urllib.parse.quote(metadata['name'], safe='')
             path = at.path.removeprefix('/upload')
             if self._ask('GET', f'{path}/{name}')[0] == 200:
                 self._answer(412, b'{"error": {"code": 412}}', {})
@@ -59,7 +61,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_):
-        """Nothing is said."""
+        """Logs nothing."""
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
-"""Servers of files as processes of their own, over real sockets: a web server, S3, GCS.
+"""File servers in processes of their own, over real sockets: a web server, S3 and GCS.
 
-Each gives what a program must have in its environment to reach it.
+Each returns the environment variables that a program needs to reach it.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ BUCKET = 'shelf'
 
 
 def environments(url):
-    """{kind: the environment in which a server of that kind is at `url`}."""
+    """Returns {kind: environment in which a server of that kind is at `url`}."""
     keys = {'AWS_ACCESS_KEY_ID': 'name', 'AWS_SECRET_ACCESS_KEY': 'word'}
     region = {'AWS_DEFAULT_REGION': 'us-east-1'}
-    # gcsfs else asks Google what kind of bucket it is.
+    # Otherwise gcsfs asks Google for the kind of the bucket.
     plain = {'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false'}
     return {
         'http': {},
@@ -37,7 +37,7 @@ def environments(url):
 
 @contextlib.contextmanager
 def web(folder, *options):
-    """The address of a web server of a folder; see web_server.py."""
+    """Yields the address of a web server of a folder; see web_server.py."""
     program = Path(__file__).with_name('web_server.py')
     command = [sys.executable, str(program), str(folder), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -49,7 +49,7 @@ def web(folder, *options):
 
 @contextlib.contextmanager
 def s3():
-    """The environment of an S3 with one bucket, s3://shelf."""
+    """Yields the environment of an S3 server with one bucket, s3://shelf."""
     program = _program('moto_server')
     with _served(lambda port: [program, '-H', '127.0.0.1', '-p', str(port)]) as port:
         environment = environments(f'http://127.0.0.1:{port}')['s3']
@@ -62,7 +62,7 @@ def s3():
 
 @contextlib.contextmanager
 def gcs():
-    """The environment of a Google Cloud Storage with one bucket, gs://shelf."""
+    """Yields the environment of a GCS server with one bucket, gs://shelf."""
     words = ['start', '--in-memory', f'--default-bucket={BUCKET}', '--host=127.0.0.1']
     program = _program('gcp-storage-emulator')
     with _served(lambda port: [program, *words, f'--port={port}']) as port:
@@ -71,8 +71,8 @@ def gcs():
 
 @contextlib.contextmanager
 def closed(status):
-    """The URL of a server, as each kind is one, that answers all with this status."""
-    said = {
+    """Yields the URL of a server that responds to every request with this status."""
+    bodies = {
         'json': f'{{"error": {{"code": {status}, "message": "no entry"}}}}',
         'xml': '<Error><Code>AccessDenied</Code><Message>no entry</Message></Error>',
     }
@@ -83,14 +83,14 @@ def closed(status):
             self.send_response(status)
             self.end_headers()
             if self.command != 'HEAD':
-                # Who has read the status may hang up.
+                # A client may close the connection after reading the status.
                 with contextlib.suppress(ConnectionError):
-                    self.wfile.write(said['json' if google else 'xml'].encode())
+                    self.wfile.write(bodies['json' if google else 'xml'].encode())
 
         do_GET = do_HEAD = do_PUT = do_POST = answer
 
         def log_message(self, *args):
-            """Silent."""
+            """Logs nothing."""
 
     with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Door) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -100,15 +100,17 @@ def closed(status):
 
 @contextlib.contextmanager
 def behind(proxy, environment, *words, log=os.devnull):
-    """The environment of the same store behind torn_proxy.py or conditional_proxy.py,
-    whose standard error goes to the file `log`."""
+    """Yields the environment of a store behind torn_proxy.py or conditional_proxy.py.
+
+    The proxy's standard error goes to the file `log`.
+    """
     (name, url), *_ = ((n, x) for n, x in environment.items() if x.startswith('http://'))
     program = Path(__file__).with_name(f'{proxy}_proxy.py')
     command = [sys.executable, str(program), url.rpartition(':')[2], *map(str, words)]
     piped = {'stdout': subprocess.PIPE, 'text': True}
     with (
-        open(log, 'w', encoding='utf-8') as told,
-        subprocess.Popen(command, stderr=told, **piped) as running,
+        open(log, 'w', encoding='utf-8') as log_file,
+        subprocess.Popen(command, stderr=log_file, **piped) as running,
     ):
         try:
             port = running.stdout.readline().strip()
@@ -119,8 +121,10 @@ def behind(proxy, environment, *words, log=os.devnull):
 
 @contextlib.contextmanager
 def reached(named, monkeypatch):
-    """The address of the bucket of a server, 's3', 'gs' or 'gs PROXY', that this process
-    and those it starts can reach."""
+    """Yields the address of the bucket of a server, 's3', 'gs' or 'gs PROXY'.
+
+    This process and its children can reach it.
+    """
     for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
         pytest.importorskip(name)
     kind, *proxy = named.split()
@@ -135,7 +139,7 @@ def reached(named, monkeypatch):
 
 
 def memory(monkeypatch, cache):
-    """The empty store of memory://, of which copies lie in the folder `cache`."""
+    """An empty memory:// store, with `cache` as the folder of local copies."""
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(cache))
     monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     store = fsspec.filesystem('memory')
@@ -144,7 +148,7 @@ def memory(monkeypatch, cache):
 
 
 def _program(name):
-    """A program of this Python's environment."""
+    """Returns a program of this Python environment."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     assert found, f'{name} is not installed: bash launch/apart.sh remote'
@@ -153,7 +157,7 @@ def _program(name):
 
 @contextlib.contextmanager
 def _served(command, patience=30):
-    """The port of a server that listens."""
+    """Waits until a server listens, and returns its port."""
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Nothing is half there: not a file, not a folder, whatever fails."""
+"""Atomic writes: no partial file or folder appears, whatever fails."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
+def test_files_are_written_atomically(tmp_path, monkeypatch):
     path = tmp_path / 'config.json'
     atomic.write(path, 'old')
     atomic.write(path, b'new')
@@ -28,7 +28,7 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
         monkeypatch.undo()
 
 
-def test_of_writers_at_once_one_wins(tmp_path):
+def test_one_of_several_concurrent_writers_wins(tmp_path):
     path, failed = tmp_path / 'lines.jsonl', []
 
     def write(text):
@@ -54,7 +54,7 @@ def fill(folder):
 
 
 @pytest.mark.parametrize('what', ['fsync', 'rename', 'body'])
-def test_a_folder_is_whole_or_not_there(tmp_path, monkeypatch, what):
+def test_folders_are_written_atomically(tmp_path, monkeypatch, what):
     wanted = tmp_path / 'new' / 'folder'
     if what != 'body':
         monkeypatch.setattr(os, what, fails)
@@ -72,7 +72,7 @@ def test_a_folder_is_whole_or_not_there(tmp_path, monkeypatch, what):
     assert (wanted / 'inside' / 'file').read_text() == 'text'
 
 
-def test_a_folder_with_files_is_not_written_over(tmp_path):
+def test_a_folder_with_files_is_not_overwritten(tmp_path):
     with atomic.folder(tmp_path / 'x') as partial:
         fill(partial)
     with pytest.raises(OSError, match='not empty'), atomic.folder(tmp_path / 'x'):
@@ -80,7 +80,7 @@ def test_a_folder_with_files_is_not_written_over(tmp_path):
     assert names(tmp_path) == ['x'] and names(tmp_path / 'x') == ['inside']
 
 
-def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_a_folder_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
     flushed, before = os.fsync, set()
 
     def watch(descriptor):

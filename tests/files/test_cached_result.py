@@ -1,4 +1,4 @@
-"""What is kept is read again, unless it is damaged or answers another question."""
+"""A cached result is reused unless it is damaged or of another config."""
 
 import math
 
@@ -8,7 +8,7 @@ from jepa_text.files import cached_result
 
 
 def counted():
-    """A function that says how often it ran."""
+    """Returns a function that counts its calls."""
     calls = []
 
     def compute():
@@ -18,30 +18,30 @@ def counted():
     return compute, calls
 
 
-def test_it_is_computed_once_for_each_config(tmp_path):
+def test_results_are_computed_once_per_config(tmp_path):
     compute, calls = counted()
     path = tmp_path / 'new' / 'x.json'
-    first = cached_result.once(path, {'a': (1,)}, compute)
-    again = cached_result.once(path, {'a': [1]}, compute)
+    first = cached_result.get_or_compute(path, {'a': (1,)}, compute)
+    again = cached_result.get_or_compute(path, {'a': [1]}, compute)
     assert len(calls) == 1 and str(first) == str(again) and first['of'] == [1, 2]
-    cached_result.once(path, {'a': [2]}, compute)
+    cached_result.get_or_compute(path, {'a': [2]}, compute)
     assert len(calls) == 2
 
 
 @pytest.mark.parametrize('step', [7])
-def test_every_damaged_byte_is_noticed(tmp_path, step, capsys):
+def test_every_damaged_byte_is_detected(tmp_path, step, capsys):
     compute, calls = counted()
     path = tmp_path / 'x.json'
-    cached_result.once(path, {'a': 1}, compute)
+    cached_result.get_or_compute(path, {'a': 1}, compute)
     whole = path.read_bytes()
-    # White space between the parts means nothing.
+    # Changes of white space are not damage.
     places = [at for at in range(len(whole)) if not whole[at : at + 1].isspace()]
     for number, at in enumerate(places[::step], start=2):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        assert cached_result.once(path, {'a': 1}, compute)['loss'] == 5.25
+        assert cached_result.get_or_compute(path, {'a': 1}, compute)['loss'] == 5.25
         assert len(calls) == number
         assert f'{path} is damaged' in capsys.readouterr().out
     path.write_bytes(whole[: len(whole) // 2])
-    cached_result.once(path, {'a': 1}, compute)
+    cached_result.get_or_compute(path, {'a': 1}, compute)
     assert len(calls) == number + 1
     assert path.read_bytes() == whole

@@ -1,4 +1,4 @@
-"""A seal fits a folder that did not change, and no other."""
+"""A manifest matches an unchanged folder, and no other."""
 
 import json
 import os
@@ -33,27 +33,27 @@ def test_complete_folder_verifies_and_lists_every_file(folder):
     assert entries['a/empty']['sha256'].startswith('e3b0c44298fc1c14')
 
 
-def test_writing_checksums_twice_is_writing_checksums_once(folder):
+def test_writing_checksums_is_idempotent(folder):
     checksums.write(folder)
     first = (folder / checksums.NAME).read_bytes()
     checksums.write(folder)
     assert (folder / checksums.NAME).read_bytes() == first
 
 
-def test_incomplete_folder_is_named_as_such(folder):
+def test_an_incomplete_folder_is_reported(folder):
     assert 'no CHECKSUMS.json' in checksums.verify(folder)
 
 
 @pytest.mark.parametrize('position', [0, 5000, 10239])
-def test_one_flipped_bit_anywhere_is_found(folder, position):
+def test_a_flipped_bit_is_detected_anywhere(folder, position):
     checksums.write(folder)
     _flip(folder / 'a' / 'b' / 'data', position)
     assert checksums.verify(folder) == (
-        'the contents of a/b/data are not those that were recorded'
+        'the content of a/b/data does not match its checksum'
     )
 
 
-def test_every_other_damage_is_found_and_named(folder):
+def test_other_damage_is_detected_and_named(folder):
     checksums.write(folder)
     data = folder / 'a' / 'b' / 'data'
     whole = data.read_bytes()
@@ -65,7 +65,7 @@ def test_every_other_damage_is_found_and_named(folder):
     assert checksums.verify(folder) is None
 
 
-def test_files_of_others_are_no_damage(folder):
+def test_unknown_files_are_not_damage(folder):
     checksums.write(folder)
     (folder / '.DS_Store').write_text('icons')
     (folder / 'a' / 'new').write_text('')
@@ -75,12 +75,12 @@ def test_files_of_others_are_no_damage(folder):
 @pytest.mark.parametrize(
     'content', ['', '{"files"', '[]', '{}', '{"files": {"meta": 1}}']
 )
-def test_damaged_checksums_is_a_reason_and_no_crash(folder, content):
+def test_a_damaged_manifest_is_a_reason_not_a_crash(folder, content):
     (folder / checksums.NAME).write_text(content)
     assert 'its CHECKSUMS.json is damaged' in checksums.verify(folder)
 
 
-def test_unreadable_disk_is_no_damage(folder, monkeypatch):
+def test_an_unreadable_disk_is_not_damage(folder, monkeypatch):
     checksums.write(folder)
 
     def fail(path):
@@ -91,7 +91,7 @@ def test_unreadable_disk_is_no_damage(folder, monkeypatch):
         checksums.verify(folder)
 
 
-def test_files_are_flushed_before_the_checksums_appears(folder, monkeypatch):
+def test_files_are_flushed_before_the_manifest_is_written(folder, monkeypatch):
     flushed, order = os.fsync, []
 
     def watch(descriptor):
@@ -113,7 +113,7 @@ def _complete(folder):
     return (folder / checksums.NAME).exists()
 
 
-def test_failed_checksums_leaves_the_folder_incomplete(folder, monkeypatch):
+def test_a_failed_manifest_leaves_the_folder_incomplete(folder, monkeypatch):
     def full(descriptor):
         raise OSError(28, 'No space left on device')
 
@@ -123,7 +123,7 @@ def test_failed_checksums_leaves_the_folder_incomplete(folder, monkeypatch):
     assert 'no CHECKSUMS.json' in checksums.verify(folder)
 
 
-def test_filesystem_that_cannot_flush_folders_is_no_error(folder, monkeypatch):
+def test_file_systems_that_cannot_flush_folders_are_supported(folder, monkeypatch):
     flush = os.fsync
 
     def folders_fail(descriptor):

@@ -1,4 +1,4 @@
-"""What has no checksums at an address is copied once, and again when it has changed."""
+"""Remote files without checksums are copied once, and again when they change."""
 
 import json
 
@@ -22,37 +22,37 @@ def store(tmp_path, monkeypatch):
     return store
 
 
-def test_a_folder_is_copied_once_and_again_when_it_has_changed(store, monkeypatch):
-    folder = copies.folder(f'{ADDRESS}/')
+def test_a_folder_is_copied_again_only_after_a_change(store, monkeypatch):
+    folder = copies.copy_folder(f'{ADDRESS}/')
     assert folder.name == 'model'
     assert (folder / '1_Pooling' / 'b.json').read_text() == '1_Pooling/b.json'
     assert not (folder / '.git').exists()
     with monkeypatch.context() as patch:
         patch.setattr(streams, 'open_bytes', None)
-        assert copies.folder(ADDRESS) == folder
+        assert copies.copy_folder(ADDRESS) == folder
     store.pipe_file('/shelf/model/a.json', b'other!')
-    assert (copies.folder(ADDRESS) / 'a.json').read_text() == 'other!'
+    assert (copies.copy_folder(ADDRESS) / 'a.json').read_text() == 'other!'
     assert (folder / 'a.json').read_text() == 'a.json'
 
 
-def test_names_choose_files():
-    some = copies.folder(ADDRESS, ('*.json',), ('1_*',))
+def test_patterns_select_files():
+    some = copies.copy_folder(ADDRESS, ('*.json',), ('1_*',))
     assert [path.name for path in some.iterdir()] == ['a.json']
-    with pytest.raises(FileNotFoundError, match=r'such as \*\.txt, but 4 others'):
-        copies.folder(ADDRESS, ('*.txt',))
-    with pytest.raises(FileNotFoundError, match='There is nothing at memory://shelf/no'):
-        copies.folder('memory://shelf/no')
+    with pytest.raises(FileNotFoundError, match=r'that matches \*\.txt, but 4 others'):
+        copies.copy_folder(ADDRESS, ('*.txt',))
+    with pytest.raises(FileNotFoundError, match='no files at memory://shelf/no'):
+        copies.copy_folder('memory://shelf/no')
 
 
-def test_a_file_is_named_or_found_in_its_folder(store, tmp_path):
+def test_a_file_is_given_directly_or_by_its_folder(store, tmp_path):
     (tmp_path / 'a.json').write_text('here')
     for place in (tmp_path, tmp_path / 'a.json', ADDRESS, f'{ADDRESS}/a.json'):
-        assert copies.file('x', place, 'a.json').read_text() in ('here', 'a.json')
-    assert copies.file('x', tmp_path / 'none', 'a.json') == tmp_path / 'none'
-    with pytest.raises(FileNotFoundError, match=f'nothing at {ADDRESS}/b.json'):
-        copies.file('x', f'{ADDRESS}/b.json', 'a.json')
+        assert copies.local_file('x', place, 'a.json').read_text() in ('here', 'a.json')
+    assert copies.local_file('x', tmp_path / 'none', 'a.json') == tmp_path / 'none'
+    with pytest.raises(FileNotFoundError, match=f'{ADDRESS}/b.json does not exist'):
+        copies.local_file('x', f'{ADDRESS}/b.json', 'a.json')
     with pytest.raises(ValueError, match="The tokenizer='https://host/t.json' is an add"):
-        copies.file('The tokenizer', 'https://host/t.json', 'a.json')
+        copies.local_file('The tokenizer', 'https://host/t.json', 'a.json')
     content = json.loads(tokenizers.BUNDLED.read_text())
     store.pipe_file('/shelf/own/tokenizer.json', json.dumps(content).encode())
     bundled = tokenizers.load(tokenizers.BUNDLED)

@@ -1,4 +1,4 @@
-"""hf:// over a socket: files of a repository are read, or it is said why not."""
+"""hf:// over a socket: files of a repository are read, or an error says why not."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ for address in sys.argv[1:]:
         print(type(error).__name__, str(error).splitlines()[0])
 """
 TEXT = '{"text": "%s"}\n'
-# Address below hf://datasets/ -> how what is said of it begins.
+# Address below hf://datasets/ -> start of the output.
 SAID = {
     'lab/set/data': f'data/a.jsonl {(TEXT % "lab/set/main").encode()!r}',
     'lab/set@v1/data': f'data/a.jsonl {(TEXT % "lab/set/v1").encode()!r}',
@@ -33,7 +33,7 @@ SAID = {
 }
 
 
-def test_files_of_a_repository_are_read_or_it_is_said_why_not(tmp_path):
+def test_files_of_a_repository_are_read_or_an_error_explains(tmp_path):
     for name in ('lab/set/main', 'lab/set/v1', hub_server.GATED + '/main'):
         folder = tmp_path / name / 'data'
         folder.mkdir(parents=True)
@@ -41,7 +41,7 @@ def test_files_of_a_repository_are_read_or_it_is_said_why_not(tmp_path):
         (folder / 'notes.md').write_text('')
     addresses = [f'hf://datasets/{name}' for name in SAID]
     with hub_server.serving(tmp_path) as (hub, _):
-        # A new process: where the hub is, is read at the start.
+        # A new process, as the Hub's address is read at startup.
         done = subprocess.run(
             [sys.executable, '-c', PROGRAM, *addresses],
             env={**os.environ, 'HF_ENDPOINT': hub},
@@ -51,7 +51,7 @@ def test_files_of_a_repository_are_read_or_it_is_said_why_not(tmp_path):
             timeout=60,
         )
     assert done.returncode == 0, done.stderr
-    for said, address, wanted in zip(
+    for line, address, wanted in zip(
         done.stdout.splitlines(), addresses, SAID.values(), strict=True
     ):
-        assert address.split('@')[0] in said and wanted in said, done.stdout
+        assert address.split('@')[0] in line and wanted in line, done.stdout

@@ -1,4 +1,4 @@
-"""Files, folders and patterns mean the same here and at an address."""
+"""Files, folders and patterns are expanded alike locally and at an address."""
 
 import os
 
@@ -21,7 +21,7 @@ ENDINGS = ('.txt', '.txt.gz')
 
 @pytest.fixture(params=['here', 'away'])
 def top(request, tmp_path):
-    """The tree, at a path and at an address."""
+    """Returns a tree of files as a local path and as an address."""
     address = 'memory://shelf/top'
     store = fsspec.filesystem('memory')
     store.store.clear()
@@ -38,17 +38,17 @@ def names(found, top):
     return [file.path.removeprefix(f'{top}/') for file in found.files]
 
 
-def test_a_folder_is_all_below_it_sorted(top):
+def test_folders_are_listed_recursively_and_sorted(top):
     found = listing.expand(top, ENDINGS)
     assert names(found, top) == sorted(set(TREE) - {'notes.md'})
     assert [file.size for file in found.files] == [
         len(TREE[name]) for name in names(found, top)
     ]
     assert found.skipped == {listing.OTHER: [f'{top}/notes.md']}
-    assert str(found) == '6 files read; left out: 1 of another ending (notes.md)'
+    assert str(found) == '6 files read; skipped: 1 (other suffix: notes.md)'
 
 
-def test_a_pattern_is_what_it_fits(top):
+def test_patterns_are_expanded(top):
     def fit(pattern):
         return names(listing.expand(f'{top}/{pattern}', ENDINGS), top)
 
@@ -60,14 +60,14 @@ def test_a_pattern_is_what_it_fits(top):
     assert found.skipped == {listing.OTHER: [f'{top}/notes.md']}
 
 
-def test_a_file_is_itself_whatever_its_name(top):
+def test_a_single_file_may_have_any_suffix(top):
     for name in ('notes.md', 'we[i]rd.txt'):
         found = listing.expand(f'{top}/{name}', ENDINGS)
         assert names(found, top) == [name] and not found.skipped
         assert found.files[0].size == len(TREE[name])
 
 
-def test_nothing_to_read_is_an_error(top):
+def test_an_empty_listing_is_an_error(top):
     with pytest.raises(FileNotFoundError, match='no file that ends in .parquet'):
         listing.expand(top, ('.parquet',))
     with pytest.raises(FileNotFoundError, match=r'\.parquet.*a\.txt'):
@@ -77,7 +77,7 @@ def test_nothing_to_read_is_an_error(top):
             listing.expand(f'{top}/{name}', ENDINGS)
 
 
-def test_links_are_followed_and_nothing_is_taken_twice(tmp_path):
+def test_links_are_followed_without_duplicates(tmp_path):
     top = tmp_path / 'top'
     (top / 'deep').mkdir(parents=True)
     (top / 'a.txt').write_text('a')
@@ -105,5 +105,5 @@ def test_a_version_changes_with_the_content():
     versions = []
     for content in (b'one', b'two'):
         store.pipe_file('/shelf/x.txt', content)
-        versions.append(addresses.stated('memory://shelf/x.txt').version)
+        versions.append(addresses.stat('memory://shelf/x.txt').version)
     assert versions[0] != versions[1] and None not in versions

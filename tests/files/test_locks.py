@@ -1,4 +1,4 @@
-"""A lock keeps others out while its file is open, and says where there is none."""
+"""Locks: held while the file is open; unsupported file systems are reported."""
 
 import errno
 import fcntl
@@ -8,7 +8,7 @@ import pytest
 from jepa_text.files import locks
 
 
-def test_a_lock_is_alone_or_shared(tmp_path):
+def test_locks_are_exclusive_or_shared(tmp_path):
     path = tmp_path / 'lock'
     with path.open('wb') as one, path.open('ab') as two:
         assert locks.take(one)
@@ -22,7 +22,7 @@ def test_a_lock_is_alone_or_shared(tmp_path):
 
 
 @pytest.mark.parametrize('number', [errno.ENOLCK, errno.ENOTSUP])
-def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, number):
+def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, number):
     def fails(*_):
         raise OSError(number, 'no locks')
 

@@ -1,4 +1,4 @@
-"""A path of another place is refused wherever one goes in, and nothing is made of it."""
+"""Invalid paths are rejected by every function that takes one, and create nothing."""
 
 import sys
 from pathlib import Path
@@ -60,7 +60,7 @@ def prepared(folder='rows', **changes):
     preparing.run({'prepare': SECTION | changes}, folder)
 
 
-# What takes a path: called with one that is none of this machine's.
+# Functions that take local paths only.
 ENTRANCES = {
     'train, compilation_cache': lambda p: compilation.use_cache(str(p), environ={}),
     'prepare, function': lambda p: prepare.prepare(
@@ -75,7 +75,7 @@ ENTRANCES = {
 }
 
 
-# What takes an address, too.
+# Functions that also take addresses.
 DOORS = {
     'text': lambda p: text.make('train', p),
     'jsonl': lambda p: jsonl.make('train', p),
@@ -111,26 +111,30 @@ DOORS = {
     'prepare, tokenizer': lambda p: prepared(tokenizer=str(p)),
     'load': load.load,
     'untrained': load.untrained,
-    'init_from': lambda p: init_from.of(dict(path=str(p))),
+    'init_from': lambda p: init_from.parse(dict(path=str(p))),
     'hf': files.folder_of,
 }
 
 
 @pytest.mark.parametrize('door', DOORS)
-def test_an_address_is_never_a_folder_of_this_machine(door, tmp_path, monkeypatch):
+def test_an_address_never_becomes_a_local_folder(door, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, 'gcsfs', None)
     monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[gs\]'"):
         DOORS[door]('gs://bucket/x')
     for path in (Path('gs://b/x'), 'gs:b/x', 'gopher://b/x'):
-        with pytest.raises(ValueError, match='is no address|no protocol|another kind'):
+        with pytest.raises(
+            ValueError, match='is not a valid address|unsupported protocol'
+        ):
             DOORS[door](path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('entrance', ENTRANCES)
-def test_an_address_is_refused_at_every_entrance(entrance, tmp_path, monkeypatch):
+def test_addresses_are_rejected_wherever_a_local_path_is_required(
+    entrance, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     for path in AWAY:
         with pytest.raises(ValueError, match='is an address'):
@@ -141,7 +145,7 @@ def test_an_address_is_refused_at_every_entrance(entrance, tmp_path, monkeypatch
 @pytest.mark.parametrize('command', main.COMMANDS)
 @pytest.mark.parametrize('supervised', [False, True])
 @pytest.mark.parametrize('workdir', ['https://host/run', 'hf://NAME', 'hf:NAME'])
-def test_the_command_line_refuses_before_anything_runs(
+def test_the_command_line_rejects_invalid_workdirs_before_running(
     command, supervised, workdir, tmp_path, monkeypatch, capsys
 ):
     if workdir == 'hf:NAME' and command == 'export':
@@ -157,7 +161,7 @@ def test_the_command_line_refuses_before_anything_runs(
 
 @pytest.mark.parametrize('command', main.COMMANDS)
 @pytest.mark.parametrize('supervised', [False, True])
-def test_a_package_that_is_missing_is_a_fault_of_use(
+def test_a_missing_package_is_a_usage_error(
     command, supervised, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -171,13 +175,13 @@ def test_a_package_that_is_missing_is_a_fault_of_use(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_config_file_elsewhere_is_refused(capsys):
+def test_a_config_file_at_an_address_is_rejected(capsys):
     words = ['jepa-text', 'train', '--config=gs://b/toy.py', '--workdir=x']
     assert main.main(words) == 2
     assert "'gs://b/toy.py' is an address" in capsys.readouterr().err
 
 
-def test_names_of_models_are_read_and_not_written():
+def test_model_names_are_accepted_for_reading_only():
     for name in ('hf:org/name', 'hf:/a/folder', 'hf:../folder'):
         paths.local('init_from.path', name, model=True)
         with pytest.raises(ValueError, match='is an address'):
@@ -187,18 +191,18 @@ def test_names_of_models_are_read_and_not_written():
             paths.local('init_from.path', name, model=True)
 
 
-def test_what_is_a_path_passes():
+def test_valid_paths_are_accepted():
     for path in ('runs/a', '/a:b/c', './gs:/x', 'C:/x', '~/runs', 'a:b', Path('x/hf:y')):
         assert paths.local('x', path) == str(path)
 
 
 @pytest.mark.parametrize('path', ['', None, 3, ['a']])
-def test_what_is_no_path_is_refused(path):
+def test_invalid_paths_are_rejected(path):
     with pytest.raises(ValueError, match='data.folder'):
         paths.local('data.folder', path)
 
 
-def test_an_empty_folder_is_not_the_current_one(tmp_path, monkeypatch):
+def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path('notes.txt').write_text('a private note')
     for call in (

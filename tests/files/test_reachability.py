@@ -1,4 +1,4 @@
-"""A server that does not answer is given up in time, whatever its client does."""
+"""An unreachable server is reported in time, whatever its client does."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from jepa_text.files import addresses, reachability
 
 @pytest.fixture(autouse=True)
 def nobody_known(monkeypatch):
-    monkeypatch.setattr(reachability, '_ANSWERED', set())
+    monkeypatch.setattr(reachability, '_REACHABLE', set())
     monkeypatch.setattr(reachability, 'WITHIN', 0.5)
     monkeypatch.setattr(reachability, '_PAUSE', 0.01)
 
@@ -23,7 +23,7 @@ def refused():
     raise FileNotFoundError('x') from ConnectionError('refused')
 
 
-def test_a_server_is_asked_until_it_answers_and_only_once():
+def test_a_server_is_contacted_until_it_responds_once():
     calls = []
 
     def ask():
@@ -32,37 +32,37 @@ def test_a_server_is_asked_until_it_answers_and_only_once():
             refused()
 
     for _ in range(2):
-        if not reachability.is_known('a'):
+        if not reachability.is_reachable('a'):
             reachability.check('a', ask, failure)
-    assert len(calls) == 3 and not reachability.is_known('b')
+    assert len(calls) == 3 and not reachability.is_reachable('b')
 
 
-def test_an_error_of_a_server_is_an_answer():
+def test_an_error_of_a_server_is_a_response():
     def ask():
         raise PermissionError('no')
 
     reachability.check('a', ask, failure)
-    assert reachability.is_known('a')
+    assert reachability.is_reachable('a')
 
 
-def test_who_refuses_is_asked_again_and_given_up_in_words():
+def test_refused_connections_are_retried_until_the_time_limit():
     with pytest.raises(
         TimeoutError, match=r'0\.5 s and \d attempts.*ConnectionError: refused'
     ):
         reachability.check('a', refused, failure)
-    assert not reachability.is_known('a')
+    assert not reachability.is_reachable('a')
 
 
-def test_a_client_that_waits_holds_nobody_up():
+def test_a_blocking_client_does_not_exceed_the_time_limit():
     over, began = threading.Event(), time.monotonic()
-    with pytest.raises(TimeoutError, match=r'^no answer came in 0\.5 s$'):
+    with pytest.raises(TimeoutError, match=r'^no response within 0\.5 s$'):
         reachability.check('a', over.wait, failure)
     over.set()
     assert time.monotonic() - began < 5
 
 
-def test_what_needs_no_network_is_not_asked_first():
+def test_local_protocols_are_not_checked():
     for address in ('memory://shelf/none', 'file:///nowhere/none'):
         addresses.filesystem(address)
-    assert not reachability._ANSWERED
-    assert addresses.place('The workdir', 'memory://shelf/none')
+    assert not reachability._REACHABLE
+    assert addresses.location('The workdir', 'memory://shelf/none')

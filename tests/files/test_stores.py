@@ -1,4 +1,4 @@
-"""Over real sockets, from servers that are processes of their own: web, S3 and GCS."""
+"""File access over real sockets, from a web server, S3 and GCS."""
 
 import contextlib
 import functools
@@ -34,7 +34,7 @@ BIG = random.Random(0).randbytes(10_000_000)
 
 @pytest.fixture(scope='module')
 def shelf(tmp_path_factory):
-    """A folder of texts of all kinds."""
+    """Returns a folder with texts in all formats."""
     for name in ('aiohttp', 's3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
         pytest.importorskip(name)
     shelf = tmp_path_factory.mktemp('shelf')
@@ -54,8 +54,8 @@ def monkeypatch_module():
         yield patch
 
 
-# Bytes after which a connection ends. Of gs, that a large block may come through: its
-# client asks for it six times, for half a minute, before anyone hears of it.
+# Bytes after which a connection breaks. For gs, large enough for a block: its client
+# repeats the request six times, for half a minute, before it raises an error.
 CUT = {'web': 3_000_000, 's3': 3_000_000, 'gs': 6_000_000}
 
 
@@ -63,7 +63,7 @@ CUT = {'web': 3_000_000, 's3': 3_000_000, 'gs': 6_000_000}
     scope='module', params=['web', 'torn web', 's3', 'torn s3', 'gs', 'torn gs']
 )
 def place(request, shelf, monkeypatch_module, tmp_path_factory):
-    """The address of the folder of texts."""
+    """Returns the address of the folder of texts."""
     monkeypatch_module.setattr(addresses, 'PAUSE', 0.01)
     *is_torn, kind = request.param.split()
     if kind == 'web':
@@ -83,7 +83,7 @@ def place(request, shelf, monkeypatch_module, tmp_path_factory):
         system.put(str(shelf), path, recursive=True)
         yield address
         type(system).clear_instance_cache()
-        # It broke indeed.
+        # Connections did break.
         assert not is_torn or log.read_text()
 
 
@@ -94,7 +94,7 @@ def test_all_bytes_arrive_in_order(place):
         assert stream.read() == BIG[3_000_000:8_000_000]
 
 
-def test_a_folder_is_listed_and_its_packed_files_are_read(place):
+def test_a_folder_is_listed_and_its_compressed_files_are_read(place):
     top = f'{place}/' if place.startswith('http') else place
     found = listing.expand(top, ('.txt', '.txt.gz', '.txt.zst'))
     names = [file.path.removeprefix(place) for file in found.files]
@@ -107,12 +107,12 @@ def test_a_folder_is_listed_and_its_packed_files_are_read(place):
     assert [file.path for file in fits.files] == [f'{place}/deep/b.txt.gz']
 
 
-def test_parquet_is_read_by_parts(place):
+def test_parquet_is_read_by_ranges(place):
     with streams.open_bytes(f'{place}/d.parquet') as stream:
         assert parquet.read_table(stream)['n'].to_pylist() == list(range(100_000))
 
 
-def test_files_that_are_cut_there_are_named(place, shelf, tmp_path):
+def test_truncated_remote_files_are_named(place, shelf, tmp_path):
     names = {'a.txt.gz': 'deep/b.txt.gz', 'a.txt.zst': 'deep/c.txt.zst'}
     halves = {
         name: (shelf / whole).read_bytes()[:-9]
@@ -120,8 +120,8 @@ def test_files_that_are_cut_there_are_named(place, shelf, tmp_path):
     }
     with served(place, tmp_path, halves) as top:
         for name in names:
-            said = pytest.raises(ValueError, match=f'{name} is a damaged or cut')
-            with said, streams.open_bytes(f'{top}/{name}') as stream:
+            raises = pytest.raises(ValueError, match=f'{name} is a damaged or truncated')
+            with raises, streams.open_bytes(f'{top}/{name}') as stream:
                 stream.read()
         with pytest.raises(ValueError, match=r'a\.parquet is not a Parquet file'):
             list(row_groups.rows(f'{top}/a.parquet'))
@@ -129,7 +129,7 @@ def test_files_that_are_cut_there_are_named(place, shelf, tmp_path):
 
 @contextlib.contextmanager
 def served(place, folder, files):
-    """The address of these files, beside what is there."""
+    """Uploads files and returns their address."""
     if place.startswith('http'):
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -142,16 +142,16 @@ def served(place, folder, files):
     yield top
 
 
-def test_what_is_not_there_is_said(place):
+def test_missing_files_are_reported(place):
     for name in ('none.txt', 'deep/none.txt'):
-        with pytest.raises(FileNotFoundError, match=f'nothing at {place}/{name}'):
+        with pytest.raises(FileNotFoundError, match=f'{place}/{name} does not exist'):
             streams.open_bytes(f'{place}/{name}')
     if not place.startswith('http'):
         with pytest.raises(FileNotFoundError):
             listing.expand(place.replace(stores.BUCKET, 'nobodys'), ('.txt',))
 
 
-def test_what_changes_midway_is_said(place, shelf):
+def test_changes_while_reading_are_reported(place, shelf):
     if place.startswith('http'):
         other = shelf / 'other.bin'
 
@@ -168,7 +168,7 @@ def test_what_changes_midway_is_said(place, shelf):
             stream.read()
 
 
-def test_servers_that_know_no_parts_or_no_sizes_are_read_whole(shelf):
+def test_servers_without_ranges_or_sizes_are_supported(shelf):
     for option in ('--no-ranges', '--no-size'):
         with (
             stores.web(shelf, option) as place,
@@ -177,7 +177,7 @@ def test_servers_that_know_no_parts_or_no_sizes_are_read_whole(shelf):
             assert stream.read() == BIG[100:]
 
 
-def test_a_door_that_is_closed_is_said(shelf, monkeypatch):
+def test_an_unreachable_server_is_reported(shelf, monkeypatch):
     monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     with stores.web(shelf) as place:
         with pytest.raises(PermissionError, match='403'):
@@ -186,16 +186,16 @@ def test_a_door_that_is_closed_is_said(shelf, monkeypatch):
             streams.open_bytes(f'{place}/busy')
         stream = streams.open_bytes(f'{place}/big.bin')
         stream.read(1000)
-    # The server is gone.
-    with pytest.raises(addresses.AddressError, match='7 attempts in a row'):
+    # The server has ended.
+    with pytest.raises(addresses.AddressError, match='7 consecutive attempts'):
         stream.read()
-    with pytest.raises(addresses.AddressError, match='7 attempts in a row'):
+    with pytest.raises(addresses.AddressError, match='7 consecutive attempts'):
         streams.open_bytes(f'{place}/big.bin')
 
 
 @pytest.fixture
 def fresh():
-    """Clients read their environment anew, whatever tests before had in theirs."""
+    """Makes clients read the environment again, whatever earlier tests set."""
     for name in ('aiohttp', 's3fs', 'gcsfs'):
         pytest.importorskip(name)
 
@@ -210,7 +210,7 @@ def fresh():
 
 @pytest.fixture(params=['refuses', 'is silent'])
 def nobody(request):
-    """The port of a server that refuses, or that takes a connection and says nothing."""
+    """Returns a port that refuses connections, or accepts them without responding."""
     with socket.create_server(('127.0.0.1', 0)) as door:
         port = door.getsockname()[1]
         if request.param == 'refuses':
@@ -219,19 +219,19 @@ def nobody(request):
 
 
 @pytest.mark.parametrize('kind', ['http', 's3', 'gs'])
-def test_an_address_that_nobody_answers_at_is_given_up(kind, nobody, fresh, monkeypatch):
+def test_an_address_without_a_response_is_given_up(kind, nobody, fresh, monkeypatch):
     url = f'http://127.0.0.1:{nobody}'
     for name, value in stores.environments(url)[kind].items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(reachability, 'WITHIN', 1.0)
     address = url if kind == 'http' else f'{kind}://nobody-{nobody}'
-    for ask in (streams.open_bytes, transfer.listed):
+    for ask in (streams.open_bytes, transfer.list_files):
         began = time.monotonic()
-        said = f'{address}/a.txt cannot be reached: no answer came in 1 s'
-        with pytest.raises(addresses.AddressError, match=said):
+        message = f'{address}/a.txt cannot be reached: no response within 1 s'
+        with pytest.raises(addresses.AddressError, match=message):
             ask(f'{address}/a.txt')
         assert time.monotonic() - began < 6
-    # Who reads what another process found has its patience, and asks nobody first.
+    # A file that another process found is read with retries, without a first request.
     addresses.filesystem(f'{address}/a.txt', was_found=True)
 
 
@@ -244,9 +244,7 @@ REMEDY = {
 
 @pytest.mark.parametrize('status', [401, 403])
 @pytest.mark.parametrize('kind', ['http', 's3', 'gs'])
-def test_who_may_not_enter_is_refused_as_bad_input(
-    kind, status, fresh, monkeypatch, capsys
-):
+def test_denied_access_is_a_config_error(kind, status, fresh, monkeypatch, capsys):
     with stores.closed(status) as url:
         for name, value in stores.environments(url)[kind].items():
             monkeypatch.setenv(name, value)
@@ -255,17 +253,17 @@ def test_who_may_not_enter_is_refused_as_bad_input(
         words = [f'--config={TOY}:mlm', '--workdir=nowhere']
         words += [f'--config.prepare.source={source}']
         assert main.main(['jepa-text', 'prepare', *words]) == exits.USAGE
-        said = capsys.readouterr().err
-        assert f'{address}/a.jsonl does not open to the keys' in said, said
-        assert REMEDY[kind] in said and 'Traceback' not in said
+        error = capsys.readouterr().err
+        assert f'Access to {address}/a.jsonl is denied' in error, error
+        assert REMEDY[kind] in error and 'Traceback' not in error
         if kind != 'http':
             workdir = f'--workdir={address}/run'
             words = [f'--config={TOY}:mlm', workdir]
             assert main.main(['jepa-text', 'train', *words]) == exits.USAGE
-            assert f'{address}/run does not open' in capsys.readouterr().err
+            assert f'Access to {address}/run is denied' in capsys.readouterr().err
 
 
-def test_who_has_no_keys_is_told_how_to_get_them(fresh, monkeypatch, tmp_path):
+def test_missing_credentials_are_explained(fresh, monkeypatch, tmp_path):
     for name in stores.environments('')['s3']:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv('AWS_EC2_METADATA_DISABLED', 'true')
@@ -291,12 +289,12 @@ def test_rows_are_prepared_at_an_address_and_read(place, tmp_path, monkeypatch):
     away = pipeline.Rows(f'{place}/rows', 'heldout')
     assert away.fingerprint == pipeline.Rows(tmp_path / 'rows', 'heldout').fingerprint
     pipeline.verify(f'{place}/rows')
-    with pytest.raises(FileExistsError, match='is there already'):
+    with pytest.raises(FileExistsError, match='already exists'):
         transfer.check_free(f'{place}/rows')
 
 
-def test_workers_read_on_their_own(place, tmp_path):
-    """A new process, and one that was forked, as a pool of workers makes them."""
+def test_worker_processes_can_read(place, tmp_path):
+    """In a new process and in a forked one, as in a pool of workers."""
     program = f"""
 import multiprocessing, sys
 from jepa_text.files import streams

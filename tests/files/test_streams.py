@@ -1,4 +1,4 @@
-"""Bytes arrive as they are, whatever the network does, or an error says why not."""
+"""Streams return the exact bytes despite network failures, or raise an error."""
 
 import gzip
 import io
@@ -66,11 +66,11 @@ def torn(monkeypatch):
     return Torn
 
 
-def test_a_torn_network_gives_the_same_bytes(torn):
+def test_broken_connections_give_the_same_bytes(torn):
     torn.longest = 800_000
     with streams.open_bytes(ADDRESS) as stream:
         assert stream.read() == DATA
-    # What had arrived was not asked for again.
+    # Bytes that were received are not requested again.
     reached = 0
     for at, count, arrived in torn.asked:
         assert at == reached
@@ -79,7 +79,7 @@ def test_a_torn_network_gives_the_same_bytes(torn):
     assert [arrived for *_, arrived in torn.asked].count(False) > 2
 
 
-def test_requests_grow_while_all_is_well(torn):
+def test_requests_grow_while_they_succeed(torn):
     with streams.open_bytes(ADDRESS) as stream:
         stream.read()
     counts = [count for _, count, _ in torn.asked]
@@ -87,14 +87,16 @@ def test_requests_grow_while_all_is_well(torn):
     assert sum(counts) == len(DATA)
 
 
-def test_a_network_that_never_comes_back_is_said(torn):
+def test_a_permanent_network_failure_is_reported(torn):
     torn.longest = 1
-    with pytest.raises(addresses.AddressError, match=r'from byte 0 on.*7 attempts'):
+    with pytest.raises(
+        addresses.AddressError, match=r'from byte 0 on.*7 consecutive attempts'
+    ):
         streams.open_bytes(ADDRESS).read()
     assert len(torn.asked) == addresses.RETRIES + 1
 
 
-def test_a_change_midway_is_noticed(torn):
+def test_a_change_while_reading_is_detected(torn):
     for changed in (DATA[::-1], DATA[:-1], DATA + b'x'):
         torn().pipe_file('/shelf/data.bin', DATA)
         stream = streams.open_bytes(ADDRESS)
@@ -104,8 +106,8 @@ def test_a_change_midway_is_noticed(torn):
             stream.read()
 
 
-def test_a_file_that_was_listed_must_still_be_the_same(torn):
-    listed = addresses.stated(ADDRESS)
+def test_a_listed_file_must_be_unchanged(torn):
+    listed = addresses.stat(ADDRESS)
     with streams.open_bytes(listed) as stream:
         assert stream.read() == DATA
     torn().pipe_file('/shelf/data.bin', DATA[::-1])
@@ -113,19 +115,19 @@ def test_a_file_that_was_listed_must_still_be_the_same(torn):
         streams.open_bytes(listed).read()
 
 
-def test_what_is_gone_midway_is_said(torn):
+def test_a_file_deleted_while_reading_is_reported(torn):
     stream = streams.open_bytes(ADDRESS)
     stream.read(10)
     torn.store.clear()
     torn.longest = 1
-    with pytest.raises(FileNotFoundError, match='nothing at torn://'):
+    with pytest.raises(FileNotFoundError, match='torn:.* does not exist'):
         stream.read()
 
 
 @given(cuts=st.lists(st.integers(0, 5000), max_size=5))
 @settings(max_examples=30, deadline=None)
 @pytest.mark.parametrize('away', [False, True])
-def test_parts_are_the_whole(away, cuts, tmp_path_factory):
+def test_ranges_add_up_to_the_file(away, cuts, tmp_path_factory):
     data = DATA[:4000]
     if away:
         path = 'torn://shelf/part.bin'
@@ -152,7 +154,7 @@ def test_parts_are_the_whole(away, cuts, tmp_path_factory):
     )
 )
 @settings(max_examples=25, deadline=None)
-def test_it_seeks_as_a_file_does(steps):
+def test_seeking_works_as_in_a_local_file(steps):
     Torn.longest = 2_000_000
     expected = io.BytesIO(DATA)
     with streams.open_bytes(ADDRESS) as stream:
@@ -173,7 +175,7 @@ PACKED = {'gz': gzip.compress, 'zst': zstd}
 
 @pytest.fixture(params=['here', 'away'])
 def put(request, tmp_path):
-    """Writes a file and tells its path or address."""
+    """Writes a file and returns its path or address."""
 
     def put(name, data):
         if request.param == 'here':
@@ -186,21 +188,21 @@ def put(request, tmp_path):
 
 
 @pytest.mark.parametrize('ending', PACKED)
-def test_packed_files_are_unpacked(put, ending):
+def test_compressed_files_are_decompressed(put, ending):
     pack = PACKED[ending]
     text = b''.join(b'line %d\n' % n for n in range(50_000))
-    # Of several parts, as `cat a.gz b.gz` makes them.
+    # Of several members, as `cat a.gz b.gz` makes them.
     path = put(f'a.{ending}', pack(text[:100_000]) + pack(text[100_000:]))
     with streams.open_bytes(path) as stream:
         assert stream.readline() == b'line 0\n'
         assert stream.read() == text[7:]
-    with pytest.raises(ValueError, match='packed'):
+    with pytest.raises(ValueError, match='compressed: only the whole'):
         streams.open_bytes(path, 5)
 
 
 @pytest.mark.parametrize('ending', PACKED)
 @pytest.mark.parametrize('damage', ['cut', 'flipped', 'empty', 'other'])
-def test_damaged_packed_files_are_said(put, ending, damage):
+def test_damaged_compressed_files_are_reported(put, ending, damage):
     whole = PACKED[ending](DATA[:200_000])
     flipped = bytearray(whole)
     flipped[5 if ending == 'zst' else len(whole) - 6] ^= 0xFF
@@ -210,10 +212,10 @@ def test_damaged_packed_files_are_said(put, ending, damage):
         streams.open_bytes(path).read()
 
 
-def test_a_network_that_fails_is_no_damage(torn):
+def test_network_failures_are_not_damage(torn):
     torn().pipe_file('/shelf/x.gz', gzip.compress(DATA))
     torn.longest = 1
-    with pytest.raises(addresses.AddressError, match='attempts in a row'):
+    with pytest.raises(addresses.AddressError, match='consecutive attempts'):
         streams.open_bytes('torn://shelf/x.gz').read()
 
 
@@ -228,7 +230,7 @@ def test_parquet_is_read_from_an_address(torn, tmp_path):
         assert parquet.read_table(stream, columns=['text'])['text'].to_pylist() == texts
 
 
-def test_closing_early_leaves_nothing_behind():
+def test_closing_early_leaves_no_threads_or_files():
     before = threading.active_count()
     for _ in range(5):
         with streams.open_bytes(ADDRESS) as stream:
@@ -240,11 +242,11 @@ def test_closing_early_leaves_nothing_behind():
 
 
 @pytest.mark.parametrize('start', [0, 1])
-def test_a_disk_that_fails_is_said(start):
-    """Linux reads no byte of this file, and says that the device failed."""
-    said = 'error: /proc/self/mem, from byte .* on, cannot be read. Look after the disk'
+def test_a_failing_disk_is_reported(start):
+    """Reading this file fails with an I/O error on Linux."""
+    message = 'error: cannot read /proc/self/mem from byte .* on. Check the disk'
     with (
         streams.open_bytes('/proc/self/mem', start) as stream,
-        pytest.raises(OSError, match=said),
+        pytest.raises(OSError, match=message),
     ):
         stream.read(10)

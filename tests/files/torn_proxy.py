@@ -1,9 +1,9 @@
-"""A network that breaks: what a server of this machine says, passed on and cut midway.
+"""A proxy that breaks connections to a local server midway.
 
     python torn_proxy.py PORT CUT
 
-At random, a connection ends at most CUT bytes after the first that it brought. Prints its
-own port. Every cut is a line of standard error.
+A connection ends at random, at most CUT bytes after its first byte. Prints its port.
+Every cut is logged as a line of standard error.
 """
 
 import contextlib
@@ -14,11 +14,13 @@ import struct
 import sys
 import threading
 
-LINGER = struct.pack('ii', 1, 0)  # closing resets, as a broken network does
+LINGER = struct.pack(
+    'ii', 1, 0
+)  # closing resets the connection, as a broken network does
 
 
 def serve(port, cut):
-    """Passes on connections until the process ends."""
+    """Forwards connections until the process ends."""
     with socket.create_server(('127.0.0.1', 0), backlog=64) as door:
         print(door.getsockname()[1], flush=True)
         rng = random.Random(0)
@@ -30,14 +32,14 @@ def serve(port, cut):
 
 
 def pass_on(client, server, left):
-    """Passes on all that the client says, and `left` bytes of the answers."""
+    """Forwards everything from the client, and `left` bytes of the responses."""
     with client, server, contextlib.suppress(OSError):
         while left > 0:
-            for said in select.select([client, server], [], [])[0]:
-                data = said.recv(2**16)
+            for readable in select.select([client, server], [], [])[0]:
+                data = readable.recv(2**16)
                 if not data:
                     return
-                if said is client:
+                if readable is client:
                     server.sendall(data)
                 else:
                     client.sendall(data[:left])

@@ -1,9 +1,9 @@
-"""A web server of a folder, to be run as a process of its own; it knows byte ranges.
+"""A web server of a folder with byte ranges, run as a process of its own.
 
     python web_server.py FOLDER [--cut=BYTES] [--seed=0] [--no-ranges] [--no-size]
 
-With --cut, answers end midway at random, at most BYTES after their first, as when a
-network breaks. Prints its port.
+With --cut, responses end at random, at most BYTES after their first byte, as in a broken
+network. Prints its port.
 """
 
 import argparse
@@ -17,17 +17,17 @@ import urllib.parse
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """GET and HEAD of files, and pages that list folders."""
+    """Handles GET and HEAD of files, and of pages that list folders."""
 
     protocol_version = 'HTTP/1.1'
     top = cut = random = ranges = size = None
 
     def do_HEAD(self):
-        """As GET, without the bytes."""
+        """Responds as to GET, without the content."""
         self.do_GET()
 
     def do_GET(self):
-        """A file, a part of one, or the list of a folder."""
+        """Responds with a file, a range of it, or the list of a folder."""
         name = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         path = self.top / name.lstrip('/')
         if path.is_dir():
@@ -66,18 +66,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, *args):
-        """Silent."""
+        """Logs nothing."""
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Says nothing of readers that go away."""
+    """Ignores clients that disconnect."""
 
     def handle_error(self, request, client_address):
-        """Silent."""
+        """Logs nothing."""
 
 
 def main():
-    """Serves until it is killed."""
+    """Serves until the process is killed."""
     parser = argparse.ArgumentParser()
     parser.add_argument('folder')
     parser.add_argument('--cut', type=int)

@@ -1,4 +1,4 @@
-"""A decoder becomes an encoder as its user chose; sentence models pool as they did."""
+"""Adapting decoders with each option, and pooling of sentence-transformers models."""
 
 import dataclasses
 import json
@@ -15,17 +15,17 @@ from jepa_text import load as loading
 from jepa_text.data import tokenizers
 from jepa_text.hf import adapt, configs, load, sentence
 
-folder = folder  # A fixture is found by its name.
+folder = folder  # Fixtures are found by name.
 
 
 def without(folder, *words):
-    """The folder with a tokenizer that lacks some words: others take their place."""
+    """A folder whose tokenizer has other tokens in the place of some."""
     kept = [word for word in WORDS if word not in words]
     hf_cases.write_tokenizer(folder, kept)
     return folder
 
 
-def test_the_same_weights_read_bidirectionally_are_eurobert(folder):
+def test_the_same_weights_with_bidirectional_attention_are_eurobert(folder):
     path = folder('eurobert', model_type='llama', rms_norm_eps=1e-5)
     imported = load.load(path, adapt={})
     assert not imported.causal
@@ -37,7 +37,7 @@ def test_the_same_weights_read_bidirectionally_are_eurobert(folder):
     assert load.load(path).causal
 
 
-def test_a_new_mask_is_the_mean_of_the_words_and_rows_fill_up(folder):
+def test_a_new_mask_is_the_mean_of_the_tokens_and_rows_are_padded(folder):
     path = without(folder('llama'), '<mask>')
     before = load.load(path)
     assert before.tokenizer.mask_id is None
@@ -46,7 +46,7 @@ def test_a_new_mask_is_the_mean_of_the_words_and_rows_fill_up(folder):
     assert imported.record['rows'] == {'file': V, 'now': 48, 'tokens': V}
     embedding_VD = imported.params['encoder']['embedding']
     old_VD = np.asarray(before.params['encoder']['embedding'])
-    # One row was there without a word: the mask takes it, and its values are gone.
+    # One row had no token: the mask uses it, and its values are replaced.
     assert_array_equal(embedding_VD[: V - 1], old_VD[: V - 1])
     mean_D = old_VD[: V - 1].mean(0)
     for row in range(V - 1, 48):
@@ -55,7 +55,7 @@ def test_a_new_mask_is_the_mean_of_the_words_and_rows_fill_up(folder):
     assert head_DV.shape == (32, 48)
     old_DV = np.asarray(before.params['lm_head']['output']['kernel'])
     assert_allclose(head_DV[:, -1], old_DV[:, : V - 1].mean(1), atol=1e-6)
-    # Kept in a file, the tokenizer still has its mask.
+    # A saved tokenizer keeps its mask.
     content = json.loads(imported.tokenizer.content)
     assert tokenizers.parse(content, 'here').mask_id == V - 1
 
@@ -85,7 +85,7 @@ def test_a_mask_can_be_named(folder):
 
 
 @pytest.mark.parametrize('head', ['tied', 'copy', 'new'])
-def test_heads_are_kept_or_made_again(folder, head):
+def test_heads_are_kept_or_initialized(folder, head):
     imported = load.load(folder('llama'), adapt=dict(head=head))
     embedding_VD = imported.params['encoder']['embedding']
     assert imported.tied == (head == 'tied')
@@ -127,27 +127,27 @@ def test_a_window_needs_a_choice(folder):
         (dict(head='best'), "head='best'"),
         (dict(window='left'), "window='left'"),
         (dict(vocab_multiple=0), 'vocab_multiple=0'),
-        (dict(vocab_multiple='64'), "vocab_multiple='64' must be a whole number"),
-        (dict(mask=None), 'mask=None must be a text'),
+        (dict(vocab_multiple='64'), "vocab_multiple='64' must be an integer"),
+        (dict(mask=None), 'mask=None must be a string'),
     ],
 )
-def test_bad_choices_are_named(section, words):
+def test_invalid_choices_raise(section, words):
     with pytest.raises(ValueError, match=words):
         adapt.choices(section)
 
 
-def test_what_was_decided_is_json_and_lines(folder):
+def test_decisions_are_json_and_readable_lines(folder):
     record = load.load(without(folder('mistral'), '<mask>'), adapt=dict(window='none'))
     record = json.loads(json.dumps(record.record))
-    said = '\n'.join(adapt.lines(record))
-    assert 'mask      <mask> = 39, new' in said
-    assert 'attends   bidirectional, window None' in said
-    assert 'advice: mntp' in said
+    text = '\n'.join(adapt.lines(record))
+    assert 'mask      <mask> = 39, new' in text
+    assert 'attends   bidirectional, window None' in text
+    assert 'advice: mntp' in text
     assert all(len(line) < 100 for line in adapt.lines(record))
 
 
 def sentences(folder, normalize=True, **pooling):
-    """Makes a folder one of sentence-transformers."""
+    """Adds the files of sentence-transformers to a folder."""
     modules = ['Transformer', 'Pooling'] + ['Normalize'] * normalize
     listed = [
         dict(idx=i, path=f'{i}_{kind}' if i else '', type=f'sentence_transformers.{kind}')
@@ -173,7 +173,7 @@ def test_sentence_models_pool_all_tokens_and_scale(folder):
     wanted_D = np.asarray(hidden[0]).mean(0)
     wanted_D /= np.linalg.norm(wanted_D)
     assert_allclose(model.encode([text])[0], wanted_D, atol=1e-5)
-    # Asked for a pooling by name, vectors are as long as they are.
+    # With an explicit pooling, vectors are not normalized.
     assert not np.allclose(np.linalg.norm(model.encode([text], pool='mean')), 1)
 
 
@@ -192,7 +192,7 @@ def test_poolings_of_old_and_new_files(tmp_path, section, pool):
     assert found == sentence.Pooling(pool, False, 8)
 
 
-def test_other_poolings_and_modules_are_refused(tmp_path):
+def test_unsupported_poolings_and_modules_raise(tmp_path):
     sentences(tmp_path, pooling_mode_mean_sqrt_len_tokens=True)
     with pytest.raises(ValueError, match='mean_sqrt_len'):
         sentence.read(tmp_path)
@@ -207,7 +207,7 @@ def test_other_poolings_and_modules_are_refused(tmp_path):
 @pytest.mark.parametrize(
     'file, content, words',
     [
-        ('sentence_bert_config.json', dict(do_lower_case=True), 'lowers the case'),
+        ('sentence_bert_config.json', dict(do_lower_case=True), 'lowercases texts'),
         (
             'config_sentence_transformers.json',
             dict(prompts=dict(query='Find: '), default_prompt_name='query'),
@@ -215,7 +215,7 @@ def test_other_poolings_and_modules_are_refused(tmp_path):
         ),
     ],
 )
-def test_texts_that_would_be_changed_are_refused(tmp_path, file, content, words):
+def test_preprocessing_of_texts_raises(tmp_path, file, content, words):
     sentences(tmp_path, pooling_mode_mean_tokens=True)
     (tmp_path / 'config_sentence_transformers.json').write_text('{"prompts": {}}')
     assert sentence.read(tmp_path).length == 8
@@ -234,9 +234,9 @@ def test_masked_tokens_are_encoded_as_the_exported_tokenizer_does(tmp_path):
 
     assert read('ab <mask>, ba') == '▁ a b <mask> , ▁ b a'
     assert read('<mask> a<mask>') == '<mask> ▁ a <mask>'
-    # Only the mask is a token in a text.
+    # Only the mask is parsed as a token in a text.
     assert '<eos>' not in read('a <eos> <mask>')
-    # In a file that has another name for it, and does not list it.
+    # A file with another name for the mask, which is not in its list.
     hf_cases.write_tokenizer(tmp_path, [w.replace('<mask>', '[MASK]') for w in WORDS])
     content = json.loads((tmp_path / 'tokenizer.json').read_text())
     content['added_tokens'] = content['added_tokens'][:-1]
@@ -244,12 +244,12 @@ def test_masked_tokens_are_encoded_as_the_exported_tokenizer_does(tmp_path):
     assert tokenizer.encode_masked('w7 <mask> w9').tolist() == [7, 3, 9]
 
 
-def test_a_loaded_decoder_is_causal_and_fills_one_before(folder):
+def test_a_loaded_decoder_is_causal_with_shift_one(folder):
     path = folder('llama')
     text = 'w7 w9 <mask> w11'
     plain = loading.load(f'hf:{path}')
     assert plain.causal and plain.begin == () and plain.end == ()
-    with pytest.raises(ValueError, match="pool='cls': .* tokenizer puts none there"):
+    with pytest.raises(ValueError, match="pool='cls': .* tokenizer does not add one"):
         plain.encode(['w7'], pool='cls')
     plain = dataclasses.replace(plain, begin=(1,))
     changed = [plain.encode([t], pool='cls') for t in ('w7 w9 w11', 'w7 w9 w30')]
@@ -284,7 +284,7 @@ def test_the_template_of_a_tokenizer_without_latin_letters_is_found():
     assert load.ends(found) == ((1,), (2,))
 
 
-def test_what_cannot_fill_says_why(folder):
+def test_fill_raises_without_mask_token_or_head(folder):
     path = without(folder('llama'), '<mask>')
     with pytest.raises(ValueError, match='has no mask token'):
         loading.load(f'hf:{path}').fill('w7 <mask>')
@@ -294,14 +294,14 @@ def test_what_cannot_fill_says_why(folder):
         loading.load(f'hf:{bare}').fill('w7 <mask>')
 
 
-def test_options_of_others_mean_nothing_for_a_workdir(tmp_path):
-    with pytest.raises(ValueError, match='revision: only for models of others'):
+def test_hf_options_raise_for_a_workdir(tmp_path):
+    with pytest.raises(ValueError, match='revision: only for Hugging Face models'):
         loading.load(tmp_path, revision='main')
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize('case', CASES)
-def test_live_logits_are_those_of_transformers(case, tmp_path):
+def test_logits_equal_those_of_transformers(case, tmp_path):
     pytest.importorskip('torch')
     pytest.importorskip('transformers')
     from references import make_hf
@@ -315,7 +315,7 @@ def test_live_logits_are_those_of_transformers(case, tmp_path):
     for wanted, (padded, packed) in zip(make_hf.logits_of(model), found, strict=True):
         assert_allclose(padded, wanted, atol=1e-4, rtol=0)
         assert_allclose(packed, wanted, atol=1e-4, rtol=0)
-    # And theirs reads what ours writes of the same model.
+    # transformers also reads our export of the same model.
     section = configs.to_config(
         imported.section, imported.record['family'], imported.tied, is_decoder
     )

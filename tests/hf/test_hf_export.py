@@ -1,4 +1,4 @@
-"""What is exported is what was trained: read back by our import, and by transformers."""
+"""Exported models are read back correctly by our import and by transformers."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ TEXT = 'The President of the United <mask> of America, and the <mask>.'
 
 @functools.cache
 def trained(objective='mlm', **changes):
-    """A tiny model of ours, with parameters far from where they are made."""
+    """A tiny model with parameters far from their initial values."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     section = {'name': 'transformer', 'preset': 'tiny', **changes}
     encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
@@ -50,7 +50,7 @@ def trained(objective='mlm', **changes):
 
 
 def imported(tmp_path, case, adapt=None, **changes):
-    """A foreign model as load gives it, from the folder tmp_path/case."""
+    """An imported model, from the folder tmp_path/case."""
     folder = tmp_path / case
     folder.mkdir()
     hf_cases.write(folder, CASES[case][0] | changes, tensors_of(case))
@@ -62,16 +62,16 @@ def config_of(folder):
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_what_came_from_a_family_goes_back_bit_for_bit(tmp_path, case):
+def test_imported_models_are_exported_exactly(tmp_path, case):
     model, source = imported(tmp_path, case)
     found = export.write(model, tmp_path / 'out')
     assert found['family'] == CASES[case][0]['model_type']
     assert found['difference'] <= 1e-5
     before, after = files.Tensors(source), files.Tensors(tmp_path / 'out')
     family = names.FAMILIES[found['family']]
-    # BERT's last bias has two names, and untied models have it under both.
+    # BERT's last bias has two names; untied models contain both.
     spelt = layout.canonical(family, before.names)
-    twice = {two for _, two in family.twice}
+    twice = {two for _, two in family.duplicates}
     is_tied = CASES[case][0].get('tie_word_embeddings')
     assert all((two in after.names) != is_tied for two in twice)
     kept = {n: old for n, old in spelt.items() if old not in model.record['left_out']}
@@ -119,14 +119,14 @@ def test_every_real_position_is_compared_the_first_one_too():
     assert len(found) == (batch[1] > 0).sum() != (batch[2] > 0).sum()
 
 
-def test_what_reads_causally_becomes_llama(tmp_path):
+def test_causal_models_become_llama(tmp_path):
     model = dataclasses.replace(trained('clm'), causal=True)
     found = export.write(model, tmp_path / 'out')
     assert found['architecture'] == 'LlamaForCausalLM'
     assert load.load(f'hf:{tmp_path / "out"}').causal
 
 
-def test_files_are_of_limited_size(tmp_path):
+def test_shards_are_limited_in_size(tmp_path):
     model = trained()
     maximum = 4 * model.params['encoder']['embedding'].size
     export.write(model, tmp_path / 'one')
@@ -147,7 +147,7 @@ def test_files_are_of_limited_size(tmp_path):
 
 
 def test_a_decoder_that_became_an_encoder(tmp_path):
-    """Biases that EuroBERT wants and Qwen2 lacks are 0, which changes nothing."""
+    """Biases that EuroBERT needs and Qwen2 lacks are 0, which is equivalent."""
     model, _ = imported(tmp_path, 'qwen2', adapt={}, use_sliding_window=False)
     found = export.write(model, tmp_path / 'out')
     assert found['architecture'] == 'EuroBertForMaskedLM'
@@ -157,17 +157,17 @@ def test_a_decoder_that_became_an_encoder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'case, says',
+    'case, message',
     [
-        ('qwen3', 'no word for qk_norm=True'),
-        ('smollm3', 'no word for .*rope_theta='),
-        ('mistral', 'no word for window=2'),
-        ('llama', 'one in its LM head'),
+        ('qwen3', 'cannot express qk_norm=True'),
+        ('smollm3', 'cannot express .*rope_theta='),
+        ('mistral', 'cannot express window=2'),
+        ('llama', 'a bias in its LM head'),
     ],
 )
-def test_what_eurobert_cannot_say(tmp_path, case, says):
+def test_options_that_eurobert_cannot_express_raise(tmp_path, case, message):
     model, _ = imported(tmp_path, case, adapt={'window': 'two_sided'})
-    with pytest.raises(ValueError, match=f'(?s){says}.*is_causal=false'):
+    with pytest.raises(ValueError, match=f'(?s){message}.*is_causal=false'):
         export.write(model, tmp_path / 'out')
     assert not (tmp_path / 'out').exists() and not list(tmp_path.glob('.out*'))
     found = export.write(model, tmp_path / 'out', family=CASES[case][0]['model_type'])
@@ -177,29 +177,29 @@ def test_what_eurobert_cannot_say(tmp_path, case, says):
     assert not load.load(f'hf:{tmp_path / "out"}').causal
 
 
-def test_nothing_is_overwritten_and_wrong_families_are_told(tmp_path):
+def test_existing_folders_and_wrong_families_raise(tmp_path):
     (tmp_path / 'out').mkdir()
     (tmp_path / 'out' / 'mine').write_text('')
     with pytest.raises(FileExistsError, match='is not overwritten: give another --to'):
         export.write(trained(), tmp_path / 'out')
-    for family, says in (
+    for family, message in (
         ('gpt2', "family='gpt2'; there are: llama"),
         ('optimus', "family='optimus'; there are"),
         ('bert', 'A transformer is no bert'),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             export.write(trained(), tmp_path / 'new', family=family)
     left = dataclasses.replace(trained(), causal=True)
     with pytest.raises(ValueError, match='is causal, and eurobert bidirectional'):
         export.write(left, tmp_path / 'new', family='eurobert')
     pooled = dataclasses.replace(trained(), pool='mean-specials')
-    with pytest.raises(ValueError, match='none of sentence-transformers'):
+    with pytest.raises(ValueError, match='not supported by sentence-transformers'):
         export.write(pooled, tmp_path / 'new')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['out']
 
 
-def test_an_export_that_reads_back_as_another_is_taken_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards.layout, 'joined', lambda parts, leaves: _first(leaves))
+def test_an_export_that_reads_back_differently_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards.layout, 'join', lambda parts, leaves: _first(leaves))
     with pytest.raises((RuntimeError, ValueError)):
         export.write(trained(), tmp_path / 'out')
     assert not list(tmp_path.iterdir())
@@ -231,7 +231,7 @@ def task(kind, width=64):
 
 
 @pytest.mark.parametrize('kind', ['sequence', 'token'])
-def test_heads_of_tasks_stand_in_the_place_of_the_words(tmp_path, kind):
+def test_task_heads_replace_the_lm_head(tmp_path, kind):
     head = task(kind)
     found = export.write(trained(), tmp_path / 'out', task=head)
     wanted = task_head.CLASSES['eurobert'][kind].architecture
@@ -247,9 +247,9 @@ def test_heads_of_tasks_stand_in_the_place_of_the_words(tmp_path, kind):
     }
 
 
-def test_heads_that_do_not_fit_are_told(tmp_path):
+def test_unsupported_task_heads_raise(tmp_path):
     head = task('sequence')
-    with pytest.raises(ValueError, match='there are sequence'):
+    with pytest.raises(ValueError, match='there are: sequence'):
         task_head.TaskHead('word', head.params, head.labels)
     with pytest.raises(ValueError, match='3 classes, but labels'):
         task_head.TaskHead('sequence', head.params, ('one',))
@@ -257,7 +257,7 @@ def test_heads_that_do_not_fit_are_told(tmp_path):
         other = task_head.TaskHead('sequence', head.params, head.labels, 'max')
         export.write(trained(), tmp_path / 'out', task=other)
     model, _ = imported(tmp_path, 'llama', adapt={})
-    with pytest.raises(ValueError, match='no class of llama .* it has: eurobert, mis'):
+    with pytest.raises(ValueError, match='no class of llama .* have it: eurobert, mis'):
         export.write(model, tmp_path / 'out', family='llama', task=task('token', 32))
     assert not (tmp_path / 'out').exists()
 
@@ -277,7 +277,7 @@ def test_the_template_adds_what_training_adds(tmp_path):
     assert names['cls_token'] == names['bos_token'] == '<bos>'
 
 
-def test_the_card_says_what_is_known():
+def test_the_card_contains_known_facts():
     facts = card.Facts(
         step=7,
         history=({'start': 0, 'stop': 7, 'objective': {'name': 'mlm', 'rate': 0.3}},),
@@ -306,8 +306,8 @@ def test_the_card_says_what_is_known():
 
 
 @pytest.mark.parametrize('prefix', ['', 'hf:'])
-def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
-    """Of what it started from, of what it was trained on, or of itself."""
+def test_the_card_contains_no_local_path(tmp_path, monkeypatch, prefix):
+    """Neither of its origin, nor of its training data, nor of itself."""
     old, books = tmp_path / 'the old one', tmp_path / 'my books' / 'whales.jsonl'
     source = {'name': 'jsonl', 'path': str(books), 'field': 'text'}
     counts = {'documents': 1, 'tokens': 2}
@@ -334,7 +334,7 @@ def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
     model = dataclasses.replace(trained(), name=f'hf:{tmp_path}/this one')
     text = card.text(model, 'BertModel', 1, export.facts_of(tmp_path, 7))
     assert str(tmp_path) not in text and str(tmp_path.parent) not in text
-    for said in (
+    for expected in (
         '# this one\n',
         'from      the old one, commit None',
         'Source: name=jsonl, path=whales.jsonl, field=text',
@@ -342,18 +342,19 @@ def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
         '**Warning: this model has learned nothing',
         'at step 6. The weights are those of step 7.',
     ):
-        assert said in text
+        assert expected in text
 
 
 @pytest.mark.parametrize(
     'value', ['org/model', 'hf:org/model', 'runs/small', 'text', ['a/b'], 3, None]
 )
-def test_names_that_are_no_paths_of_the_machine_stay(value):
-    assert card.named(value) == value
-    assert card.named('C:\\books\\one.txt') == card.named('../../one.txt') == 'one.txt'
+def test_names_that_are_not_local_paths_are_kept(value):
+    assert card.public_name(value) == value
+    for path in ('C:\\books\\one.txt', '../../one.txt'):
+        assert card.public_name(path) == 'one.txt'
 
 
-def test_the_card_of_a_decoder_says_how_it_attends():
+def test_the_card_of_a_decoder_states_its_attention():
     model = trained()
     text = card.text(model, 'Qwen3ForCausalLM', 1234)
     assert 'pipeline_tag: feature-extraction' in text and 'cannot generate' in text
@@ -366,10 +367,10 @@ def test_the_card_of_a_decoder_says_how_it_attends():
 
 
 @pytest.mark.parametrize('loss, learned', [(5.0, True), (7.05, False), (math.nan, False)])
-def test_the_card_says_whether_anything_was_learned(loss, learned):
+def test_the_card_states_whether_anything_was_learned(loss, learned):
     measured = {'heldout/mlm_loss': loss, 'heldout/unigram_entropy': 6.4}
-    said = tuple(frequencies.sentences(measured))
-    facts = card.Facts(step=7, measured=measured, measured_at=7, sentences=said)
+    sentences = tuple(frequencies.sentences(measured))
+    facts = card.Facts(step=7, measured=measured, measured_at=7, sentences=sentences)
     text = card.text(trained(), 'EuroBertForMaskedLM', 1234, facts)
     assert ('learned nothing' in text.split('## Measured')[0]) is not learned
     if not math.isnan(loss):
@@ -378,8 +379,8 @@ def test_the_card_says_whether_anything_was_learned(loss, learned):
 
 
 @pytest.mark.parametrize('causal, shift', [(False, 1), (False, 0), (True, 1), (True, 0)])
-def test_the_shift_of_the_head_comes_back(tmp_path, causal, shift):
-    """MNTP names a token one before it; a masked model that is causal, there."""
+def test_the_shift_of_the_head_is_restored(tmp_path, causal, shift):
+    """MNTP predicts a token one position before it; a causal MLM at its position."""
     model = dataclasses.replace(trained(), causal=causal, shift=shift)
     export.write(model, tmp_path / 'out')
     again = load.load(f'hf:{tmp_path / "out"}')
@@ -412,21 +413,23 @@ def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
             export.compared(dataclasses.replace(model, **other), tmp_path / 'out')
 
 
-def test_a_prefix_lm_has_no_class_there(tmp_path, monkeypatch):
+def test_a_prefix_lm_raises(tmp_path, monkeypatch):
     objective = {'name': 'clm', 'prefix': [0.2, 0.6]}
     facts = card.Facts(history=({'start': 0, 'stop': 1, 'objective': objective},))
     monkeypatch.setattr(export.loading, 'load', lambda *_: trained())
     monkeypatch.setattr(export, 'facts_of', lambda *_: facts)
-    with pytest.raises(ValueError, match='prefix bidirectional.*go on with clm, mlm'):
+    with pytest.raises(
+        ValueError, match='bidirectional in the prefix.*training with clm, mlm'
+    ):
         export.of_run(tmp_path, 1)
 
 
-def test_models_of_others_have_no_steps(tmp_path):
-    with pytest.raises(ValueError, match='step=12 means nothing: leave it out'):
+def test_imported_models_have_no_steps(tmp_path):
+    with pytest.raises(ValueError, match='step=12 has no meaning: leave it out'):
         export.run({'to': tmp_path / 'x', 'step': 12}, 'hf:x')
 
 
-def test_an_export_arrives_at_an_address(tmp_path):
+def test_export_to_an_address(tmp_path):
     model, source = imported(tmp_path, 'llama')
     store = fsspec.filesystem('memory')
     store.store.clear()
@@ -435,7 +438,7 @@ def test_an_export_arrives_at_an_address(tmp_path):
     texts = ['w7 w9 w11', 'w20']
     again = load.load(f'hf:{tmp_path / "back"}')
     assert_array_equal(again.encode(texts), model.encode(texts))
-    with pytest.raises(FileExistsError, match='memory://shelf/model is there already'):
+    with pytest.raises(FileExistsError, match='memory://shelf/model already exists'):
         export.run({'to': 'memory://shelf/model'}, f'hf:{source}')
 
 
@@ -448,7 +451,7 @@ def test_the_command_line():
         main.parse(['jepa-text', 'export', '--to=out'])
 
 
-# What transformers and sentence-transformers make of it.
+# Comparison with transformers and sentence-transformers.
 
 
 def theirs(folder, kind):
@@ -470,7 +473,7 @@ def called(model, batch, **options):
 
 
 @pytest.mark.peer
-def test_the_pipeline_fills_as_we_do(tmp_path):
+def test_the_pipeline_fills_like_fill(tmp_path):
     transformers = pytest.importorskip('transformers')
     pytest.importorskip('torch')
     model = trained()
@@ -484,7 +487,7 @@ def test_the_pipeline_fills_as_we_do(tmp_path):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('objective, kind', [('mlm', 'MaskedLM'), ('clm', 'CausalLM')])
-def test_transformers_scores_as_we_do(tmp_path, objective, kind):
+def test_transformers_computes_the_same_scores(tmp_path, objective, kind):
     pytest.importorskip('torch')
     model = dataclasses.replace(trained(objective), causal=objective == 'clm')
     export.write(model, tmp_path / 'out')
@@ -504,8 +507,8 @@ def test_transformers_scores_as_we_do(tmp_path, objective, kind):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('case', CASES)
-def test_transformers_reads_every_family_back(tmp_path, case):
-    """As it reads the folder that we imported."""
+def test_transformers_reads_every_family(tmp_path, case):
+    """With the same results as for the folder that was imported."""
     torch = pytest.importorskip('torch')
     model, source = imported(tmp_path, case)
     export.write(model, tmp_path / 'out')
@@ -528,7 +531,7 @@ OWN = {
 
 
 def own(family):
-    """A model of ours, made with another family's options."""
+    """A model built with the options of another family."""
     sizes = dict(width=64, depth=2, heads=4, ffn_width=96)
     left = dict(causal=True, shift=1) if family == 'qwen2' else {}
     model = trained('clm' if left else 'mlm', **{**sizes, **OWN[family], 'preset': None})
@@ -538,16 +541,16 @@ def own(family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('family', OWN)
-def test_models_of_ours_become_those_of_a_family_that_is_named(tmp_path, family):
+def test_models_are_exported_to_a_given_family(tmp_path, family):
     found = export.write(own(family), tmp_path / 'out', family=family)
     assert found['family'] == family and found['difference'] < 1e-4
     assert config_of(tmp_path / 'out')['model_type'] == family
 
 
-def test_a_roberta_counts_positions_from_its_own_padding(tmp_path):
-    """Which transformers tells by its id: here that of <bos>, which is in every text."""
+def test_roberta_counts_positions_from_its_padding_id(tmp_path):
+    """transformers detects padding by its id: here that of <bos>, in every text."""
     with pytest.raises(
-        ValueError, match="position_offset=2, .* 1: the id is 0 .*family='bert'"
+        ValueError, match="position_offset=2, .* 1; the id is 0 .*family='bert'"
     ):
         export.write(own('bert'), tmp_path / 'out')
     assert not list(tmp_path.iterdir())
@@ -555,7 +558,7 @@ def test_a_roberta_counts_positions_from_its_own_padding(tmp_path):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('family', OWN)
-def test_transformers_scores_models_of_ours_as_a_family_that_is_named(tmp_path, family):
+def test_transformers_computes_the_same_scores_for_a_given_family(tmp_path, family):
     torch = pytest.importorskip('torch')
     model = own(family)
     export.write(model, tmp_path / 'out', family=family)
@@ -589,7 +592,7 @@ def test_decoders_attend_bidirectionally_in_transformers_too(tmp_path, case, win
 
 @pytest.mark.peer
 @pytest.mark.parametrize('kind', ['sequence', 'token'])
-def test_heads_of_tasks_score_in_transformers(tmp_path, kind):
+def test_task_heads_compute_the_same_scores_in_transformers(tmp_path, kind):
     pytest.importorskip('torch')
     model, head = trained(), task(kind)
     export.write(model, tmp_path / 'out', task=head)
@@ -612,7 +615,7 @@ def test_heads_of_tasks_score_in_transformers(tmp_path, kind):
 
 @pytest.mark.peer
 def test_the_pipeline_and_fill_agree_on_metaspace(tmp_path):
-    """What follows a mask does not begin a text."""
+    """Text after a mask is not tokenized like the beginning of a text."""
     transformers = pytest.importorskip('transformers')
     pytest.importorskip('torch')
     path = tmp_path / 'eurobert'
@@ -629,8 +632,8 @@ def test_the_pipeline_and_fill_agree_on_metaspace(tmp_path):
 
 
 @pytest.mark.peer
-def test_onnx_scores_as_transformers_does(tmp_path):
-    """The recipe of README.md: batches of other sizes than the one it was traced with."""
+def test_onnx_computes_the_same_scores_as_transformers(tmp_path):
+    """The recipe of README.md, with other batch sizes than the traced one."""
     torch = pytest.importorskip('torch')
     pytest.importorskip('onnxscript')
     runtime = pytest.importorskip('onnxruntime')

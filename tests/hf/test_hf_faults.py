@@ -1,5 +1,5 @@
-"""Folders that are damaged, quantized or meant ill are refused in words; nothing outside
-of them is read, and nothing is waited for."""
+"""Damaged, quantized and malicious folders raise clear errors, without reading files
+outside the folder and without blocking."""
 
 import dataclasses
 import json
@@ -15,12 +15,12 @@ from test_hf_import import folder, shard, tensors_of
 from jepa_text import export
 from jepa_text.hf import files, load
 
-folder = folder  # A fixture is found by its name.
+folder = folder  # Fixtures are found by name.
 
 
 @pytest.fixture
 def at_once():
-    """What waits for ten seconds waits for ever."""
+    """Fails if the test takes ten seconds: then it would block forever."""
 
     def ring(*_):
         raise AssertionError('still waiting')
@@ -33,7 +33,7 @@ def at_once():
 
 
 @pytest.mark.parametrize('up', [True, False])
-def test_no_index_leads_out_of_the_folder(folder, tmp_path_factory, up):
+def test_index_entries_outside_the_folder_raise(folder, tmp_path_factory, up):
     path, other = folder(), tmp_path_factory.mktemp('elsewhere')
     index = shard(path)
     file = index['model.norm.weight']
@@ -48,7 +48,7 @@ def test_no_index_leads_out_of_the_folder(folder, tmp_path_factory, up):
 @pytest.mark.parametrize(
     'file', ['a/b.safetensors', r'a\b.safetensors', '', '..', None, 3]
 )
-def test_what_an_index_names_is_a_plain_name(folder, file):
+def test_index_entries_must_be_plain_names(folder, file):
     path = folder()
     (path / files.INDEX).write_text(json.dumps({'weight_map': {'x': file}}))
     with pytest.raises(ValueError, match='index.json places x in '):
@@ -56,7 +56,7 @@ def test_what_an_index_names_is_a_plain_name(folder, file):
 
 
 @pytest.mark.parametrize('path', ['../1_Pooling', '/1_Pooling', 'a/b', None, 7])
-def test_no_module_lies_outside(folder, path):
+def test_module_paths_outside_the_folder_raise(folder, path):
     source = sentences(folder('bert'), pooling_mode_mean_tokens=True)
     listed = json.loads((source / 'modules.json').read_text())
     listed[1]['path'] = path
@@ -65,7 +65,7 @@ def test_no_module_lies_outside(folder, path):
         load.load(source)
 
 
-def test_a_cache_of_the_hub_is_read_through_its_links(folder, tmp_path):
+def test_hub_cache_links_are_followed(folder, tmp_path):
     path = folder('llama')
     wanted = load.load(path).params['encoder']['embedding']
     (path / 'blobs').mkdir()
@@ -85,7 +85,7 @@ FILES = (
 
 
 @pytest.mark.parametrize('name', FILES)
-def test_a_pipe_is_not_waited_for(folder, at_once, name):
+def test_pipes_are_not_read(folder, at_once, name):
     path = sentences(folder('bert'), pooling_mode_mean_tokens=True)
     (path / name).unlink(missing_ok=True)
     os.mkfifo(path / name)
@@ -94,7 +94,7 @@ def test_a_pipe_is_not_waited_for(folder, at_once, name):
 
 
 def typed(path, change):
-    """Gives tensors of a safetensors file another type, as `change` of each says."""
+    """Changes types of tensors in a safetensors file by `change(name, data)`."""
     content = path.read_bytes()
     size = int.from_bytes(content[:8], 'little')
     header = json.loads(content[8 : 8 + size])
@@ -113,16 +113,16 @@ def typed(path, change):
 @pytest.mark.parametrize(
     'dtype, width', [('I8', 1), ('U8', 1), ('F8_E4M3', 1), ('I32', 4)]
 )
-def test_quantized_weights_are_not_taken_for_weights(folder, dtype, width):
-    """Though no config says so; what is read of them would be without its scales."""
+def test_quantized_weights_raise(folder, dtype, width):
+    """Even without a quantization config: the values would lack their scales."""
     path, name = folder('llama'), 'model.layers.1.mlp.up_proj.weight'
 
     def change(tensor, data):
         return (dtype, data[:: 4 // width]) if tensor == name else ('F32', data)
 
     typed(path / 'model.safetensors', change)
-    said = rf'model\.safetensors: {name} is stored as {dtype}, so it is quantized'
-    with pytest.raises(ValueError, match=said):
+    message = rf'model\.safetensors: {name} is stored as {dtype}, so it is quantized'
+    with pytest.raises(ValueError, match=message):
         load.load(path)
 
 
@@ -131,33 +131,37 @@ def test_a_quantization_config_of_null_is_none(folder):
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
-def test_weights_that_are_no_numbers_are_named(folder, value):
+def test_weights_that_are_not_finite_raise(folder, value):
     tensors = dict(tensors_of('bert'))
     name = 'bert.encoder.layer.2.output.dense.bias'
     tensors[name] = tensors[name].copy()
     tensors[name][5] = value
-    with pytest.raises(ValueError, match=rf'model\.safetensors: {name} holds NaN, inf'):
+    with pytest.raises(
+        ValueError, match=rf'model\.safetensors: {name} contains NaN, inf'
+    ):
         load.load(folder('bert', tensors))
 
 
-def test_a_model_that_diverged_is_not_exported_and_is_not_our_fault(tmp_path):
+def test_a_diverged_model_is_not_exported(tmp_path):
     model = trained()
     spoilt = model.params['encoder']['embedding'].at[3, 4].set(np.nan)
     encoder = {**model.params['encoder'], 'embedding': spoilt}
     params = {**model.params, 'encoder': encoder}
-    with pytest.raises(ValueError, match='encoder/embedding of tiny holds NaN.*diverge'):
+    with pytest.raises(
+        ValueError, match='encoder/embedding of tiny contains NaN.*diverge'
+    ):
         export.write(dataclasses.replace(model, params=params), tmp_path / 'out')
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_left_out_may_be_of_any_type(folder):
-    """As the table of positions that older BERTs have."""
+def test_ignored_tensors_may_have_any_type(folder):
+    """Such as the table of positions in older BERT files."""
     tensors = dict(tensors_of('bert'))
     tensors['bert.embeddings.position_ids'] = np.arange(64)[None]
     load.load(folder('bert', tensors))
 
 
-def test_json_that_is_too_deep_is_told(folder):
+def test_deeply_nested_json_raises(folder):
     path = folder()
     (path / 'config.json').write_text('[' * 100_000 + ']' * 100_000)
     with pytest.raises(ValueError, match=r'config\.json is not JSON'):

@@ -1,5 +1,5 @@
-"""Models of other formats compute what `transformers` says they do, and what is wrong
-with a folder is told."""
+"""Imported models compute the same as in `transformers`, and invalid folders raise clear
+errors."""
 
 import functools
 import json
@@ -69,14 +69,14 @@ def flat(tree):
 
 
 def exported(params, family):
-    """Their tensors of our parameters, by the table that imported them."""
+    """The tensors in the format of the file, from our parameters."""
     leaves = flat(params)
     bound = layout.bindings(family, {path: x.shape for path, x in leaves.items()})
-    return {name: layout.joined(parts, leaves) for name, parts in bound.items()}
+    return {name: layout.join(parts, leaves) for name, parts in bound.items()}
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_logits_are_those_of_transformers_and_tensors_come_back(folder, case):
+def test_logits_equal_those_of_transformers_and_tensors_round_trip(folder, case):
     imported = load.load(folder(case))
     assert imported.causal == CASES[case][1]
     _, expected = references()
@@ -89,13 +89,13 @@ def test_logits_are_those_of_transformers_and_tensors_come_back(folder, case):
     back = exported(imported.params, names.FAMILIES[imported.record['family']])
     tensors = tensors_of(case)
     for name in set(tensors) - set(imported.record['left_out']):
-        # A bias that is saved under two names comes back under the one.
+        # A bias that is saved under two names is exported under one.
         there = name.replace('decoder.bias', 'bias') if name not in back else name
         assert_array_equal(back[there], tensors[name], err_msg=name)
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_config_and_section_undo_each_other(case):
+def test_config_and_section_round_trip(case):
     config, _ = CASES[case]
     family = config['model_type']
     section = configs.to_section(config)
@@ -106,12 +106,12 @@ def test_config_and_section_undo_each_other(case):
     assert configs.to_config(configs.to_section(again), family, tied, causal) == again
     module = resolve.build('models', section, vocab_size=V)
     assert configs.canonical(section['name'], module) == section
-    # A saved section is JSON, which has no tuples.
+    # Saved sections are JSON, which has no tuples.
     saved = json.loads(json.dumps(section))
     assert resolve.build('models', saved, vocab_size=V) == module
 
 
-def test_layers_that_differ_agree_scanned_and_unrolled(folder):
+def test_scanned_and_unrolled_layers_agree(folder):
     from jepa_text.models import transformer
 
     imported = load.load(folder('smollm3'))
@@ -191,7 +191,7 @@ def test_half_precision_becomes_float32_masters(folder, dtype):
 
 
 def shard(folder, case='llama', parts=3):
-    """The weights of a case in several files with an index."""
+    """Writes the weights of a case as shards with an index."""
     tensors = tensors_of(case)
     (folder / 'model.safetensors').unlink()
     index = {name: f'model-{i % parts}.safetensors' for i, name in enumerate(tensors)}
@@ -219,8 +219,8 @@ def test_shards_are_read_onto_the_mesh_part_by_part(folder, tmp_path, monkeypatc
         assert_array_equal(leaf, whole[path])
     kernel = params['encoder']['layers']['ffn']['gate']['kernel']
     assert kernel.addressable_shards[0].data.shape == (4, 8, 48)
-    # Each value once or, if it lies on all four devices, four times; and never more than
-    # one device's part of one tensor at a time.
+    # Each value is read once or, if replicated, once per device, and never more than one
+    # device's shard of one tensor at a time.
     matrices = sum(x.size for path, x in whole.items() if path.endswith(('l', 'g')))
     rest = sum(x.size for x in whole.values()) - matrices
     assert sum(sizes) <= matrices + 4 * rest
@@ -252,7 +252,7 @@ def test_tensors_that_do_not_fit_are_listed(folder, change, words):
         load.load(folder('llama', tensors))
 
 
-def test_all_that_does_not_fit_is_in_one_error(folder):
+def test_all_mismatched_tensors_are_in_one_error(folder):
     with pytest.raises(ValueError, match='missing: .*and 4 more.*of another shape: '):
         load.load(folder('llama', num_hidden_layers=5, intermediate_size=16))
 
@@ -260,8 +260,8 @@ def test_all_that_does_not_fit_is_in_one_error(folder):
 @pytest.mark.parametrize(
     'case, window', [('mistral', (3, 2)), ('qwen3', (4, 3)), ('modernbert', (3, 3))]
 )
-def test_windows_are_counted_as_attention_is(case, window):
-    """Both ways, the position itself does not count; ModernBERT is never causal."""
+def test_windows_are_converted_to_distances(case, window):
+    """Bidirectional windows exclude the position itself; ModernBERT is never causal."""
     config = dict(use_sliding_window=True, max_window_layers=0, sliding_window=4)
     config |= CASES[case][0]
     found = [
@@ -273,8 +273,8 @@ def test_windows_are_counted_as_attention_is(case, window):
 
 
 @pytest.mark.parametrize('case', ['llama', 'eurobert'])
-def test_families_without_a_window_have_none_whatever_a_config_says(folder, case):
-    """As in transformers, whose classes of these never look at it."""
+def test_families_without_windows_ignore_the_config(folder, case):
+    """As in transformers, whose classes for these ignore it."""
     imported = load.load(folder(case, sliding_window=2, use_sliding_window=True))
     assert imported.section['window'] is None
     padded, _ = hf_cases.by_document(logits_of(imported))[0]
@@ -288,35 +288,35 @@ def test_families_without_a_window_have_none_whatever_a_config_says(folder, case
         (dict(hidden_act='relu'), "hidden_act='relu'"),
         (dict(rope_parameters=dict(rope_type='yarn')), "rope_type='yarn'"),
         (dict(quantization_config={}), 'has a quantization_config'),
-        (dict(vocab_size=39), 'the tokenizer has 40 tokens, but the embedding 39 rows'),
+        (dict(vocab_size=39), '40 tokens, but the embedding has 39 rows'),
         (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),
         (dict(hidden_size='32'), "json: hidden_size='32' must be a whole number"),
         (dict(num_hidden_layers=0), 'num_hidden_layers=0 must be .* at least 1'),
         (dict(max_position_embeddings=None), 'max_position_embeddings=None must be'),
-        (dict(jepa_text=dict(shift=2)), 'jepa_text=.*with 0 or 1, or left out'),
-        (dict(jepa_text=3), 'jepa_text=3; it is as'),
+        (dict(jepa_text=dict(shift=2)), 'jepa_text=.*must be .*or be left out'),
+        (dict(jepa_text=3), 'jepa_text=3 must be'),
     ],
 )
-def test_configs_that_cannot_be_read_say_why(folder, changes, words):
+def test_unsupported_configs_raise(folder, changes, words):
     with pytest.raises(ValueError, match=words):
         load.load(folder('llama', **changes))
 
 
-def test_json_of_another_kind_is_told(folder):
+def test_json_of_another_type_raises(folder):
     path = folder('llama')
     for index in ('{}', '{"weight_map": []}'):
         (path / files.INDEX).write_text(index)
         with pytest.raises(ValueError, match='has no "weight_map"'):
             load.load(path)
     (path / files.INDEX).write_text('[]')
-    with pytest.raises(ValueError, match='holds no JSON object, but a list'):
+    with pytest.raises(ValueError, match='contains no JSON object, but a list'):
         load.load(path)
     (path / 'config.json').write_text('[]')
-    with pytest.raises(ValueError, match=r'config\.json holds no JSON object'):
+    with pytest.raises(ValueError, match=r'config\.json contains no JSON object'):
         load.load(path)
 
 
-def test_tokenizers_of_other_formats_are_told_how_to_be_written_again(folder):
+def test_tokenizers_of_other_formats_raise_with_a_remedy(folder):
     path = folder('llama')
     (path / 'tokenizer.json').rename(path / 'tokenizer.model')
     with pytest.raises(FileNotFoundError, match='tokenizer.model; in transformers, Auto'):
@@ -327,7 +327,7 @@ def test_tokenizers_of_other_formats_are_told_how_to_be_written_again(folder):
     'case, written', [('llama', False), ('bert_untied', False), ('llama_tied', True)]
 )
 def test_a_head_with_other_values_is_not_tied(folder, case, written):
-    """Though the config says so; one that is written twice is."""
+    """Even if the config says so; a head saved with equal values is tied."""
     tensors = dict(tensors_of(case))
     if written:
         tensors['lm_head.weight'] = tensors['model.embed_tokens.weight']
@@ -343,20 +343,20 @@ def test_tensors_are_compared_a_block_of_rows_at_a_time(folder, tmp_path):
     tensors['lm_head.weight'] = tensors['model.embed_tokens.weight'].copy()
     found = files.Tensors(folder('llama', tensors))
     pair = 'lm_head.weight', 'model.embed_tokens.weight'
-    assert found.alike(*pair, block=7)
+    assert found.equal(*pair, block=7)
     tensors['lm_head.weight'][-1, -1] += 1
-    assert not files.Tensors(folder('llama', tensors)).alike(*pair, block=7)
-    assert not found.alike('lm_head.weight', 'model.norm.weight')
+    assert not files.Tensors(folder('llama', tensors)).equal(*pair, block=7)
+    assert not found.equal('lm_head.weight', 'model.norm.weight')
 
 
-def test_a_missing_size_is_named():
+def test_a_missing_size_raises():
     with pytest.raises(ValueError, match="llama lacks 'hidden_size'"):
         configs.to_section(dict(model_type='llama', vocab_size=3))
 
 
-def test_options_that_a_family_has_no_word_for_are_named():
+def test_options_that_a_family_cannot_express_raise():
     section = configs.to_section(CASES['qwen3'][0])
-    with pytest.raises(ValueError, match='llama has no word for .*qk_norm=True'):
+    with pytest.raises(ValueError, match='llama cannot express .*qk_norm=True'):
         configs.to_config(section, 'llama', False, True)
     with pytest.raises(ValueError, match='A transformer is no bert'):
         configs.to_config(section, 'bert', True, False)
@@ -369,15 +369,15 @@ def test_only_safetensors_are_read(folder, tmp_path):
         load.load(path)
 
 
-def test_a_file_cut_short_is_told(folder):
+def test_a_truncated_file_raises(folder):
     path = folder('llama')
     whole = (path / 'model.safetensors').read_bytes()
     (path / 'model.safetensors').write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r'model\.safetensors is not whole'):
+    with pytest.raises(ValueError, match=r'model\.safetensors is damaged'):
         load.load(path)
 
 
-def test_missing_shards_and_tensors_are_named(folder):
+def test_missing_shards_and_tensors_raise(folder):
     path = folder('llama')
     index = shard(path)
     name, file = next(iter(index.items()))
@@ -399,7 +399,7 @@ def test_missing_shards_and_tensors_are_named(folder):
         ('OfflineModeIsEnabled', FileNotFoundError, 'cannot be reached'),
     ],
 )
-def test_the_hub_s_refusals_are_told(monkeypatch, error, kind, words):
+def test_hub_errors_are_converted(monkeypatch, error, kind, words):
     hub = pytest.importorskip('huggingface_hub')
     asked = {}
 
@@ -448,26 +448,26 @@ def test_an_outline_reads_as_the_model_does_and_needs_no_weights(folder, monkeyp
     assert asked['allow_patterns'] == ['*.json']
 
 
-def test_what_the_cache_holds_is_looked_through_without_its_values(folder, monkeypatch):
+def test_cached_models_are_checked_without_reading_weights(folder, monkeypatch):
     hub = pytest.importorskip('huggingface_hub')
     path = folder('bert')
     monkeypatch.setattr(hub, 'snapshot_download', lambda *_, **__: str(path))
     monkeypatch.setattr(files.Tensors, 'read', None)
     of_any.check('hf:somebody/something')
     (path / 'model.safetensors').unlink()
-    with pytest.raises(FileNotFoundError, match='must hold safetensors'):
+    with pytest.raises(FileNotFoundError, match='must contain safetensors'):
         of_any.check('hf:somebody/something')
 
 
-def test_a_revision_of_a_folder_means_nothing(folder):
+def test_a_revision_of_a_folder_raises(folder):
     with pytest.raises(ValueError, match='is a folder'):
         load.load(folder(), revision='main')
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize('case', ['mistral', 'qwen2', 'qwen3', 'smollm3'])
-def test_windows_of_both_sides_are_those_of_transformers(case, folder):
-    """Decoders whose config says is_causal=false, with a window; also if it is short."""
+def test_bidirectional_windows_equal_those_of_transformers(case, folder):
+    """Decoders with is_causal=false and a window, including short ones."""
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     changes = dict(is_causal=False, use_sliding_window=True, sliding_window=2)

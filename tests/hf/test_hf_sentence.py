@@ -1,5 +1,4 @@
-"""A vector that was measured is the one that is shipped: `encode` of a model, the files
-of its export taken at their word, and sentence-transformers give the same."""
+"""`encode`, the exported pooling and sentence-transformers compute the same vectors."""
 
 import dataclasses
 import functools
@@ -18,7 +17,7 @@ from jepa_text import load as loading
 from jepa_text.analysis import features
 from jepa_text.hf import load
 
-# One text is longer than a row, on purpose.
+# One text is longer than a row.
 pytestmark = pytest.mark.filterwarnings('ignore:.*are longer than:UserWarning')
 
 LONG = 'My fellow Americans: the state of the Union is strong, and the whale is white. '
@@ -26,7 +25,7 @@ TEXTS = [
     'I',
     'Call me Ishmael.',
     LONG,
-    3 * LONG,  # cut
+    3 * LONG,  # truncated
     'It says <mask>, </s> and <eos><pad> <bos>.',
     'Æther, 龍 and\n\na  tab\t!',
 ]
@@ -41,7 +40,7 @@ POOLS = {
 
 @functools.cache
 def trained(objective='mlm'):
-    """Its layers add to what they are given, but not so much that rounding grows."""
+    """A model whose layers have an effect, but do not amplify rounding errors."""
     model = made(objective)
     params = jax.tree.map(lambda x: x / 3 if x.ndim > 1 else x, model.params)
     return dataclasses.replace(model, params=params)
@@ -81,7 +80,7 @@ def from_files(folder, texts):
 
 
 def with_template(folder):
-    """Its tokenizer puts specials around a text, and says which one pads."""
+    """Adds special tokens around texts and a padding token to the tokenizer."""
     backend = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
     backend.post_processor = tokenizers.processors.TemplateProcessing(
         single='<bos> $A <eos>', special_tokens=[('<bos>', 1), ('<eos>', 2)]
@@ -92,8 +91,8 @@ def with_template(folder):
 
 
 @pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
-def test_encode_gives_what_the_exported_files_say(tmp_path, pool):
-    """By default, and as a model was told to; cosines would not tell a factor."""
+def test_encode_equals_the_exported_pooling(tmp_path, pool):
+    """By default and with normalization; compares values, as cosines ignore scale."""
     model = trained() if pool == 'mean' else dataclasses.replace(trained(), pool=pool)
     export.write(model, tmp_path / 'out')
     measured = model.encode(TEXTS)
@@ -103,14 +102,14 @@ def test_encode_gives_what_the_exported_files_say(tmp_path, pool):
     assert_allclose(measured, again.encode(TEXTS), atol=1e-5)
 
 
-def test_what_a_decoder_is_measured_by_is_shipped(tmp_path):
-    """Left to itself, sentence-transformers takes its last token instead."""
+def test_a_decoder_is_exported_with_its_pooling(tmp_path):
+    """By default, sentence-transformers would use the last token instead."""
     model = dataclasses.replace(trained('clm'), causal=True)
     export.write(model, tmp_path / 'out')
     assert_allclose(model.encode(TEXTS), from_files(tmp_path / 'out', TEXTS), atol=1e-5)
 
 
-def test_without_special_tokens_is_another_vector_which_is_not_shipped(tmp_path):
+def test_pooling_without_special_tokens_is_not_exported(tmp_path):
     model = trained()
     found = model.encode(TEXTS, pool='mean-specials')
     assert np.abs(found - model.encode(TEXTS)).max() > 0.1
@@ -125,8 +124,8 @@ def test_without_special_tokens_is_another_vector_which_is_not_shipped(tmp_path)
     assert not (tmp_path / 'out').exists()
 
 
-def test_cls_is_the_special_token_that_begins_a_text(tmp_path):
-    """Not its first word; where the tokenizer puts none there, there is none."""
+def test_cls_pooling_needs_a_special_first_token(tmp_path):
+    """It does not use the first token of the text if there is no special token."""
     model = trained()
     first = model.encode(['Call', 'whale'], layer=0, pool='cls')
     begin_D = np.asarray(model.params['encoder']['embedding'])[model.tokenizer.bos_id]
@@ -136,14 +135,14 @@ def test_cls_is_the_special_token_that_begins_a_text(tmp_path):
         lambda: bare.encode(TEXTS),
         lambda: bare.encode(TEXTS, pool='cls'),
         lambda: export.write(bare, tmp_path / 'out'),
-        lambda: features.of(bare, TEXTS, ('mean', 'cls')),
+        lambda: features.extract(bare, TEXTS, ('mean', 'cls')),
     ):
-        with pytest.raises(ValueError, match="pool='cls': .* this tokenizer puts none"):
+        with pytest.raises(ValueError, match="pool='cls': .* tokenizer does not add"):
             refused()
 
 
-def test_a_text_of_special_tokens_alone_has_nothing_without_them(tmp_path):
-    """As where a word that is not known becomes one."""
+def test_pooling_without_special_tokens_needs_other_tokens(tmp_path):
+    """For example, if an unknown word becomes a special token."""
     model, _ = imported(tmp_path, 'bert')
     specials = (*model.tokenizer.special_ids, 9)
     tokenizer = dataclasses.replace(model.tokenizer, special_ids=specials)
@@ -151,16 +150,16 @@ def test_a_text_of_special_tokens_alone_has_nothing_without_them(tmp_path):
     assert model.encode(['w7', 'w9']).shape == (2, 32)
     for refused in (
         lambda: model.encode(['w7', 'w9'], pool='mean-specials'),
-        lambda: features.of(model, ['w7', 'w9'], ('mean-specials',)),
+        lambda: features.extract(model, ['w7', 'w9'], ('mean-specials',)),
     ):
-        with pytest.raises(ValueError, match="'mean-specials': text 1 has special"):
+        with pytest.raises(ValueError, match="'mean-specials': text 1 has only special"):
             refused()
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize('reads', [{}, dict(causal=True, shift=1)])
 @pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
-def test_sentence_transformers_gives_what_encode_does(tmp_path, pool, reads):
+def test_sentence_transformers_computes_the_same_vectors(tmp_path, pool, reads):
     library = pytest.importorskip('sentence_transformers')
     changes = dict(pool=pool, normalize=pool == 'last', **reads)
     model = dataclasses.replace(trained('clm' if reads else 'mlm'), **changes)
@@ -173,8 +172,8 @@ def test_sentence_transformers_gives_what_encode_does(tmp_path, pool, reads):
 @pytest.mark.peer
 @pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'lasttoken', 'weightedmean'])
 @pytest.mark.parametrize('case', ['bert', 'roberta', 'modernbert', 'qwen3', 'eurobert'])
-def test_its_own_folders_are_read_as_it_does(tmp_path, case, pool):
-    """As it saves them, with a length that the tokenizer alone knows."""
+def test_sentence_transformers_folders_give_the_same_vectors(tmp_path, case, pool):
+    """As it saves them, with a length that only the tokenizer config contains."""
     library = pytest.importorskip('sentence_transformers')
     modules = library.sentence_transformer.modules
     _, source = imported(tmp_path, case)

@@ -1,4 +1,4 @@
-"""A config.json of any values loads as it did, or is refused by the key that is wrong."""
+"""Any value in config.json either loads the same model or raises naming the key."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ def changed(config, keys, value):
 
 
 def whole(case):
-    """The config.json of a case with all that its family has a default for."""
+    """The config.json of a case with all keys that have defaults."""
     config, _ = CASES[case]
     section, causal = configs.to_section(config), CASES[case][1]
     tied = bool(config.get('tie_word_embeddings'))
@@ -44,7 +44,7 @@ def whole(case):
 
 
 def without(config, keys, before):
-    """The section if the value is null: what follows from others, or as if left out."""
+    """The section if a value is null: derived from other keys, or the default."""
     derived = {
         'num_key_value_heads': {'kv_heads': before['heads']},
         'head_dim': {'head_width': before['width'] // before['heads']},
@@ -61,31 +61,31 @@ def without(config, keys, before):
 
 
 def is_kind_of(value, before):
-    """May the value stand where this one stood? A number for a number, and so on."""
+    """Whether a value has a type that may replace this one."""
     kinds = (bool, str, list, dict, type(None))
     if isinstance(before, kinds):
         return type(value) is type(before)
     return type(value) in (int, float) and 0 <= value < math.inf
 
 
-def told(error, keys):
-    """Does the error name the key, or list the tensors that do not fit what it says?"""
+def names_key(error, keys):
+    """Whether the error names the key, or lists tensors that do not match it."""
     text = str(error)
     return keys[-1] in text or keys[0] in text or 'do not fit the config' in text
 
 
 def refused(config, keys, value):
-    """The section of the changed config; None if it was refused, and by its name."""
+    """The section of the changed config, or None if it raised an error with the key."""
     try:
         return configs.to_section(changed(config, keys, value))
     except ValueError as error:
-        assert told(error, keys), (keys, value, error)
+        assert names_key(error, keys), (keys, value, error)
         return None
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_any_value_gives_the_same_section_or_is_refused_by_name(case):
-    """Or another section, if it is a value such as stood there: that is what it means."""
+def test_any_value_gives_the_same_section_or_an_error_with_its_key(case):
+    """Or another section, if the value is a valid replacement."""
     config = whole(case)
     before, trials = configs.to_section(config), 0
     for keys, value in corruptions(config):
@@ -106,7 +106,7 @@ def trial(path, config, keys, value, before):
     try:
         imported = load.load(path)
     except ValueError as error:
-        assert told(error, keys), (keys, value, error)
+        assert names_key(error, keys), (keys, value, error)
         return 'refused'
     logits = logits_of(imported)
     assert np.isfinite(logits).all(), (keys, value)
@@ -115,8 +115,8 @@ def trial(path, config, keys, value, before):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('case', ['llama', 'smollm3', 'bert', 'roberta', 'modernbert'])
-def test_any_value_loads_the_same_model_or_is_refused_by_name(tmp_path, case):
-    """All the way: from the file to logits."""
+def test_any_value_loads_the_same_model_or_an_error_with_its_key(tmp_path, case):
+    """End to end, from the file to logits."""
     config = whole(case)
     path = hf_cases.write(tmp_path, config, tensors_of(case))
     before = logits_of(load.load(path))

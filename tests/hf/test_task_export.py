@@ -1,4 +1,4 @@
-"""A fine-tuned model in transformers: the same logits, by the classes of its family."""
+"""Fine-tuned models have the same logits in transformers, with its family's classes."""
 
 import dataclasses
 import functools
@@ -66,7 +66,7 @@ CASES = {
 
 @functools.cache
 def tuned(family, name, **options):
-    """A tiny model with a head, all of it far from zero."""
+    """A tiny model with a head whose parameters are all far from zero."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     own = dict(labels=NAMES) if name in ('labels', 'tags') else {}
     kind = saved.KINDS[name](**own, **options)
@@ -91,7 +91,7 @@ def config_of(folder):
 
 
 def alike(found, wanted, atol=1e-5):
-    """Are answers the same, and their numbers within `atol`?"""
+    """Whether answers are equal, and their numbers within `atol`."""
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted):
         assert one.keys() == other.keys()
@@ -107,7 +107,7 @@ def alike(found, wanted, atol=1e-5):
                 assert_allclose(numbers, other[key], atol=atol)
 
 
-# The others are among those that are compared with transformers.
+# The other cases are compared with transformers below.
 FAST = (
     ('eurobert', 'labels'),
     ('mistral', 'spans'),
@@ -121,7 +121,7 @@ FAST = (
 @pytest.mark.parametrize(
     'family, name', [c if c in FAST else pytest.param(*c, marks=SLOW) for c in CASES]
 )
-def test_what_is_exported_is_read_back_and_answers_alike(tmp_path, family, name):
+def test_exported_models_give_the_same_answers(tmp_path, family, name):
     model = tuned(family, name, **CASES[family, name])
     found = export.write(model, tmp_path / 'out', family=family)
     assert config_of(tmp_path / 'out')['architectures'] == [found['architecture']]
@@ -131,7 +131,7 @@ def test_what_is_exported_is_read_back_and_answers_alike(tmp_path, family, name)
     if family in ('bert', 'modernbert'):
         answers = model.predict(*asked(name))
         alike(again.predict(*asked(name)), answers)
-        # Nor is that so because everything has one answer.
+        # The answers are not all the same, which would make this trivial.
         assert len({str(answer) for answer in answers}) == len(TEXTS)
     _of_others(tmp_path / 'out', model)
 
@@ -153,7 +153,7 @@ def _of_others(folder, model):
         wanted = dataclasses.replace(model.kind, between=end)
         assert again.kind == (None if again.causal else wanted)
         return
-    same = dict(template='{first}') if isinstance(model.kind, labels._OfTexts) else {}
+    same = dict(template='{first}') if isinstance(model.kind, labels._TextKind) else {}
     assert again.kind == dataclasses.replace(model.kind, **same)
     alike_heads(again, model)
     if same:
@@ -162,7 +162,7 @@ def _of_others(folder, model):
 
 
 @pytest.mark.slow
-def test_numbers_and_names_of_classes_are_the_configs(tmp_path):
+def test_class_numbers_and_names_are_in_the_config(tmp_path):
     export.write(tuned('bert', 'labels', **FIRST), tmp_path / 'labels')
     config = config_of(tmp_path / 'labels')
     assert config['id2label'] == {'0': 'red', '1': 'green', '2': 'blue'}
@@ -179,24 +179,24 @@ REFUSED = [
     ('bert', 'tags', NORMED, "act='gelu_norm': fine-tune with finetuning.act=''"),
     ('eurobert', 'labels', dict(act=''), "act=''.*finetuning.act='gelu'"),
     ('eurobert', 'labels', dict(pool='max'), "pool='max'.*pool='mean' or 'cls'"),
-    ('eurobert', 'spans', {}, 'question answering.*it has: mistral.*--family=mistral'),
-    ('mistral', 'labels', {}, 'the classes of a text.*it has: eurobert'),
+    ('eurobert', 'spans', {}, 'question answering.*have it: mistral.*--family=mistral'),
+    ('mistral', 'labels', {}, 'the classes of a text.*have it: eurobert'),
     ('modernbert', 'labels', {}, "finetuning.act='gelu_norm'"),
     ('modernbert', 'tags', {}, "act='': fine-tune with finetuning.act='gelu_norm'"),
     ('modernbert', 'spans', {}, "finetuning.act='gelu_norm'"),
 ]
 
 
-@pytest.mark.parametrize('family, name, options, says', REFUSED)
-def test_what_no_class_computes_is_refused_with_the_settings(
-    tmp_path, family, name, options, says
+@pytest.mark.parametrize('family, name, options, message', REFUSED)
+def test_heads_without_a_class_raise_with_alternative_settings(
+    tmp_path, family, name, options, message
 ):
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         export.write(tuned(family, name, **options), tmp_path / 'out', family=family)
     assert not list(tmp_path.iterdir())
 
 
-def test_spans_by_their_tokens_are_classes_of_tokens(tmp_path):
+def test_spans_learned_per_token_are_token_classification(tmp_path):
     model = tuned('eurobert', 'spans', learn='tokens', stride=0)
     found = export.write(model, tmp_path / 'out')
     assert found['architecture'] == 'EuroBertForTokenClassification'
@@ -205,7 +205,7 @@ def test_spans_by_their_tokens_are_classes_of_tokens(tmp_path):
     alike(again.predict(*asked('spans')), model.predict(*asked('spans')))
 
 
-def test_the_command_exports_what_finetune_kept(tmp_path, capsys):
+def test_the_command_exports_a_fine_tuned_model(tmp_path, capsys):
     model = tuned('eurobert', 'labels')
     made = dict(model='runs/a', task='sea', test={'standard': {'accuracy': 0.75}})
     saved.write(tmp_path / 'tuned', model, model.kind, made)
@@ -218,7 +218,7 @@ def test_the_command_exports_what_finetune_kept(tmp_path, capsys):
     alike(load.load(f'hf:{out}').predict(TEXTS), model.predict(TEXTS))
 
 
-def test_what_gives_vectors_has_no_head_and_is_its_encoder(tmp_path):
+def test_retrieval_models_are_exported_without_head(tmp_path):
     plain = tuned('eurobert', 'labels')
     kind = vectors.Vectors(pool='mean')
     params = {'encoder': plain.params['encoder'], 'task_head': {}}
@@ -228,11 +228,11 @@ def test_what_gives_vectors_has_no_head_and_is_its_encoder(tmp_path):
     assert export.write(model, tmp_path / 'out')['architecture'] == 'EuroBertModel'
     again = load.load(f'hf:{tmp_path / "out"}')
     assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    with pytest.raises(ValueError, match='take encode, not predict'):
+    with pytest.raises(ValueError, match='use encode, not predict'):
         model.predict(TEXTS)
 
 
-def test_another_head_in_the_folder_is_noticed(tmp_path):
+def test_a_different_head_in_the_folder_is_detected(tmp_path):
     model = tuned('bert', 'labels', **FIRST)
     export.write(model, tmp_path / 'out')
     head = exported.head_of(model.kind, model.params['task_head'])
@@ -258,15 +258,15 @@ AUTO = {
 @pytest.mark.peer
 @pytest.mark.parametrize('family, name', CASES)
 def test_transformers_has_the_same_logits(tmp_path, family, name):
-    """Of a padded batch of texts that its own tokenizer reads."""
+    """For a padded batch from its own tokenizer."""
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     model = tuned(family, name, **CASES[family, name])
     export.write(model, tmp_path / 'out', family=family)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
     loader = getattr(transformers, f'AutoModelFor{AUTO[name]}')
-    other, said = loader.from_pretrained(tmp_path / 'out', output_loading_info=True)
-    assert not said['missing_keys'] and not said['unexpected_keys']
+    other, info = loader.from_pretrained(tmp_path / 'out', output_loading_info=True)
+    assert not info['missing_keys'] and not info['unexpected_keys']
     rows = model.kind.rows(
         prediction.reader(model), examined.tasks.Examples(*asked(name))
     )
@@ -299,7 +299,7 @@ def test_transformers_has_the_same_logits(tmp_path, family, name):
 @pytest.mark.peer
 @pytest.mark.parametrize('kind', ['SequenceClassification', 'TokenClassification'])
 @pytest.mark.parametrize('family', ['Bert', 'Roberta', 'ModernBert', 'EuroBert'])
-def test_a_model_of_transformers_predicts_as_there(tmp_path, family, kind):
+def test_imported_classifiers_predict_the_same(tmp_path, family, kind):
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     bundled = tokenizers.load(tokenizers.BUNDLED)
@@ -316,7 +316,7 @@ def test_a_model_of_transformers_predicts_as_there(tmp_path, family, kind):
         eos_token_id=bundled.eos_id,
         id2label=dict(enumerate(NAMES)),
         initializer_range=0.3,
-        # That of the scores of tokens, its default, is none of ours.
+        # The default pooling, of token scores, is not supported.
         **(dict(classifier_pooling='mean') if family == 'EuroBert' else {}),
     )
     other = getattr(transformers, f'{family}For{kind}')(config).eval()
@@ -346,7 +346,7 @@ def test_a_model_of_transformers_predicts_as_there(tmp_path, family, kind):
 
 
 def with_template(folder, pair, inputs=('input_ids', 'attention_mask')):
-    """The bundled tokenizer, which puts <bos> and <eos> around texts, and two as said."""
+    """The bundled tokenizer with <bos> and <eos>, and a given template for pairs."""
     bundled = tokenizers.load(tokenizers.BUNDLED)
     bundled.save(folder / 'tokenizer.json')
     backend = Backend.from_file(str(folder / 'tokenizer.json'))
@@ -370,8 +370,8 @@ PAIRS = {
 
 @pytest.mark.peer
 @pytest.mark.parametrize('family', PAIRS)
-def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
-    """Its tokenizer makes the rows, with the types of tokens that BERT reads."""
+def test_imported_question_answering_models_predict_the_same(tmp_path, family):
+    """With rows from its tokenizer, including the token types of BERT."""
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     bundled = tokenizers.load(tokenizers.BUNDLED)
@@ -391,10 +391,10 @@ def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
     other.save_pretrained(tmp_path)
     with_template(tmp_path, PAIRS[family], INPUTS[family == 'Bert'])
     model = load.load(f'hf:{tmp_path}')
-    rows = model.kind.rows(prediction.reader(model), base.Asked(TEXTS, CONTEXTS))
+    rows = model.kind.rows(prediction.reader(model), base.Unlabeled(TEXTS, CONTEXTS))
     ours = prediction.outputs(model, model.kind, rows)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    said = model.predict(TEXTS, CONTEXTS)
+    answers = model.predict(TEXTS, CONTEXTS)
     for number, row in enumerate(rows):
         pair = TEXTS[number], CONTEXTS[number]
         given = tokenizer(*pair, return_tensors='pt', return_offsets_mapping=True)
@@ -404,7 +404,7 @@ def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
             found = other(**given)
         logits_L2 = torch.stack([found.start_logits, found.end_logits], -1)[0].numpy()
         assert_allclose(ours[number][: len(row.tokens)], logits_L2, atol=1e-4)
-        # The best span of the context, by trying all.
+        # The best span of the context, by brute force.
         places = np.flatnonzero(row.notes.offsets_L2[:, 1] >= 0)
         score, first, last = max(
             (logits_L2[i, 0] + logits_L2[j, 1], i, j)
@@ -413,15 +413,15 @@ def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
             if i <= j < i + model.kind.longest
         )
         none = logits_L2[0].sum()
-        assert said[number]['no_answer'] == pytest.approx(none - score, abs=1e-3)
+        assert answers[number]['no_answer'] == pytest.approx(none - score, abs=1e-3)
         text = CONTEXTS[number][offsets[first][0] : offsets[last][1]].strip()
-        assert said[number]['text'] == (text if score > none else '')
-    assert len({one['text'] for one in said}) == len(said)
+        assert answers[number]['text'] == (text if score > none else '')
+    assert len({one['text'] for one in answers}) == len(answers)
 
 
 @pytest.mark.slow
-def test_the_type_of_the_context_reaches_the_encoder(tmp_path):
-    """Without it the answers are others; a table of one type has no second."""
+def test_the_token_type_of_the_context_is_used(tmp_path):
+    """Without it the answers differ; a table with one type cannot have it."""
     model = tuned('bert', 'spans')
     export.write(model, tmp_path / 'out')
     config = config_of(tmp_path / 'out')
@@ -437,7 +437,7 @@ def test_the_type_of_the_context_reaches_the_encoder(tmp_path):
     without = dataclasses.replace(again, kind=plain).predict(*asked('spans'))
     for one, other in zip(answers, without):
         assert abs(one['no_answer'] - other['no_answer']) > 1e-3
-    # What was found is exported again, and answers alike.
+    # The imported model is exported again, and gives the same answers.
     export.write(again, tmp_path / 'again')
     third = load.load(f'hf:{tmp_path / "again"}')
     assert third.kind == again.kind
@@ -452,7 +452,7 @@ def test_the_type_of_the_context_reaches_the_encoder(tmp_path):
         '<bos>:1 $A:1 <eos>:1 $B:0 <eos>:0',
     ],
 )
-def test_a_template_that_reads_two_texts_otherwise_says_nothing(tmp_path, pair):
+def test_unsupported_pair_templates_give_none(tmp_path, pair):
     with_template(tmp_path, pair)
     found = tokenizers.load(tmp_path / 'tokenizer.json', optional=('mask',))
     assert hf_load.pair_of(found) is None

@@ -1,4 +1,4 @@
-"""Every kind is trained, kept, read back, and answers the same."""
+"""Each kind can be trained, saved and loaded, and gives the same answers."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def task_of(kind):
 
 @pytest.mark.parametrize('rows', ['standard', 'paper'])
 @pytest.mark.parametrize('kind', METRICS)
-def test_a_kind_is_trained_and_kept_and_answers_as_it_was_measured(tmp_path, kind, rows):
+def test_a_saved_model_gives_the_same_answers(tmp_path, kind, rows):
     if rows == 'paper' and kind in ('labels', 'scores'):
         pytest.skip('Texts have one row in both.')
     settings = config.Finetuning(steps=2, batch_size=4, layers=1, rows=rows)
@@ -56,5 +56,5 @@ def test_a_kind_is_trained_and_kept_and_answers_as_it_was_measured(tmp_path, kin
     saved.write(tmp_path / 'kept', tuned, made.kind)
     part = made.task.test
     answers = load.load(tmp_path / 'kept').predict(part.first, part.second)
-    said = [finetune._said(answer) for answer in answers]
+    said = [finetune._prediction(answer) for answer in answers]
     assert said == list(found.predictions)

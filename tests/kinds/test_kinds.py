@@ -1,4 +1,4 @@
-"""Texts become rows, and what a head makes of them becomes answers."""
+"""Conversion of texts to rows, and of a head's outputs to answers."""
 
 import dataclasses
 
@@ -23,8 +23,8 @@ def reader(length=64):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=12))
-def test_every_word_has_its_own_tokens_in_order(words):
-    """Those of a row are exactly the tokens of the text, each of one word."""
+def test_words_have_their_own_tokens_in_order(words):
+    """A row has exactly the tokens of the text, each of one word."""
     examples = tasks.Examples([words], None, [['O'] * len(words)])
     (row,) = tags.Tags(labels=('O', 'X')).rows(reader(256), examples)
     word_N = row.notes[row.notes >= 0]
@@ -33,11 +33,11 @@ def test_every_word_has_its_own_tokens_in_order(words):
     for number, word in enumerate(words):
         ids = row.tokens[row.notes == number]
         assert tokenizer.decode(ids).strip() == word.strip()
-    # One token of each word learns.
+    # One token of each word has a target.
     assert np.sum(row.targets['labels'] != base.IGNORED) == len(words)
 
 
-def test_all_tokens_learn_where_the_paper_has_them_do_so():
+def test_learn_all_trains_every_token():
     examples = tasks.Examples([['unforeseeable', 'whales']], None, [['O', 'X']])
     rows = [
         tags.Tags(labels=('O', 'X'), learn=learn).rows(reader(), examples)[0]
@@ -48,7 +48,7 @@ def test_all_tokens_learn_where_the_paper_has_them_do_so():
     assert (all_[first >= 0] == first[first >= 0]).all()
 
 
-def test_words_take_what_most_of_their_tokens_say():
+def test_learn_all_predicts_by_majority():
     examples = tasks.Examples([['unforeseeable']], None, None)
     kind = tags.Tags(labels=('O', 'X'), learn='all')
     (row,) = kind.rows(reader(), examples)
@@ -62,7 +62,7 @@ def test_words_take_what_most_of_their_tokens_say():
     assert first.answers([logits_LC], [row], examples)[0]['tags'] == ['O']
 
 
-def test_words_beyond_the_row_have_the_first_tag_and_no_share():
+def test_truncated_words_have_the_first_tag_and_probability_zero():
     words = ['whale'] * 30
     kind = tags.Tags(labels=('O', 'X'))
     examples = tasks.Examples([words], None, [['X'] * 30])
@@ -85,8 +85,8 @@ CONTEXT = 'The old man sat by the sea and mended his nets. ' * 8 + 'The whale wa
     st.integers(24, 64),
     st.sampled_from([4, 8, 16]),
 )
-def test_the_right_ends_give_the_answer_back(start, length, room, stride):
-    """Logits that point at the targets of a window answer what was asked for, up to the
+def test_correct_logits_give_the_answer(start, length, room, stride):
+    """Logits that match the targets of a window give the correct answer, up to the
     tokens that an answer touches."""
     answer = CONTEXT[start : start + length]
     kind = spans.Spans(stride=stride, longest=40)
@@ -100,7 +100,7 @@ def test_the_right_ends_give_the_answer_back(start, length, room, stride):
         outputs.append(logits_L2)
     (found,) = kind.answers(outputs, rows, examples)
     holds = [row for row in rows if row.targets['start'] > 0]
-    if not holds:  # an answer of more tokens than any window has
+    if not holds:  # the answer has more tokens than a window
         assert found['text'] == ''
         return
     assert answer.strip() in found['text'] or not answer.strip()
@@ -134,19 +134,19 @@ def test_no_answer_is_the_first_position():
     (found,) = kind.answers([logits_L2], [row], examples)
     assert found['text'] == '' and found['no_answer'] == pytest.approx(6)
     assert kind.gold([row]) == [()]
-    # As SQuAD's own programs where each question has an answer: then one is given.
+    # As in SQuAD 1.1, where each question has an answer: one is always given.
     sure = dataclasses.replace(kind, unanswerable=False)
     (found,) = sure.answers([logits_L2], [row], examples)
     assert found['text'] and found['no_answer'] == pytest.approx(6)
 
 
-def test_a_question_that_fills_the_row_is_refused():
+def test_a_question_that_fills_the_row_raises():
     examples = tasks.Examples(['What is it? ' * 20], [CONTEXT], None)
     with pytest.raises(ValueError, match='question 0 has .* larger max_length'):
         spans.Spans().rows(reader(32), examples)
 
 
-def test_marked_tokens_are_the_papers():
+def test_learn_tokens_targets_the_answers_tokens():
     kind = spans.Spans(stride=0, learn='tokens')
     start = CONTEXT.index('mended')
     examples = tasks.Examples(['What?'], [CONTEXT], [[(start, 'mended his')]])
@@ -156,39 +156,39 @@ def test_marked_tokens_are_the_papers():
     logits_L2[marked] = [0.0, 1.0]
     (found,) = kind.answers([logits_L2], [row], examples)
     assert found['text'] == 'mended his' and found['tokens'] == kind.gold([row])[0]
-    # What is beyond the row is nobody's.
+    # Answers beyond the row have no target.
     far = tasks.Examples(['What?'], [CONTEXT], [[(CONTEXT.index('white'), 'white')]])
     assert not kind.rows(reader(), far)[0].targets['labels'].any()
 
 
-def test_pairs_are_one_text_by_the_template():
+def test_pairs_are_joined_by_the_template():
     kind = labels.Labels(
         labels=('no', 'yes'), template='Premise: {first}\nThen: {second}'
     )
     pair = tasks.Examples(['a {second} b'], ['c'], np.array(['yes']))
     (row,) = kind.rows(reader(), pair)
-    said = reader().tokenizer.decode(row.tokens)
-    assert said == 'Premise: a {second} b\nThen: c'
+    text = reader().tokenizer.decode(row.tokens)
+    assert text == 'Premise: a {second} b\nThen: c'
     assert row.targets == {'label': 1}
 
 
 @pytest.mark.parametrize('kind', [labels.Labels(labels=('a',)), tags.Tags(labels=('a',))])
-def test_what_was_not_learned_is_refused(kind):
+def test_unknown_labels_raise(kind):
     first, target = (['x'], np.array(['b']))
     if kind.name == 'tags':
         first, target = [['x']], [['b']]
-    with pytest.raises(ValueError, match="'b' is none of those learned: 'a'"):
+    with pytest.raises(ValueError, match="'b' is unknown; the model has: 'a'"):
         kind.rows(reader(), tasks.Examples(first, None, target))
 
 
-def test_a_text_without_tokens_is_refused():
+def test_a_text_without_tokens_raises():
     with pytest.raises(ValueError, match="the text '' has no tokens"):
         labels.Scores().rows(reader(), tasks.Examples([''], None, None))
     with pytest.raises(ValueError, match='max_length=2 leaves no room'):
         reader(2)
 
 
-def test_what_fills_a_batch_has_no_part_in_the_loss():
+def test_padding_does_not_change_the_loss():
     kind = labels.Labels(labels=('a', 'b'))
     rows = kind.rows(reader(), tasks.Examples(['x', 'y z'], None, np.array(['a', 'b'])))
     whole = base.collate(rows, 2, 16, 0)
@@ -219,9 +219,9 @@ def test_batches_hold_every_row_once_in_few_shapes():
         counts = batch['segment_ids'].sum(axis=1)[: len(chosen)]
         assert counts.tolist() == [len(rows[i].tokens) for i in chosen]
     assert sorted(seen) == list(range(300))
-    # Four lengths an octave, each with one number of rows; little of it fills.
+    # Four lengths per octave, each with one number of rows; little padding.
     assert len({length for _, length in shapes}) == len(shapes) <= 15
     assert read < 1.2 * sum(len(row.tokens) for row in rows)
-    # A few rows are few, whatever the budget.
+    # Few rows make a small batch, whatever the budget.
     ((_, batch),) = prediction.batches(rows[:3], 0, 512, tokens=8192)
     assert len(batch['tokens']) == 4

@@ -1,4 +1,4 @@
-"""What a kind would misread is refused before anything is trained or answered."""
+"""Invalid inputs of task kinds raise before training or prediction."""
 
 import dataclasses
 
@@ -23,55 +23,59 @@ def reader(length=64):
 
 
 @pytest.mark.parametrize('pool', ['maen', 'mean-specials', ''])
-def test_a_misspelt_pooling_is_refused_at_once(pool):
+def test_unknown_poolings_raise(pool):
     with pytest.raises(ValueError, match=f'pool={pool!r} does not exist; .*mean, max'):
         labels.Labels(labels=('a', 'b'), pool=pool)
     with pytest.raises(ValueError, match='pool'):
         schema.read(config.Finetuning, {'pool': pool})
 
 
-def test_an_act_that_does_not_exist_is_refused():
+def test_unknown_acts_raise():
     kind = tags.Tags(labels=('O', 'X'), act='relu')
     with pytest.raises(ValueError, match="act='relu' does not exist; there are: 'gelu'"):
         kind.modules(examined.model().network.encoder)
 
 
 @pytest.mark.parametrize(
-    'changes, says',
+    'changes, message',
     [
-        (dict(layers=3), 'layers=3: the encoder has 2'),
+        (dict(layers=3), 'layers=3, but the encoder has 2'),
         (dict(max_length=65), 'max_length=65, but toy reads at most 64 tokens'),
         (dict(max_length=2), 'max_length=2 leaves no room'),
         (dict(pool='position', act='gelu'), None),
     ],
 )
-def test_settings_beyond_the_model_are_refused_before_training(changes, says):
+def test_invalid_settings_raise_before_training(changes, message):
     settings = config.Finetuning(**changes)
-    if says is None:
+    if message is None:
         finetune.Examination(examined.model(), examined.labeled(), settings)
         return
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         finetune.Examination(examined.model(), examined.labeled(), settings)
 
 
 ASKED = [
-    (LABELS, ('whale', None), 'One text was given'),
+    (LABELS, ('whale', None), 'got a single text'),
     (LABELS, (['a', 'b'], ['c']), '2 first texts, but 1 second'),
-    (LABELS, ([['a', 'b']], None), r"\['a', 'b'\] is no text"),
-    (tags.Tags(labels=('O', 'X')), (['a b'], None), "'a b' is no list of words"),
-    (tags.Tags(labels=('O', 'X')), ([['a']], ['b']), 'no second texts'),
+    (LABELS, ([['a', 'b']], None), r"need a text per example, not \['a', 'b'\]"),
+    (
+        tags.Tags(labels=('O', 'X')),
+        (['a b'], None),
+        "need a list of words per example, not 'a b'",
+    ),
+    (tags.Tags(labels=('O', 'X')), ([['a']], ['b']), 'without second texts'),
     (spans.Spans(), (['What?'], None), 'give the questions, then the contexts'),
 ]
 
 
-@pytest.mark.parametrize('kind, texts, says', ASKED)
-def test_texts_that_would_be_misread_are_refused(kind, texts, says):
+@pytest.mark.parametrize('kind, texts, message', ASKED)
+def test_texts_of_the_wrong_type_raise(kind, texts, message):
     model = dataclasses.replace(examined.model(), kind=kind)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         model.predict(*texts)
 
 
-def test_contexts_and_answers_without_tokens_are_named():
+def test_contexts_and_answers_without_tokens_raise():
     examples = tasks.Examples(['What?'] * 2, ['The whale.', ''], None)
     with pytest.raises(ValueError, match='context 1 has no tokens'):
         spans.Spans().rows(reader(), examples)
@@ -85,8 +89,8 @@ ODD = ['', ' ', '\u200d', '\U0001f469\u200d\U0001f467', 'e\u0301\u0301', '<mask>
 
 @pytest.mark.parametrize('learn', ['first', 'all'])
 @pytest.mark.parametrize('odd', [*ODD, 'whale' * 40])
-def test_odd_words_leave_the_others_their_tags(odd, learn):
-    """Logits that say each token's own tag are answered with the tags of the words."""
+def test_unusual_words_do_not_shift_tags(odd, learn):
+    """Logits that predict each token's own tag give the tags of the words."""
     words = ['the', odd, 'sea', odd, '.']
     kind = tags.Tags(labels=('O', 'X', 'Y'), learn=learn)
     examples = tasks.Examples([words], None, [['X', 'O', 'Y', 'O', 'X']])
@@ -120,8 +124,8 @@ def test_answers_at_the_very_end_and_of_one_token_are_found(context):
 
 @pytest.mark.parametrize('scan', [True, False])
 @pytest.mark.parametrize('layers', [0, 1, 3])
-def test_of_modernbert_the_last_layers_are_trained_the_first_too(layers, scan):
-    """Its first layer is not one of the stack."""
+def test_last_layers_of_modernbert_are_trained(layers, scan):
+    """Its first layer is not part of the stack."""
     model = examined.model()
     section = dict(name='modernbert', width=16, depth=3, heads=2, ffn_width=16, scan=scan)
     encoder = resolve.build('models', section, vocab_size=model.tokenizer.vocab_size)
@@ -137,7 +141,7 @@ def test_of_modernbert_the_last_layers_are_trained_the_first_too(layers, scan):
 
 
 @pytest.mark.slow
-def test_what_is_kept_reads_rows_as_long_as_those_it_was_measured_with(tmp_path):
+def test_a_saved_model_keeps_the_row_length(tmp_path):
     examined.saved_model(tmp_path / 'toy')
     task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
     given = dict(model=str(tmp_path / 'toy'), task=task)
@@ -150,7 +154,7 @@ def test_what_is_kept_reads_rows_as_long_as_those_it_was_measured_with(tmp_path)
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
-def test_scores_that_are_all_equal_are_refused_before_training(split):
+def test_constant_scores_raise_before_training(split):
     task = examined.labeled()
     parts = {}
     for name in ('train', 'validation', 'test'):
@@ -162,7 +166,7 @@ def test_scores_that_are_all_equal_are_refused_before_training(split):
         finetune.Examination(examined.model(), task, config.Finetuning())
 
 
-def test_tags_that_cannot_be_measured_are_refused_before_training():
+def test_invalid_tags_raise_before_training():
     words = [['the', 'sea']] * 4
     good = tasks.Examples(words, None, [['O', 'B-X']] * 4)
     bad = tasks.Examples(words, None, [['O', 'I-X']] * 4)
@@ -179,14 +183,14 @@ def test_tags_that_cannot_be_measured_are_refused_before_training():
 
 
 @pytest.mark.parametrize('rows', ['standard', 'paper'])
-def test_right_answers_are_measured_as_right(rows):
+def test_correct_answers_have_the_best_score(rows):
     context, answer = 'The whale was white as snow.', (22, 'snow')
     part = tasks.Examples(['What?'] * 4, [context] * 4, [[answer], []] * 2)
     task = tasks.Task('s', 'spans', 'f1', part, part, validation=part)
     settings = config.Finetuning(rows=rows)
     made = finetune.Examination(examined.model(), task, settings)
     examples, read = made.parts['test']
-    answers = finetune.right(made.kind, examples, read)
+    answers = finetune.gold_answers(made.kind, examples, read)
     found = finetune.measure('spans', made.kind, examples, read, answers)
     assert found.standard['f1'] in (1.0, 100.0) and len(answers) == 4
 

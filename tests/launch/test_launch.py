@@ -1,4 +1,4 @@
-"""What all launch scripts share, local.sh, peers.sh and apart.sh."""
+"""Common behavior of all launch scripts; local.sh, accelerator.sh, peers.sh, apart.sh."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import sys
 import pytest
 from launching import JOB, ROOT, Machine, documented, wait_for
 
-# script: the program that it needs, and the environment without which it does not start.
+# {script: (the program that it needs, required environment variables)}
 LAUNCHERS = {
     'local.sh': (None, {}),
     'slurm.sh': ('sbatch', {}),
@@ -33,7 +33,7 @@ def fake_all(machine):
 
 
 @EACH
-def test_a_dry_run_prints_and_does_nothing(machine, script):
+def test_dry_run_only_prints(machine, script):
     program, env = LAUNCHERS[script]
     fake_all(machine)
     before = sorted(machine.folder.rglob('*'))
@@ -42,10 +42,10 @@ def test_a_dry_run_prints_and_does_nothing(machine, script):
     )
     assert code == 0 and not machine.calls()
     assert sorted(machine.folder.rglob('*')) == before
-    # Every word of the command is there to read, and the space is not lost.
+    # The output has every argument, and the space is preserved.
     assert all(word in output for word in JOB)
     assert re.search(r'two(\\)* words', output)
-    # At the end as well; and it needs nothing, as it starts nothing.
+    # --dry-run may come last; it does not need the program.
     if program:
         (machine.bin / program).unlink()
     words = (*JOB, '--config.name=two words', '--dry-run')
@@ -53,7 +53,7 @@ def test_a_dry_run_prints_and_does_nothing(machine, script):
 
 
 @EACH
-def test_a_missing_program_is_said_in_one_line(machine, script):
+def test_missing_program_is_reported_in_one_line(machine, script):
     program, env = LAUNCHERS[script]
     if program is None:
         return
@@ -78,7 +78,7 @@ def test_a_missing_program_is_said_in_one_line(machine, script):
         ),
     ],
 )
-def test_wrong_usage_is_found_before_anything_starts(machine, script, words, message):
+def test_wrong_usage_is_reported_before_anything_starts(machine, script, words, message):
     fake_all(machine)
     code, output = machine.run(script, *words, **LAUNCHERS[script][1])
     assert code == 2 and message in output and not machine.calls()
@@ -86,7 +86,7 @@ def test_wrong_usage_is_found_before_anything_starts(machine, script, words, mes
 
 
 @EACH
-def test_help_is_the_top_of_the_file_and_names_every_variable(machine, script):
+def test_help_is_the_header_and_lists_all_variables(machine, script):
     code, output = machine.run(script, '--help')
     top = [line for line in documented(script) if not line.startswith('#SBATCH')]
     assert code == 0 and len(top) <= 24
@@ -100,7 +100,7 @@ def test_help_is_the_top_of_the_file_and_names_every_variable(machine, script):
 
 
 @pytest.mark.parametrize('code', [0, 1, 2, 75, 87])
-def test_local_ends_as_the_program_does(machine, code):
+def test_local_has_the_exit_code_of_the_program(machine, code):
     machine.fake('jepa-text', f'exit {code}')
     words = (*JOB, "--config.name=it's $HOME; *")
     assert machine.run('local.sh', *words)[0] == code
@@ -112,7 +112,7 @@ def test_local_runs_in_the_repository(machine):
     assert machine.run('local.sh', *JOB) == (0, f'{ROOT}\n')
 
 
-# Counts SIGTERMs; the first makes it save and end with 75.
+# Counts SIGTERMs; after one it exits with 75.
 STOPPABLE = """
 heard=0
 trap 'heard=$((heard + 1))' TERM
@@ -127,10 +127,10 @@ exit 143
 """
 
 
-# To the script alone, as by a supervisor, or to its whole group, as by a terminal.
+# To the script only, as from a supervisor, or to its process group, as from a terminal.
 @pytest.mark.parametrize('send', [os.kill, os.killpg])
 @pytest.mark.parametrize('processes', [1, 3])
-def test_local_passes_one_sigterm_on(machine, processes, send):
+def test_local_forwards_one_sigterm(machine, processes, send):
     machine.fake('jepa-text', STOPPABLE)
     started = machine.folder / 'calls.started'
     process = machine.start('local.sh', *JOB, PROCESSES=str(processes))
@@ -144,9 +144,7 @@ def test_local_passes_one_sigterm_on(machine, processes, send):
     'script, program',
     [('local.sh', 'jepa-text'), ('sky.sh', 'sky'), ('docker.sh', 'docker')],
 )
-def test_signals_reach_the_program_as_it_takes_the_place_of_the_script(
-    machine, script, program
-):
+def test_program_replaces_the_script_and_gets_its_signals(machine, script, program):
     machine.fake(program, 'echo "last process: $$"')
     data = dict(DATA=str(machine.folder / 'data'))
     process = machine.start(script, *JOB, **LAUNCHERS[script][1], **data)
@@ -171,7 +169,7 @@ def test_local_starts_several_processes(machine):
 @pytest.mark.parametrize(
     'codes, answer', [('0 75', 75), ('75 1', 1), ('1 2', 2), ('2 75', 2), ('87 0', 87)]
 )
-def test_several_processes_give_one_answer(machine, codes, answer):
+def test_several_processes_give_one_exit_code(machine, codes, answer):
     machine.fake('jepa-text', f'codes=({codes}); exit "${{codes[$JAX_PROCESS_ID]}}"')
     assert machine.run('local.sh', *JOB, PROCESSES='2')[0] == answer
 
@@ -181,11 +179,11 @@ def test_several_processes_give_one_answer(machine, codes, answer):
     [
         (dict(PROCESSES='0'), 'PROCESSES=0 is not a whole number above 0'),
         (dict(PROCESSES='two'), 'PROCESSES=two is not'),
-        (dict(ACCELERATOR='gpu'), 'ACCELERATOR=gpu; there are cpu, cuda, cuda12 and tpu'),
+        (dict(ACCELERATOR='gpu'), 'ACCELERATOR=gpu; use cpu, cuda, cuda12 or tpu'),
         (dict(ACCELERATOR='cuda', PROCESSES='2'), 'unset PROCESSES'),
     ],
 )
-def test_local_refuses(machine, env, message):
+def test_local_rejects(machine, env, message):
     code, output = machine.run('local.sh', *JOB, **env)
     assert code == 2 and message in output and not machine.calls()
 
@@ -194,7 +192,7 @@ SHOW = 'echo "$JAX_PLATFORMS $*"'
 
 
 def accelerator(machine, **env):
-    """What launch/accelerator.sh says, with an interpreter that shows its platforms."""
+    """Runs launch/accelerator.sh with an interpreter that prints JAX_PLATFORMS."""
     program = machine.fake('python-run', SHOW)
     return machine.run('accelerator.sh', '--minutes=1', PYTHON_RUN=str(program), **env)
 
@@ -209,9 +207,7 @@ def accelerator(machine, **env):
         (None, 'cpu', 'cpu'),
     ],
 )
-def test_the_environment_of_an_accelerator_is_that_of_its_driver(
-    machine, driver, device, platforms
-):
+def test_environment_depends_on_the_driver(machine, driver, device, platforms):
     if driver:
         machine.fake('nvidia-smi', f'printf "{driver}\n"')
     code, output = accelerator(machine)
@@ -222,12 +218,12 @@ def test_the_environment_of_an_accelerator_is_that_of_its_driver(
     )
 
 
-def test_help_makes_no_environment(machine):
+def test_help_creates_no_environment(machine):
     code, output = machine.run('accelerator.sh', '--minutes=1', '--help')
     assert code == 0 and '--minutes=30' in output and not machine.calls()
 
 
-def test_an_accelerator_that_is_named_is_taken(machine):
+def test_explicit_accelerator_is_used(machine):
     machine.fake('nvidia-smi', 'exit 9')
     assert 'device     tpu' in accelerator(machine, ACCELERATOR='tpu')[1]
     code, output = accelerator(machine, ACCELERATOR='cuda12', JAX_PLATFORMS='cuda')
@@ -243,14 +239,14 @@ def test_an_accelerator_that_is_named_is_taken(machine):
         ('rocm-smi', '', 'AMD GPUs (ROCm), for which jepa_text has no kernels'),
     ],
 )
-def test_an_accelerator_that_cannot_be_used_is_refused(machine, program, script, message):
+def test_unusable_accelerator_is_rejected(machine, program, script, message):
     machine.fake(program, script)
     code, output = accelerator(machine)
     assert code == 2 and message in output
     assert 'ACCELERATOR=cpu' in output
 
 
-# A python whose pip and pytest do as the test says; all else is real.
+# A Python with fake pip and pytest; everything else is real.
 PYTHON = """
 case "$*" in
   '-m pip freeze'*) printf 'numpy==2.4.6\\ntorch==1.0\\n' ;;
@@ -263,13 +259,13 @@ CASE = '<testcase classname="a" name="b"{}'
 
 
 def looks_finished(machine, kind, stamp):
-    """The folder of an environment that is not made anew; its pytest is a stand-in."""
+    """The folder of an environment that counts as complete, with a fake Python."""
     folder = machine.folder / kind
     (folder / 'bin').mkdir(parents=True)
     python = folder / 'bin' / 'python'
     python.symlink_to(machine.fake('python', PYTHON.replace('REAL', sys.executable)))
     under = machine.folder / 'venv' / 'bin' / 'python'
-    told = subprocess.run(
+    digest = subprocess.run(
         ['bash', '-c', f'source launch/venv.sh; it={under}; digest $it "$({stamp} $it)"'],
         cwd=ROOT,
         env=machine.env,
@@ -277,13 +273,13 @@ def looks_finished(machine, kind, stamp):
         text=True,
         check=True,
     )
-    (folder / f'stamp-{stamp.split()[-1]}').write_text(told.stdout)
+    (folder / f'stamp-{stamp.split()[-1]}').write_text(digest.stdout)
     return folder
 
 
 @pytest.fixture
 def checks(machine):
-    """(exit code, output) of a script that runs tests in an environment of its own."""
+    """(exit code, output) of a script that runs tests in a separate environment."""
     env = {'VENV': str(looks_finished(machine, 'venv', 'lock_for test'))}
     looks_finished(machine, 'venv-remote', 'lock_for remote')
 
@@ -299,7 +295,7 @@ def checks(machine):
     return call
 
 
-def test_clients_of_addresses_are_installed_once_where_a_word_has_one(machine):
+def test_clients_of_addresses_are_installed_once_if_needed(machine):
     venv = looks_finished(machine, 'venv', 'lock_for run')
     machine.fake('jepa-text').rename(venv / 'bin' / 'jepa-text')
     del machine.env['JEPA_TEXT']
@@ -313,14 +309,14 @@ def test_clients_of_addresses_are_installed_once_where_a_word_has_one(machine):
         return [words for words in called if words[:3] == ['-m', 'pip', 'install']]
 
     assert installed(*JOB) == []
-    at = (*JOB[:2], '--workdir=gs://bucket/first')
-    packages, own = installed(*at)
+    job = (*JOB[:2], '--workdir=gs://bucket/first')
+    packages, own = installed(*job)
     assert '--require-hashes' in packages
     assert re.search(r'requirements/addresses-py3\d\d\.txt$', packages[-1])
     assert own[-1] == str(ROOT)
-    assert installed(*at) == []
-    # What another kind installs may put back versions that clash with the clients.
-    locks = [words[-1] for words in installed(*at, ACCELERATOR='tpu')][::2]
+    assert installed(*job) == []
+    # Installing another kind may restore versions that conflict with the clients.
+    locks = [words[-1] for words in installed(*job, ACCELERATOR='tpu')][::2]
     assert [re.sub('.*/|-.*', '', lock) for lock in locks] == ['tpu', 'addresses']
 
 
@@ -342,7 +338,7 @@ def test_peers_pass(checks, machine):
     ],
 )
 @pytest.mark.parametrize('script', ['peers.sh', 'apart.sh remote'])
-def test_checks_fail_when_a_test_is_skipped_or_none_ran(
+def test_scripts_fail_if_a_test_is_skipped_or_none_ran(
     checks, script, case, exit_code, message
 ):
     code, output = checks(script, case, exit_code)
@@ -362,6 +358,6 @@ def test_remote_tests_pass(checks):
         ('no space left', 2, 'pip could not install torch==2.13.0'),
     ],
 )
-def test_peers_that_cannot_be_installed(checks, says, code, message):
+def test_installation_failures_of_peers(checks, says, code, message):
     got, output = checks('peers.sh', pip_says=says)
     assert got == code and message in output

@@ -1,4 +1,4 @@
-"""slurm.sh, tpu_vm.sh, gke.sh, sky.sh and docker.sh, with programs that only record."""
+"""slurm.sh, tpu_vm.sh, gke.sh, sky.sh and docker.sh, with fake programs."""
 
 import json
 import re
@@ -19,13 +19,13 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-# srun runs what follows its own options, once.
+# Runs the command after its own options, once.
 SRUN = 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"'
 
 
 @pytest.fixture
 def slurm(machine):
-    """(exit code, output) of slurm.sh as a job; `state` is what squeue says then."""
+    """(exit code, output) of slurm.sh as a job; `state` is the output of squeue."""
     machine.fake('srun', SRUN)
     machine.fake('scontrol')
     machine.fake('scancel')
@@ -34,7 +34,7 @@ def slurm(machine):
     def call(*words, state='RUNNING', **env):
         return machine.run('slurm.sh', *words, SLURM_JOB_ID='7', STATE=state, **env)
 
-    # A job starts where it was submitted from: in the repository.
+    # A job starts in the folder that it was submitted from, the repository.
     (machine.folder / 'launch').symlink_to(LAUNCH)
     (machine.folder / 'configs').symlink_to(ROOT / 'configs')
     return call
@@ -67,7 +67,7 @@ def test_sbatch_reads_its_directives():
 
 
 def commands(machine, job=None, **env):
-    """The words of each task that a dry run prints."""
+    """The arguments of each task that a dry run prints."""
     code, output = machine.run('slurm.sh', '--dry-run', *(job or JOB), **env)
     assert code == 0, output
     return [shlex.split(line)[2:] for line in output.splitlines()[1:]]
@@ -84,7 +84,7 @@ def test_sweeps(machine):
         ['train', f'--config=configs/toy.py:{p}', f'--workdir=/data/first/{p}']
         for p in ('clm', 'mlm')
     ]
-    # A size after the preset stays, unless the preset brings its own.
+    # A size after the preset is kept unless the preset has its own.
     for presets, after in (('mlm', 'mlm,210m'), ('mlm,1b', 'mlm,1b')):
         job = ('train', '--config=configs/pretrain.py:clm,210m', '--workdir=/data/first')
         (words,) = commands(machine, job, PRESETS=presets)
@@ -101,7 +101,7 @@ def test_sweeps(machine):
 EXAM = ('evaluate', '--config=configs/evaluate.py:models=runs/a', '--workdir=/data/exam')
 
 
-def test_workers_make_the_same_call_with_one_folder(machine, slurm):
+def test_workers_share_the_folder_and_arguments(machine, slurm):
     machine.fake('sbatch')
     code, output = machine.run('slurm.sh', *EXAM, WORKERS='3', MAX_TASKS='2')
     assert code == 0, output
@@ -116,7 +116,7 @@ def test_workers_make_the_same_call_with_one_folder(machine, slurm):
     assert called == list(EXAM)
 
 
-def test_a_list_is_read_as_words_and_not_run(machine):
+def test_list_is_split_but_not_executed(machine):
     file = machine.folder / 'list'
     file.write_text(
         '# two tasks\n--config.steps=3 --config.name="a b"\n\n--config.name=$(touch x)'
@@ -139,43 +139,43 @@ def test_a_list_is_read_as_words_and_not_run(machine):
         (dict(WORKERS='2', LIST='configs/toy.py'), 'unset SEEDS, PRESETS and LIST'),
         (dict(WORKERS='2', SEEDS='0'), 'unset SEEDS, PRESETS and LIST'),
         (dict(WORKERS='two'), 'WORKERS=two is not a whole number'),
-        (dict(WORKERS='2'), 'WORKERS is of .* study.*train needs a folder for each'),
+        (dict(WORKERS='2'), 'WORKERS requires .* study.*train needs a folder for each'),
         (dict(NODES='two'), 'NODES=two is not a whole number'),
         (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
     ],
 )
-def test_slurm_refuses(machine, env, message):
+def test_slurm_rejects(machine, env, message):
     code, output = machine.run('slurm.sh', '--dry-run', *JOB, **env)
     assert code == 2 and re.search(message, output)
 
 
 @pytest.mark.parametrize('code', [0, 1, 2, 75, 87, 137, 143])
 @pytest.mark.parametrize('state', ['RUNNING', 'COMPLETING'])
-def test_what_may_go_better_is_queued_again(slurm, machine, code, state):
+def test_recoverable_failures_are_requeued(slurm, machine, code, state):
     machine.fake('jepa-text', f'exit {code}')
     got, output = slurm(*JOB, state=state)
     assert got == code, output
-    goes_on = code in (1, 75, 87, 137) and state == 'RUNNING'
-    assert machine.called('scontrol') == ([['requeue', '7']] if goes_on else [])
+    is_requeued = code in (1, 75, 87, 137) and state == 'RUNNING'
+    assert machine.called('scontrol') == ([['requeue', '7']] if is_requeued else [])
     assert machine.called('jepa-text') == [list(JOB)]
 
 
-def test_failures_are_counted_until_the_next_stop(slurm, machine):
-    def ends(code, restarts):
+def test_failures_are_counted_until_the_next_saved_stop(slurm, machine):
+    def requeues(code, restarts):
         machine.fake('jepa-text', f'exit {code}')
         before = len(machine.called('scontrol'))
-        said = slurm(*JOB, RESTARTS=str(restarts))[1]
-        return len(machine.called('scontrol')) - before, said
+        output = slurm(*JOB, RESTARTS=str(restarts))[1]
+        return len(machine.called('scontrol')) - before, output
 
-    assert [ends(code, 2)[0] for code in (1, 87)] == [1, 1]
-    again, said = ends(1, 2)
-    assert again == 0 and 'queued again 2 times after failures' in said
-    assert ends(75, 2)[0] == 1
-    assert ends(1, 2)[0] == 1
-    assert ends(1, 0)[0] == 0
+    assert [requeues(code, 2)[0] for code in (1, 87)] == [1, 1]
+    count, output = requeues(1, 2)
+    assert count == 0 and 'queued again 2 times after failures' in output
+    assert requeues(75, 2)[0] == 1
+    assert requeues(1, 2)[0] == 1
+    assert requeues(1, 0)[0] == 0
 
 
-def test_a_task_of_an_array_runs_its_own_words(slurm, machine):
+def test_array_task_runs_its_own_arguments(slurm, machine):
     for task in range(4):
         env = dict(SEEDS='0 1', PRESETS='clm mlm', SLURM_ARRAY_TASK_ID=str(task))
         assert slurm(*JOB, **env)[0] == 0
@@ -186,17 +186,17 @@ def test_a_task_of_an_array_runs_its_own_words(slurm, machine):
     assert code == 2 and 'task 2 of the array has no line' in output
 
 
-def test_a_warning_stops_the_run_and_the_job_is_queued_again(slurm, machine):
-    ready, asked = machine.folder / 'ready', machine.folder / 'asked'
-    poll = f'for i in {{1..200}}; do [ -e {asked} ] && exit 75; sleep 0.1; done'
+def test_signal_before_the_time_limit_stops_and_requeues(slurm, machine):
+    ready, cancelled = machine.folder / 'ready', machine.folder / 'cancelled'
+    poll = f'for i in {{1..200}}; do [ -e {cancelled} ] && exit 75; sleep 0.1; done'
     machine.fake('jepa-text', f'touch {ready}; {poll}')
-    machine.fake('scancel', f'touch {asked}')
+    machine.fake('scancel', f'touch {cancelled}')
     process = machine.start('slurm.sh', *JOB, SLURM_JOB_ID='7', STATE='RUNNING')
     wait_for(ready.exists)
-    # What SLURM sends to all when it cancels must not be passed on a second time.
+    # The TERM that SLURM sends to all processes must not be forwarded.
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
-    assert not asked.exists()
+    assert not cancelled.exists()
     process.send_signal(signal.SIGUSR1)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 75, output
@@ -204,12 +204,12 @@ def test_a_warning_stops_the_run_and_the_job_is_queued_again(slurm, machine):
     assert machine.called('scontrol') == [['requeue', '7']]
 
 
-def test_a_job_from_elsewhere_says_so(machine):
+def test_job_outside_the_repository_is_rejected(machine):
     code, output = machine.run('slurm.sh', *JOB, SLURM_JOB_ID='7')
     assert code == 2 and 'is not the repository' in output
 
 
-# describe: nothing, or the next line of the file `states`.
+# `describe` prints the next line of the file `states`, if any.
 GCLOUD = """
 case "$*" in
   *' describe '*) sed -n 1p states; sed -i 1d states ;;
@@ -230,12 +230,12 @@ def tpu(machine):
 
 
 def verbs(machine):
-    """What gcloud was asked for, but for questions."""
+    """The commands of gcloud except `describe`."""
     calls = [words[2:4] for words in machine.called('gcloud')]
     return [' '.join(words) for words in calls if words[1] != 'describe']
 
 
-def test_a_tpu_vm_is_made_once(tpu, machine):
+def test_tpu_vm_is_created_once(tpu, machine):
     code, output = tpu('')
     assert code == 0, output
     rest = ['tpu-vm scp', 'tpu-vm ssh', 'tpu-vm ssh']
@@ -252,7 +252,7 @@ def test_a_tpu_vm_is_made_once(tpu, machine):
     assert code == 2 and 'is PREEMPTED. Delete it' in output and not verbs(machine)
 
 
-def test_a_queued_tpu_is_waited_for(tpu, machine):
+def test_waits_for_a_queued_tpu(tpu, machine):
     code, output = tpu('\nWAITING_FOR_RESOURCES\nACTIVE\n', QUEUED='1', SPOT='1')
     assert code == 0, output
     assert verbs(machine)[:2] == ['queued-resources create', 'tpu-vm scp']
@@ -264,8 +264,8 @@ def test_a_queued_tpu_is_waited_for(tpu, machine):
     assert tpu('SUSPENDED\nSUSPENDED\n', QUEUED='1')[0] == 2
 
 
-def test_what_a_tpu_host_runs(tpu, machine):
-    """Its command gives the exit code and the output of jepa-text."""
+def test_command_of_a_tpu_host(tpu, machine):
+    """It has the exit code and the output of jepa-text."""
     tpu('READY', BEFORE='mount it')
     install, train = [
         next(word[10:] for word in words if word.startswith('--command='))
@@ -283,7 +283,7 @@ def test_what_a_tpu_host_runs(tpu, machine):
     assert done.returncode == 75 and done.stdout == f'tpu {" ".join(JOB)}\n'
 
 
-def test_an_unknown_tpu_needs_a_version(machine):
+def test_unknown_tpu_needs_a_version(machine):
     code, output = machine.run('tpu_vm.sh', *JOB, **PLACE | dict(TYPE='v9-8'))
     assert code == 2 and 'Set VERSION' in output
 
@@ -293,12 +293,12 @@ GPU = dict(NAME='first', IMAGE='place/jepa-text:cuda', GPU='nvidia-h100-80gb', H
 TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
-# Workers at an address, and the clients of stores.
+# A study at an address, for several workers.
 STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
 
 
 def jobset(machine, **env):
-    """The manifest as parsed, and its only group of workers."""
+    """The parsed manifest and its only group of workers."""
     code, output = machine.run('gke.sh', '--dry-run', *JOB, ODD, **env)
     assert code == 0, output
     manifest = yaml.safe_load(output)
@@ -307,7 +307,7 @@ def jobset(machine, **env):
 
 
 @pytest.mark.parametrize('env', [GPU, TPU], ids=['gpu', 'tpu'])
-def test_a_jobset_is_complete(machine, env):
+def test_jobset_is_complete(machine, env):
     manifest, workers = jobset(machine, **env)
     assert manifest['apiVersion'] == 'jobset.x-k8s.io/v1alpha2'
     assert manifest['kind'] == 'JobSet' and manifest['metadata']['name'] == 'first'
@@ -317,7 +317,7 @@ def test_a_jobset_is_complete(machine, env):
     assert container['args'] == [*JOB, ODD] and container['image'] == env['IMAGE']
     assert job['completionMode'] == 'Indexed' and job['backoffLimit'] == 0
     assert job['parallelism'] == job['completions'] == int(env.get('HOSTS', 1))
-    # Kubernetes refuses a policy for exit codes with any other value here.
+    # Kubernetes rejects a pod failure policy with any other value.
     assert pod['restartPolicy'] == 'Never'
     assert pod['securityContext']['runAsNonRoot'] is True
     volumes = {volume['name'] for volume in pod['volumes']}
@@ -325,7 +325,7 @@ def test_a_jobset_is_complete(machine, env):
     assert container['resources']['requests'] == container['resources']['limits']
 
 
-def test_a_jobset_heeds_the_exit_codes(machine):
+def test_jobset_handles_exit_codes(machine):
     manifest, workers = jobset(machine, **GPU)
     policy = manifest['spec']['failurePolicy']
     assert policy['maxRestarts'] == 5
@@ -334,7 +334,7 @@ def test_a_jobset_heeds_the_exit_codes(machine):
         'FailJobSet',
         'RestartJobSetAndIgnoreMaxRestarts',
     )
-    # As Kubernetes words it.
+    # The message of Kubernetes.
     says = (
         'Container jepa-text for pod a/b failed with exit code {} matching FailJob rule'
     )
@@ -346,11 +346,11 @@ def test_a_jobset_heeds_the_exit_codes(machine):
     assert evicted['onPodConditions'] == [{'type': 'DisruptionTarget', 'status': 'True'}]
 
 
-def test_hosts_of_a_jobset_find_each_other(machine):
+def test_hosts_of_a_jobset_have_a_coordinator(machine):
     _, workers = jobset(machine, **GPU)
     pod = workers['template']['spec']['template']['spec']
     environment = {e.pop('name'): e for e in pod['containers'][0]['env']}
-    # The name that JobSet gives to the first pod of a group.
+    # The name of the first pod of a group.
     host = f'first-{workers["name"]}-0-0.first:8476'
     assert environment['JAX_COORDINATOR_ADDRESS'] == {'value': host}
     assert environment['JAX_NUM_PROCESSES'] == {'value': '2'}
@@ -361,7 +361,7 @@ def test_hosts_of_a_jobset_find_each_other(machine):
     manifest, workers = jobset(machine, **TPU, SLICES='2', HOSTS='4', SPOT='1')
     pod = workers['template']['spec']['template']['spec']
     assert workers['replicas'] == 2 and workers['template']['spec']['parallelism'] == 4
-    # Told by the cluster itself.
+    # The cluster sets the variables itself.
     assert pod['containers'][0]['env'] == []
     assert pod['containers'][0]['resources']['limits'] == {'google.com/tpu': 4}
     assert pod['nodeSelector'] == {
@@ -372,7 +372,7 @@ def test_hosts_of_a_jobset_find_each_other(machine):
     assert 'exclusive-topology' in json.dumps(manifest['metadata']['annotations'])
 
 
-def test_kubectl_gets_what_a_dry_run_prints(machine):
+def test_kubectl_gets_the_manifest_of_a_dry_run(machine):
     given = machine.folder / 'given'
     machine.fake('kubectl', f'cat >{given}')
     assert machine.run('gke.sh', *JOB, **GPU)[0] == 0
@@ -380,7 +380,7 @@ def test_kubectl_gets_what_a_dry_run_prints(machine):
     assert given.read_text() == machine.run('gke.sh', '--dry-run', *JOB, **GPU)[1]
 
 
-def test_workers_in_a_cluster_are_a_jobset_each_and_need_no_volume(machine):
+def test_each_worker_is_a_jobset_without_volume(machine):
     env = dict(GPU, HOSTS='1', ACCOUNT='opens-buckets', SECRET='keys')
     code, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, WORKERS='3')
     assert code == 0, output
@@ -397,35 +397,35 @@ def test_workers_in_a_cluster_are_a_jobset_each_and_need_no_volume(machine):
     assert container['envFrom'] == [{'secretRef': {'name': 'keys'}}]
     assert pods[0]['serviceAccountName'] == 'opens-buckets'
     assert pods[0]['volumes'][0] == {'name': 'data', 'emptyDir': {}}
-    # A claim that is named is mounted all the same.
+    # A claim that is set is mounted anyway.
     _, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, CLAIM='mine')
     assert 'claimName: "mine"' in output
 
 
 @pytest.mark.parametrize('script, env', [('gke.sh', GPU), ('sky.sh', {})])
-def test_workers_have_a_host_each_and_share_what_can_be_shared(machine, script, env):
+def test_workers_have_one_host_and_need_a_shareable_command(machine, script, env):
     several = env | dict(HOSTS='2', NODES='2')
     code, output = machine.run(script, '--dry-run', *STUDY, **several)
     assert code == 2 and 'each worker has one' in output
     env = env | dict(WORKERS='2', HOSTS='1')
     code, output = machine.run(script, '--dry-run', *JOB, **env, BUCKET='gs://b')
-    assert code == 2 and 'WORKERS is of evaluate and study' in output
+    assert code == 2 and 'WORKERS requires evaluate or study' in output
 
 
 @pytest.mark.parametrize(
     'env, message',
     [
-        (GPU | dict(NAME='First'), 'is no name in a cluster'),
+        (GPU | dict(NAME='First'), 'is not a valid name in a cluster'),
         (GPU | dict(NAME='a' * 41), 'at most 40'),
         (GPU | dict(IMAGE=''), 'IMAGE is not set'),
-        (GPU | dict(SLICES='2'), 'slices are of TPUs'),
-        (GPU | dict(TPU='tpu-v6e-slice'), 'one of them only'),
+        (GPU | dict(SLICES='2'), 'only TPUs have slices'),
+        (GPU | dict(TPU='tpu-v6e-slice'), 'but not both'),
         (TPU | dict(TPU=''), 'set TPU'),
         (TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),
         (TPU | dict(CHIPS='four'), 'CHIPS=four is not'),
     ],
 )
-def test_gke_refuses(machine, env, message):
+def test_gke_rejects(machine, env, message):
     code, output = machine.run('gke.sh', '--dry-run', *JOB, **env)
     assert code == 2 and message in output
 
@@ -433,7 +433,7 @@ def test_gke_refuses(machine, env, message):
 @pytest.mark.parametrize(
     'script, env', [('gke.sh', GPU), ('sky.sh', dict(BUCKET='gs://b')), ('docker.sh', {})]
 )
-def test_a_workdir_that_would_be_lost_is_refused(machine, script, env):
+def test_workdir_that_would_be_lost_is_rejected(machine, script, env):
     code, output = machine.run(script, '--dry-run', *JOB[:2], '--workdir=runs/a', **env)
     assert code == 2 and '--workdir=runs/a is lost' in output
 
@@ -450,13 +450,13 @@ def test_sky_task():
 
 
 @pytest.mark.parametrize('nodes, accelerator', [(1, 'cuda'), (2, 'cuda'), (2, 'tpu')])
-def test_what_a_node_of_sky_runs(machine, nodes, accelerator):
+def test_command_of_a_sky_node(machine, nodes, accelerator):
     machine.fake('sky')
     odd = "--config.name=a 'b' $HOME"
     assert machine.run('sky.sh', *JOB, odd, BUCKET='s3://b', NODES=str(nodes))[0] == 0
     (words,) = machine.called('sky')
     assert words[:2] == ['jobs', 'launch'] and words[-1] == 'launch/sky.yaml'
-    told = dict(word[6:].split('=', 1) for word in words if word.startswith('--env='))
+    env = dict(word[6:].split('=', 1) for word in words if word.startswith('--env='))
     (machine.folder / 'launch').mkdir()
     stub = 'printf "%s\\n" "$@"; env | sed -n /^JAX_/p'
     (machine.folder / 'launch' / 'local.sh').write_text(stub)
@@ -469,7 +469,7 @@ def test_what_a_node_of_sky_runs(machine, nodes, accelerator):
     done = subprocess.run(
         ['bash', '-c', run],
         cwd=machine.folder,
-        env={**machine.env, **told, **sky, 'ACCELERATOR': accelerator},
+        env={**machine.env, **env, **sky, 'ACCELERATOR': accelerator},
         capture_output=True,
         text=True,
     )
@@ -480,7 +480,7 @@ def test_what_a_node_of_sky_runs(machine, nodes, accelerator):
     assert sorted(lines[4:]) == (several if (nodes, accelerator) == (2, 'cuda') else [])
 
 
-def test_workers_of_sky_are_jobs_alike_at_an_address(machine):
+def test_workers_of_sky_are_equal_jobs_at_an_address(machine):
     machine.fake('sky')
     code, output = machine.run('sky.sh', *STUDY, WORKERS='2')
     assert code == 0, output
@@ -488,19 +488,19 @@ def test_workers_of_sky_are_jobs_alike_at_an_address(machine):
     assert '--name=jepa-text-0' in first and '--name=jepa-text-1' in second
     assert first[4:] == second[4:] and '--detach-run' in first
     assert {'--num-nodes=1', '--env=BUCKET=gs://bucket'} < {*first}
-    # A mounted bucket has no hard links: the study would end when all is set up.
-    there = ('study', STUDY[1], '--workdir=/data/seeds')
-    code, output = machine.run('sky.sh', *there, BUCKET='gs://bucket')
-    assert code == 2 and 'Give the address' in output
+    # A mounted bucket has no hard links: the study would fail only after the setup.
+    mounted = ('study', STUDY[1], '--workdir=/data/seeds')
+    code, output = machine.run('sky.sh', *mounted, BUCKET='gs://bucket')
+    assert code == 2 and 'Use the address' in output
     assert len(machine.called('sky')) == 2
 
 
-def test_a_container_is_given_what_opens_addresses(machine):
+def test_container_gets_credentials_for_addresses(machine):
     machine.fake('docker')
-    at = (*JOB[:2], '--workdir=s3://bucket/first')
+    job = (*JOB[:2], '--workdir=s3://bucket/first')
     env = dict(AWS_ACCESS_KEY_ID='a', GOOGLE_APPLICATION_CREDENTIALS='/keys/one.json')
     data = str(machine.folder / 'runs')
-    code, output = machine.run('docker.sh', *at, DATA=data, **env)
+    code, output = machine.run('docker.sh', *job, DATA=data, **env)
     assert code == 0, output
     _, run = machine.called('docker')
     assert {'--env=AWS_ACCESS_KEY_ID', '--env=GOOGLE_APPLICATION_CREDENTIALS'} < {*run}
@@ -519,29 +519,29 @@ def test_docker_builds_and_runs(machine):
     assert push == ['push', 'place/jepa-text:1']
     assert run[0] == 'run' and run[-4:] == ['place/jepa-text:1', *JOB]
     assert {'--gpus=all', '--init', f'--volume={data}:/data'} < {*run} and data.is_dir()
-    # A container that was stopped says so.
+    # The exit code is that of the container.
     machine.fake('docker', '[ "$1" != run ] || exit 75')
     assert machine.run('docker.sh', *JOB, DATA=str(data))[0] == 75
     assert machine.run('docker.sh', 'build')[0] == 0
     assert machine.called('docker')[-1][0] == 'build'
 
 
-def test_the_image_is_locked_small_and_without_rights():
+def test_image_is_locked_small_and_unprivileged():
     lines = (LAUNCH / 'docker' / 'Dockerfile').read_text().splitlines()
     bases = {line.split()[1] for line in lines if line.startswith('FROM ')}
     assert bases == {'python:3.12-slim-bookworm'}
-    # venv.sh checks the hash of every package; nothing else installs Python packages.
+    # Only venv.sh installs Python packages; it verifies their hashes.
     assert not any('pip install' in line for line in lines)
     assert any(line.endswith('launch/venv.sh "$KIND" addresses') for line in lines)
     for kind in ('run', 'cuda', 'cuda12', 'tpu', 'addresses'):
         assert (LAUNCH / 'requirements' / f'{kind}-py312.txt').is_file()
     users = [line.split()[1] for line in lines if line.startswith('USER ')]
     assert users and users[-1].split(':')[0] not in ('root', '0')
-    told = ' '.join(line for line in lines if line.startswith(('ARG ', 'ENV ')))
-    assert not re.search('token|key|secret|password', told, re.I)
+    variables = ' '.join(line for line in lines if line.startswith(('ARG ', 'ENV ')))
+    assert not re.search('token|key|secret|password', variables, re.I)
     copied = [line.split()[1:-1] for line in lines if re.match('COPY (?!--)', line)]
     assert all((ROOT / name).exists() for names in copied for name in names)
-    # Only what is listed goes into the image: no checkpoint, no history.
+    # The image has only listed files: no checkpoints, no git history.
     ignore = (LAUNCH / 'docker' / 'Dockerfile.dockerignore').read_text().splitlines()
     assert ignore[0] == '*' and '!runs' not in ignore and '!.git' not in ignore
     assert {name.split('/')[0] for names in copied for name in names} <= {

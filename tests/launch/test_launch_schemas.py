@@ -1,6 +1,6 @@
-"""What launchers give to others, by the schemas of those: Kubernetes and SkyPilot.
+"""Validates launcher output with the schemas of Kubernetes and SkyPilot.
 
-JobSet's own fields have a schema in its repository alone (LOG.md).
+The schema of JobSet's own fields exists only in its repository (LOG.md).
 """
 
 import os
@@ -18,7 +18,7 @@ TPU = dict(TPU='tpu-v6e-slice', TOPOLOGY='4x4', HOSTS='4', SLICES='2', SPOT='1')
 
 
 @pytest.mark.parametrize('env', [GPU, TPU], ids=['gpu', 'tpu'])
-def test_the_jobs_of_a_jobset_are_jobs_of_kubernetes(tmp_path, env):
+def test_jobset_has_valid_kubernetes_jobs(tmp_path, env):
     kubernetes = pytest.importorskip(
         'kubernetes_validate', reason='kubernetes_validate is not installed'
     )
@@ -34,7 +34,7 @@ def test_the_jobs_of_a_jobset_are_jobs_of_kubernetes(tmp_path, env):
         kubernetes.validate(job, '1.31', strict=True)
 
 
-# Run beside SkyPilot and all it needs, other versions than ours.
+# Run with SkyPilot and its dependencies, whose versions differ from ours.
 CHECK = """
 import sys, yaml
 from sky.utils import common_utils, schemas
@@ -49,9 +49,9 @@ for key in found['resources']['job_recovery']:
 
 @pytest.fixture
 def sky(tmp_path):
-    """Runs a command where SkyPilot is, in a folder that launch/peers.sh tells."""
+    """Runs a command with SkyPilot, from the folder that launch/peers.sh sets."""
     if 'SKYPILOT' not in os.environ:
-        pytest.skip('skypilot: the variable SKYPILOT does not say where it is')
+        pytest.skip('skypilot: the variable SKYPILOT is not set')
     folder = os.environ['SKYPILOT']
 
     def run(*words, given=''):
@@ -67,7 +67,7 @@ def sky(tmp_path):
     return run
 
 
-def test_a_task_is_one_of_skypilot(sky):
+def test_sky_yaml_is_a_valid_task(sky):
     task = yaml.safe_load((ROOT / 'launch' / 'sky.yaml').read_text())
     done = sky(sys.executable, '-c', CHECK, given=yaml.dump(task))
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_a_task_is_one_of_skypilot(sky):
     assert wrong.returncode and 'num_node' in wrong.stderr
 
 
-def test_options_of_sky_are_those_it_has(sky, tmp_path):
+def test_sky_options_exist(sky, tmp_path):
     machine = Machine(tmp_path)
     machine.fake('sky')
     code, output = machine.run('sky.sh', *JOB, BUCKET='gs://b', INFRA='gcp', SPOT='0')
@@ -84,6 +84,6 @@ def test_options_of_sky_are_those_it_has(sky, tmp_path):
     assert machine.run('sky.sh', *study, WORKERS='1')[0] == 0
     words = [word for call in machine.called('sky') for word in call]
     used = {word.partition('=')[0] for word in words if word.startswith('--')}
-    told = sky(f'{os.environ["SKYPILOT"]}/bin/sky', *words[:2], '--help')
-    known = set(re.findall(r'--[a-z][a-z-]*', told.stdout))
+    shown = sky(f'{os.environ["SKYPILOT"]}/bin/sky', *words[:2], '--help')
+    known = set(re.findall(r'--[a-z][a-z-]*', shown.stdout))
     assert len(used) > 5 and used <= known, used - known

@@ -1,4 +1,4 @@
-"""InfoNCE of pairs in a batch, and its gradients part by part."""
+"""cached_value_and_grad: InfoNCE of pairs in a batch, and its gradients part by part."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ ROWS, LENGTH, VOCAB, WIDTH = 16, 12, 50, 32
 
 @pytest.fixture
 def batch():
-    """Tokens of queries and of documents [N, L], and a key for each row's dropout."""
+    """Tokens of queries and documents [N, L], and a dropout key per row."""
     tokens = np.random.default_rng(0).integers(0, VOCAB, (2, ROWS, LENGTH))
     keys_N = jax.random.split(jax.random.key(1), ROWS)
     return {'query': tokens[0], 'document': tokens[1], 'key': keys_N}
@@ -29,7 +29,7 @@ def params():
 
 
 def encode(params, part):
-    """An embedding, a layer with dropout, and the mean."""
+    """Embeds the tokens, applies a layer with dropout, and averages."""
 
     def vectors(tokens_BL):
         hidden_BLD = jnp.tanh(params['embedding'][tokens_BL] @ params['kernel'])
@@ -62,7 +62,7 @@ def test_info_nce_of_pairs_is_the_cross_entropy_of_their_cosines(params, batch):
 
 
 @pytest.mark.parametrize('count', [1, 4, 16])
-def test_part_by_part_is_the_whole(params, batch, count):
+def test_gradients_of_parts_equal_those_of_the_whole_batch(params, batch, count):
     value, slope = jax.value_and_grad(lambda p: info_nce(encode(p, batch)))(params)
     cached = jax.jit(losses.cached_value_and_grad, static_argnums=(0, 1))
     value_again, slope_again = cached(encode, info_nce, params, split(batch, count))
@@ -72,8 +72,8 @@ def test_part_by_part_is_the_whole(params, batch, count):
         assert_allclose(slope_again[name], slope[name], atol=1e-6)
 
 
-def test_accumulating_is_another_loss(params, batch):
-    """Which has fewer negatives."""
+def test_gradient_accumulation_is_another_loss(params, batch):
+    """Accumulating over parts has fewer negatives."""
     parts = split(batch, 4)
     apart = [
         info_nce(encode(params, jax.tree.map(lambda x, i=i: x[i], parts)))
@@ -93,7 +93,7 @@ def test_memory_is_that_of_a_part(params):
         return compiled.memory_analysis().temp_size_in_bytes
 
     def total(vectors):
-        # Scores of all with all are in memory either way; this is of what comes before.
+        # The scores of all pairs are in memory either way; only the encoder is measured.
         return jnp.sum(vectors['query'] * vectors['document'])
 
     whole = needed(jax.grad(lambda params: total(encode(params, batch))))

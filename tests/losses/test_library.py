@@ -1,7 +1,8 @@
-"""The pure functions as a library: examples that run, and what all of them promise."""
+"""The pure functions as a library: docstring examples and common properties."""
 
 import doctest
 import functools
+import importlib
 import inspect
 import re
 
@@ -17,15 +18,18 @@ from jepa_text.data.masking import blocks
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.losses import cached, positions, regularizers, tokens, vectors
+from jepa_text.models import network, stack
 from jepa_text.objectives.latent import balance
-from jepa_text.optim import muon, optimizers, schedules
+from jepa_text.optim import adam, muon, optimizers, schedules
 
 LOSSES = (positions, tokens, vectors)
 HOST = (token_masks, document_masks, blocks)
 DEVICE = (*LOSSES, regularizers, schedules, balance)
 MODULES = (*HOST, *DEVICE, optimizers)
-# Not for other programs, but their examples run too.
-INNER = (muon, ranges, cached)
+# `losses.linear_cross_entropy` is the function, not the module.
+FUSED = importlib.import_module('jepa_text.losses.linear_cross_entropy')
+# Other modules whose examples are run.
+INNER = (adam, muon, ranges, cached, network, stack, FUSED)
 
 
 def short(module):
@@ -33,7 +37,7 @@ def short(module):
 
 
 def public(module):
-    """{name: function or class} that a module defines for others."""
+    """{name: function or class} of the public definitions of a module."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -43,7 +47,7 @@ def public(module):
     }
 
 
-# Bases, which do nothing alone; their subclasses have examples.
+# Base classes; their subclasses have examples.
 WITHOUT_EXAMPLE = {balance.Balance, balance.Running}
 
 
@@ -54,7 +58,7 @@ def test_every_example_runs(module):
 
 
 @pytest.mark.parametrize('module', MODULES, ids=short)
-def test_everything_public_has_an_example_and_is_in_the_table(module):
+def test_all_public_functions_have_an_example_and_are_in_the_table(module):
     package = losses if module in LOSSES else module
     named = set(re.findall(r'\w+', package.__doc__))
     for name, value in public(module).items():
@@ -64,11 +68,11 @@ def test_everything_public_has_an_example_and_is_in_the_table(module):
 
 
 @pytest.mark.parametrize('module', HOST, ids=short)
-def test_what_runs_on_the_host_is_numpy_alone(module):
+def test_host_modules_use_numpy_only(module):
     assert not re.search(r'^\s*(import|from) jax', inspect.getsource(module), re.M)
 
 
-# --- every function of x_BMD, y_BMD and where_BM, of which it uses what it can
+# --- each function as a function of x_BMD, y_BMD and where_BM, not all of which it uses
 
 B, M, D = 2, 5, 4
 LABELS = np.arange(B * M).reshape(B, M) % D
@@ -84,7 +88,7 @@ def directions():
 
 
 def weighed(section):
-    """What a balance rule makes of two losses, after it has seen two others."""
+    """Returns the weights and memory of a balance rule after one update."""
     rule = balance.make(section, steps=10)
 
     def weights(x, y, where):
@@ -156,8 +160,8 @@ CASES = {
     'schedules.joined': at_step(
         schedules.joined(schedules.constant(1.0), schedules.constant(0.3), 3, 4)
     ),
-    'schedules.of_run': at_step(
-        schedules.of_run(0.3, 10, [dict(schedule=1.0, steps=5, at=5, rise=2)])
+    'schedules.for_run': at_step(
+        schedules.for_run(0.3, 10, [dict(schedule=1.0, steps=5, at=5, rise=2)])
     ),
     'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
     'balance.make': weighed(0.3),
@@ -170,9 +174,9 @@ CASES = {
     'balance.Normalized': weighed(dict(name='normalized')),
     'balance.GradientRatio': weighed(dict(name='gradient_ratio')),
 }
-# Contracts: nothing to differentiate.
+# Interfaces: nothing to differentiate.
 NO_CASE = {'Balance', 'Running'}
-# Integers and the dtype of the input, both on purpose.
+# These return integers and the dtype of the input by design.
 KEEPS_DTYPE = {'positions.select', 'positions.take'}
 
 
@@ -207,7 +211,7 @@ def with_slopes(function):
     return both
 
 
-def test_every_public_function_has_a_case():
+def test_all_public_functions_have_a_case():
     wanted = {
         f'{short(module)}.{name}'
         for module in DEVICE
@@ -218,7 +222,7 @@ def test_every_public_function_has_a_case():
 
 
 @pytest.mark.parametrize('name', CASES)
-def test_jit_and_vmap_change_nothing_and_nothing_is_kept(name):
+def test_jit_and_vmap_give_equal_results_and_functions_are_pure(name):
     function = CASES[name]
     inputs = [given(seed) for seed in range(3)]
     before = stacked(inputs)
@@ -243,7 +247,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize('name', CASES)
-def test_values_and_gradients_are_finite_whatever_comes(name):
+def test_values_and_gradients_are_finite_for_extreme_inputs(name):
     ones, signs = np.ones((B, M, D), np.float32), np.sign(given(0)[0])
     inputs = [
         (a * shape, b * shape, np.full((B, M), is_kept))
@@ -251,7 +255,7 @@ def test_values_and_gradients_are_finite_whatever_comes(name):
         for shape in (ones, signs)
         for is_kept in (False, True)
     ]
-    # Something to divide by is near enough to 0 to matter, and a mask is half full.
+    # Small divisors near 0, and a mask with some true positions.
     inputs += [(1e-3 * x, 1e3 * y, where) for x, y, where in map(given, range(3))]
     values, slopes = jax.jit(jax.vmap(with_slopes(CASES[name])))(*stacked(inputs))
     for leaf in (*values, *slopes):
@@ -259,14 +263,14 @@ def test_values_and_gradients_are_finite_whatever_comes(name):
 
 
 @pytest.mark.parametrize('name', sorted(set(CASES) - KEEPS_DTYPE))
-def test_bfloat16_comes_in_and_float32_goes_out(name):
+def test_bfloat16_input_gives_float32_output(name):
     x, y, where = given(0)
     halves = jnp.bfloat16(x), jnp.bfloat16(y), where
     found = jitted(name)(*halves)
     exact = jitted(name)(*(np.float32(z) for z in halves[:2]), where)
     for leaf, same in zip(*map(jax.tree.leaves, (found, exact))):
         assert leaf.dtype == jnp.float32
-        # Not float32 in name only: it is computed in it.
+        # It must also be computed in float32.
         assert_allclose(leaf, same, 1e-5, 1e-5)
 
 
@@ -279,7 +283,7 @@ def test_bfloat16_comes_in_and_float32_goes_out(name):
         'regularizers.sigreg',
     ],
 )
-def test_a_mask_of_nothing_gives_nothing(name):
+def test_an_empty_mask_gives_zero(name):
     x, y, where = given(0)
     values, slopes = jax.jit(with_slopes(CASES[name]))(x, y, np.zeros_like(where))
     for leaf in (*values, *slopes):

@@ -1,8 +1,6 @@
-"""Fused logits: the numbers of the plain form, in a fraction of its memory."""
+"""linear_cross_entropy equals the unfused computation, in a fraction of its memory."""
 
-import doctest
 import functools
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +15,13 @@ from jepa_text.models import head_loss, heads
 from jepa_text.parallel import sharding
 
 B, M, D, V = 2, 7, 5, 23
-# All positions, more, less than a row of each, one; dividing the axis and not.
+# Chunks of all positions, more, less than one per row, one; divisors of M and others.
 CHUNKS = [14, 100, 4, 6, 12, 1]
 
 
 @pytest.fixture
 def inputs():
-    """hidden, kernel and labels; the labels stand at the borders of the chunks above."""
+    """hidden, kernel and labels, with labels at both ends of the vocabulary."""
     rng = np.random.default_rng(0)
     hidden = jnp.float32(rng.normal(size=(B, M, D)))
     kernel = jnp.float32(rng.normal(size=(D, V)))
@@ -49,25 +47,19 @@ def fused_by(chunk, **options):
 
 
 def weights(labels):
-    """Every position weighs differently, some less than nothing, one nothing."""
+    """Different weights per position, some negative, one 0."""
     return np.linspace(-1, 2, labels.size, dtype='f').round(1).reshape(labels.shape)
 
 
 def gradients(form, hidden, kernel, labels, weight=None):
-    """Of a total that is itself weighed, by hidden states, kernel and weights."""
+    """Gradients of 3 * total with respect to hidden states, kernel and weights."""
     weight = weights(labels) if weight is None else weight
     function = jax.grad(lambda *x: 3 * form(*x[:2], labels, x[2])[0], argnums=(0, 1, 2))
     return jax.jit(function)(hidden, kernel, weight)
 
 
-def test_docstrings():
-    assert (
-        doctest.testmod(sys.modules['jepa_text.losses.linear_cross_entropy']).failed == 0
-    )
-
-
 @pytest.mark.parametrize('chunk', CHUNKS)
-def test_fused_is_plain_forward_and_backward(inputs, chunk):
+def test_fused_equals_plain_forward_and_backward(inputs, chunk):
     form = fused_by(chunk)
     weight = weights(inputs[2])
     for ours, expected in zip(
@@ -83,7 +75,7 @@ def test_fused_is_plain_forward_and_backward(inputs, chunk):
         assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_fused_is_float64(inputs):
+def test_fused_matches_float64(inputs):
     hidden, kernel, labels = (np.asarray(x) for x in inputs)
     logits = hidden.astype(float) @ kernel.astype(float)
     z = np.log(np.exp(logits).sum(-1))
@@ -97,7 +89,7 @@ def test_fused_is_float64(inputs):
 
 
 @pytest.mark.peer
-def test_fused_is_torch(inputs):
+def test_fused_matches_torch(inputs):
     torch = pytest.importorskip('torch')
     hidden, kernel = (torch.tensor(np.asarray(x), requires_grad=True) for x in inputs[:2])
     labels = torch.tensor(np.asarray(inputs[2]), dtype=torch.long)
@@ -119,12 +111,12 @@ def test_fused_is_torch(inputs):
         assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_bfloat16_adds_up_in_float32():
+def test_bfloat16_accumulates_in_float32():
     rng = np.random.default_rng(1)
     hidden = jnp.bfloat16(rng.normal(size=(2, 5, 256)))
     kernel = jnp.float32(rng.normal(size=(256, 40)) / 16)
     labels = jnp.asarray(rng.integers(0, 40, (2, 5)))
-    # What bfloat16 holds, in float32: products of these are exact there.
+    # bfloat16 values in float32, where their products are exact.
     exact = (hidden.astype(jnp.float32), kernel.astype(jnp.bfloat16).astype(jnp.float32))
     form = fused_by(4)
     for ours, expected in zip(
@@ -151,14 +143,14 @@ def test_huge_logits_stay_finite(inputs):
     assert all(np.isfinite(x).all() for x in gradients(fused_by(4), *big))
 
 
-def test_equal_logits_are_all_highest(inputs):
+def test_equal_logits_are_all_correct(inputs):
     hidden, kernel, labels = inputs
     correct = fused_by(4)(hidden, 0 * kernel, labels, weights(labels))[1][2]
     assert_array_equal(correct, np.ones((B, M)))
 
 
 @pytest.mark.parametrize('bad', [-100, V])
-def test_a_label_outside_is_nan_and_does_no_harm_at_weight_0(inputs, bad):
+def test_labels_outside_the_vocabulary_give_nan_except_at_weight_0(inputs, bad):
     hidden, kernel, labels = inputs
     outside = labels.at[1, 2].set(bad)
     total, scores = fused_by(4)(hidden, kernel, outside, jnp.ones(labels.shape))
@@ -176,7 +168,7 @@ def test_a_label_outside_is_nan_and_does_no_harm_at_weight_0(inputs, bad):
         assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_scores_have_no_gradient_and_only_the_total_makes_any(inputs):
+def test_losses_have_no_gradient_and_forward_computes_none(inputs):
     hidden, kernel, labels = inputs
 
     def loss(hidden):
@@ -190,7 +182,7 @@ def test_scores_have_no_gradient_and_only_the_total_makes_any(inputs):
     assert text.count(' dot(') == 3
 
 
-def test_vmap_over_kernels_is_a_loop(inputs):
+def test_vmap_over_kernels_equals_a_loop(inputs):
     hidden, kernel, labels = inputs
     kernels = jnp.stack([kernel, -kernel, 2 * kernel])
     form = fused_by(4)
@@ -202,7 +194,7 @@ def test_vmap_over_kernels_is_a_loop(inputs):
             assert_allclose(ours[index], expected, rtol=1e-6, atol=1e-5)
 
 
-def test_a_split_batch_moves_gradients_only(inputs):
+def test_a_split_batch_communicates_only_gradients(inputs):
     hidden, kernel, labels = inputs
     hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
     mesh = Mesh(np.array(jax.devices()[:4]), ('data',))
@@ -225,7 +217,7 @@ def test_a_split_batch_moves_gradients_only(inputs):
         assert moved not in program, f'{moved}: the rows of a batch should stay'
 
 
-def test_vocab_first_is_the_transposed_kernel(inputs):
+def test_vocab_first_takes_the_transposed_kernel(inputs):
     hidden, kernel, labels = inputs
     first = fused_by(4, vocab_first=True)
     given = labels, weights(labels)
@@ -245,13 +237,15 @@ def test_vocab_first_is_the_transposed_kernel(inputs):
 @pytest.mark.parametrize('width', [None, 'fsdp'])
 @pytest.mark.parametrize('shape', [(2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 1)])
 def test_rows_and_tokens_over_a_mesh(inputs, shape, width, vocab_first):
-    """The numbers of one device; and no logits, hidden states or kernel move. The
-    gradient of a kernel that is split along its width is scattered, not summed."""
+    """Equals one device, without communication of logits, hidden states or kernel.
+
+    The gradient of a kernel that is split along its width is reduce-scattered.
+    """
     if vocab_first and shape != (2, 2, 1):
-        pytest.skip('the other order of axes, once')
+        pytest.skip('the other order of axes is tested with one shape')
     hidden, kernel, labels = inputs
     hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
-    # So that all of them divide.
+    # Padded to multiples of the mesh axes.
     hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, 1)), constant_values=0.5)
     kernel = jnp.pad(kernel, ((0, 1), (0, 1)), constant_values=0.1)
     mesh = sharding.make_mesh(*shape, devices=jax.devices()[:4])
@@ -296,7 +290,7 @@ def test_rows_and_tokens_over_a_mesh(inputs, shape, width, vocab_first):
         heads.DenseHead(V, D, tied=True),
     ],
 )
-def test_lm_head_losses_are_those_of_the_head(inputs, head):
+def test_lm_head_loss_equals_that_of_the_heads_logits(inputs, head):
     hidden, kernel, labels = inputs
     own = head.init(jax.random.key(0), hidden, kernel.T).get('params', {})
     params = {'encoder': {'embedding': kernel.T}, 'lm_head': own}
@@ -324,15 +318,17 @@ def test_lm_head_losses_are_those_of_the_head(inputs, head):
         for one, other in zip(
             jax.tree.leaves(scores), jax.tree.leaves(expected), strict=True
         ):
-            # Small numbers are sums of large ones, each of which float32 has rounded.
+            # Small values are sums of large ones that were rounded to float32.
             rounding = np.finfo(np.float32).eps * abs(other).max()
             assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
 
 
 @pytest.mark.parametrize(('dtype', 'mib'), [(jnp.float32, 600), (jnp.bfloat16, 1200)])
-def test_memory_at_16k_positions_and_128k_words(dtype, mib):
-    """Beside arguments and gradients; the plain form takes 16 GiB. In bfloat16 a CPU
-    holds the kernel twice more, 564 MiB."""
+def test_memory_at_16k_positions_and_128k_tokens(dtype, mib):
+    """Besides arguments and gradients; the unfused computation takes 16 GiB.
+
+    In bfloat16 a CPU has two more copies of the kernel, 564 MiB.
+    """
     shapes = (
         jax.ShapeDtypeStruct((64, 256, 768), dtype),
         jax.ShapeDtypeStruct((768, 128_256), jnp.float32),
@@ -347,7 +343,7 @@ def test_memory_at_16k_positions_and_128k_words(dtype, mib):
 
 
 @pytest.mark.parametrize('vocab_first', [True, False])
-def test_logits_and_their_slopes_share_a_buffer(vocab_first):
+def test_logits_and_their_gradients_share_a_buffer(vocab_first):
     kernel = (32_768, 64) if vocab_first else (64, 32_768)
     shapes = (
         jax.ShapeDtypeStruct((8, 128, 64), jnp.float32),
@@ -365,7 +361,7 @@ def test_logits_and_their_slopes_share_a_buffer(vocab_first):
 
 
 def test_a_bias_over_a_mesh(inputs):
-    """Its gradient, too: that of a kernel's row for hidden states of 1."""
+    """The bias and its gradient equal a kernel's row for hidden states of 1."""
     hidden, kernel, labels = inputs
     hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, 1)), constant_values=0.5)
     kernel = jnp.pad(kernel, ((0, 1), (0, 1)), constant_values=0.1)
@@ -390,6 +386,6 @@ def test_a_bias_over_a_mesh(inputs):
         assert_allclose(one, other, atol=1e-5)
 
 
-def test_a_chunk_of_nothing_is_refused(inputs):
-    with pytest.raises(ValueError, match='chunk_positions=0; a chunk has at least 1'):
+def test_chunk_positions_of_0_raises(inputs):
+    with pytest.raises(ValueError, match='chunk_positions=0, but it must be at least 1'):
         fused_by(0)(*inputs, weights(inputs[2]))

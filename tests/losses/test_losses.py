@@ -1,4 +1,4 @@
-"""Losses against independent formulas, and the properties they promise."""
+"""Losses against independent implementations, and their documented properties."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_cross_entropy_is_optax(rng):
+def test_cross_entropy_matches_optax(rng):
     logits, labels = rng.normal(size=(2, 5, 7)) * 10, rng.integers(0, 7, (2, 5))
     expected = optax.softmax_cross_entropy_with_integer_labels(
         jnp.float32(logits), jnp.int32(labels)
@@ -25,7 +25,7 @@ def test_cross_entropy_is_optax(rng):
     )
 
 
-def test_correct_counts_the_highest():
+def test_correct_is_one_for_the_highest_logit():
     logits = jnp.array([[[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]])
     assert_array_equal(losses.correct(logits, jnp.array([[1, 2]])), [[1.0, 0.0]])
 
@@ -48,7 +48,7 @@ def test_smooth_l1_is_huber_over_beta(rng):
         assert_allclose(losses.smooth_l1(x, y, beta), expected, atol=1e-6)
 
 
-def test_masked_is_sliced(rng):
+def test_masked_mean_equals_the_mean_of_true_positions(rng):
     values, where = rng.normal(size=(3, 9)), rng.random((3, 9)) < 0.4
     assert_allclose(
         losses.masked_mean(jnp.float32(values), where), values[where].mean(), rtol=1e-5
@@ -61,7 +61,7 @@ def test_layer_normalize(rng):
     assert_allclose(x.std(-1), 1, atol=1e-4)
 
 
-def test_select_takes_the_true_positions_in_order(rng):
+def test_select_returns_the_true_positions_in_order(rng):
     mask = rng.random((20, 33)) < 0.2
     index, where = losses.select(jnp.asarray(mask), 20)
     for row in range(20):
@@ -70,7 +70,7 @@ def test_select_takes_the_true_positions_in_order(rng):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('beta', [0.5, 4.0])
-def test_distances_are_torch(rng, beta):
+def test_distances_match_torch(rng, beta):
     torch = pytest.importorskip('torch')
     x, y = (np.float32(rng.normal(size=(2, 4, 6))) for _ in range(2))
     a, b = torch.tensor(x), torch.tensor(y)
@@ -86,7 +86,7 @@ def test_distances_are_torch(rng, beta):
 
 
 @pytest.mark.peer
-def test_token_losses_are_torch(rng):
+def test_token_losses_match_torch(rng):
     torch = pytest.importorskip('torch')
     logits, labels = np.float32(rng.normal(size=(9, 7)) * 5), rng.integers(0, 7, 9)
     a = torch.tensor(logits)
@@ -96,8 +96,8 @@ def test_token_losses_are_torch(rng):
 
 
 @pytest.mark.peer
-def test_a_masked_mean_is_torch_with_ignored_labels(rng):
-    """Labels at both ends of the vocabulary, and -100 at what does not count."""
+def test_a_masked_mean_matches_torch_with_ignored_labels(rng):
+    """Labels at both ends of the vocabulary, and -100 at ignored positions."""
     torch = pytest.importorskip('torch')
     logits, labels = np.float32(rng.normal(size=(40, 7)) * 9), rng.integers(0, 7, 40)
     labels[:3], labels[rng.random(40) < 0.4] = (0, 6, 0), -100
@@ -115,7 +115,7 @@ def test_a_masked_mean_is_torch_with_ignored_labels(rng):
 
 
 @pytest.mark.peer
-def test_vectors_without_length_are_torch(rng):
+def test_zero_vectors_match_torch(rng):
     torch = pytest.importorskip('torch')
     x, y = np.float32(rng.normal(size=(2, 3, 4)))
     x[0], y[1] = 0, x[1]
@@ -126,14 +126,14 @@ def test_vectors_without_length_are_torch(rng):
 
 
 @pytest.mark.parametrize('label', [-100, -1, 7, 2**30])
-def test_a_label_outside_the_vocabulary_is_not_another_one(label):
+def test_labels_outside_the_vocabulary_give_nan(label):
     logits, labels = jnp.arange(7.0)[None], jnp.array([label])
     assert np.isnan(losses.cross_entropy(logits, labels)).all()
     assert losses.correct(logits, labels) == 0
 
 
 @pytest.mark.peer
-def test_instance_normalize_is_torch(rng):
+def test_instance_normalize_matches_torch(rng):
     torch = pytest.importorskip('torch')
     x = np.float32(rng.normal(3, 2, size=(2, 5, 4)))
     theirs = torch.nn.functional.instance_norm(torch.tensor(x).transpose(1, 2))
@@ -147,7 +147,7 @@ def info_nce_64(prediction, target, temperature):
     return np.log(np.exp(scores).sum(1)) - scores.diagonal()
 
 
-def test_info_nce_is_float64_and_masked_is_sliced(rng):
+def test_info_nce_matches_float64_on_true_positions(rng):
     x, y = rng.normal(size=(2, 9, 5))
     where = np.array([1, 1, 0, 1, 0, 1, 1, 1, 0], bool)
     for temperature in (0.07, 1.0):
@@ -158,7 +158,7 @@ def test_info_nce_is_float64_and_masked_is_sliced(rng):
 
 
 @pytest.mark.slow
-def test_info_nce_against_some_is_one_against_these_and_its_own(rng):
+def test_info_nce_with_given_negatives(rng):
     x, y = rng.normal(size=(2, 12, 5))
     where = np.arange(12) % 5 != 0
     some = np.array([1, 2, 5, 8, 11])  # one of them false
@@ -174,13 +174,13 @@ def test_info_nce_against_some_is_one_against_these_and_its_own(rng):
     assert_allclose(every, whole, atol=1e-5)
 
 
-def test_info_nce_of_what_cannot_be_told_apart_is_the_log_of_how_many():
+def test_info_nce_of_equal_vectors_is_the_log_of_their_number():
     same = jnp.ones((6, 3))
     ours = losses.info_nce(same, same, jnp.arange(6) < 4, 0.1)
     assert_allclose(ours[:4], np.log(4), atol=1e-5)
 
 
-def test_info_nce_follows_a_permutation(rng):
+def test_info_nce_is_equivariant_to_permutations(rng):
     x, y = jnp.float32(rng.normal(size=(2, 8, 4)))
     where, order = jnp.arange(8) != 3, rng.permutation(8)
     whole = losses.info_nce(x, y, where, 0.2)
@@ -193,7 +193,7 @@ def softmax_64(x):
     return powers / powers.sum(-1, keepdims=True)
 
 
-def test_prototype_cross_entropy_is_float64(rng):
+def test_prototype_cross_entropy_matches_float64(rng):
     student, teacher = rng.normal(size=(2, 3, 4, 11))
     center = rng.normal(size=11)
     aim = softmax_64((teacher - center) / 0.04)
@@ -205,7 +205,7 @@ def test_prototype_cross_entropy_is_float64(rng):
     assert_allclose(ours, expected, rtol=1e-5)
 
 
-def test_prototype_cross_entropy_is_least_where_student_and_teacher_agree(rng):
+def test_prototype_cross_entropy_is_minimal_if_student_and_teacher_agree(rng):
     teacher, center = jnp.float32(rng.normal(size=(1, 5))), jnp.zeros(5)
 
     def slope(student):
@@ -234,8 +234,8 @@ def test_update_center_is_the_mean_of_true_positions(rng):
     assert_array_equal(nothing, np.float32(center))
 
 
-def test_four_steps_of_a_centered_teacher_are_float64(rng):
-    """DINO's algorithm 1: the loss with the center so far, then the center moves."""
+def test_four_steps_of_a_centered_teacher_match_float64(rng):
+    """DINO's algorithm 1: the loss with the current center, then the center's update."""
     where, ours, theirs = np.ones(6, bool), jnp.zeros(5), np.zeros(5)
     for student, teacher in rng.normal(size=(4, 2, 6, 5)):
         found = losses.prototype_cross_entropy(
@@ -249,7 +249,7 @@ def test_four_steps_of_a_centered_teacher_are_float64(rng):
         assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_instance_normalize_masked_is_sliced(rng):
+def test_instance_normalize_ignores_masked_positions(rng):
     x, where = rng.normal(3, 2, size=(2, 7, 4)), rng.random((2, 7)) < 0.6
     noisy = jnp.where(where[..., None], jnp.float32(x), jnp.nan)
     ours = losses.instance_normalize(noisy, where)
@@ -288,6 +288,6 @@ def test_average_layers_normalizes_then_averages_the_last(rng):
 
 
 @pytest.mark.parametrize('k', [0, -1, 4])
-def test_average_layers_refuses_layers_that_are_not_there(k):
+def test_average_layers_raises_for_missing_layers(k):
     with pytest.raises(ValueError, match=f'k={k}, but there are 3 layers'):
         losses.average_layers(jnp.zeros((3, 1, 2, 4)), k, lambda x: x)

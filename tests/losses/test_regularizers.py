@@ -1,4 +1,4 @@
-"""Regularizers against float64 formulas, and what they say of clouds and of collapse."""
+"""Regularizers against float64 formulas, and their values for collapsed vectors."""
 
 import functools
 from statistics import NormalDist
@@ -67,7 +67,7 @@ def covariance_64(x, u):
 
 
 def visreg_64(x, u, divisor=None):
-    """`divisor` stands for the std of the shape, which has no slope."""
+    """`divisor` replaces the std of the shape term, which has no gradient."""
     ranks = np.arange(1, len(x) + 1) / (len(x) + 1)
     quantiles = np.array([NormalDist().inv_cdf(rank) for rank in ranks])
     mean, std = x.mean(0), np.sqrt(x.var(0) + 1e-12)
@@ -84,7 +84,7 @@ FORMULAS = {
 }
 
 
-def test_directions_are_unit_and_point_everywhere():
+def test_directions_have_unit_length_and_are_isotropic():
     u = regularizers.random_directions(jax.random.key(0), 4000, 3)
     assert u.dtype == jnp.float32 and u.shape == (3, 4000)
     assert_allclose(np.linalg.norm(u, axis=0), 1, atol=1e-6)
@@ -93,7 +93,7 @@ def test_directions_are_unit_and_point_everywhere():
 
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('shape', ['normal', 'wide', 'skewed', 'pair'])
-def test_is_the_published_formula(rng, name, shape):
+def test_matches_the_published_formula(rng, name, shape):
     x = {
         'normal': rng.normal(size=(50, WIDTH)),
         'wide': rng.normal(0.5, 3, size=(50, WIDTH)) * np.arange(1, WIDTH + 1),
@@ -106,7 +106,7 @@ def test_is_the_published_formula(rng, name, shape):
     assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_slope_of_visreg_takes_the_std_of_the_shape_as_given(rng):
+def test_visreg_has_no_gradient_through_the_std_of_the_shape(rng):
     x, way = rng.normal(0.3, 2, size=(2, 30, WIDTH))
     formula = functools.partial(
         visreg_64, u=np.float64(directions()), divisor=np.sqrt(x.var(0) + 1e-12)
@@ -117,7 +117,7 @@ def test_the_slope_of_visreg_takes_the_std_of_the_shape_as_given(rng):
 
 
 @pytest.mark.parametrize('knots, limit', [(2, 1.0), (9, 5.0), (33, 4.0)])
-def test_sigreg_integrates_over_the_knots_it_is_given(rng, knots, limit):
+def test_sigreg_integrates_over_the_given_knots(rng, knots, limit):
     x = rng.normal(1, 2, size=(20, WIDTH))
     expected = sigreg_64(x, np.float64(directions()), knots, limit)
     ours = regularizers.sigreg(jnp.float32(x), directions(), knots=knots, limit=limit)
@@ -125,12 +125,14 @@ def test_sigreg_integrates_over_the_knots_it_is_given(rng, knots, limit):
 
 
 def test_sigreg_needs_two_knots():
-    with pytest.raises(ValueError, match='knots=1; a trapezoid has at least 2'):
+    with pytest.raises(
+        ValueError, match='knots=1, but the trapezoid rule needs at least 2'
+    ):
         regularizers.sigreg(jnp.zeros((3, WIDTH)), directions(), knots=1)
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_masked_is_sliced_in_value_and_slope(rng, name):
+def test_masked_rows_affect_neither_value_nor_gradient(rng, name):
     x, where = jnp.float32(rng.normal(1, 2, size=(30, WIDTH))), rng.random(30) < 0.5
     both = with_slope(name)
     value, slope = both(x[where])
@@ -150,7 +152,7 @@ def test_order_does_not_matter(rng, name):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_nothing_costs_nothing(name):
+def test_no_true_row_gives_zero_with_zero_gradients(name):
     value, slope = with_slope(name)(
         jnp.full((5, WIDTH), jnp.nan), where_N=jnp.zeros(5, bool)
     )
@@ -159,7 +161,7 @@ def test_nothing_costs_nothing(name):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_slopes_are_finite_in_full_collapse_and_for_one_row(name):
+def test_gradients_are_finite_for_collapse_and_for_one_row(name):
     for x, where in (
         (jnp.zeros((5, WIDTH)), jnp.ones(5, bool)),
         (jnp.full((5, WIDTH), 3.0), jnp.ones(5, bool)),
@@ -180,7 +182,7 @@ def test_bfloat16_in_and_vmap(rng, name):
         assert_allclose(together[index], alone, rtol=1e-5, atol=1e-6)
 
 
-def test_a_gaussian_is_at_the_floor_and_collapse_is_not(rng):
+def test_a_gaussian_has_the_minimum_and_collapse_does_not(rng):
     x = rng.normal(size=(2000, WIDTH))
     clouds = {
         'gaussian': x,
@@ -209,8 +211,8 @@ def test_a_gaussian_is_at_the_floor_and_collapse_is_not(rng):
 
 
 @pytest.mark.parametrize('name, rate', [('sigreg', 1.0), ('visreg', 8.0)])
-def test_following_the_slope_makes_a_thin_line_round(rng, name, rate):
-    """From std 0.05, nearly all of it along one line, to the unit covariance."""
+def test_gradient_descent_makes_the_covariance_isotropic(rng, name, rate):
+    """From std 0.05, mostly along one line, to the unit covariance."""
     x = 0.05 * jnp.float32(rng.normal(size=(64, 1)) + 0.1 * rng.normal(size=(64, WIDTH)))
     function = getattr(regularizers, name)
 

@@ -44,7 +44,7 @@ def test_one_control_by_the_formula():
     assert found == pytest.approx(expected)
 
 
-def test_controls_that_say_the_same_or_nothing_are_harmless():
+def test_duplicate_and_constant_controls_change_nothing():
     found = correlations.partial_correlation(FIRST_N, SECOND_N, CONTROLS_NC[:, :1])
     twice_NC = np.repeat(CONTROLS_NC[:, :1], 2, axis=1)
     twice_NC = np.concatenate([twice_NC, np.ones((50, 1))], axis=1)
@@ -52,7 +52,7 @@ def test_controls_that_say_the_same_or_nothing_are_harmless():
     assert again == pytest.approx(found)
 
 
-def test_what_the_controls_explain_entirely_is_zero():
+def test_lists_that_the_controls_explain_have_correlation_zero():
     explained_N = CONTROLS_NC @ [1.0, 1.0] + 3
     assert correlations.partial_correlation(explained_N, SECOND_N, CONTROLS_NC) == 0
     assert correlations.pearson(np.full(50, 0.1), SECOND_N) == 0
@@ -68,14 +68,14 @@ def test_auc_against_scikit_learn_with_ties():
     assert math.isnan(correlations.auc(TIED_N, np.ones(50, bool)))
 
 
-def test_bad_input_says_what_is_wrong():
+def test_errors_name_what_is_wrong():
     with pytest.raises(ValueError, match=r'\(50,\) and \(49,\)'):
         correlations.spearman(FIRST_N, SECOND_N[1:])
     with pytest.raises(ValueError, match='NaN or inf'):
         correlations.pearson([1.0, np.nan], [1.0, 2.0])
     with pytest.raises(ValueError, match=r'50 pairs given controls of shape \(49, 2\)'):
         correlations.partial_correlation(FIRST_N, SECOND_N, CONTROLS_NC[1:])
-    with pytest.raises(ValueError, match='three pairs more'):
+    with pytest.raises(ValueError, match='three more pairs'):
         correlations.partial_correlation([1, 2, 3, 4], [1, 2, 3, 5], np.eye(4)[:, :2])
     with pytest.raises(ValueError, match='controls .* NaN'):
         correlations.partial_correlation(FIRST_N, SECOND_N, CONTROLS_NC * np.nan)

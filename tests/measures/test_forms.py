@@ -1,4 +1,4 @@
-"""Forms take away what they say, and the summary of all is that of each."""
+"""Each form removes what it should, and the summary equals the single measures."""
 
 import hypothesis
 import numpy as np
@@ -17,7 +17,7 @@ def test_centered_rows_sum_to_zero():
     assert forms.centered(np.float32(CLOUD_ND)).dtype == np.float32
 
 
-def test_whitened_covariance_is_one_but_for_the_ridge():
+def test_whitened_covariance_is_the_identity_up_to_the_ridge():
     white_NK = forms.whitened(CLOUD_ND, ridge=0)
     np.testing.assert_allclose(np.cov(white_NK.T), np.eye(8), atol=1e-10)
     variance_D = np.linalg.eigvalsh(np.cov(CLOUD_ND.T))[::-1]
@@ -26,7 +26,7 @@ def test_whitened_covariance_is_one_but_for_the_ridge():
     np.testing.assert_allclose(np.diag(np.cov(white_NK.T)), expected_D, rtol=1e-10)
 
 
-def test_whitening_forgets_any_linear_map():
+def test_whitening_is_invariant_to_linear_maps():
     map_DD = RNG.normal(size=(8, 8))
     first_NK = forms.whitened(CLOUD_ND, ridge=0)
     second_NK = forms.whitened(CLOUD_ND @ map_DD + 5, ridge=0)
@@ -41,7 +41,7 @@ def test_whitening_cuts_directions_without_variance():
     assert not forms.whitened(np.ones((5, 3))).any()
 
 
-def test_what_length_explains_is_gone_and_what_it_does_not_stays():
+def test_only_what_length_explains_is_removed():
     noise_ND = RNG.normal(size=(300, 4))
     bend_N = np.log(LENGTHS_N) ** 2
     made_ND = noise_ND + np.outer(bend_N, [3.0, -2.0, 1.0, 0.0])
@@ -54,7 +54,7 @@ def test_what_length_explains_is_gone_and_what_it_does_not_stays():
     np.testing.assert_allclose(left_ND.mean(axis=0), made_ND.mean(axis=0), atol=0.1)
 
 
-def test_cross_fitting_takes_no_variance_from_noise():
+def test_cross_fitting_removes_no_variance_from_noise():
     noise_ND = RNG.normal(size=(400, 30))
     left_ND = forms.length_residualized(noise_ND, RNG.integers(3, 200, 400))
     share = left_ND.var(axis=0).mean() / noise_ND.var(axis=0).mean()
@@ -72,14 +72,14 @@ def test_two_lengths_are_both_controlled():
     assert np.all(two_ND.std(axis=0)[:2] < 0.1 * scale_D[:2])
 
 
-def test_one_length_for_all_changes_next_to_nothing():
+def test_equal_lengths_change_almost_nothing():
     left_ND = forms.length_residualized(CLOUD_ND, np.full(300, 25))
     error = geometry.uniformity(left_ND) / geometry.uniformity(CLOUD_ND)
     assert error == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.parametrize('labels_N', [None, np.arange(300) % 3])
-def test_the_summary_is_each_measure_of_each_form(labels_N):
+def test_the_summary_equals_each_measure_of_each_form(labels_N):
     found = forms.summary(CLOUD_ND, LENGTHS_N, labels_N)
     metrics = dict(geometry.METRICS)
     if labels_N is not None:
@@ -88,7 +88,7 @@ def test_the_summary_is_each_measure_of_each_form(labels_N):
     assert list(parts) == list(forms.FORMS)
     assert len(found) == 4 * len(metrics)
     for form, vectors_ND in parts.items():
-        alone = cloud.of(vectors_ND, labels_N)
+        alone = cloud.as_cloud(vectors_ND, labels_N)
         for name, measure in metrics.items():
             # Derived spectra against those of the rows themselves.
             expected = pytest.approx(measure(alone), rel=1e-6, abs=1e-7)
@@ -103,16 +103,14 @@ def test_the_summary_is_each_measure_of_each_form(labels_N):
     scale=strategies.floats(1e-4, 1e4),
     seed=strategies.integers(0, 99),
 )
-def test_the_summary_of_any_cloud_may_be_turned_and_scaled(
-    rows, width, decay, scale, seed
-):
+def test_the_summary_is_invariant_to_rotation_and_scale(rows, width, decay, scale, seed):
     rng = np.random.default_rng(seed)
     rows_ND = rng.normal(size=(rows, width)) * np.arange(1.0, width + 1) ** -decay + 0.3
     lengths_N = rng.integers(1, 50, rows)
     rotation_DD = np.linalg.qr(rng.normal(size=(width, width)))[0]
     second = forms.summary(scale * rows_ND @ rotation_DD, lengths_N)
     for name, value in forms.summary(rows_ND, lengths_N).items():
-        # Whitened rows of fewer texts than dimensions are all equally far: ties.
+        # Whitened rows of fewer texts than dimensions are equidistant: there are ties.
         if rows > 2 * width or not name.endswith('whitened'):
             near = 1e-6 if name.endswith('raw') else 1e-5
             assert second[name] == pytest.approx(value, rel=near, abs=near), name
@@ -130,7 +128,7 @@ def test_a_cloud_without_variance_has_values_in_every_form(rows_ND):
     ('lengths', 'message'),
     [
         ([3] * 299, r'300 vectors .*\(299, 1\)'),
-        ([0] + [3] * 299, 'smallest 0'),
+        ([0] + [3] * 299, 'minimum 0'),
         ([np.nan] + [3.0] * 299, 'positive'),
     ],
 )

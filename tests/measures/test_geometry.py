@@ -1,4 +1,4 @@
-"""Geometry against closed forms, invariances, and other people's code."""
+"""Geometry against closed forms, invariances and reference implementations."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_rotation_scale_and_order_change_nothing(measure):
 
 
 @every
-def test_float16_is_computed_in_float32_and_as_exact_as_that_allows(measure):
+def test_float16_input_is_computed_in_float32(measure):
     half_ND = CLOUD_ND.astype(np.float16)
     assert measure(half_ND) == measure(half_ND.astype(np.float32))
     assert measure(half_ND) == pytest.approx(measure(half_ND.astype(float)), rel=1e-4)
@@ -73,7 +73,7 @@ def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
     cloud_ND = np.random.default_rng(5).normal(size=(1500, 8)) + 0.5
     whole = geometry.uniformity(cloud_ND)
     monkeypatch.setattr(cloud, 'BLOCK', 150)
-    found = [cloud.of(cloud_ND, seed=seed) for seed in range(30)]
+    found = [cloud.as_cloud(cloud_ND, seed=seed) for seed in range(30)]
     errors = [geometry.uniformity(one) - whole for one in found]
     unit_ND = cloud_ND / np.linalg.norm(cloud_ND, axis=1, keepdims=True)
     kernel = np.exp(-2 * distance.pdist(unit_ND, 'sqeuclidean'))
@@ -83,8 +83,10 @@ def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
     assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
 
 
-def test_neighbors_are_sought_among_as_many_rows_in_all_large_clouds(monkeypatch):
-    """One row more than a block does not halve the rows among which they are sought."""
+def test_neighbors_are_searched_among_the_same_number_of_rows_in_large_clouds(
+    monkeypatch,
+):
+    """One row more than a block does not halve the number of rows searched."""
     monkeypatch.setattr(cloud, 'BLOCK', 600)
     monkeypatch.setattr(cloud, 'NEIGHBOR_ROWS', 1200)
     rows_ND = np.random.default_rng(0).normal(size=(2000, 128))
@@ -92,22 +94,22 @@ def test_neighbors_are_sought_among_as_many_rows_in_all_large_clouds(monkeypatch
     few, whole, more = (neighbors.hubness(rows_ND[:size]) for size in (300, 600, 601))
     assert more == pytest.approx(whole, rel=0.05) and few < 0.9 * whole
     for size in (600, 601, 1200, 2000):
-        blocks = cloud.of(rows_ND[:size]).neighbor_blocks
+        blocks = cloud.as_cloud(rows_ND[:size]).neighbor_blocks
         assert {len(index_M) for index_M in blocks} == {600}
         assert len(np.unique(np.concatenate(blocks))) == 600 * len(blocks)
 
 
-def test_moments_do_not_depend_on_the_rows_held_at_a_time(monkeypatch):
+def test_moments_do_not_depend_on_the_chunk_size(monkeypatch):
     whole = geometry.summary(CLOUD_ND)
     monkeypatch.setattr(cloud, 'CHUNK', 33)
     for name, value in geometry.summary(CLOUD_ND).items():
         assert value == pytest.approx(whole[name], rel=1e-12), name
 
 
-def test_two_close_rows_keep_their_digits_in_float32():
+def test_two_close_rows_keep_their_precision_in_float32():
     far_ND = np.float32([[1, 0, 0], [1, 1e-3, 0], [1, 0, 2e-3]])
     exact = geometry.uniformity(far_ND.astype(np.float64))
-    # Products of the rows as they are would be off by a tenth.
+    # Products of uncentered rows would be off by a tenth.
     assert geometry.uniformity(far_ND) == pytest.approx(exact, rel=1e-2)
     assert -1e-5 < exact < -1e-7
 
@@ -165,7 +167,7 @@ POWERS_ND = np.diag(np.sqrt(POWERS_D))
 FEW_ND = np.zeros((8, 20))
 FEW_ND[:, :4] = np.concatenate([np.eye(4), -np.eye(4)])
 CLOSED = {
-    # Centering takes one direction away and leaves the others equal.
+    # Centering removes one direction and leaves the others equal.
     'orthonormal': (
         np.linalg.qr(RNG.normal(size=(16, 16)))[0],
         dict(rankme=16, anisotropy=1 / 16, mean_cosine=0, uniformity=-4)
@@ -220,7 +222,7 @@ def test_equal_rows_have_the_stated_values(rows, value):
     assert result == pytest.approx(dict.fromkeys(result, 0) | ones, abs=1e-12)
 
 
-def test_the_summary_is_the_single_measures():
+def test_the_summary_equals_the_single_measures():
     result = geometry.summary(CLOUD_ND)
     assert list(result) == list(geometry.METRICS)
     for name, measure in geometry.METRICS.items():
@@ -290,7 +292,7 @@ def test_two_nn_on_manifolds_of_known_dimension():
     assert neighbors.intrinsic_dimension(sphere_ND) == pytest.approx(3, rel=0.08)
 
 
-def test_two_nn_leaves_out_rows_that_occur_twice():
+def test_two_nn_ignores_duplicate_rows():
     rows_ND = gaussian(500, 3)
     twice_ND = np.concatenate([rows_ND, rows_ND[:50]])
     once = neighbors.intrinsic_dimension(rows_ND)
@@ -312,7 +314,7 @@ def test_neighbors_against_scikit_learn():
     assert neighbors.intrinsic_dimension(CLOUD_ND) == pytest.approx(slope)
 
 
-def test_hubs_come_with_dimension():
+def test_hubness_grows_with_dimension():
     few, many = (neighbors.hubness(gaussian(1000, width) + 1) for width in (3, 200))
     assert few < 0.5 < 2 < many
 
@@ -342,27 +344,27 @@ def test_measures_of_classes_against_scipy():
     assert class_geometry.intra_distance(CLOUD_ND, names) == found['intra_distance']
 
 
-def test_classes_without_pairs_are_not_a_number():
+def test_classes_without_pairs_give_nan():
     assert math.isnan(class_geometry.inter_distance(CLOUD_ND, np.zeros(200)))
     assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.zeros(200)))
     assert math.isnan(class_geometry.intra_distance(CLOUD_ND, np.arange(200)))
     assert math.isnan(class_geometry.class_alignment(CLOUD_ND, np.arange(200)))
 
 
-def test_labels_must_be_given_and_match():
+def test_labels_are_required_and_must_match():
     with pytest.raises(ValueError, match='needs labels'):
         class_geometry.intra_distance(CLOUD_ND)
-    with pytest.raises(ValueError, match='200 embeddings need as many labels.* 3'):
+    with pytest.raises(ValueError, match='200 embeddings need one label each.* 3'):
         class_geometry.intra_distance(CLOUD_ND, [0, 1, 1])
-    with pytest.raises(ValueError, match='keeps its own labels'):
-        class_geometry.intra_distance(cloud.of(CLOUD_ND), LABELS_N)
+    with pytest.raises(ValueError, match='has its own labels'):
+        class_geometry.intra_distance(cloud.as_cloud(CLOUD_ND), LABELS_N)
 
 
-def test_what_is_shared_is_computed_once():
+def test_compute_once_caches():
     calls = []
-    found = cloud.of(CLOUD_ND)
-    assert [found.once('mine', lambda rows: calls.append(rows)) for _ in range(2)]
-    assert calls == [found] and cloud.of(found) is found
+    found = cloud.as_cloud(CLOUD_ND)
+    assert [found.compute_once('mine', lambda rows: calls.append(rows)) for _ in range(2)]
+    assert calls == [found] and cloud.as_cloud(found) is found
 
 
 def test_fewer_rows_than_dimensions_have_the_same_spectrum():

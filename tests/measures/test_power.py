@@ -1,4 +1,4 @@
-"""How often a paired t-test shows what is there."""
+"""The power of paired t-tests against tables and simulation."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,14 @@ from jepa_text.measures import power
         (0.0, 5, 10, 0.005),
     ],
 )
-def test_power_is_that_of_tables(difference, seeds, tests, known):
+def test_power_matches_tables(difference, seeds, tests, known):
     assert power.power(difference, 1.0, seeds, tests=tests) == pytest.approx(
         known, abs=2e-4
     )
 
 
 @pytest.mark.parametrize('seeds, tests', [(5, 1), (5, 12), (7, 30)])
-def test_power_is_how_often_it_is_shown(seeds, tests):
+def test_power_matches_simulation(seeds, tests):
     rng = np.random.default_rng(0)
     difference = 2.0
     drawn_RS = rng.normal(difference, 1.0, size=(20_000, seeds))
@@ -35,20 +35,20 @@ def test_power_is_how_often_it_is_shown(seeds, tests):
     assert found == pytest.approx(shown, abs=0.012)
 
 
-def test_what_is_detectable_is_shown_with_that_power():
+def test_a_detectable_difference_has_the_requested_power():
     for seeds, tests, enough in ((5, 1, 0.8), (5, 40, 0.8), (12, 3, 0.95)):
         found = power.detectable(0.3, seeds, tests=tests, enough=enough)
         assert power.power(found, 0.3, seeds, tests=tests) == pytest.approx(enough)
         assert power.power(0.9 * found, 0.3, seeds, tests=tests) < enough
 
 
-def test_more_seeds_show_more_and_more_tests_less():
+def test_power_grows_with_seeds_and_falls_with_tests():
     by_seeds = [power.power(1.0, 1.0, seeds) for seeds in range(2, 12)]
     by_tests = [power.power(1.0, 1.0, 6, tests=tests) for tests in range(1, 9)]
     assert np.all(np.diff(by_seeds) > 0) and np.all(np.diff(by_tests) < 0)
 
 
-def test_far_out_it_is_certain_and_no_number_is_lost():
+def test_power_of_large_differences_is_one():
     assert power.power(1e6, 1.0, 5, tests=10_000) == pytest.approx(1.0)
     assert power.power(1.0, 0.0, 5) == 1.0
     assert power.power(0.0, 0.0, 5) == pytest.approx(0.05)

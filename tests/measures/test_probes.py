@@ -1,4 +1,4 @@
-"""The probe learns what is linear, nothing else, and never looks at the test set."""
+"""Linear probes learn linear labels and choose nothing on the test set."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from jepa_text.measures import probes
 
 
 def cloud(examples, width, classes, noise, seed=0):
-    """Embeddings whose label is the largest of `classes` linear functions, and noise."""
+    """Embeddings with noise, labeled by the largest of `classes` linear functions."""
     rng = np.random.default_rng(seed)
     weights_DC = np.random.default_rng(99).normal(size=(width, classes))
     rows_ND = rng.normal(size=(examples, width))
@@ -24,14 +24,14 @@ def probe(train, test, **keywords):
     return probes.linear_probe(*train, *test, **keywords)
 
 
-def test_linear_labels_are_found():
+def test_linear_labels_are_learned():
     result = probe(cloud(1000, 16, 3, 0.0), cloud(500, 16, 3, 0.0, seed=1))
     assert result['accuracy'] > 0.95 and result['classes'] == 3 and result['unseen'] == 0
     assert result['low'] <= result['accuracy'] <= result['high']
     assert result['majority'] < 0.5
 
 
-def test_random_labels_are_not_found():
+def test_random_labels_are_not_learned():
     rng = np.random.default_rng(3)
     labels_N = rng.integers(0, 2, 2000)
     result = probe(
@@ -47,8 +47,8 @@ def test_noisy_labels_choose_a_stronger_penalty_than_clean_ones():
     assert noisy['inverse_penalty'] < clean['inverse_penalty']
 
 
-def test_a_penalty_that_is_sure_of_the_wrong_class_is_not_chosen():
-    """A held-back row far on the wrong side, whose share of the true class is 0."""
+def test_a_penalty_with_probability_0_for_the_true_class_is_not_chosen():
+    """A validation row far on the wrong side has probability 0 for the true class."""
     labels_N = np.arange(200) % 2
     train_ND = np.random.default_rng(0).normal(labels_N[:, None] * 2.0 - 1, 0.5)
     train_ND[0] = 400.0
@@ -72,7 +72,7 @@ def test_scale_and_offset_of_a_coordinate_do_not_matter():
     assert moved == plain
 
 
-def test_the_test_set_changes_nothing_but_its_own_score():
+def test_the_test_set_changes_only_its_own_score():
     train, (test_ND, test_N) = cloud(300, 8, 3, 1.0), cloud(99, 8, 3, 1.0, 1)
     alone = [probe(train, (test_ND[i : i + 1], test_N[i : i + 1])) for i in range(20)]
     together = probe(train, (test_ND[:20], test_N[:20]))
@@ -80,7 +80,7 @@ def test_the_test_set_changes_nothing_but_its_own_score():
     assert {one['inverse_penalty'] for one in alone} == {together['inverse_penalty']}
 
 
-def test_the_interval_is_that_of_a_bootstrap_over_examples():
+def test_the_interval_matches_a_bootstrap_over_examples():
     train, (test_ND, test_N) = cloud(300, 8, 3, 3.0), cloud(400, 8, 3, 3.0, 1)
     result = probe(train, (test_ND, test_N))
     right = round(400 * result['accuracy'])
@@ -102,17 +102,17 @@ def test_strings_are_labels_and_unseen_ones_count_as_wrong():
     assert seen['accuracy'] - 0.25 <= some['accuracy'] <= 0.75
 
 
-def test_majority_is_the_most_that_one_answer_reaches():
+def test_majority_is_the_highest_accuracy_of_a_constant_prediction():
     rows_ND = np.random.default_rng(0).normal(size=(10, 3))
     result = probes.linear_probe(rows_ND, [0] * 6 + [1] * 4, rows_ND, [0] * 2 + [1] * 8)
     assert result['majority'] == 0.8
 
 
-def test_balanced_accuracy_is_scikit_learns_and_one_answer_is_at_chance():
+def test_balanced_accuracy_matches_scikit_learn_and_constants_are_at_chance():
     metrics = pytest.importorskip('sklearn.metrics')
-    truth_N, said_N = np.random.default_rng(0).choice(list('aaabbc'), (2, 200))
-    found = probes.balanced_accuracy(truth_N == said_N, truth_N)
-    expected = metrics.balanced_accuracy_score(truth_N, said_N)
+    truth_N, predicted_N = np.random.default_rng(0).choice(list('aaabbc'), (2, 200))
+    found = probes.balanced_accuracy(truth_N == predicted_N, truth_N)
+    expected = metrics.balanced_accuracy_score(truth_N, predicted_N)
     assert found['balanced'] == pytest.approx(expected)
     assert found['low'] < expected < found['high']
     for answer in 'abc':
@@ -123,7 +123,7 @@ def test_balanced_accuracy_is_scikit_learns_and_one_answer_is_at_chance():
 
 
 def test_tiny_classes_and_constant_coordinates_are_allowed():
-    rows_ND = np.eye(4)[:, :3]  # one example a class: nothing to hold back
+    rows_ND = np.eye(4)[:, :3]  # one example per class: no validation set
     rows_ND[:, 0] = 7.0
     result = probes.linear_probe(rows_ND, list('abcd'), rows_ND, list('abcd'))
     assert result['classes'] == 4 and np.isfinite(result['accuracy'])
@@ -152,13 +152,16 @@ ROWS_ND, LABELS_N = np.ones((4, 2)), [0, 1, 0, 1]
             (ROWS_ND, LABELS_N, ROWS_ND, LABELS_N[:3]),
             r'test set needs .*\(4, 2\) and \(3,',
         ),
-        ((ROWS_ND * np.nan, LABELS_N, ROWS_ND, LABELS_N), 'training embeddings hold NaN'),
-        ((ROWS_ND, LABELS_N, ROWS_ND * np.inf, LABELS_N), 'test embeddings hold NaN'),
-        ((ROWS_ND, LABELS_N, np.ones((4, 3)), LABELS_N), '2 wide and test embeddings 3'),
+        (
+            (ROWS_ND * np.nan, LABELS_N, ROWS_ND, LABELS_N),
+            'training embeddings contain NaN',
+        ),
+        ((ROWS_ND, LABELS_N, ROWS_ND * np.inf, LABELS_N), 'test embeddings contain NaN'),
+        ((ROWS_ND, LABELS_N, np.ones((4, 3)), LABELS_N), 'width 2 and test embeddings 3'),
         ((ROWS_ND, LABELS_N, ROWS_ND[:0], []), 'test set is empty'),
     ],
 )
-def test_bad_input_says_what_is_wrong(arguments, message):
+def test_errors_name_what_is_wrong(arguments, message):
     with pytest.raises(ValueError, match=message):
         probes.linear_probe(*arguments)
 

@@ -13,7 +13,7 @@ TARGETS_NT = ROWS_ND @ WEIGHTS_DT + RNG.normal(size=(120, 3))
 
 @pytest.mark.parametrize('width', [10, 300])
 @pytest.mark.parametrize('share', [1e-3, 1.0])
-def test_predictions_are_those_of_scikit_learn(width, share):
+def test_predictions_match_scikit_learn(width, share):
     linear = pytest.importorskip('sklearn.linear_model')
     rows_ND = np.concatenate([ROWS_ND, RNG.normal(size=(120, width - 10))], axis=1)
     standard_ND = (rows_ND - rows_ND.mean(axis=0)) / rows_ND.std(axis=0)
@@ -24,7 +24,7 @@ def test_predictions_are_those_of_scikit_learn(width, share):
     np.testing.assert_allclose(ours.deviation_T, expected.std(axis=0), rtol=1e-8)
 
 
-def test_the_penalty_is_the_one_of_least_generalized_error():
+def test_the_penalty_minimizes_the_gcv_error():
     standard_ND = (ROWS_ND - ROWS_ND.mean(axis=0)) / ROWS_ND.std(axis=0)
     target_NT = TARGETS_NT - TARGETS_NT.mean(axis=0)
     errors = []
@@ -43,7 +43,7 @@ def test_noise_chooses_a_stronger_penalty():
     assert ridge.fit(ROWS_ND, RNG.normal(size=(120, 3))).penalty > clean
 
 
-def test_a_constant_coordinate_and_a_constant_target_are_harmless():
+def test_constant_features_and_targets_are_allowed():
     rows_ND = np.concatenate([ROWS_ND, np.full((120, 1), 3.0)], axis=1)
     targets_NT = np.concatenate([TARGETS_NT, np.full((120, 1), 2.0)], axis=1)
     found = ridge.fit(rows_ND, targets_NT).predict(rows_ND)
@@ -52,10 +52,10 @@ def test_a_constant_coordinate_and_a_constant_target_are_harmless():
     np.testing.assert_allclose(found[:, :3], expected, rtol=1e-8)
 
 
-def test_bad_input_says_what_is_wrong():
+def test_errors_name_what_is_wrong():
     with pytest.raises(ValueError, match=r'120 embeddings .*\(119, 3\)'):
         ridge.fit(ROWS_ND, TARGETS_NT[1:])
     with pytest.raises(ValueError, match='targets .* NaN'):
         ridge.fit(ROWS_ND, TARGETS_NT * np.nan)
-    with pytest.raises(ValueError, match=r'10 wide, but .*\(120, 4\)'):
+    with pytest.raises(ValueError, match=r'width 10, but .*\(120, 4\)'):
         ridge.fit(ROWS_ND, TARGETS_NT).predict(ROWS_ND[:, :4])

@@ -1,4 +1,4 @@
-"""CKA against its definitions with all pairs, and its invariances."""
+"""CKA against its definitions over all pairs, and its invariances."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def test_rotation_scale_offset_and_order_change_nothing(measure):
 
 
 @every
-def test_a_rotation_is_the_same_representation(measure):
+def test_a_rotation_has_similarity_one(measure):
     rotation_DD = np.linalg.qr(RNG.normal(size=(7, 7)))[0]
     found = measure(FIRST_ND, 4 * FIRST_ND @ rotation_DD)
     assert found == pytest.approx(1)
 
 
 @every
-def test_blocks_of_rows_give_the_whole(measure, monkeypatch):
+def test_the_chunk_size_changes_nothing(measure, monkeypatch):
     whole = measure(FIRST_ND, SECOND_ND)
     monkeypatch.setattr(cloud, 'CHUNK', 13)
     assert measure(FIRST_ND, SECOND_ND) == pytest.approx(whole)
@@ -78,14 +78,14 @@ def test_unbiased_cka_as_defined():
     assert similarity.unbiased_cka(FIRST_ND, SECOND_ND) == pytest.approx(expected)
 
 
-def test_unrelated_vectors_are_unlike_only_when_unbiased():
+def test_only_the_unbiased_cka_of_unrelated_vectors_is_near_0():
     pairs = RNG.normal(size=(40, 2, 30, 60))
     biased = np.mean([similarity.linear_cka(*pair) for pair in pairs])
     unbiased = np.mean([similarity.unbiased_cka(*pair) for pair in pairs])
     assert biased > 0.6 and abs(unbiased) < 0.02
 
 
-def test_the_map_is_each_pair():
+def test_the_map_has_all_pairs():
     layers = [FIRST_ND, SECOND_ND, np.tanh(FIRST_ND)]
     found_RC = similarity.similarity_map(layers, layers[:2])
     assert found_RC.shape == (3, 2)
@@ -93,20 +93,20 @@ def test_the_map_is_each_pair():
     np.testing.assert_allclose(np.diag(found_RC), 1)
 
 
-def test_no_std_has_the_stated_values():
+def test_no_variance_gives_zero():
     flat_ND = np.ones((60, 3))
     for measure in (similarity.linear_cka, similarity.unbiased_cka):
         assert measure(FIRST_ND, flat_ND) == measure(flat_ND, FIRST_ND) == 0
 
 
 @every
-def test_other_texts_cannot_be_compared(measure):
+def test_different_texts_cannot_be_compared(measure):
     with pytest.raises(ValueError, match=r'\(60, 7\) and \(59, 5\)'):
         measure(FIRST_ND, SECOND_ND[1:])
     with pytest.raises(ValueError, match='row 2'):
         measure(FIRST_ND, np.where(np.arange(60)[:, None] == 2, np.nan, SECOND_ND))
 
 
-def test_three_texts_are_too_few_without_bias():
+def test_unbiased_cka_needs_four_texts():
     with pytest.raises(ValueError, match='at least 4 texts, but there are 3'):
         similarity.unbiased_cka(FIRST_ND[:3], SECOND_ND[:3])

@@ -1,4 +1,4 @@
-"""Intervals and verdicts against scipy, and their promised error rates."""
+"""Intervals and tests against scipy, and their error rates."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SECOND_N = RNG.normal(size=60)
 
 
 @pytest.mark.parametrize('level', [0.9, 0.95])
-def test_a_bootstrap_is_scipys_and_its_seed_decides(level):
+def test_a_bootstrap_matches_scipy_and_depends_on_its_seed(level):
     expected = stats.bootstrap(
         (SKEWED_N,), np.median, confidence_level=level, method='percentile',
         n_resamples=500, vectorized=False, rng=3,
@@ -24,7 +24,7 @@ def test_a_bootstrap_is_scipys_and_its_seed_decides(level):
     assert found != statistics.bootstrap_interval(np.median, SKEWED_N, seed=4, **given)
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_have_about_their_nominal_coverage():
     rng, held = np.random.default_rng(2), 0
     for seed in range(200):
         values_N = rng.normal(size=50)
@@ -33,7 +33,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert 0.89 < held / 200 < 0.99
 
 
-def test_samples_are_drawn_together_and_what_is_nan_is_left_out():
+def test_samples_are_resampled_together_and_nan_is_ignored():
     def gap(first_N, second_N):
         return np.nan if 0 in first_N else np.max(np.abs(first_N - second_N))
 
@@ -57,8 +57,8 @@ def test_two_levels_add_their_variances():
     np.testing.assert_allclose(one, many, rtol=0.03)
 
 
-def test_two_levels_are_no_test():
-    """So they describe: over five seeds, far more than 5 % of true means lie outside."""
+def test_two_level_intervals_are_too_narrow_for_a_test():
+    """Over five seeds, far more than 5 % of true means lie outside."""
     rng = np.random.default_rng(4)
     outside = 0
     for seed in range(200):
@@ -69,7 +69,7 @@ def test_two_levels_are_no_test():
 
 
 @pytest.mark.parametrize('count', [5, 12])
-def test_sign_flip_counts_all_signs_of_few_pairs(count):
+def test_sign_flip_enumerates_all_signs_of_few_pairs(count):
     difference_N = FIRST_N[:count] - SECOND_N[:count]
     signs_RN = 1 - 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
     extreme_R = np.abs(signs_RN @ difference_N) >= abs(difference_N.sum()) - 1e-9
@@ -87,13 +87,13 @@ def test_sign_flip_of_many_pairs_is_near_the_t_test():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('seeds', [5, 6, 8, 12])
-def test_the_verdict_errs_as_often_as_it_says(seeds):
+def test_over_seeds_has_its_nominal_error_rate(seeds):
     rng, count = np.random.default_rng(1), 1500 if seeds < 12 else 300
     p = [statistics.over_seeds(*rng.normal(size=(2, seeds))).p for _ in range(count)]
     assert 0.03 <= np.mean(np.array(p) <= 0.05) <= 0.06
 
 
-def test_the_verdict_is_the_paired_t_test_and_sign_flips_from_eight():
+def test_over_seeds_is_a_paired_t_test_and_sign_flips_from_eight_seeds():
     rng = np.random.default_rng(2)
     for seeds in (5, 7, 8):
         first_S, second_S = rng.normal(size=(2, seeds)) + [[0.5], [0]]
@@ -105,24 +105,24 @@ def test_the_verdict_is_the_paired_t_test_and_sign_flips_from_eight():
             assert found.test == 'sign flips'
             expected = statistics.sign_flip(first_S, second_S)
         assert found.p == pytest.approx(expected)
-    # Where 2^-7 times the number of tests can never be small enough, the t-test.
+    # The t-test if 2^-7 times the number of tests can never be small enough.
     many = statistics.over_seeds(first_S, second_S, tests=7)
     assert many.test == 't-test' and many.p == pytest.approx(theirs.pvalue)
 
 
-def test_what_differs_by_rounding_or_not_at_all_is_no_difference():
+def test_rounding_errors_are_not_a_difference():
     same_S = np.array([0.1, 0.2, 0.3, 0.4, 0.7])
     assert statistics.over_seeds(same_S, same_S).p == 1
     assert statistics.over_seeds(same_S + 1e-16, same_S).p == 1
     assert statistics.over_seeds(same_S + 1, same_S).p == 0
 
 
-def test_verdicts_are_corrected_together():
-    """Exactly as many seeds as it takes give one, and are counted."""
+def test_p_values_are_corrected_together():
+    """A pair with exactly MIN_SEEDS seeds is tested and counted."""
     few = statistics.MIN_SEEDS
     pairs = [(FIRST_N[:8], SECOND_N[:8])] + [(FIRST_N[:few], SECOND_N[:few])] * 6
     found = statistics.corrected([*pairs, ([], []), ([1.0], [2.0])])
-    # Seven are too many for sign flips of eight seeds.
+    # Seven tests are too many for sign flips of eight seeds.
     assert [one.test for one, _ in found] == ['t-test'] * 7 + ['', '']
     surest, its = min(found[:7], key=lambda pair: pair[0].p)
     assert its == min(1, 7 * surest.p)
@@ -153,17 +153,17 @@ def test_corrected_p_values_keep_their_order_and_never_shrink():
     ('call', 'words'),
     [
         (lambda s: s.bootstrap_interval(np.mean, [1.0, np.nan]), 'a value of nan'),
-        (lambda s: s.bootstrap_interval(np.mean, []), r'one length, but have \[0\]'),
+        (lambda s: s.bootstrap_interval(np.mean, []), r'the same length, but have \[0\]'),
         (lambda s: s.bootstrap_interval(np.mean, [1, 2, 3], [1, 2]), r'\[3, 2\]'),
         (lambda s: s.bootstrap_interval(np.mean, [1.0], level=95), 'level=95'),
         (lambda s: s.bootstrap_interval(np.mean, [1.0], resamples=0), '0 resamples'),
         (lambda s: s.two_level_interval([1.0, 2.0]), r'\[seeds, sentences\]'),
-        (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 are not'),
+        (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 values are not'),
         (lambda s: s.sign_flip(FIRST_N, SECOND_N[1:]), r'\(60,\) and \(59,\)'),
         (lambda s: s.over_seeds([1.0, np.nan], [0.0, 0.0]), 'NaN or inf'),
         (lambda s: s.holm([0.1, 1.2]), 'between 0 and 1'),
     ],
 )
-def test_bad_input_says_what_is_wrong(call, words):
+def test_errors_name_what_is_wrong(call, words):
     with pytest.raises(ValueError, match=words):
         call(statistics)

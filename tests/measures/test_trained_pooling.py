@@ -1,4 +1,4 @@
-"""Trained pooling starts as the mean, and learns where the label is."""
+"""Trained pooling starts as the mean and learns where the label is."""
 
 import doctest
 import functools
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 
 def examples(count, seed, marked):
-    """The label is in one state only: the marked one, or the third; the rest is noise."""
+    """The label is only in one state, the marked one or the third; others are noise."""
     rng = np.random.default_rng(seed)
     hidden_NLD = 3 * rng.normal(size=(count, 8, 12)).astype(np.float32) + 1
     labels_N = rng.integers(0, 2, count)
@@ -40,14 +40,14 @@ def test_examples():
     assert doctest.testmod(pooling).failed == 0
 
 
-def test_a_query_learns_to_look_at_the_mark():
+def test_a_query_learns_to_attend_to_the_mark():
     query_D = trained_pooling.train('attention', *examples(400, 1, True))
     assert query_D.argmax() == 1
     trained = accuracy(lambda h, v: pooling.attention(h, v, query_D), True)
     assert trained > 0.97 and trained > accuracy(pooling.mean, True) + 0.05
 
 
-def test_models_of_one_shape_share_a_program():
+def test_models_of_the_same_shape_share_a_compiled_step():
     train = functools.partial(trained_pooling.train, 'attention', steps=2, rate=0.0123)
     before = trained_pooling._step._cache_size()
     hidden_NLD, valid_NL, labels_N = examples(70, 1, True)
@@ -68,7 +68,7 @@ def test_position_weights_learn_the_position():
 
 
 @pytest.mark.parametrize('name', ['attention', 'weighted'])
-def test_no_step_is_the_mean_and_the_seed_decides(name):
+def test_zero_steps_give_the_mean_and_the_seed_matters(name):
     train = functools.partial(trained_pooling.train, name)
     hidden_NLD, valid_NL, labels_N = examples(50, 1, True)
     start = train(hidden_NLD, valid_NL, labels_N, steps=0)
@@ -102,7 +102,7 @@ HIDDEN_BLD = RNG.normal(size=(3, 6, 4)).astype(np.float32)
 VALID_BL = np.array([[1] * 6, [0, 1, 1, 0, 1, 0], [0] * 6], bool)
 
 
-def test_attention_against_numpy_and_without_influence_of_padding():
+def test_attention_matches_numpy_and_ignores_padding():
     query_D = RNG.normal(size=4)
     spoilt_BLD = np.where(VALID_BL[:, :, None], HIDDEN_BLD, np.nan)
     found_BD = pooling.attention(spoilt_BLD, VALID_BL, query_D)
@@ -132,7 +132,7 @@ def test_inverse_frequency_weights_against_the_formula():
     np.testing.assert_allclose(found_BL, 1e-3 / (1e-3 + share_BL), rtol=1e-5)
 
 
-def test_weights_of_one_are_the_mean_and_of_nothing_zero():
+def test_equal_weights_give_the_mean_and_an_empty_mask_zero():
     mean_BD = pooling.mean(HIDDEN_BLD, VALID_BL)
     found_BD = pooling.weighted(HIDDEN_BLD, VALID_BL, np.full((3, 6), 7.0))
     np.testing.assert_allclose(found_BD, mean_BD, rtol=1e-5)
@@ -144,7 +144,7 @@ def test_layers_are_averaged_from_the_end():
     layers = [jnp.full((1, 2, 3), float(i)) for i in range(6)]
     assert pooling.average_layers(layers)[0, 0, 0] == 3.5
     assert pooling.average_layers(layers[:4])[0, 0, 0] == 1.5
-    with pytest.raises(ValueError, match='last 4 layers .* there are 3'):
+    with pytest.raises(ValueError, match='k=4, but there are 3 layers'):
         pooling.average_layers(layers[:3])
 
 
@@ -161,6 +161,6 @@ def test_layers_are_averaged_from_the_end():
         (np.ones((4, 2, 3)), np.zeros((4, 2)), [0, 1] * 2, 'all False'),
     ],
 )
-def test_bad_examples_say_what_is_wrong(hidden, valid, labels, message):
+def test_errors_name_what_is_wrong(hidden, valid, labels, message):
     with pytest.raises(ValueError, match=message):
         trained_pooling.train('attention', hidden, valid, labels)

@@ -1,6 +1,6 @@
-"""Every backend against float64, forward and backward; who is chosen, and why not.
+"""All attention backends against float64, forward and backward, and their choice.
 
-Kernels for GPUs and TPUs are interpreted here, or only lowered; on a GPU they run.
+Kernels for GPUs and TPUs are interpreted or only lowered on CPUs; on a GPU they run.
 """
 
 import dataclasses
@@ -55,13 +55,13 @@ BACKENDS = {
     'pallas': functools.partial(pallas.attend, interpret=True),
     'splash': functools.partial(splash.attend, interpret=True),
 }
-# Its ranges, by the only one of its ways that runs on a CPU.
+# Tokamax with its only implementation that runs on a CPU.
 TOKAMAX = functools.partial(tokamax.attend, kernel='xla_chunked')
 EVERY = [(True, None), (False, 20), (True, 20), (False, None)]
 
 
 def draw(width, heads=4, kv_heads=2, batch=2, length=L, seed=0):
-    """q, k, v, and the slope of the loss in the result."""
+    """q, k, v, and the gradient of the loss with respect to the output."""
     rng = np.random.default_rng(seed)
     sizes = (heads, kv_heads, kv_heads, heads)
     return [
@@ -143,14 +143,14 @@ def test_kernels_equal_float64(name, width, kv_heads, causal, window):
 @pytest.mark.parametrize(('causal', 'window'), EVERY)
 def test_tokamax_equals_float64(causal, window):
     pytest.importorskip('tokamax')
-    # It promotes ranks, which conftest forbids us.
+    # It uses rank promotion, which conftest forbids.
     with jax.numpy_rank_promotion('allow'):
         check(TOKAMAX, draw(96), causal=causal, window=window)
 
 
 @pytest.mark.parametrize('name', ['xla', 'blockwise'])
 @pytest.mark.parametrize('window', [None, 20])
-def test_order_by_row(name, window):
+def test_order_per_row(name, window):
     order = np.zeros((2, L), np.int32)
     order[0, 40:] = np.arange(L - 40)
     order[1] = np.random.default_rng(0).permutation(L)
@@ -185,7 +185,7 @@ def test_blockwise_memory_grows_with_the_length_not_its_square():
 
 
 @pytest.mark.parametrize('name', [*BACKENDS, 'cudnn', 'tokamax'])
-def test_documents_do_not_see_each_other(name, emulated):
+def test_documents_do_not_attend_to_each_other(name, emulated):
     if name == 'tokamax':
         pytest.importorskip('tokamax')
     attend = (BACKENDS | {'cudnn': cudnn.attend, 'tokamax': TOKAMAX})[name]
@@ -209,7 +209,7 @@ def test_padding_alone_gives_no_nan(name):
     assert value == q.size and np.isfinite(slope).all()
 
 
-def test_a_prefix_is_read_bidirectionally_and_the_rest_causally():
+def test_a_prefix_is_bidirectional_and_the_rest_causal():
     one = jnp.ones((1, 5), jnp.int32)
     mask = masks.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
     expected = np.tril(np.ones((5, 5), bool))
@@ -218,7 +218,7 @@ def test_a_prefix_is_read_bidirectionally_and_the_rest_causally():
 
 
 @pytest.mark.parametrize(('causal', 'window'), EVERY)
-def test_ranges_are_what_is_visible(causal, window):
+def test_ranges_match_the_mask(causal, window):
     first, end = tokamax.ranges(jnp.asarray(SEGMENTS), causal, window)
     index = np.arange(L)
     seen = (index >= np.asarray(first)[..., None]) & (index < np.asarray(end)[..., None])
@@ -230,7 +230,7 @@ def test_ranges_are_what_is_visible(causal, window):
 
 @pytest.fixture
 def emulated(monkeypatch):
-    """cuDNN's packed interface by its documentation; what it is not told of is NaN."""
+    """Emulates cuDNN's packed interface; positions outside the given ranges are NaN."""
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
     def emulate(q, k, v, *, q_seqlen, kv_seqlen, q_offsets, kv_offsets, **options):
@@ -254,7 +254,7 @@ def emulated(monkeypatch):
 
 
 @pytest.mark.parametrize(('causal', 'window'), [(False, None), (True, None), (True, 20)])
-def test_cudnn_is_told_all_documents(emulated, causal, window):
+def test_cudnn_gets_all_documents(emulated, causal, window):
     check(cudnn.attend, draw(16, heads=2, kv_heads=1), causal=causal, window=window)
 
 
@@ -268,31 +268,30 @@ def test_lengths_and_offsets_of_documents():
 
 
 @pytest.mark.parametrize(('count', 'fits'), [(8, True), (9, False)])
-def test_rows_of_too_many_documents_go_another_way(emulated, count, fits):
+def test_rows_with_too_many_documents_use_blockwise(emulated, count, fits):
     segments = np.minimum(np.arange(128) // 5, count - 1)[None].astype(np.int32) + 1
     assert bool(cudnn.fits(jnp.asarray(segments))) is fits
     request = dataclasses.replace(HOPPER, batch=1, length=128)
     inputs = draw(16, heads=2, batch=1, length=128)
-    attend = split.fitted(cudnn, request)
+    attend = split.adapted(cudnn, request)
     got = program(attend, segments)(inputs)
     expected = reference(*inputs, segments, causal=False)
     for one, other in zip(got, expected, strict=True):
         assert_allclose(one, other, atol=2e-5, rtol=2e-5)
 
 
-def test_rows_whose_documents_are_counted_need_no_other_way(emulated):
-    """As many as were counted, with padding and what fills a row: nothing is asked on the
-    device, and the kernel is made for that number."""
+def test_rows_with_a_known_number_of_documents_need_no_fallback(emulated):
+    """The kernel is built for that number plus padding, without a check on the device."""
     segments = np.minimum(np.arange(100) // 10, 8)[None].astype(np.int32) + 1
     segments[:, 95:] = 0
     inputs = draw(16, heads=2, batch=1, length=100)
     request = dataclasses.replace(HOPPER, batch=1, length=100, documents=9)
-    attend = split.fitted(cudnn, request)
+    attend = split.adapted(cudnn, request)
     program_ = jax.make_jaxpr(lambda *x: attend(*x, segments, None))(*inputs[:3])
     names = {each.primitive.name for each in equations(program_.jaxpr)}
     assert 'cond' not in names
-    asked = dataclasses.replace(request, documents=None)
-    other = split.fitted(cudnn, asked)
+    unknown = dataclasses.replace(request, documents=None)
+    other = split.adapted(cudnn, unknown)
     program_ = jax.make_jaxpr(lambda *x: other(*x, segments, None))(*inputs[:3])
     assert 'cond' in {each.primitive.name for each in equations(program_.jaxpr)}
     got = program(attend, segments)(inputs)
@@ -301,12 +300,12 @@ def test_rows_whose_documents_are_counted_need_no_other_way(emulated):
         assert_allclose(one, right, atol=2e-5, rtol=2e-5)
 
 
-def test_how_many_documents_there_are_is_told_while_tracing():
+def test_with_max_documents_applies_while_tracing():
     q = jax.ShapeDtypeStruct((2, 128, 4, 8), jnp.float32)
     ids = jax.ShapeDtypeStruct((2, 128), jnp.int32)
     call = functools.partial(attention.attend, causal=False)
-    with attention.watch() as seen:
-        jax.eval_shape(attention.of_documents(7, call), q, q, q, ids)
+    with attention.record_requests() as seen:
+        jax.eval_shape(attention.with_max_documents(7, call), q, q, q, ids)
         jax.eval_shape(call, q, q, q, ids)
     assert [request.documents for request in seen] == [7, None]
 
@@ -333,16 +332,16 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
     monkeypatch.setattr(inner, 'is_cuda_compute_capability_equal', lambda _: False)
     text = lowered(cudnn.attend, 'cuda', width)
     assert 'fmhaSoftmaxBackward' in text and 'PADDING_CAUSAL' in text
-    # No escapes in the middle: the number of documents that the kernel was compiled for.
+    # The number of documents that the kernel was compiled for, in escaped JSON.
     assert f'max_seg_per_batch\\22: {cudnn.max_documents(L)}' in text
-    # jax 0.12 lowers Triton for a device that it knows.
+    # jax 0.12 lowers Triton only for a known device.
     h100 = AbstractDevice(device_kind='NVIDIA H100', num_cores=132, platform='gpu')
     with use_abstract_mesh(AbstractMesh((1,), ('one',), abstract_device=h100)):
         assert 'mha_backward' in lowered(pallas.attend, 'cuda', width)
     assert 'tpu_custom_call' in lowered(splash.attend, 'tpu', width)
 
 
-# Which one, and why -----------------------------------------------------------------
+# Choice of the backend --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -352,10 +351,10 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
         ('pallas', HOPPER, dict(capability=(7, 5)), '7.5'),
         ('pallas', HOPPER, dict(dtype='float32'), 'float32'),
         ('pallas', HOPPER, dict(head_width=256), '256'),
-        ('pallas', HOPPER, dict(window=64), 'no window'),
+        ('pallas', HOPPER, dict(window=64), 'not support windows'),
         ('pallas', HOPPER, dict(order=True), 'order'),
         ('pallas', HOPPER, dict(devices=8), 'no mesh is set'),
-        ('pallas', HOPPER, dict(tensor=8), 'kv_heads=4 do not divide'),
+        ('pallas', HOPPER, dict(tensor=8), 'kv_heads=4 is not a multiple'),
         ('splash', HOPPER, {}, 'TPU'),
         ('splash', TPU, dict(order=True), 'order'),
         ('splash', TPU, dict(dtype='float16'), 'float16'),
@@ -371,12 +370,14 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
         ('tokamax', HOPPER, dict(order=True), 'order'),
     ],
 )
-def test_a_named_backend_that_cannot_says_why_and_who_can(name, request_, changes, words):
+def test_an_unsupported_backend_is_an_error_that_names_others(
+    name, request_, changes, words
+):
     request_ = dataclasses.replace(request_, **changes)
     with pytest.raises(ValueError, match=words) as error:
         attention.choose(name, request_)
-    assert f'backend {name!r} cannot' in str(error.value)
-    assert 'others can: xla, blockwise' in str(error.value)
+    assert f'backend {name!r} does not support' in str(error.value)
+    assert 'These do: xla, blockwise' in str(error.value)
     assert attention.available(request_)[name]
 
 
@@ -395,13 +396,13 @@ def test_an_old_cudnn_is_a_reason(monkeypatch):
     assert 'does not take' in cudnn.why_not(HOPPER)
 
 
-def test_auto_takes_the_fastest_that_can():
+def test_auto_chooses_the_fastest_supported_backend():
     assert attention.choose('auto', REQUEST) == 'xla'
     assert attention.choose('auto', TPU) == 'splash'
     assert attention.choose('auto', dataclasses.replace(TPU, order=True)) == 'xla'
     long = dataclasses.replace(TPU, order=True, length=16384)
     assert attention.choose('auto', long) == 'blockwise'
-    # Of eight devices each has an eighth of the scores.
+    # Each of eight devices has an eighth of the scores.
     wide = dataclasses.replace(long, length=8192, batch=2, rows=8)
     assert attention.choose('auto', wide) == 'xla'
     assert attention.choose('pallas', HOPPER) == 'pallas'
@@ -415,17 +416,17 @@ def test_an_unknown_backend_is_named():
     attention.check('auto')
 
 
-def test_the_choice_is_told_with_a_reason_for_each_other():
+def test_explain_gives_the_choice_and_a_reason_for_each_other():
     lines = attention.explain(dataclasses.replace(TPU, window=64))
     assert lines[0].startswith('attention splash (auto): tpu, bfloat16, 8 x 512')
     assert 'bidirectional within 64' in lines[0]
-    told = {line.split()[1].rstrip(':') for line in lines[1:]}
-    assert told == set(attention.BACKENDS) - {'splash'}
+    explained = {line.split()[1].rstrip(':') for line in lines[1:]}
+    assert explained == set(attention.BACKENDS) - {'splash'}
     assert '  not pallas: it runs on NVIDIA GPUs' in lines
     assert '  not xla: expected to be slower here' in lines
 
 
-def test_what_a_program_attends_by_can_be_asked():
+def test_explain_call_covers_all_attention_of_a_function():
     ids = jax.ShapeDtypeStruct((2, 12), jnp.int32)
     q = jax.ShapeDtypeStruct((2, 12, 4, 8), jnp.float32)
 
@@ -436,7 +437,7 @@ def test_what_a_program_attends_by_can_be_asked():
     heads = [x for x in attention.explain_call(both, q, ids) if x.startswith('att')]
     assert heads == [
         'attention blockwise (blockwise): cpu, float32, 2 x 12, 4 heads of 8 on 4, '
-        'bidirectional, an order by row',
+        'bidirectional, with an order per row',
         'attention xla (auto): cpu, float32, 2 x 12, 4 heads of 8 on 4, causal within 3',
     ]
 
@@ -446,7 +447,7 @@ QUESTION = dict(
 )
 
 
-def test_a_trial_finds_what_is_wrong():
+def test_a_trial_detects_wrong_kernels():
     def leaks(*inputs, causal, window):
         return xla.attend(*inputs, causal=False, window=window)
 
@@ -456,30 +457,30 @@ def test_a_trial_finds_what_is_wrong():
     def nothing(q, k, v, ids, order, **options):
         return q * jnp.nan
 
-    assert trial.fails(blockwise.attend, xla.attend, **QUESTION) == ''
-    assert 'its result was off' in trial.fails(leaks, xla.attend, **QUESTION)
-    assert 'its result was off by nan' in trial.fails(nothing, xla.attend, **QUESTION)
-    broken = trial.fails(breaks, xla.attend, **QUESTION)
+    assert trial.failure(blockwise.attend, xla.attend, **QUESTION) == ''
+    assert 'its result was off' in trial.failure(leaks, xla.attend, **QUESTION)
+    assert 'its result was off by nan' in trial.failure(nothing, xla.attend, **QUESTION)
+    broken = trial.failure(breaks, xla.attend, **QUESTION)
     assert broken.endswith('raised NotImplementedError: no such instruction')
 
 
 def in_runs(q, k, v, ids, order, **options):
-    """The reference, to which each run of equal ids is a document, as to cuDNN."""
+    """The reference with each run of equal ids as a document, as in cuDNN."""
     return xla.attend(q, k, v, cudnn._number(ids), order, **options)
 
 
-def test_a_trial_knows_what_a_document_is_to_a_kernel():
+def test_a_trial_respects_the_backends_definition_of_a_document():
     question = {**QUESTION, 'window': None}
-    assert trial.fails(in_runs, xla.attend, **question | {'runs': True}) == ''
+    assert trial.failure(in_runs, xla.attend, **question | {'runs': True}) == ''
     for attend, runs in ((in_runs, False), (blockwise.attend, True)):
-        said = trial.fails(attend, xla.attend, **question | {'runs': runs})
-        assert 'its result was off' in said
+        message = trial.failure(attend, xla.attend, **question | {'runs': runs})
+        assert 'its result was off' in message
 
 
 @pytest.mark.parametrize('name', ['xla', 'blockwise'])
 @pytest.mark.parametrize('causal', [False, True])
-def test_windows_go_by_positions_in_rows_with_gaps(name, causal):
-    """A row cut out of another attends as there, with the rest out of sight."""
+def test_windows_use_positions_in_rows_with_gaps(name, causal):
+    """A row cut out of another attends as in the other row with the rest masked."""
     whole = draw(16, heads=2, kv_heads=1, batch=1)
     kept = np.sort(np.random.default_rng(0).permutation(230)[:150])
     cut = [x[:, kept] for x in whole]
@@ -497,14 +498,14 @@ def test_windows_go_by_positions_in_rows_with_gaps(name, causal):
 
 
 @pytest.mark.parametrize('name', ['splash', 'tokamax', 'cudnn'])
-def test_kernels_refuse_windows_over_gaps(name):
+def test_kernels_do_not_support_windows_over_gaps(name):
     request = dataclasses.replace(
         TPU if name == 'splash' else HOPPER, window=20, gaps=True, causal=True
     )
     assert 'rows have gaps' in attention.why_not(name, request)
 
 
-def test_kernels_are_tried_while_a_program_is_traced(monkeypatch):
+def test_kernels_are_tried_during_tracing(monkeypatch):
     kernel = types.SimpleNamespace(
         attend=functools.partial(blockwise.attend),
         why_not=lambda request: '',
@@ -525,11 +526,11 @@ def test_kernels_are_tried_while_a_program_is_traced(monkeypatch):
         jax.jit(functools.partial(call, backend='pallas'))(q, q, q, ids)
 
 
-# What is kept ------------------------------------------------------------------------
+# Rematerialization -------------------------------------------------------------------
 
 
 def equations(jaxpr):
-    """All of a program whose results are read, those within others too."""
+    """All equations of a program whose results are used, including nested ones."""
     read = {id(x) for equation in jaxpr.eqns for x in equation.invars}
     read |= {id(x) for x in jaxpr.outvars}
     for equation in jaxpr.eqns:
@@ -540,14 +541,14 @@ def equations(jaxpr):
 
 
 def layer(name, policy=None, **options):
-    """(q, k, v) -> the gradients of a layer that attends, rematerialized by a policy."""
+    """(q, k, v) -> gradients of an attention layer, rematerialized with a policy."""
     request = dataclasses.replace(
         REQUEST, batch=2, length=L, heads=2, kv_heads=1, head_width=64
     )
     backend = types.SimpleNamespace(**vars(attention.BACKENDS[name]))
     if options:
         backend.attend = functools.partial(backend.attend, **options)
-    attend = split.fitted(backend, request, keep='attention')
+    attend = split.adapted(backend, request, keep='attention')
 
     def loss(*inputs):
         return jnp.sum(jnp.sin(attend(*(2 * x for x in inputs), SEGMENTS, None)))
@@ -559,13 +560,13 @@ def layer(name, policy=None, **options):
 @pytest.mark.parametrize(
     ('name', 'options', 'products'),
     [
-        # Products of the program: forward, and what the backward pass has of its own.
+        # Matrix products of the program: forward, and those of the backward pass.
         ('blockwise', {}, 2 + 6),
         ('pallas', dict(interpret=True), None),
         ('splash', dict(interpret=True), None),
     ],
 )
-def test_rematerialization_does_not_attend_again(name, options, products):
+def test_rematerialization_does_not_recompute_attention(name, options, products):
     inputs = draw(64, heads=2, kv_heads=1)[:3]
     with_names = layer(name, stack.REMAT['names'], **options)
     found = list(equations(jax.make_jaxpr(with_names)(*inputs).jaxpr))
@@ -575,7 +576,7 @@ def test_rematerialization_does_not_attend_again(name, options, products):
     else:
         named = [one for one in kernels if 'forward' in one or 'fwd' in one]
         assert len(named) == 1 and len(kernels) > 1
-    # Where nothing is kept, it is there twice.
+    # Without saved outputs it is computed twice.
     again = layer(name, stack.REMAT['full'], **options)
     twice = list(equations(jax.make_jaxpr(again)(*inputs).jaxpr))
     counted = [
@@ -622,11 +623,11 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
     inputs = draw(16, batch=batch, length=100)
     segments = np.repeat([[1, 2]], 50, axis=1).repeat(batch, axis=0)
     with jax.set_mesh(mesh(axis)):
-        # As on the arrays of attend: the mesh is read from what is set.
+        # As for the arrays in attend: the mesh is the current one.
         request = attention.request_of(*inputs[:2], causal=False, window=30)
-        got = program(split.fitted(kernel, request), segments)(inputs)
+        got = program(split.adapted(kernel, request), segments)(inputs)
     assert (request.rows, request.tensor, request.devices) == (2, 2, 1)
-    # Rows that do not divide stay whole.
+    # Rows whose number is not a multiple of the devices are not split.
     assert set(shapes) == {(2 if batch == 4 else 3, 128, 2, 16)}
     expected = reference(*inputs, segments, causal=False, window=30)
     for one, other in zip(got, expected, strict=True):
@@ -634,24 +635,27 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
 
 
 @pytest.mark.parametrize('groups, repeated', [(1, 4), (2, 4), (4, 4), (3, 12)])
-def test_groups_of_keys_are_repeated_where_devices_are_more(groups, repeated):
-    """Only as often as heads then divide; 12 heads of 3 groups on 4 devices: 12."""
+def test_groups_of_keys_are_repeated_if_there_are_more_devices(groups, repeated):
+    """As few times as possible; 12 heads in 3 groups on 4 devices need 12."""
     heads = 12 if groups == 3 else 4
     q, k, v = draw(16, heads=heads, kv_heads=groups, batch=4, length=8)[:3]
     segments = np.ones((4, 8), np.int32)
     with jax.set_mesh(sharding.make_mesh(context=4, devices=jax.devices()[:4])):
-        found = [x.shape[2] for x in split.divided(heads, k, v)]
+        found = [x.shape[2] for x in split.repeat_groups(heads, k, v)]
         given = functools.partial(attention.attend, causal=False, backend='xla')
         got = jax.jit(given)(q, k, v, segments)
     assert found == [repeated] * 2
     expected = attention.attend(q, k, v, segments, causal=False, backend='xla')
     assert_allclose(got, expected, atol=1e-6)
-    # Heads that do not divide are left as they are.
+    # Keys are not repeated if heads are not a multiple of the devices.
     with jax.set_mesh(mesh()):
-        assert [x.shape[2] for x in split.divided(3, k[:, :, :1], v[:, :, :1])] == [1, 1]
+        assert [x.shape[2] for x in split.repeat_groups(3, k[:, :, :1], v[:, :, :1])] == [
+            1,
+            1,
+        ]
 
 
-def test_a_request_knows_whether_a_mesh_is_set():
+def test_a_request_has_the_number_of_devices_without_a_mesh():
     q, k = np.zeros((4, 8, 4, 8), np.float32), np.zeros((4, 8, 2, 8), np.float32)
     assert attention.request_of(q, k, causal=True).devices == jax.device_count()
     with jax.set_mesh(mesh()):

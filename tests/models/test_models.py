@@ -1,4 +1,4 @@
-"""Properties of the trunks: who sees whom, layouts, sizes; and parity with Llama."""
+"""Properties of the trunks: attention masks, layouts, sizes; and parity with Llama."""
 
 import functools
 
@@ -19,7 +19,7 @@ POSITIONS = np.array([[0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]], np.int32)
 
 
 def by_repr(function):
-    """As functools.cache, for models that cannot be hashed."""
+    """Like functools.cache, for models that cannot be hashed."""
     made = {}
 
     @functools.wraps(function)
@@ -40,7 +40,7 @@ def build(**options):
 def init(model, seed=0):
     ids = jnp.zeros((1, L), jnp.int32)
     init = jax.jit(lambda key: model.init(key, ids, ids, ids, causal=False)['params'])
-    # Matrices larger than the training init, so that attention is not near uniform.
+    # Larger than the training init, so that attention is not nearly uniform.
     return jax.tree.map(
         lambda x: x * 5 if x.ndim > 1 and x.shape[-1] > 1 and (x != 1).any() else x,
         init(jax.random.key(seed)),
@@ -72,7 +72,7 @@ def tokens():
     ],
 )
 @pytest.mark.parametrize('scan', [True, False])
-def test_parameter_counts_are_the_papers(preset, base, with_head, scan):
+def test_parameter_counts_match_the_paper(preset, base, with_head, scan):
     def count(module, *inputs, **options):
         shapes = jax.eval_shape(
             lambda: module.init(jax.random.key(0), *inputs, **options)
@@ -87,7 +87,7 @@ def test_parameter_counts_are_the_papers(preset, base, with_head, scan):
 
 
 @pytest.mark.parametrize('causal', [True, False])
-def test_documents_do_not_see_each_other(tokens, causal):
+def test_documents_do_not_attend_to_each_other(tokens, causal):
     model = build()
     params = init(model)
     before = run(model, params, tokens, causal=causal)
@@ -98,7 +98,7 @@ def test_documents_do_not_see_each_other(tokens, causal):
     assert np.abs(before[0, :5] - after[0, :5]).max() > 1e-3
 
 
-def test_a_document_is_read_alike_wherever_it_lies(tokens):
+def test_hidden_states_do_not_depend_on_the_place_in_a_row(tokens):
     model = build()
     params = init(model)
     packed = run(model, params, tokens)[0, 5:9]
@@ -127,13 +127,13 @@ def test_causal_has_no_gradient_to_later_positions(tokens):
         jacobian_LVD = jax.jit(jax.jacrev(outputs))(params['embedding'])
         return np.abs(jacobian_LVD[:, :L]).sum(-1) > 0
 
-    # Token i is word i here, so the gradient on word j is what position j gave.
+    # Position i has token i here, so the gradient of token j is that of position j.
     assert_array_equal(reach(True), np.tril(np.ones((L, L), bool)))
     assert reach(False).all()
 
 
 @pytest.mark.parametrize('scan', [True, False])
-def test_every_layer_on_request(tokens, scan):
+def test_every_layer_returns_all_layers(tokens, scan):
     model = build(scan=scan)
     params = init(model)
     hidden, layers = run(model, params, tokens, every_layer=True)
@@ -156,7 +156,7 @@ def test_bfloat16_computes_near_float32_and_keeps_float32_weights(tokens):
     assert np.abs(np.float32(low) - high)[SEGMENTS > 0].mean() < 0.05
 
 
-def test_tied_head_reads_the_embedding():
+def test_tied_head_uses_the_embedding():
     head = heads.LMHead(V, 64, tied=True)
     assert jax.tree.leaves(head.init(jax.random.key(0), *head.example())) == []
     hidden, embedding = jnp.ones((2, 3, 64)), jnp.ones((V, 64))
@@ -177,7 +177,7 @@ def test_tied_head_reads_the_embedding():
         (dict(preset='tiny', rope_theta=[1e4]), 'rope_theta has 1 values'),
     ],
 )
-def test_bad_sizes_are_named(options, words):
+def test_errors_name_bad_sizes(options, words):
     with pytest.raises(ValueError, match=words):
         transformer.make(vocab_size=V, **options)
 
@@ -204,7 +204,7 @@ def other(name, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', OTHERS)
-def test_every_trunk_is_called_alike(tokens, name):
+def test_all_trunks_have_the_same_interface(tokens, name):
     model = other(name)
     params = init(model)
 
@@ -220,7 +220,7 @@ def test_every_trunk_is_called_alike(tokens, name):
     both, every, left = apply(params, tokens)
     assert every.shape == (model.depth + 1, 1, L, model.width)
     both_after, _, left_after = apply(params, np.int32(changed))
-    # A change in the first document is seen in all of it, or after it, and nowhere else.
+    # A change affects all of its document, or later positions of it, and nothing else.
     assert_array_equal(both[0, 5:], both_after[0, 5:])
     assert_array_equal(left[0, :3], left_after[0, :3])
     assert (np.abs(both - both_after)[0, :5].max(-1) > 1e-4).all()
@@ -246,7 +246,7 @@ def plain(name, **options):
         ('transformer', other, ['full']),
     ],
 )
-def test_every_trunk_is_the_same_unrolled_and_rematerialized(tokens, name, make, remats):
+def test_unrolling_and_rematerialization_change_nothing(tokens, name, make, remats):
     def value_and_grad(model, params):
         def loss(p):
             hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
@@ -271,7 +271,7 @@ def test_every_trunk_is_the_same_unrolled_and_rematerialized(tokens, name, make,
 
 @pytest.mark.parametrize('name', OTHERS)
 @pytest.mark.parametrize('tied', [True, False])
-def test_every_trunk_has_its_lm_head_and_its_place_on_a_mesh(name, tied):
+def test_all_trunks_have_an_lm_head_and_a_sharding(name, tied):
     model = other(name)
     head = heads.lm_head(model, tied)
     shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), *head.example()))
@@ -298,8 +298,8 @@ def mesh():
 
 
 @pytest.mark.parametrize('causal', [True, False])
-def test_a_window_is_as_wide_as_it_says(causal):
-    # One layer of two sees within its window, the other itself alone.
+def test_a_window_has_its_width(causal):
+    # One of two layers has the window, in the other positions attend only to themselves.
     model = build(window=(2, 0), rope_theta=None)
     params = init(model)
     one, places = np.ones((1, L), np.int32), np.arange(L)[None]
@@ -327,7 +327,7 @@ def test_without_positions_order_does_not_matter(tokens):
     assert_allclose(forth, back[:, ::-1], atol=1e-5)
 
 
-def test_angles_are_exact_and_not_made_anew(tokens):
+def test_angles_are_exact_and_not_recomputed(tokens):
     cos_BL1K, sin_BL1K = jax.jit(lambda p: layers.rotary_angles(p, 8, 1e4))(POSITIONS)
     angle_BL1K = POSITIONS[..., None, None] * (1e4 ** -np.arange(0, 1, 0.25))
     assert_allclose(cos_BL1K, np.cos(angle_BL1K), atol=1e-6)
@@ -340,12 +340,12 @@ def test_angles_are_exact_and_not_made_anew(tokens):
         return model.apply({'params': params}, *inputs, causal=False).sum()
 
     program = jax.jit(jax.grad(loss)).lower(init(model)).compile().as_text()
-    # Once for both; not in every layer, for queries and keys, forward and backward.
+    # Computed once, not per layer, for queries and keys, forward and backward.
     assert program.count(' cosine(') <= 2
 
 
 def test_a_bias_is_learned_by_a_product():
-    """CPUs sum down rows slowly: all that leads to a sum is made anew inside it."""
+    """XLA on CPUs sums over rows slowly, because it recomputes the input of the sum."""
     linear, x_ND = layers.Linear(3, bias=True), jnp.ones((5, 4))
     params = linear.init(jax.random.key(0), x_ND)['params']
 
@@ -364,7 +364,7 @@ def test_a_bias_is_learned_by_a_product():
     assert_allclose(slopes[0]['bias'], slopes[1]['bias'], rtol=1e-6)
 
 
-def test_stretched_frequencies_are_slowed_where_they_never_turned_round():
+def test_stretched_slows_frequencies_without_a_full_rotation():
     frequency_K = 500.0 ** -np.linspace(0, 1, 9)
     turns_K = 64 * frequency_K / (2 * np.pi)
     slow_K = layers.stretched(jnp.array(frequency_K), 8.0, 1.0, 4.0, 64)
@@ -374,19 +374,19 @@ def test_stretched_frequencies_are_slowed_where_they_never_turned_round():
     assert (np.diff(slow_K) < 0).all()
 
 
-def test_bert_refuses_rows_longer_than_its_positions(tokens):
+def test_bert_raises_for_rows_longer_than_its_positions(tokens):
     model = other('bert', positions=L + 1)
     with pytest.raises(ValueError, match='row_length=11'):
         init(model)
 
 
-def test_an_embedding_may_have_room_for_more_words():
+def test_vocab_rows_gives_the_embedding_more_rows():
     assert build(vocab_rows=64).vocab_size == 64
     with pytest.raises(ValueError, match='vocab_rows=5, but the tokenizer has 37'):
         build(vocab_rows=5)
 
 
-def test_layers_of_the_same_kind_share_it():
+def test_kinds_of_layers_are_shared():
     ways, kinds = stack.kinds(4, (1e4, None, 1e4, None), 3)
     assert ways == [(1e4, 3), (None, 3)] and kinds == [0, 1, 0, 1]
     assert stack.kinds(3, 1e4, None) == ([(1e4, None)], [0, 0, 0])
@@ -438,7 +438,7 @@ def test_parity_with_transformers_llama(tokens):
     assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_order_is_causal_bidirectional_or_both_by_row(tokens):
+def test_order_is_causal_bidirectional_or_mixed_per_row(tokens):
     model = build()
     params = init(model)
     both = np.concatenate([tokens, tokens])

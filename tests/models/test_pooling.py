@@ -1,4 +1,4 @@
-"""Pooling sees valid positions only, and is safe where there are none."""
+"""Pooling uses only valid positions, and is safe if there are none."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ EXPECTED = {
 every = pytest.mark.parametrize('name', sorted(pooling.POOLINGS))
 
 
-def test_every_pooling_has_a_reference_here():
+def test_all_poolings_have_a_reference():
     assert set(EXPECTED) == set(pooling.POOLINGS)
 
 
@@ -38,7 +38,7 @@ def test_equals_numpy_on_the_valid_rows(name):
 
 
 @every
-def test_what_is_not_valid_has_no_influence_not_even_nan(name):
+def test_invalid_positions_have_no_effect_not_even_nan(name):
     pool = pooling.POOLINGS[name]
     spoilt_BLD = np.where(VALID_BL[:, :, None], HIDDEN_BLD, np.nan)
     np.testing.assert_array_equal(pool(spoilt_BLD, VALID_BL), pool(HIDDEN_BLD, VALID_BL))
@@ -74,8 +74,8 @@ def test_all_positions_negative_stays_negative(name):
 
 @every
 def test_bfloat16_is_summed_in_float32(name):
-    # 1 + 2^-7; by position the sums are multiples of 2^-7 below 2^16, so float32 holds
-    # them in any order, and bfloat16 in none.
+    # 1 + 2^-7; with 'position' sums are multiples of 2^-7 below 2^16, so they are exact
+    # in float32 in any order, but not in bfloat16.
     hidden_BLD = jnp.full((1, 256, 1), 1.0078125, jnp.bfloat16)
     pooled_BD = pooling.POOLINGS[name](hidden_BLD, jnp.ones((1, 256), bool))
     assert pooled_BD.dtype == jnp.float32
@@ -83,6 +83,6 @@ def test_bfloat16_is_summed_in_float32(name):
 
 
 @every
-def test_a_mask_of_another_shape_is_an_error(name):
+def test_a_mask_of_another_shape_raises(name):
     with pytest.raises(ValueError, match=r'\(4, 7, 5\) and \(4, 6\)'):
         pooling.POOLINGS[name](HIDDEN_BLD, VALID_BL[:, :6])

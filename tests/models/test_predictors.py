@@ -1,4 +1,4 @@
-"""What predicts latents sees its context, whatever attends, and where it was cut."""
+"""Latent predictors attend to their whole context, with all backends and with gaps."""
 
 import functools
 import types
@@ -21,7 +21,7 @@ TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2,
 
 
 def in_runs(q, k, v, ids, order, **options):
-    """The reference, to which each run of equal ids is a document, as to cuDNN."""
+    """The reference with each run of equal ids as a document, as in cuDNN."""
     return xla.attend(q, k, v, cudnn._number(ids), order, **options)
 
 
@@ -32,13 +32,13 @@ def kernel(attend, **changes):
     return types.SimpleNamespace(attend=attend, **about | changes)
 
 
-# As contexts and targets of three documents are, with filling at their ends.
+# Like contexts and targets of three documents, padded at the end.
 CONTEXT_IDS = np.array([[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 3, 3, 3]], np.int32)
 TARGET_IDS = np.array([[1, 2, 3, 3, 0], [1, 1, 2, 3, 0]], np.int32)
 
 
 def predicted(name):
-    """What a predictor makes of a context, and the gradient of the context."""
+    """Returns the prediction from a context, and the gradient of the context."""
     rng = np.random.default_rng(0)
     predictor = heads.BlockPredictor(WIDTH, 32, 2, 2, attention=name)
     context_BKD = rng.standard_normal((2, 8, WIDTH)).astype(np.float32)
@@ -53,27 +53,27 @@ def predicted(name):
         prediction_BMD, back = jax.vjp(
             lambda x: predictor.apply(params, x, *given), context_BKD
         )
-        # Filling is no prediction.
+        # Padding is not a prediction.
         return prediction_BMD, *back(jnp.where(TARGET_IDS[..., None] > 0, out_BMD, 0))
 
     return both(context_BKD)
 
 
 @pytest.mark.slow
-def test_a_kernel_of_runs_sees_the_whole_context(monkeypatch):
+def test_a_backend_with_runs_attends_to_the_whole_context(monkeypatch):
     monkeypatch.setitem(attention.BACKENDS, 'cudnn', kernel(in_runs))
     monkeypatch.setattr(attention, 'why_not', lambda name, request: '')
     one, other = predicted('xla'), predicted('cudnn')
     real = TARGET_IDS > 0
     assert_allclose(other[0][real], one[0][real], atol=1e-5)
     assert_allclose(other[1], one[1], atol=1e-5)
-    # Every position of a context that its targets share a document with is read.
+    # All positions of a context that share a document with a target are used.
     assert (np.abs(other[1]).max(-1) > 1e-4)[CONTEXT_IDS > 0].all()
     assert not other[1][CONTEXT_IDS == 0].any()
 
 
 @pytest.mark.slow
-def test_an_interpreted_kernel_does_too(monkeypatch):
+def test_an_interpreted_kernel_attends_to_the_whole_context(monkeypatch):
     attend = functools.partial(pallas.attend, interpret=True)
     real = kernel(attend, MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS)
     monkeypatch.setitem(attention.BACKENDS, 'pallas', real)
@@ -84,8 +84,8 @@ def test_an_interpreted_kernel_does_too(monkeypatch):
 
 
 @pytest.mark.slow
-def test_parameters_are_made_whatever_attends():
-    """A kernel that cannot run here, or not on examples, is not asked."""
+def test_initialization_does_not_use_the_attention_backend():
+    """A kernel may not run on this machine, or not on the example inputs."""
     objective = resolve.build(
         'objectives', {'name': 'ijepa'}, tokenizer=TOKENIZER, length=32, steps=9
     )
@@ -98,21 +98,21 @@ def test_parameters_are_made_whatever_attends():
 
 
 @pytest.mark.parametrize('name', ['ijepa', 'hybrid'])
-def test_the_configs_backend_reaches_the_predictor(name):
+def test_the_predictor_uses_the_configured_backend(name):
     section = dict(predictor='transformer') if name == 'hybrid' else {}
     objective = resolve.build(
         'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=32, steps=9
     )
     encoder = transformer.make('tiny', vocab_size=V, attention='blockwise')
     modules = Network(encoder, objective).modules
-    told = [modules[name].attention for name in ('encoder', 'predictor')]
-    assert told == ['blockwise'] * 2
+    backends = [modules[name].attention for name in ('encoder', 'predictor')]
+    assert backends == ['blockwise'] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('model', ['modernbert', 'transformer'])
-def test_windows_of_a_context_are_measured_in_positions(model):
-    """A row that is cut out of another is read as there, the rest being out of sight."""
+def test_windows_in_a_context_are_measured_in_positions(model):
+    """A row cut out of another is read as in the other row with the rest masked."""
     makes = {
         'modernbert': (modernbert.make, dict(local_window=4)),
         'transformer': (transformer.make, dict(window=4)),
@@ -134,7 +134,7 @@ def test_windows_of_a_context_are_measured_in_positions(model):
     assert_allclose(read(params, *cut), whole_BLD[:, kept], atol=1e-5)
 
 
-def test_contexts_are_read_so(monkeypatch):
+def test_contexts_are_encoded_with_gaps(monkeypatch):
     objective = resolve.build(
         'objectives', {'name': 'ijepa'}, tokenizer=TOKENIZER, length=32, steps=9
     )
@@ -160,7 +160,7 @@ def test_contexts_are_read_so(monkeypatch):
         )
         return objective.forward(params, view)[0]
 
-    with attention.watch() as seen:
+    with attention.record_requests() as seen:
         jax.eval_shape(terms, params, batch)
     lengths = {r.length: r.gaps for r in seen if r.window is not None}
     assert lengths == {32: False, objective.kept: True}

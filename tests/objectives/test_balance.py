@@ -1,4 +1,4 @@
-"""What each rule makes of two losses, and how the learned one drifts."""
+"""The weights of each balance rule, and the drift of the learned one."""
 
 import functools
 
@@ -23,7 +23,7 @@ EVERY_RULE = [
 
 
 def parameters(rule):
-    """The fresh parameters of what a rule learns."""
+    """The initial parameters of the modules of a rule."""
     return {
         name: module.init(jax.random.key(0), *module.example())['params']
         for name, module in rule.modules().items()
@@ -82,7 +82,7 @@ def test_fixed_and_schedule():
     assert_allclose(found, [0.1, 0.5, 0.9, 0.9], rtol=1e-6)
 
 
-def test_sigmoid_has_the_gradient_of_the_paper_and_none_outside_its_clamp():
+def test_sigmoid_has_the_gradient_of_the_paper_and_none_if_clipped():
     """jepa_mlm 2.3: dL/dw = lambda (1 - lambda) (latent - tokens)."""
     rule = balance.make(dict(name='sigmoid'), 10)
     assert_allclose(parameters(rule)['balance']['logit'], 0)
@@ -102,30 +102,30 @@ def test_sigmoid_has_the_gradient_of_the_paper_and_none_outside_its_clamp():
         assert_allclose(found, (share, 1 - share), rtol=1e-5)
 
 
-def test_softmin_minimizes_what_it_says():
+def test_softmin_minimizes_its_objective():
     settings = dict(initial=0.3, temperature=2.0)
     rule = balance.make(dict(name='softmin', momentum=0.0, **settings), 10)
     memory = rule.update(rule.memory(), observe(1.0, 4.0))
     found, rest = weights_of(rule, memory)
     closed = 1 / (1 + np.exp(-(np.log(0.3 / 0.7) + (4.0 - 1.0) / 2.0)))
     assert_allclose((found, rest), (closed, 1 - closed), rtol=1e-6)
-    # Against a search of lambda L_J + (1 - lambda) L_M + temperature KL.
+    # Against a grid search of lambda L_J + (1 - lambda) L_M + temperature KL.
     x = np.linspace(1e-4, 1 - 1e-4, 20_001)
     divergence = x * np.log(x / 0.3) + (1 - x) * np.log((1 - x) / 0.7)
     best = x[np.argmin(x * 1.0 + (1 - x) * 4.0 + 2.0 * divergence)]
     assert_allclose(found, best, atol=1e-4)
-    # Before anything was seen every part of a batch has the same one.
+    # Before the first observation all parts of a batch have the same lambda.
     assert_allclose(weights_of(rule)[0], 0.3, rtol=1e-6)
 
 
-def test_running_means_are_right_from_the_first_number_on():
+def test_running_means_are_unbiased_from_the_first_value_on():
     rule = balance.make(dict(name='normalized', momentum=0.9), 10)
     memory, seen = rule.memory(), []
     rng = np.random.default_rng(0)
     for latent, tokens in rng.uniform(0.1, 9, (20, 2)):
         seen.append((latent, tokens))
         memory = rule.update(memory, observe(latent, tokens))
-        # In a step that was not finite nothing is learned, of neither of the two.
+        # A step with a value that is not finite updates neither mean.
         memory = rule.update(memory, observe(jnp.nan, 5.0))
         memory = rule.update(memory, observe(5.0, jnp.inf))
         decay = 0.9 ** np.arange(len(seen))[::-1]
@@ -133,10 +133,10 @@ def test_running_means_are_right_from_the_first_number_on():
         assert_allclose(weights_of(rule, memory), 0.5 / mean, rtol=1e-5)
 
 
-def test_normalized_losses_count_as_their_weight_and_collapse_gains_nothing():
+def test_normalized_losses_contribute_their_weight_and_collapse_does_not_pay():
     rule = balance.make(dict(name='normalized', weight=0.2), 10)
     memory = rule.memory()
-    # Before anything was seen every part of a batch has the same weights.
+    # Before the first observation all parts of a batch have the same weights.
     assert_allclose(weights_of(rule), (0.2, 0.8), rtol=1e-6)
     for _ in range(3):
         memory = rule.update(memory, observe(0.05, 4.0))
@@ -154,15 +154,17 @@ def test_gradient_ratio_in_closed_form():
     memory = rule.update(memory, observe(1.0, 8.0, 3.0, 2.0))
     found, rest = weights_of(rule, memory)
     assert_allclose(found * 3.0 / (rest * 2.0), 0.5, rtol=1e-6)
-    # Clamped where a gradient vanishes, whichever it is.
+    # Clipped if either gradient vanishes.
     for norms, clamp in (((0.0, 1.0), 0.9), ((1.0, 0.0), 0.01), ((0.0, 0.0), 1 / 3)):
         memory = rule.update(rule.memory(), observe(1.0, 8.0, *norms))
         assert_allclose(weights_of(rule, memory)[0], clamp, rtol=1e-6)
 
 
 def test_gradient_ratio_forgets_the_norms_of_untrained_weights():
-    """As in jepa_mlm, where the first norm is far above the later ones. Running means of
-    the norms themselves forget it only in tens of measurements."""
+    """As in jepa_mlm, where the first norm is far above the later ones.
+
+    Arithmetic running means of the norms would need tens of measurements to forget it.
+    """
     rule = balance.make(dict(name='gradient_ratio', ratio=0.5), 10)
     memory = rule.update(rule.memory(), observe(1.0, 8.0, 6.8, 2.1))
     for _ in range(10):
@@ -172,9 +174,11 @@ def test_gradient_ratio_forgets_the_norms_of_untrained_weights():
 
 
 @pytest.mark.parametrize('ratio', [0.25, 1.0, 2.0])
-def test_gradient_ratio_holds_its_ratio_within_a_tenth(ratio):
-    """A toy encoder of 8 numbers, two quadratic losses of different scale and distance;
-    noisy norms, measured every tenth step."""
+def test_gradient_ratio_stays_within_a_tenth_of_its_ratio(ratio):
+    """A toy encoder with 8 parameters and two quadratic losses of different scale.
+
+    Norms are noisy and measured every tenth step.
+    """
     rule = balance.make(dict(name='gradient_ratio', ratio=ratio), 10)
     near, far = jnp.linspace(-1, 1, 8), jnp.linspace(-2, 9, 8)
 
@@ -247,8 +251,8 @@ def test_learned_weight_is_the_sum_of_learning_rates():
     noise = 0.3 * np.random.default_rng(0).uniform(-1, 1, steps)
     w, shares = drift(rates, noise, falls=False)
     sums = np.cumsum(rates, axis=0)
-    # Adam's step is the learning rate while gradients keep their size; theirs shrinks
-    # with lambda (1 - lambda), so w lags the more the nearer lambda is to 1.
+    # Adam's update equals the learning rate while gradients keep their size. These shrink
+    # with lambda (1 - lambda), so w lags more the closer lambda is to 1.
     early = sums[:, 0] < 2
     assert_allclose(w[early], sums[early], rtol=0.1, atol=0.01)
     assert_allclose(w[-1], sums[-1], rtol=0.2)
@@ -256,11 +260,11 @@ def test_learned_weight_is_the_sum_of_learning_rates():
 
 
 def warm_up(steps):
-    """A run that never leaves its warm-up: of ten epochs' warm-up it has three."""
+    """A run that ends during warm-up: it has three epochs, the warm-up ten."""
     return np.linspace(1e-6, 1e-6 + 0.3 * 4.9e-5, steps)
 
 
-def test_the_published_settings_drift_to_where_their_schedules_say():
+def test_the_published_settings_drift_as_their_schedules_predict():
     """jepa_mlm 2.3, measured with torch's AdamW: lambda at 1/3, 2/3 and the end."""
     steps = 300_000
     fall = 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps))
@@ -275,16 +279,16 @@ def test_the_published_settings_drift_to_where_their_schedules_say():
     assert_allclose(shares[thirds, 2], [0.973, 0.995, 0.997], atol=0.02)
 
 
-def test_clamped_it_rests_at_the_clamp():
+def test_a_clipped_lambda_stays_at_the_bound():
     rates = np.full((4000, 1), 2e-3)
     w, shares = drift(rates, np.zeros(4000), low=0.1, high=0.9)
     assert shares[-1] == 0.9 and shares[500] < 0.8
-    # Behind the clamp only what Adam's moments still hold moves w.
+    # Beyond the bound only Adam's remaining momentum moves w.
     assert np.log(9) < w[-1] < np.log(9) + 0.2
     assert np.ptp(w[-1000:]) < 1e-4
 
 
-def test_its_own_learning_rate_factor_and_no_weight_decay():
+def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
     params = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
     optimizer = optimizers.adamw(weight_decay=0.5, balance_lr_multiplier=0.1)
     zeros, ones = (
@@ -303,11 +307,11 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
         (1.5, r'Fixed: weight=1.5 is not in \[0, 1\]'),
         (float('nan'), 'weight=nan must be a finite number'),
         (dict(name='magic'), "'magic' does not exist; there are: fixed, schedule"),
-        (dict(name='fixed'), "fixed needs 'weight'"),
+        (dict(name='fixed'), "fixed requires 'weight'"),
         (dict(name='softmin', temprature=1), "does not take 'temprature'"),
         (dict(name='sigmoid', initial=1.0), r'initial=1.0 is not inside \(0, 1\)'),
         (dict(name='sigmoid', low=-0.1), r'low=-0.1 is not in \[0, 1\]'),
-        (dict(name='sigmoid', low=0.6), 'got low=0.6, initial=0.5, high=0.9'),
+        (dict(name='sigmoid', low=0.6), r'low=0.6, high=0.9\) needs low <= initial'),
         (dict(name='softmin', temperature=0), 'temperature=0 is not above 0'),
         (dict(name='softmin', momentum=1.0), r'momentum=1.0 is not in \[0, 1\)'),
         (dict(name='softmin', initial=0), r'initial=0 is not inside \(0, 1\)'),
@@ -315,7 +319,7 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
         (dict(name='normalized', minimum=0), 'minimum=0 is not above 0'),
         (dict(name='gradient_ratio', ratio=-2), 'ratio=-2 is not above 0'),
         (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
-        (dict(name='gradient_ratio', every=0), 'every=0 is not a whole number'),
+        (dict(name='gradient_ratio', every=0), 'every=0 is not an integer'),
         ('half', "weight='half' must be a finite"),
         (None, 'weight=None must be a finite'),
         (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] must be'),
@@ -324,9 +328,9 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
             dict(name='schedule', of=dict(name='linear', start=0, end=2)),
             r'schedule at step 10: weight=2.0 is not in \[0, 1\]',
         ),
-        (dict(name='schedule'), "schedule needs 'of'"),
+        (dict(name='schedule'), "schedule requires 'of'"),
     ],
 )
-def test_bad_settings_say_what_is_wrong(section, message):
+def test_errors_name_what_is_wrong_in_a_section(section, message):
     with pytest.raises(ValueError, match=message):
         balance.make(section, steps=10)

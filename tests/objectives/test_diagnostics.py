@@ -1,4 +1,4 @@
-"""What the diagnostics measures, against numpy; and the alarms in words."""
+"""Diagnostics against numpy, and their messages."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_effective_rank_is_that_of_geometry(rng):
+def test_effective_rank_matches_geometry(rng):
     x_ND = rng.normal(size=(N, D)) * np.arange(1, D + 1)
     where_N = rng.random(N) < 0.7
     found = jax.jit(diagnostics.effective_rank)(jnp.float32(x_ND), where_N)
@@ -92,7 +92,7 @@ COLLAPSED = {
     'target_std': ({'jepa/target_std': 0.01}, 'targets'),
     'rank': ({'jepa/effective_rank': 4.2, 'jepa/rank_share': 0.03}, '4.2 directions'),
 }
-WORTH_A_LOOK = {
+NOTES = {
     'lambda': ({'jepa/lambda': 0.92}, '0.920'),
     'latent gradient': ({'jepa/latent_grad_norm': 0.01}, '0.5%'),
     'token gradient': ({'jepa/token_grad_norm': 0.01}, '0.5%'),
@@ -101,7 +101,7 @@ WORTH_A_LOOK = {
 
 
 @pytest.mark.parametrize('kind', COLLAPSED)
-def test_collapse_in_words(kind):
+def test_collapse_is_described(kind):
     change, words = COLLAPSED[kind]
     assert diagnostics.collapse(HEALTHY) == {}
     found = diagnostics.collapse(HEALTHY | change)
@@ -109,9 +109,9 @@ def test_collapse_in_words(kind):
     assert diagnostics.notes(HEALTHY | change, learned=True) == {}
 
 
-@pytest.mark.parametrize('kind', WORTH_A_LOOK)
-def test_what_is_no_collapse_is_a_note(kind):
-    change, words = WORTH_A_LOOK[kind]
+@pytest.mark.parametrize('kind', NOTES)
+def test_other_observations_are_notes(kind):
+    change, words = NOTES[kind]
     assert diagnostics.notes(HEALTHY, learned=True) == {}
     found = diagnostics.notes(HEALTHY | change, learned=True)
     assert list(found) == [kind] and words in found[kind]
@@ -119,14 +119,14 @@ def test_what_is_no_collapse_is_a_note(kind):
 
 
 @pytest.mark.parametrize('weight', [0.0, 0.02, 0.08, 0.92, 0.999, 1.0])
-def test_a_lambda_that_nobody_learns_is_as_asked(weight):
+def test_a_lambda_that_is_not_learned_gives_no_note(weight):
     assert 'lambda' not in diagnostics.notes(HEALTHY | {'jepa/lambda': weight})
     learned = diagnostics.notes({'jepa/lambda': weight}, learned=True)
     assert list(learned) == ['lambda']
 
 
-def test_what_was_not_measured_raises_no_alarm():
-    """Absent or NaN, alone and together, whatever the rest says."""
+def test_missing_metrics_give_no_message():
+    """Missing or NaN, each alone and all together."""
     rng = np.random.default_rng(0)
     names = list(HEALTHY)
     for _ in range(200):
@@ -141,10 +141,10 @@ def test_what_was_not_measured_raises_no_alarm():
     assert diagnostics.collapse({'train/loss': 3.0}) == diagnostics.notes({}) == {}
 
 
-def test_of_one_vector_there_is_no_std():
+def test_the_std_of_one_vector_is_nan():
     where = np.zeros((2, 3), bool)
     x = jnp.ones((2, 3, 4))
-    assert diagnostics.std_of(x, where) == 0  # and so a part without any adds nothing
+    assert diagnostics.std_of(x, where) == 0  # so a part without vectors adds nothing
     where[0, 1] = True
     assert np.isnan(diagnostics.std_of(x, where))
     where[1, 1] = True

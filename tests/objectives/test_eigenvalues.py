@@ -1,4 +1,4 @@
-"""Eigenvalues as TPUs compute them, against LAPACK in float64."""
+"""The eigenvalue solver for TPUs against LAPACK in float64."""
 
 import jax
 import numpy as np
@@ -28,13 +28,13 @@ def test_eigenvalues_against_float64(method, width, rank, falls):
 
 
 @pytest.mark.parametrize('diagonal_D', [np.zeros(8), np.ones(8), np.arange(8.0)])
-def test_what_is_diagonal_already(diagonal_D):
+def test_diagonal_matrices(diagonal_D):
     found_D = diagnostics.bisected(np.diag(np.float32(diagonal_D)))
     assert_allclose(found_D, diagonal_D, atol=1e-6)
 
 
 @pytest.mark.parametrize('scale', [1e-30, 1e-20, 1e-12, 1e12])
-def test_small_and_large_ones_are_as_exact(scale):
+def test_accuracy_does_not_depend_on_scale(scale):
     matrix_DD = covariance(64, 5)
     one_D, other_D = (diagnostics.bisected(matrix_DD * f) for f in np.float32([1, scale]))
     atol = 2e-6 * float(one_D[-1])
@@ -42,8 +42,8 @@ def test_small_and_large_ones_are_as_exact(scale):
 
 
 @pytest.mark.parametrize('rows', [32, 500])
-def test_vectors_that_are_all_the_same(rows):
-    """What is left of a collapsed encoder's is rounding."""
+def test_equal_vectors(rows):
+    """The covariance of a collapsed encoder has only rounding errors."""
     x_ND = np.tile(np.random.default_rng(0).normal(size=96).astype(np.float32), (rows, 1))
     x_ND = x_ND - x_ND.mean(axis=0)
     matrix_DD = x_ND.T @ x_ND
@@ -53,7 +53,7 @@ def test_vectors_that_are_all_the_same(rows):
 
 
 @pytest.mark.parametrize('off', [1e-8, 1e-15, 1e-19, 1e-21, 1e-25])
-def test_what_is_nearly_diagonal(off):
+def test_nearly_diagonal_matrices(off):
     matrix_DD = np.diag(np.arange(1, 7)).astype(np.float32)
     matrix_DD[matrix_DD == 0] = off
     assert_allclose(diagnostics.bisected(matrix_DD), np.arange(1, 7), rtol=1e-6)

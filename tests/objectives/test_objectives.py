@@ -1,4 +1,4 @@
-"""The contract of every objective, and what each one promises alone."""
+"""The contract of all objectives, and the properties of each."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ TOKENIZER = types.SimpleNamespace(
     decode=lambda ids: '.' if ids[0] % 7 == 0 else 'a',
 )
 ALL = resolve.names('objectives')
-# What a file of the folder needs beside its name, and a predictor that compiles sooner.
+# Required options of each objective, and a predictor that compiles faster.
 NEEDS = {
     'mixture': dict(parts=(dict(name='mlm'), dict(name='clm'))),
     'ijepa': dict(predictor_depth=1),
@@ -37,7 +37,7 @@ BUILT = {}
 
 
 def build(name, **section):
-    """The same object for the same section, so that it is compiled once."""
+    """Returns the same object for the same section, so that it is compiled once."""
     section = {'name': name, **NEEDS.get(name, {}), **section}
     given = dict(tokenizer=TOKENIZER, length=L, steps=100)
     if repr(section) not in BUILT:
@@ -76,7 +76,7 @@ def network_of(objective):
 
 @functools.cache
 def init(network, seed=0):
-    # Not as one program: its operations are compiled once for all networks.
+    # Not jitted: each operation is compiled once for all networks.
     return network.init(seed)
 
 
@@ -108,7 +108,7 @@ def view_of(objective, network, batch, counts=None, target=None, seed=0):
 
 
 def evaluate(objective, batch, counts=None, target=None, params=None):
-    """The loss and the metrics of a batch."""
+    """Returns the loss and the metrics of a batch."""
     network = network_of(objective)
     params = init(network) if params is None else params
     target = params['encoder'] if target is None else target
@@ -118,7 +118,7 @@ def evaluate(objective, batch, counts=None, target=None, params=None):
 
 
 def gradients(objective, batch, params=None, target=None):
-    """Of the loss with respect to the parameters."""
+    """Returns the gradients of the loss with respect to the parameters."""
     network = network_of(objective)
     params = init(network) if params is None else params
     view = view_of(objective, network, batch, None, target or params['encoder'])
@@ -157,7 +157,7 @@ def test_parts_add_up_to_the_batch(name):
     ]
     assert_allclose(sum(loss for loss, _ in parts), whole, rtol=1e-5)
     for key, value in whole_metrics.items():
-        if not key.endswith('_std'):  # a spread is of the part that it is measured on
+        if not key.endswith('_std'):  # a std is that of the part it is measured on
             total = sum(metrics[key] for _, metrics in parts)
             assert_allclose(total, value, rtol=1e-5, atol=1e-6)
 
@@ -200,7 +200,7 @@ def test_clm_is_the_mean_cross_entropy_of_all_logits():
 
 
 @pytest.mark.parametrize('sampler', ['fixed', 'iid'])
-def test_mlm_at_selected_positions_is_mlm_at_all_then_masked(sampler):
+def test_mlm_at_selected_positions_equals_mlm_at_all_positions(sampler):
     objective = build('mlm', rate=0.4, sampler=sampler)
     batch = batch_of(objective)
     labels = batch['tokens']
@@ -228,21 +228,21 @@ def test_hybrid_counts_latents_only_under_true_masks():
 
 
 @pytest.mark.parametrize('name', ['hybrid', 'ijepa', 'sentence'])
-def test_at_lambda_zero_all_are_mlm_bit_for_bit(name):
+def test_at_lambda_zero_all_equal_mlm_bit_for_bit(name):
     both, mlm = build(name, balance=0.0, mlm=dict(rate=0.3)), build('mlm', rate=0.3)
     row = rows(np.random.default_rng(0), 1)[0]
     made, alone = (x.corrupt(row, np.random.default_rng(1)) for x in (both, mlm))
     assert alone['loss_mask'].any()
     for key, value in alone.items():
         assert_array_equal(made[key], value)
-    # The rest draws from the row's generator too: the next row has one of its own.
+    # Other draws come later from the row's generator; the next row has its own generator.
     batch = batch_of(both)
     assert_array_equal(evaluate(both, batch)[0], evaluate(mlm, batch)[0])
 
 
 @pytest.mark.parametrize('name', ['hybrid', 'ijepa', 'sentence'])
 @pytest.mark.parametrize('mlm', ['mntp', 'clm', 'mixture'])
-def test_latents_need_a_word_at_its_mask(name, mlm):
+def test_latents_need_tokens_predicted_at_their_masks(name, mlm):
     with pytest.raises(ValueError, match=f"'{mlm}'.* use name='mlm' with shift=0"):
         build(name, mlm=dict(name=mlm, **NEEDS.get(mlm, {})))
     with pytest.raises(ValueError, match="'shift': 1"):
@@ -257,7 +257,7 @@ def test_latents_need_a_word_at_its_mask(name, mlm):
         (dict(top=3), 'latent: top=3 .* at most 2'),
     ],
 )
-def test_layers_that_an_encoder_does_not_have_are_named(latent, words):
+def test_errors_name_layers_that_the_encoder_lacks(latent, words):
     objective = build('hybrid', latent=latent)
     with pytest.raises(ValueError, match=words):
         Network(transformer.make('tiny', vocab_size=V), objective)
@@ -267,7 +267,7 @@ def test_layers_that_an_encoder_does_not_have_are_named(latent, words):
         )
 
 
-def test_the_average_of_all_layers_leaves_the_embedding_out():
+def test_the_average_of_all_layers_excludes_the_embedding():
     latent = build('hybrid', latent=dict(top=2, normalize='none')).latent
     layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
     seen = []
@@ -287,7 +287,7 @@ def test_the_average_of_all_layers_leaves_the_embedding_out():
     assert_array_equal(seen[0].ravel(), [1.0, 2.0])
 
 
-def test_hybrid_latent_loss_is_the_formula():
+def test_hybrid_latent_loss_matches_the_formula():
     objective = build('hybrid', balance=1.0, predictor='identity')
     batch = batch_of(objective)
     network = network_of(objective)
@@ -306,7 +306,7 @@ def test_hybrid_latent_loss_is_the_formula():
     assert_allclose(metrics['jepa/loss'], loss, rtol=1e-6)
 
 
-def test_no_gradient_reaches_the_target_and_none_leaks_from_it():
+def test_the_target_gets_and_passes_no_gradient():
     objective = build('hybrid', balance=1.0)
     batch = batch_of(objective)
     network = network_of(objective)
@@ -369,7 +369,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('hybrid', dict(latent=dict(temperature=0)), 'temperature=0 .* above 0'),
         ('hybrid', dict(latent=dict(prototypes=-1)), 'prototypes=-1'),
         ('hybrid', dict(latent=dict(top='3')), "top='3'"),
-        ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be a whole number'),
+        ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be an integer'),
         ('hybrid', dict(latent=dict(regularizer=NEGATIVE)), 'weight=-1'),
         ('hybrid', dict(latent=dict(regularizer=NO_SAMPLE)), 'sample=0'),
         ('hybrid', dict(predictor_width=0), 'hybrid: predictor_width=0'),
@@ -380,14 +380,14 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('mml', {}, "'mlm'"),
     ],
 )
-def test_bad_sections_are_named(name, section, words):
+def test_errors_name_what_is_wrong_in_a_section(name, section, words):
     with pytest.raises(ValueError, match=words):
         build(name, **section)
 
 
 @pytest.mark.parametrize('sampler', ['fixed', 'iid', 'whole_word', 'span', 'sentence'])
 @pytest.mark.parametrize('rate', [0.4, [0.2, 0.6]])
-def test_every_sampler_masks_tokens_only_and_within_capacity(sampler, rate):
+def test_all_samplers_mask_only_tokens_within_the_capacity(sampler, rate):
     objective = build('mlm', sampler=sampler, rate=rate)
     rng, hidden, allowed = np.random.default_rng(0), 0, 0
     for row in rows(rng, 300):
@@ -397,7 +397,7 @@ def test_every_sampler_masks_tokens_only_and_within_capacity(sampler, rate):
         assert (made['inputs'][made['loss_mask']] == TOKENIZER.mask_id).all()
         hidden += made['loss_mask'].sum()
         allowed += (made['tokens'] > 3).sum()
-    # Whole words and sentences hide fewer where none is left that fits.
+    # Whole words and sentences mask fewer tokens if none is left that fits.
     assert 0.1 < hidden / allowed < 0.45
 
 
@@ -442,15 +442,15 @@ def test_prefix_lm_predicts_after_the_prefix_and_reads_it_bidirectionally():
         )
 
 
-def test_clm_by_rows_is_clm():
-    """The same loss whether order is told row by row or the whole batch is causal."""
+def test_causal_order_by_rows_equals_causal():
+    """The loss is the same with an order per row and with `causal` for the batch."""
     left, rows_ = build('clm'), build('clm', prefix=(0.0, 0.0))
     assert_allclose(
         evaluate(left, batch_of(left))[0], evaluate(rows_, batch_of(rows_))[0], rtol=1e-5
     )
 
 
-def test_mixture_of_rows_is_the_weighted_sum_of_its_parts():
+def test_mixture_of_rows_equals_the_weighted_sum_of_its_parts():
     mixture = build('mixture')
     batch = batch_of(mixture)
     loss, metrics = evaluate(mixture, batch)
@@ -466,7 +466,7 @@ def test_mixture_of_rows_is_the_weighted_sum_of_its_parts():
     assert_allclose(sum(v for k, v in metrics.items() if 'share' in k), 1, rtol=1e-6)
 
 
-def test_mixture_by_steps_takes_turns():
+def test_mixture_by_steps_alternates():
     mixture = build('mixture', by='steps', shares=(2, 1))
     row = rows(np.random.default_rng(0), 1)[0]
     parts = [
@@ -502,13 +502,13 @@ def test_mixture_by_steps_takes_turns():
         ('sentence', dict(predictor='transformer'), 'mlp'),
     ],
 )
-def test_bad_settings_are_named(name, section, words):
+def test_errors_name_what_is_wrong_in_an_option(name, section, words):
     with pytest.raises(ValueError, match=words):
         build(name, **section)
 
 
 @pytest.mark.slow
-def test_ijepa_reads_nothing_of_what_it_predicts():
+def test_ijepa_does_not_read_the_targets_that_it_predicts():
     """The latent prediction does not change when the tokens at the targets do."""
     objective = build('ijepa', masks=2)
     batch = batch_of(objective)
@@ -527,7 +527,7 @@ def test_ijepa_reads_nothing_of_what_it_predicts():
         _, target_at = objective._gather('target', new.batch)
         return view.apply('predictor', params, read, *context_at, *target_at)
 
-    # One mask a row may see what another predicts, so compare rows mask by mask.
+    # One context of a row may contain another's targets, so compare context by context.
     for mask in range(2):
         one = np.asarray(batch['tokens']).copy()
         for row in range(B):
@@ -542,15 +542,15 @@ def test_ijepa_reads_nothing_of_what_it_predicts():
         assert_array_equal(before[where[:, mask]], after[where[:, mask]])
 
 
-def test_ijepa_spreads_the_mean_of_the_whole_context():
-    """The first position of a document too; by an encoder that tells positions only."""
+def test_ijepa_regularizes_the_mean_of_the_whole_context():
+    """Including the first position of a document; the encoder only returns positions."""
     no_targets = types.SimpleNamespace(targets=lambda *_: jnp.zeros((B, L, 1)))
     objective = dataclasses.replace(build('ijepa'), latent=no_targets)
     batch = batch_of(objective)
     context, ok = np.asarray(batch['context']), np.asarray(batch['context_ok'])
     row = np.arange(B)[:, None, None]
-    told = np.eye(L)[np.asarray(batch['positions'])[row, context]]
-    wanted = (told * ok[..., None]).sum(2) / ok.sum(2, keepdims=True)
+    positions = np.eye(L)[np.asarray(batch['positions'])[row, context]]
+    wanted = (positions * ok[..., None]).sum(2) / ok.sum(2, keepdims=True)
     assert wanted[..., 0].any()
 
     def apply(name, params, tokens, segments, positions, *others, **options):
@@ -561,7 +561,7 @@ def test_ijepa_spreads_the_mean_of_the_whole_context():
 
 
 def largest_array(jaxpr):
-    """Elements of the largest array that a program makes, loops and calls included."""
+    """Returns the size of the largest array in a program, including nested ones."""
     maximum = 0
     for equation in jaxpr.eqns:
         maximum = max([maximum, *(x.aval.size for x in equation.outvars if x.aval.shape)])
@@ -575,7 +575,7 @@ def largest_array(jaxpr):
     return maximum
 
 
-def test_info_nce_at_scale_holds_a_sample_of_the_scores():
+def test_info_nce_at_scale_computes_only_a_sample_of_the_scores():
     """1,152 rows of 307 masked positions, at a width of 1,024: all scores are 0.5 TB."""
     latent = build('hybrid', latent=dict(distance='info_nce')).latent
     rows, count, width = 1152, 307, 1024
@@ -591,7 +591,7 @@ def test_info_nce_at_scale_holds_a_sample_of_the_scores():
     assert largest_array(program.jaxpr) <= rows * count * (latent.negatives + 1)
 
 
-def test_info_nce_draws_other_negatives_in_each_step_true_ones_first():
+def test_info_nce_draws_new_negatives_in_each_step_true_ones_first():
     section = dict(distance='info_nce', negatives=5)
     latent = build('hybrid', latent=section).latent
     where_N = np.arange(40) % 3 == 0

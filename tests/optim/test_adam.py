@@ -1,4 +1,4 @@
-"""Adam by the age of each leaf: optax's while there is one, right when there are two."""
+"""Adam with an age per leaf: equal to optax's for one age, correct for several."""
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,8 @@ def tree(seed, dtype=np.float32):
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_every_leaf_moves_as_optax_moves_it_to_the_bit(seed):
-    """On one tree optax shares its divisors, and XLA then rounds in another order."""
+def test_each_leaf_is_updated_as_by_optax_bit_for_bit(seed):
+    """Leaf by leaf: on a whole tree optax shares divisors, and XLA rounds differently."""
     rng = np.random.default_rng(seed)
     b1, b2 = map(float, rng.uniform(0, 1, 2))
     dtype = [None, jnp.bfloat16, jnp.float16][seed % 3]
@@ -47,7 +47,7 @@ def test_every_leaf_moves_as_optax_moves_it_to_the_bit(seed):
 
 
 def closed_form(grads_TX, b1, b2):
-    """The last update of a leaf that has seen these gradients and no other, float64."""
+    """The last update of a leaf that has only seen these gradients, float64."""
     t = len(grads_TX)
     age_T = np.arange(t)[::-1].reshape(-1, *[1] * (grads_TX.ndim - 1))
     mu = (1 - b1) * np.sum(b1**age_T * grads_TX, 0) / (1 - b1**t)
@@ -57,7 +57,7 @@ def closed_form(grads_TX, b1, b2):
 
 @pytest.mark.parametrize('b2', [0.95, 0.999])
 @pytest.mark.parametrize('late', [1, 3, 50])
-def test_a_leaf_born_late_moves_as_in_a_run_of_its_own(b2, late):
+def test_a_leaf_added_late_is_updated_as_in_a_new_run(b2, late):
     optimizer = adam.scale_by_adam(0.9, b2, 1e-8)
     update = jax.jit(optimizer.update)
     grads = [{'old': tree(n)['matrix'], 'new': tree(n)['vector']} for n in range(60)]

@@ -1,4 +1,4 @@
-"""Muon and AdamW: by path, exact on stacks of layers, and as other people have them."""
+"""Muon and AdamW: selection by path, stacked layers, and reference implementations."""
 
 import types
 
@@ -37,7 +37,7 @@ def is_shape(x):
 
 
 def tree(seed, shapes=SHAPES):
-    """Normal numbers in the shapes of a small network whose three layers are stacked."""
+    """Normal values in the shapes of a small network with three stacked layers."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(
         lambda shape: jnp.float32(rng.normal(size=shape)),
@@ -47,7 +47,7 @@ def tree(seed, shapes=SHAPES):
 
 
 def unrolled(params):
-    """The same numbers with each layer on its own."""
+    """The same values with separate layers."""
     encoder = dict(params['encoder'])
     layers = encoder.pop('layers')
     for index in range(3):
@@ -71,7 +71,7 @@ def by_path(tree):
 
 
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
-def test_stacked_layers_and_single_ones_take_the_same_steps_to_the_bit(name):
+def test_stacked_and_single_layers_get_the_same_updates_bit_for_bit(name):
     optimizer = optimizers.make({'name': name})
     gradients = [tree(seed) for seed in range(1, 4)]
     stacked, _ = updates_of(optimizer, tree(0), gradients)
@@ -80,7 +80,7 @@ def test_stacked_layers_and_single_ones_take_the_same_steps_to_the_bit(name):
         jax.tree.map(assert_array_equal, unrolled(ours), theirs)
 
 
-def test_muon_takes_hidden_matrices_and_adamw_all_else():
+def test_muon_updates_hidden_matrices_and_adamw_all_other_leaves():
     gradients = [tree(1), tree(2)]
     muon, _ = updates_of(optimizers.muon(weight_decay=0.1), tree(0), gradients)
     adamw, _ = updates_of(optimizers.adamw(weight_decay=0.1), tree(0), gradients)
@@ -101,12 +101,12 @@ def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
             continue
         values = np.linalg.svdvals(update) / (0.2 * max(update.shape[-2:]) ** 0.5)
         assert values.min() > 0.6 and values.max() < 1.25, path
-        # 1 for all singular values would be 0.2: AdamW's usual size.
+        # It would be 0.2, as AdamW's updates usually have, if all values were 1.
         assert 0.12 < np.sqrt(np.mean(update**2)) < 0.24, path
 
 
 @pytest.mark.parametrize('shape', [(8, 8), (5, 12), (12, 5), (2, 3, 6, 4), (1, 7)])
-def test_orthogonal_keeps_directions_and_evens_lengths(shape):
+def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     rng = np.random.default_rng(0)
     x = np.float32(rng.normal(size=shape))
     made = np.asarray(jax.jit(muon.orthogonal)(x))
@@ -122,15 +122,15 @@ def test_orthogonal_keeps_directions_and_evens_lengths(shape):
     assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
 
 
-def test_orthogonal_of_nothing_is_nothing():
+def test_orthogonal_of_zero_is_zero():
     assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
     assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize('shape', [(6, 6), (4, 10), (10, 4)])
-def test_muon_is_torch(shape, monkeypatch):
-    """Five steps of torch.optim.Muon, whose iteration is kept in float32 for that."""
+def test_muon_matches_torch(shape, monkeypatch):
+    """Five steps of torch.optim.Muon, with its iteration in float32."""
     torch = pytest.importorskip('torch', minversion='2.9')
     monkeypatch.setattr(torch.Tensor, 'bfloat16', torch.Tensor.float)
     rng = np.random.default_rng(0)
@@ -151,8 +151,8 @@ def test_muon_is_torch(shape, monkeypatch):
     assert np.abs(start - np.asarray(theirs.detach())).max() > 0.01
 
 
-def test_the_first_step_of_muon_is_that_of_optax():
-    """Later ones differ by optax's correction of the momentum's bias."""
+def test_the_first_step_of_muon_matches_optax():
+    """Later steps differ by optax's bias correction of the momentum."""
     params, gradient = ({'encoder': {'kernel': tree(s, (5, 9))}} for s in (0, 1))
     reference = optax.contrib.muon(-1.0, consistent_rms=0.2, weight_decay=0.3)
     ours, _ = updates_of(optimizers.muon(weight_decay=0.3), params, [gradient])
@@ -160,7 +160,7 @@ def test_the_first_step_of_muon_is_that_of_optax():
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
 
 
-def test_adamw_is_that_of_optax_with_a_decay_by_path():
+def test_adamw_matches_optax_with_decay_by_path():
     gradients = [tree(seed) for seed in range(1, 4)]
     ours, _ = updates_of(optimizers.adamw(weight_decay=0.3), tree(0), gradients)
     decayed = optimizers.mask(tree(0), '(kernel|embedding)$')
@@ -169,7 +169,7 @@ def test_adamw_is_that_of_optax_with_a_decay_by_path():
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
 
 
-def test_decay_is_by_path_whoever_moves_the_leaf():
+def test_decay_is_by_path_in_both_optimizers():
     zeros = [jax.tree.map(jnp.zeros_like, tree(0))]
     optimizer = optimizers.muon(weight_decay=0.5, decay_paths='(up|output)/kernel$')
     (updates,), _ = updates_of(optimizer, tree(0), zeros)
@@ -180,7 +180,7 @@ def test_decay_is_by_path_whoever_moves_the_leaf():
 
 
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
-def test_momentum_in_half_the_bytes_is_nearly_the_same(name):
+def test_momentum_in_half_precision_is_nearly_the_same(name):
     gradients = [tree(seed) for seed in range(1, 4)]
     whole, _ = updates_of(optimizers.make({'name': name}), tree(0), gradients)
     half = optimizers.make({'name': name, 'momentum_dtype': 'bfloat16'})
@@ -194,8 +194,8 @@ def test_momentum_in_half_the_bytes_is_nearly_the_same(name):
 
 
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
-def test_it_learns(name):
-    """A product of two matrices that is to be a third, seen through uneven inputs."""
+def test_optimizers_minimize_a_loss(name):
+    """Fits the product of two matrices to a third, with unevenly scaled inputs."""
     rng = np.random.default_rng(0)
     wanted = np.linalg.qr(rng.normal(size=(8, 8)))[0]
     inputs = np.float32(rng.normal(size=(64, 8)) * np.geomspace(1, 0.03, 8))
@@ -229,7 +229,7 @@ TOKENIZER = types.SimpleNamespace(vocab_size=24, mask_id=3, special_ids=(0, 1, 2
 
 
 def shapes_of_a_run(name):
-    """The state of a small hybrid, as shapes."""
+    """The shapes of the parameters of a small hybrid."""
     objective = resolve.build(
         'objectives',
         dict(name='hybrid', balance=dict(name='sigmoid')),
@@ -243,7 +243,7 @@ def shapes_of_a_run(name):
 
 
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
-def test_moments_lie_on_a_mesh_as_their_parameters_do(name):
+def test_moments_are_sharded_like_their_parameters(name):
     mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
     places = sharding.shardings(shapes_of_a_run(name), mesh)
     params, moments = by_path(places.params), by_path(places.opt_state)
@@ -288,7 +288,7 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
         (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
     ],
 )
-def test_bad_sections_are_named(section, message):
+def test_errors_name_what_is_wrong_in_a_section(section, message):
     with pytest.raises(ValueError, match=message):
         optimizers.make(section)
 
@@ -296,10 +296,10 @@ def test_bad_sections_are_named(section, message):
 @pytest.mark.parametrize(
     'paths, message',
     [
-        ('attention', "paths='attention' match no leaf.*default is '.*kernel"),
-        ('norm', "paths='norm' match 'encoder/norm/scale', which is no matrix"),
+        ('attention', "paths='attention' matches no parameter.*default is '.*kernel"),
+        ('norm', "paths='norm' matches 'encoder/norm/scale', which is not a matrix"),
     ],
 )
-def test_muon_says_which_paths_are_wrong(paths, message):
+def test_muon_names_wrong_paths(paths, message):
     with pytest.raises(ValueError, match=message):
         optimizers.muon(paths=paths).init(tree(0))

@@ -1,4 +1,4 @@
-"""Schedules at the values that the papers print."""
+"""Schedules against published values and optax."""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 from jepa_text.optim import schedules
 
 
-def test_wsd_is_the_papers():
-    """arXiv 2507.00994, section 2.3 of the digest: the exact code values."""
+def test_wsd_has_the_values_of_the_paper():
+    """The exact values of the code of arXiv 2507.00994 (section 2.3)."""
     lr = jax.jit(
         schedules.make(
             {'name': 'wsd', 'peak': 5e-4, 'warmup': 2000, 'decay': 2000}, 42_000
@@ -34,7 +34,7 @@ def test_fractions_of_the_run():
     assert [float(a(k)) for k in range(100)] == [float(b(k)) for k in range(100)]
 
 
-def test_linear_and_cosine_meet_their_ends():
+def test_linear_and_cosine_reach_their_ends():
     for name in ('linear', 'cosine'):
         f = schedules.make({'name': name, 'start': 0.996, 'end': 1.0}, 10)
         assert_allclose([f(0), f(5), f(10), f(99)], [0.996, 0.998, 1, 1], rtol=1e-6)
@@ -76,7 +76,7 @@ def warmup_cosine_of_optax(peak, warmup, steps, end):
     ],
     ids=['linear', 'cosine', 'constant', 'wsd', 'warmup_cosine'],
 )
-def test_values_are_those_of_optax(ours, theirs):
+def test_values_match_optax(ours, theirs):
     steps = jnp.arange(40)
     found = np.broadcast_to(jax.vmap(ours)(steps), 40)
     assert_allclose(found, [theirs(step) for step in range(40)], atol=1e-6)
@@ -86,7 +86,7 @@ def test_a_number_is_constant():
     assert float(schedules.make(0.9, 10)(7)) == pytest.approx(0.9)
 
 
-def test_rewarm_rises_after_the_switch():
+def test_rewarmed_rises_after_the_switch():
     f = schedules.rewarmed(schedules.constant(1.0), 10, 4)
     assert_allclose([f(k) for k in range(10, 15)], [0.25, 0.5, 0.75, 1, 1])
 
@@ -99,13 +99,13 @@ def test_rewarm_rises_after_the_switch():
         ({'name': 'wsd', 'peak': 1, 'warmup': 60, 'decay': 60}, '100 steps'),
     ],
 )
-def test_bad_sections_are_named(section, words):
+def test_errors_name_what_is_wrong_in_a_section(section, words):
     with pytest.raises(ValueError, match=words):
         schedules.make(section, 100)
 
 
-def test_a_second_decay_is_a_run_of_its_own():
-    """Continued pretraining in one run: both parts are what a run of their length has."""
+def test_wsd_twice_is_two_runs_of_wsd():
+    """Continued pretraining in one run: each part equals a run of its length."""
     made = schedules.wsd_twice(0.5, warmup=3, decay=4, first=20, steps=32, again=2)
     steps = jnp.arange(32)
     np.testing.assert_array_equal(
@@ -115,7 +115,7 @@ def test_a_second_decay_is_a_run_of_its_own():
             *np.asarray(schedules.wsd(0.5, 2, 4, 12)(jnp.arange(12))),
         ],
     )
-    with pytest.raises(ValueError, match='first=32 must lie within the 32 steps'):
+    with pytest.raises(ValueError, match='first=32 must be inside the 32 steps'):
         schedules.make(
             dict(name='wsd_twice', peak=1.0, warmup=0, decay=0, first=32), steps=32
         )

@@ -1,4 +1,4 @@
-"""Rows whose positions lie on several devices are read as those of one."""
+"""Context parallelism gives the same results as a single device."""
 
 import collections
 
@@ -20,7 +20,7 @@ MESHES = {
 
 
 def outlined(objective, sizes, **changes):
-    """The outline of a step of small.ROWS rows, on so many devices as the sizes say."""
+    """Returns the outline of a compiled step of small.ROWS rows on a mesh."""
     config = small.tiny.SETTINGS | dict(
         model=small.section(),
         phases=[dict(objective=dict(name=objective, **small.OBJECTIVES[objective][0]))],
@@ -35,7 +35,7 @@ def outlined(objective, sizes, **changes):
 
 
 def batch_of(made, seed=0):
-    """Corrupted rows of three documents each, of lengths that no split falls between."""
+    """Returns corrupted rows of three documents, none ending at a shard boundary."""
     (phase,) = made.phases
     rng, rows = np.random.default_rng(seed), []
     for number in range(small.ROWS):
@@ -52,10 +52,10 @@ def batch_of(made, seed=0):
 
 
 def stepped(made, batch, steps=2):
-    """(losses, parameters) after steps on a batch."""
+    """Returns (losses, parameters) after steps on a batch."""
     (phase,) = made.phases
     state = jax.jit(
-        recipe.creation(made, phase), out_shardings=recipe.shardings(made, phase)
+        recipe.create_fn(made, phase), out_shardings=recipe.shardings(made, phase)
     )()
     step, found = programs.jitted(made, phase), []
     with jax.set_mesh(made.mesh):
@@ -66,13 +66,13 @@ def stepped(made, batch, steps=2):
 
 
 def taken_turns(names):
-    """Each name with one of the meshes."""
+    """Pairs each name with one of the meshes."""
     return [(name, MESHES[n % len(MESHES)]) for n, name in enumerate(names)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('objective, sizes', taken_turns(small.OBJECTIVES))
-def test_every_objective_learns_what_one_device_does(objective, sizes):
+def test_every_objective_matches_a_single_device(objective, sizes):
     alone = outlined(objective, {})
     batch = batch_of(alone)
     expected, params = stepped(alone, batch)
@@ -84,7 +84,7 @@ def test_every_objective_learns_what_one_device_does(objective, sizes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('model, sizes', taken_turns(small.MODELS))
-def test_every_trunk_learns_what_one_device_does(model, sizes):
+def test_every_trunk_matches_a_single_device(model, sizes):
     own = small.section(model, 'blockwise', scan=False, remat='names')
     alone = outlined('mlm', {}, model=own)
     batch = batch_of(alone)
@@ -95,7 +95,7 @@ def test_every_trunk_learns_what_one_device_does(model, sizes):
 @pytest.mark.slow
 @pytest.mark.parametrize('sizes', MESHES)
 def test_no_device_holds_the_positions_of_others(sizes, capfd):
-    """But in attention, which exchanges q, k, v and its result, forward and backward."""
+    """Except in attention, which exchanges q, k, v and its output both ways."""
     made = outlined('clm', sizes)
     text = small.lower(made).compile().as_text()
     assert 'full rematerialization' not in capfd.readouterr().err
@@ -103,29 +103,29 @@ def test_no_device_holds_the_positions_of_others(sizes, capfd):
     mine = small.ROWS * small.LENGTH // made.mesh.size * shape['tensor']
     wide = encoder.ffn_width // shape['tensor']
     held = {s for s in hlo.arrays(text) if s[-1:] == (wide,) and len(s) > 2}
-    # With one axis in front for the layers of the scan.
+    # With an axis in front for scanned layers.
     assert held and max(map(np.prod, held)) <= small.DEPTH * mine * wide
     sent = collections.Counter()
     for each in hlo.collectives(text):
         sent[each.kind] += each.bytes * each.times
-    # Four arrays a layer and way of [B, L, D], a part each; and words are looked up, over
+    # Four arrays [B, L, D] per layer and direction, and embeddings are looked up, over
     # one axis or two.
     once = mine // shape['tensor'] * small.WIDTH * 4
     exchanged = sent['all-to-all'] + sent['collective-permute']
     assert 0 < exchanged <= (8 * small.DEPTH + 6) * once + 2**10
-    # Rows are whole nowhere: parameters alone are gathered.
+    # No device has whole rows: only parameters are gathered.
     layers, tables, others = small.parameters(made)
     assert sent['all-gather'] <= 1.1 * (2 * layers + tables + 2 * others) + 2**15
 
 
 @pytest.mark.parametrize('context', [4, -1])
-def test_heads_that_cannot_be_split_are_refused(context):
+def test_indivisible_heads_are_rejected(context):
     sizes = dict(data=jax.device_count() // 4, context=context)
-    with pytest.raises(ValueError, match='with tensor=1, 2 heads: both must divide'):
+    with pytest.raises(ValueError, match='context x tensor = .* must divide the 2 heads'):
         outlined('mlm', sizes, model=small.section(heads=2, kv_heads=2))
 
 
-def test_rows_that_cannot_be_split_are_refused():
+def test_indivisible_rows_are_rejected():
     data = dict(folder='', row_length=small.LENGTH + 2, batch_size=small.ROWS)
-    with pytest.raises(ValueError, match='mesh.context=4 splits rows of 42 tokens'):
+    with pytest.raises(ValueError, match='mesh.context=4 must divide rows of 42 tokens'):
         outlined('mlm', dict(context=4), data=data)

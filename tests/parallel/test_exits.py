@@ -1,4 +1,4 @@
-"""What a run leaves behind: only our own words say never again."""
+"""Exit codes: only exceptions of this package prevent a retry."""
 
 import ast
 import json
@@ -13,8 +13,8 @@ PACKAGE = Path(exits.__file__).parents[1]
 
 
 def refused(function, *arguments):
-    """The exception that a call ends with in a block of refusals."""
-    with pytest.raises(Exception) as caught, exits.refusals():  # noqa: PT011
+    """Returns the exception of a call within `exits.config_errors`."""
+    with pytest.raises(Exception) as caught, exits.config_errors():  # noqa: PT011
         function(*arguments)
     return caught.value
 
@@ -23,12 +23,12 @@ def missing(text):
     raise FileNotFoundError(text)
 
 
-def test_our_own_refusal_is_a_config_error_and_stays_what_it_was():
+def test_our_errors_become_config_errors_of_the_same_type():
     error = refused(lambda: ranges.number('rate', -1, minimum=0))
     assert isinstance(error, exits.ConfigError) and 'rate' in str(error)
     assert isinstance(error.__cause__, ValueError)
     assert exits.code_of(error) == exits.USAGE
-    with pytest.raises(FileNotFoundError), exits.refusals():
+    with pytest.raises(FileNotFoundError), exits.config_errors():
         exits_of_this_package(missing_rows)
 
 
@@ -38,7 +38,7 @@ def missing_rows():
     row_folder.read_manifest('nowhere')
 
 
-def test_a_package_that_is_missing_is_a_refusal_in_our_words_alone():
+def test_only_our_module_errors_become_config_errors():
     def ask():
         raise ModuleNotFoundError("pip install 'jepa-text[gs]'")
 
@@ -50,9 +50,9 @@ def test_a_package_that_is_missing_is_a_refusal_in_our_words_alone():
     assert exits.code_of(refused(load)) == exits.FAILED
 
 
-def test_keys_that_do_not_open_are_a_refusal_but_not_a_file_of_this_machine():
+def test_only_our_permission_errors_become_config_errors():
     def barred():
-        raise PermissionError('s3://b/x does not open to the keys of this machine')
+        raise PermissionError('Access to s3://b/x is denied')
 
     def locked():
         raise PermissionError(13, 'Permission denied', '/x')
@@ -72,12 +72,12 @@ def exits_of_this_package(function):
 @pytest.mark.parametrize(
     'function',
     [
-        lambda: Path('/nowhere/at/all').read_text(),  # the system's
-        lambda: json.loads('{'),  # a library's
+        lambda: Path('/nowhere/at/all').read_text(),  # of the operating system
+        lambda: json.loads('{'),  # of a library
         lambda: missing_with_number(),
     ],
 )
-def test_an_error_of_the_machine_or_of_a_library_is_none(function):
+def test_errors_of_the_system_or_a_library_are_not_converted(function):
     error = refused(function)
     assert not isinstance(error, exits.ConfigError)
     assert exits.code_of(error) == exits.FAILED
@@ -87,19 +87,19 @@ def missing_with_number():
     raise FileExistsError(17, 'File exists', 'x')
 
 
-def test_what_a_compiled_program_raises_through_our_code_is_none(monkeypatch):
+def test_errors_of_compiled_programs_are_not_converted(monkeypatch):
     def gloo(*_, **__):
         raise ValueError('UNKNOWN: Gloo all-reduce failed: Connection closed by peer')
 
-    # As if compiled code had raised it: the innermost frame is one of the package.
+    # As raised by compiled code: the innermost frame is of this package.
     monkeypatch.setattr(ranges, '__name__', 'jepa_text.config.ranges')
     gloo = type(gloo)(gloo.__code__, vars(ranges) | {'ValueError': ValueError})
     assert not isinstance(refused(gloo), exits.ConfigError)
 
 
-def test_nothing_after_the_first_step_is_refused_by_accident():
-    """Only what is before the loop stands in refusals: a save may fail on any machine."""
+def test_errors_after_the_first_step_are_not_converted():
+    """Only code before the loop converts errors: a save may fail on any machine."""
     tree = ast.parse((PACKAGE / 'training' / 'train.py').read_text())
     (loop,) = [n for n in tree.body if isinstance(n, ast.ClassDef)]
-    said = ast.unparse(loop)
-    assert 'refusals' not in said and 'together' not in said
+    source = ast.unparse(loop)
+    assert 'config_errors' not in source and 'together' not in source

@@ -1,7 +1,7 @@
-"""What XLA makes of a step on several devices: what is sent, and what each one holds.
+"""Partitioning of a step by XLA: communication, and memory per device.
 
-The partitioner may split activations as a parameter is split, over their width; then
-every device holds all rows of the batch, and sends them around in every layer.
+The partitioner may shard activations over their width, like a parameter. Then every
+device has all rows of the batch, and communicates them in every layer.
 """
 
 import collections
@@ -21,7 +21,7 @@ from jepa_text.planning import hlo, memory
 from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
 
-# No size below is another's, so that an axis of rows is known by its length.
+# All sizes below differ, so that an axis of rows is identified by its length.
 ROWS, LENGTH, WORDS, WIDTH, FFN, DEPTH, MASKS = 24, 40, 1000, 64, 208, 2, 3
 MESHES = {
     4: (dict(fsdp=4), dict(fsdp=2, tensor=2), dict(fsdp=2)),
@@ -33,7 +33,7 @@ MODELS = {
     'modernbert': dict(local_window=8),
 }
 SMALL = dict(predictor_width=32, predictor_depth=1)
-# Sections, and how often the encoder is read: with gradients, and without.
+# (section, encoder passes with gradients, passes without).
 OBJECTIVES = {
     'clm': (dict(), 1, 0),
     'mlm': (dict(), 1, 0),
@@ -46,14 +46,14 @@ OBJECTIVES = {
 
 
 def section(model='transformer', attention='xla', **changes):
-    """The section of a small model."""
+    """Returns the section of a small model."""
     sizes = dict(width=WIDTH, depth=DEPTH, heads=4, ffn_width=FFN)
     named = dict(name=model, attention=attention)
     return named | sizes | MODELS[model] | changes
 
 
 def compiled(objective, sizes, words=WORDS, **changes):
-    """The compiled step of an objective on a mesh, and its outline."""
+    """Returns the compiled step of an objective on a mesh, and its outline."""
     config = tiny.SETTINGS | dict(
         model=section(),
         phases=[dict(objective=dict(name=objective, **OBJECTIVES[objective][0]))],
@@ -81,8 +81,10 @@ def lower(made):
 
 
 def parameters(made):
-    """Bytes of the parts of the parameters on a device, were they split over `tensor`
-    only: (the encoder's layers, its tables, all others)."""
+    """Returns the bytes of the parameters per device if sharded over `tensor` only.
+
+    These are (layers of the encoder, its tables, all others).
+    """
     state = recipe.abstract_state(made, made.phases[0])
     ways, parts = made.mesh.shape['tensor'], collections.Counter()
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
@@ -95,17 +97,17 @@ def parameters(made):
 
 
 def bounds(made, objective, looks=0, parts=1):
-    """Most bytes that a step may send, by kind.
+    """Returns the maximum number of bytes that a step may send, by kind.
 
-    Layers are gathered where they are read, forward and backward, and their gradients
-    are summed over `fsdp`, then over `data`; the table stays where it is, and what was
-    looked up in it travels. Over `tensor`, every layer adds up its two outputs and, in
-    the backward pass, the gradients of what q, k, v, gate and up read.
+    Layers are gathered where they are used, forward and backward, and their gradients are
+    summed over `fsdp`, then over `data`. Tables are not sent, only the looked-up vectors.
+    Over `tensor`, every layer sums its two outputs and, in the backward pass, the
+    gradients of the inputs of q, k, v, gate and up.
     """
     _, pulled, read = OBJECTIVES[objective]
     shape, encoder = made.mesh.shape, made.phases[0].network.encoder
     layers, tables, others = parameters(made)
-    # Diagnostics reads all once more, and takes two gradients.
+    # Diagnostics need another pass, with two gradients.
     backward = pulled * (1 + 2 * looks)
     passes = backward + (pulled + read) * (1 + looks)
     # The contexts of I-JEPA have more positions than the row.
@@ -118,13 +120,13 @@ def bounds(made, objective, looks=0, parts=1):
     bounds = {
         'all-gather': parts * (passes * layers + (2 + 3 * looks) * others),
         'all-reduce': 2 * parts * backward * (layers + tables + others),
-        # Of the head, what a device keeps of its gradient.
+        # Of the head, the device's part of its gradient.
         'reduce-scatter': parts * backward * others // shape['fsdp'],
         'all-to-all': 2 * passes * rows,
         'collective-permute': 0,
     }
     if shape['tensor'] > 1:
-        # With each layer's two outputs the table's; and the predictor's, if it has one.
+        # The two outputs of each layer and of the table, and the predictor's, if any.
         depth, predictor = encoder.depth, others > tables
         forward = (passes - backward) * (2 * depth + 1)
         maximum = forward + backward * (5 * depth + 1) + 7 * predictor
@@ -141,7 +143,7 @@ def bounds(made, objective, looks=0, parts=1):
 
 
 def check(step, made, objective, **options):
-    """Asserts that a compiled step sends no more than `bounds`, and holds its rows."""
+    """Asserts that a step sends no more than `bounds`, and has only its own rows."""
     sent, text = collections.Counter(), step.as_text()
     for each in hlo.collectives(text):
         sent[each.kind] += each.bytes * each.times
@@ -153,7 +155,7 @@ def check(step, made, objective, **options):
 
 
 def wide(shapes, made, objective):
-    """The shapes that hold all rows, and more of each than one device's share."""
+    """Returns the shapes with all rows that are larger than one device's share."""
     ways = made.mesh.shape['data'] * made.mesh.shape['fsdp']
     (phase,) = made.phases
     rows, lengths = {made.phases[0].batch_size}, {made.phases[0].length}
@@ -177,9 +179,9 @@ def test_activations_stay_with_their_rows(attention, sizes, capfd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('objective', OBJECTIVES)
-def test_whatever_is_learned(objective, capfd):
-    # On eight devices each with one mesh, I-JEPA with `tensor`: the others are these
-    # with an axis twice as long, and are seen on four.
+def test_activations_stay_with_their_rows_for_every_objective(objective, capfd):
+    # On eight devices, each objective has one mesh, I-JEPA that with `tensor`. The meshes
+    # are those of four devices with one axis twice as long.
     turn = (list(OBJECTIVES).index(objective) + 1) % len(MESHES)
     for sizes in MESHES if jax.device_count() == 4 else MESHES[turn : turn + 1]:
         check(*compiled(objective, sizes), objective)
@@ -188,7 +190,7 @@ def test_whatever_is_learned(objective, capfd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('model', ['bert', 'modernbert'])
-def test_whatever_the_trunk(model, capfd):
+def test_activations_stay_with_their_rows_for_every_trunk(model, capfd):
     for sizes, attention in zip(MESHES[1:], ('xla', 'blockwise')):
         step, made = compiled('mlm', sizes, model=section(model, attention))
         check(step, made, 'mlm')
@@ -196,13 +198,13 @@ def test_whatever_the_trunk(model, capfd):
 
 
 @pytest.mark.slow
-def test_the_diagnostics_too():
+def test_activations_stay_with_their_rows_in_diagnostics():
     look = dict(every=2, on_collapse='warn')
     check(*compiled('hybrid', MESHES[0], telemetry=look), 'hybrid', looks=1)
 
 
 @pytest.mark.slow
-def test_in_microbatches_and_unrolled_too():
+def test_activations_stay_with_their_rows_in_microbatches():
     check(*compiled('mlm', MESHES[0], accumulate=3), 'mlm', parts=3)
     model = section(scan=False, remat='full')
     check(*compiled('mlm', MESHES[0], model=model), 'mlm')
@@ -225,16 +227,16 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
     taken = step.memory_analysis().temp_size_in_bytes
     plan = memory.estimate(made, made.phases[0], microbatches=1, fused=False)
     rows = made.phases[0].batch_size // made.mesh.size
-    # The head is gathered, and its gradient is whole before it is summed up.
+    # The head is gathered, and its gradient is complete before it is summed.
     head = 2 * 128_256 * made.phases[0].network.encoder.width * 4
-    planned = plan.gradients + rows * plan.kept + plan.work(rows) + head
+    planned = plan.gradients + rows * plan.activations + plan.workspace(rows) + head
     assert taken < 1.15 * planned, f'{taken / 2**20:,.0f} MiB of {planned / 2**20:,.0f}'
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(jax.device_count() > 4, reason='it is this one')
-def test_eight_devices_too():
-    # The number of devices is fixed when jax starts.
+def test_activations_stay_with_their_rows_on_eight_devices():
+    # The number of devices is fixed when jax is initialized.
     flags = os.environ['XLA_FLAGS'].replace('device_count=4', 'device_count=8')
     done = subprocess.run(
         [sys.executable, '-m', 'pytest', '-n', '0', '-k', 'learned or 210m', __file__],
@@ -246,9 +248,8 @@ def test_eight_devices_too():
     assert done.returncode == 0, done.stdout
 
 
-def test_what_is_sent_is_seen():
-    """The reader of programs, on one that is known: a sum over two of four devices, five
-    times in a loop."""
+def test_communication_is_parsed():
+    """The parser, on a known program: a sum over two of four devices, five times."""
     mesh = sharding.make_mesh(data=2, fsdp=2)
     spec = jax.sharding.PartitionSpec(('data', 'fsdp'))
 
@@ -266,7 +267,7 @@ def test_what_is_sent_is_seen():
     assert (2, 3) in hlo.arrays(text)
 
 
-def test_rows_are_held_within_whatever_is_around_them():
+def test_rows_are_constrained_within_other_transformations():
     mesh = sharding.make_mesh(data=2, fsdp=2)
     x_BLD = jnp.arange(8 * 3 * 4.0).reshape(8, 3, 4)
 
@@ -281,7 +282,7 @@ def test_rows_are_held_within_whatever_is_around_them():
         return jax.shard_map(twice, in_specs=spec, out_specs=spec)(x)
 
     def part(x):
-        """The shape of a device's part of what is held."""
+        """Returns the shape of a device's part of an array."""
         held = jax.jit(twice)(x)
         return held.sharding.shard_shape(held.shape)
 
@@ -294,7 +295,7 @@ def test_rows_are_held_within_whatever_is_around_them():
 
 
 @pytest.mark.parametrize('sizes', [dict(fsdp=4), dict(fsdp=2), dict(fsdp=2, tensor=2)])
-def test_what_is_looked_up_is_exact_and_so_are_its_gradients(sizes):
+def test_embedding_lookup_and_its_gradients_are_exact(sizes):
     mesh = sharding.make_mesh(**sizes)
     rng = np.random.default_rng(0)
     table_VD = rng.integers(-9, 9, (24, 8)).astype(np.float32)
@@ -302,7 +303,9 @@ def test_what_is_looked_up_is_exact_and_so_are_its_gradients(sizes):
 
     @jax.jit
     def both(table_VD):
-        found_BLD, back = jax.vjp(lambda t: activations.look_up(t, ids_BL), table_VD)
+        found_BLD, back = jax.vjp(
+            lambda t: activations.embedding_lookup(t, ids_BL), table_VD
+        )
         return found_BLD, back(out_BLD.astype(np.float32))[0]
 
     place = jax.NamedSharding(mesh, sharding.spec('embedding', table_VD.shape, mesh))

@@ -1,4 +1,4 @@
-"""Several processes are one: data, losses, checkpoints, and the wish to stop."""
+"""Multi-process jobs: data, losses, checkpoints and stopping agree."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 
 def settings(folder, **changes):
-    """Losses that one step forgets and the next one remembers would show."""
+    """Returns the metrics of a run; a forgotten step would show in its losses."""
     changes = {
         'mesh': dict(data=-1, fsdp=1, tensor=1),
         'phases': (dict(objective=dict(name='mlm', rate=0.3)),),
@@ -46,7 +46,7 @@ def settings(folder, **changes):
 
 
 def pair(folder, *arguments, devices=2, logs=(subprocess.PIPE, subprocess.PIPE)):
-    """The same program in two processes; what they say goes to `logs`."""
+    """Starts a program in two processes, whose output goes to `logs`."""
     with socket.socket() as probe:
         probe.bind(('localhost', 0))
         port = probe.getsockname()[1]
@@ -71,17 +71,17 @@ def pair(folder, *arguments, devices=2, logs=(subprocess.PIPE, subprocess.PIPE))
 
 
 def ends(processes):
-    """Exit codes and what was said."""
+    """Returns the exit codes and the output."""
     try:
-        said = [process.communicate(timeout=300)[1] for process in processes]
+        outputs = [process.communicate(timeout=300)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
-    return [process.returncode for process in processes], said
+    return [process.returncode for process in processes], outputs
 
 
 def wait_for(workdir, step):
-    """Returns when the run has written the metrics of a step."""
+    """Waits until the run has written the metrics of a step."""
     path, deadline = Path(workdir) / metrics.FILE, time.monotonic() + 240
     while time.monotonic() < deadline:
         text = path.read_text() if path.exists() else ''
@@ -98,33 +98,33 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     config = settings(folder, mesh=mesh, steps=STEPS)
     alone = config | {'mesh': dict(data=-1, fsdp=1, tensor=1)}
     tiny.train(alone, tmp_path / 'straight')
-    # One process, told to stop early on...
+    # One process, stopped early ...
     thread = threading.Thread(target=stop_me, args=(tmp_path / 'run', 1))
     thread.start()
     with pytest.raises(exits.Stopped, match='the state is saved'):
         tiny.train(alone, tmp_path / 'run')
     thread.join()
     first = stopped_at(tmp_path / 'run')
-    # ... then two, of which one is told to stop ...
+    # ... then two, one of which is stopped ...
     processes = pair(folder, PROGRAM, folder, tmp_path / 'run')
     try:
         wait_for(tmp_path / 'run', STEPS - 6)
         processes[1].send_signal(signal.SIGTERM)
-        codes, said = ends(processes)
+        codes, outputs = ends(processes)
     finally:
         for process in processes:
             process.kill()
-    assert codes == [exits.RESUME, exits.RESUME], said
-    assert 'SIGTERM: the state will be saved' in said[1]
+    assert codes == [exits.RESUME, exits.RESUME], outputs
+    assert 'SIGTERM: the state will be saved' in outputs[1]
     assert first < STEPS - 6 <= stopped_at(tmp_path / 'run') < STEPS
-    # ... and one again, to the end.
+    # ... and one again, until the end.
     tiny.train(alone, tmp_path / 'run')
     compare(tmp_path / 'run', tmp_path / 'straight')
 
 
 @pytest.fixture(params=['file', pytest.param('s3', marks=pytest.mark.remote)])
 def shelf(request, tmp_path, monkeypatch):
-    """An address to write to."""
+    """Yields an address to write to."""
     if request.param == 'file':
         yield f'file://{tmp_path}/shelf'
         return
@@ -138,13 +138,13 @@ def shelf(request, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkeypatch):
-    """Killed and gone on with elsewhere, it ends as in a folder, bit by bit."""
+    """Killed and resumed elsewhere, it gives the same bits as in a local folder."""
     steps = 12
     config = settings(
         folder, steps=steps, checkpoint=dict(every=4, keep=2), evaluate=dict(every=0)
     )
-    codes, said = ends(pair(folder, PROGRAM, folder, tmp_path / 'straight'))
-    assert codes == [0, 0], said
+    codes, outputs = ends(pair(folder, PROGRAM, folder, tmp_path / 'straight'))
+    assert codes == [0, 0], outputs
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'first'))
     killed = pair(folder, PROGRAM, folder, f'{shelf}/run')
     try:
@@ -153,11 +153,11 @@ def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkey
         for process in killed:
             process.kill()
         ends(killed)
-    assert download.steps(transfer.listed(f'{shelf}/run'))[-1:] != [steps]
+    assert download.steps(transfer.list_files(f'{shelf}/run'))[-1:] != [steps]
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'second'))
-    codes, said = ends(pair(folder, PROGRAM, folder, f'{shelf}/run'))
-    assert codes == [0, 0], said
-    # One process, elsewhere again, finds them complete.
+    codes, outputs = ends(pair(folder, PROGRAM, folder, f'{shelf}/run'))
+    assert codes == [0, 0], outputs
+    # One process on another machine finds them complete.
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'third'))
     alone = config | {'mesh': dict(data=-1, fsdp=1, tensor=1)}
     states = [tiny.train(alone, at) for at in (f'{shelf}/run', tmp_path / 'straight')]
@@ -168,7 +168,7 @@ def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkey
 
 @pytest.mark.slow
 @pytest.mark.xdist_group('jobs of several processes, one at a time')
-def test_processes_that_share_no_copy_are_refused(folder, tmp_path):
+def test_processes_without_a_shared_folder_are_rejected(folder, tmp_path):
     settings(folder)
     program = f"""
 import os, runpy, sys
@@ -181,7 +181,7 @@ runpy.run_path({PROGRAM!r}, run_name='__main__')
 """
     codes, said = ends(pair(folder, '-c', program))
     assert codes == [1, 1], said
-    assert 'does not see the copy' in said[1] and 'JEPA_TEXT_CACHE' in said[1]
+    assert 'does not see its copy' in said[1] and 'JEPA_TEXT_CACHE' in said[1]
     assert 'failed on process 1, whose log says why' in said[0]
     assert not (tmp_path / 'shelf').exists()
 
@@ -197,7 +197,7 @@ def stopped_at(workdir):
 
 
 def compare(first, second):
-    """The same lines: counts exactly, losses to 1e-5."""
+    """Asserts that metrics are equal: counts exactly, losses to 1e-5."""
     logs = [tiny.log(workdir) for workdir in (first, second)]
     assert [line['step'] for line in logs[0]] == [line['step'] for line in logs[1]]
     for one, other in zip(*logs):
@@ -214,7 +214,7 @@ def compare(first, second):
         ({}, None),
         ({'JAX_COORDINATOR_ADDRESS': 'host:1'}, 'environment'),
         ({'SLURM_STEP_NODELIST': 'n[1-4]', 'SLURM_NTASKS': '4'}, 'slurm'),
-        # A batch script alone, and one task alone.
+        # A batch script without srun, and a single task.
         ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}, None),
         ({'SLURM_STEP_NODELIST': 'n1', 'SLURM_NTASKS': '1'}, None),
         ({'OMPI_COMM_WORLD_SIZE': '2'}, 'mpi'),
@@ -225,8 +225,8 @@ def compare(first, second):
         ({'TPU_WORKER_HOSTNAMES': 'a', 'MEGASCALE_COORDINATOR_ADDRESS': 'a'}, 'tpu'),
     ],
 )
-def test_who_started_several_processes(environ, who):
-    assert distributed.announced({'JAX_PLATFORMS': 'cpu', **environ}) == who
+def test_launchers_are_detected(environ, who):
+    assert distributed.launcher({'JAX_PLATFORMS': 'cpu', **environ}) == who
 
 
 def test_an_unknown_choice_is_named():
@@ -235,7 +235,7 @@ def test_an_unknown_choice_is_named():
 
 
 @pytest.mark.parametrize('given', [{}, {'JAX_NUM_PROCESSES': 'two'}])
-def test_an_environment_that_says_too_little(given, monkeypatch):
+def test_an_incomplete_environment_is_rejected(given, monkeypatch):
     def initialize(num_processes=None, **_):
         if num_processes is None:
             raise ValueError('Number of processes must be defined.')
@@ -249,18 +249,18 @@ def test_an_environment_that_says_too_little(given, monkeypatch):
     assert ('jax_enable_preemption_service', False) in updated
 
 
-def test_alone_there_is_nothing_to_agree_on():
-    with pytest.raises(KeyError), distributed.together('this'):
+def test_a_single_process_needs_no_communication():
+    with pytest.raises(KeyError), distributed.fail_together('this'):
         raise KeyError
     ran = []
-    distributed.first(lambda: ran.append(1), 'this')
-    distributed.same('the rows', 'abc')
+    distributed.on_first(lambda: ran.append(1), 'this')
+    distributed.check_equal('the rows', 'abc')
     vote = distributed.Vote()
     assert ran == [1] and [vote(False), vote(True), vote(False)] == [False, True, False]
 
 
-# What each process does alone, and how all of them must take it: in a file, as others
-# write to stdout.
+# Errors of one process, and the errors that all of them must raise; written to a file, as
+# other code writes to stdout.
 QUARREL = """
     import pathlib
     import sys
@@ -269,28 +269,28 @@ QUARREL = """
     from jepa_text.parallel import processes as distributed
     distributed.start()
     me, vote = jax.process_index(), distributed.Vote(lag=1)
-    said = [[vote(me == 1 and call == 1) for call in range(4)]]
+    lines = [[vote(me == 1 and call == 1) for call in range(4)]]
     config_error = exits.ConfigError('bad config')
     for error in (config_error, ValueError('of a library'), OSError('disk'), KeyError(1)):
         try:
-            with distributed.together('the test'):
+            with distributed.fail_together('the test'):
                 if me == 1:
                     raise error
         except Exception as raised:
-            said.append(f'{type(raised).__name__} {raised}')
+            lines.append(f'{type(raised).__name__} {raised}')
     try:
-        distributed.same('The rows', f'rows of {me}')
+        distributed.check_equal('The rows', f'rows of {me}')
     except ValueError as raised:
-        said.append(raised)
-    pathlib.Path(sys.argv[1], str(me)).write_text('\\n'.join(map(str, said)))
+        lines.append(raised)
+    pathlib.Path(sys.argv[1], str(me)).write_text('\\n'.join(map(str, lines)))
 """
 
 
 @pytest.mark.slow
-def test_what_one_process_knows_all_get_to_know(folder, tmp_path):
+def test_errors_and_votes_reach_all_processes(folder, tmp_path):
     processes = pair(folder, '-c', textwrap.dedent(QUARREL), str(tmp_path))
-    codes, said = ends(processes)
-    assert codes == [0, 0], said
+    codes, outputs = ends(processes)
+    assert codes == [0, 0], outputs
     lines = [(tmp_path / name).read_text().splitlines() for name in ('0', '1')]
     assert lines[0][0] == lines[1][0] == '[False, False, True, False]'
     assert lines[1][1:5] == [
@@ -310,24 +310,24 @@ def test_what_one_process_knows_all_get_to_know(folder, tmp_path):
 @pytest.mark.parametrize(
     'ask',
     [
-        lambda: distributed.first(str, 'inner'),
-        lambda: distributed.same('The rows', 'abc'),
+        lambda: distributed.on_first(str, 'inner'),
+        lambda: distributed.check_equal('The rows', 'abc'),
         lambda: distributed.from_first(1),
-        lambda: distributed.highest(1),
+        lambda: distributed.maximum(1),
         lambda: distributed.Vote()(False),
-        lambda: distributed.together('inner').__enter__(),
+        lambda: distributed.fail_together('inner').__enter__(),
     ],
 )
-def test_nobody_asks_the_others_within_a_block(ask):
+def test_communication_within_a_block_is_rejected(ask):
     with (
         pytest.raises(RuntimeError, match='within the block "outer"'),
-        distributed.together('outer'),
+        distributed.fail_together('outer'),
     ):
         ask()
-    ask()  # outside it is answered, also after an error inside
+    ask()  # outside of the block it works, even after an error within
 
 
-def test_all_talk_goes_through_the_file_that_guards_it():
+def test_only_processes_py_communicates():
     package = Path(distributed.__file__).parents[1]
     talks = [
         path.relative_to(package).as_posix()
@@ -338,7 +338,7 @@ def test_all_talk_goes_through_the_file_that_guards_it():
 
 
 @pytest.mark.slow
-def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
+def test_orbax_which_communicates_is_not_called_within_a_block(
     folder, tmp_path, monkeypatch
 ):
     from orbax.checkpoint._src.multihost import multihost
@@ -358,7 +358,7 @@ def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
     assert met and set(met) == {''}
 
 
-# Only process 0 seals; that it failed, both must say, in the same call.
+# Only process 0 writes the manifest; both must report its failure in the same call.
 WRITING = """
     import pathlib
     import sys
@@ -380,7 +380,7 @@ WRITING = """
         return State(jax.device_put(np.int32(step), NamedSharding(mesh, PartitionSpec())))
     def broken(folder):
         raise OSError(5, 'Input/output error')
-    whole, said = checksums.write, []
+    whole, lines = checksums.write, []
     with checkpoint.Checkpointer(pathlib.Path(sys.argv[1], 'run')) as store:
         store.save(state(1), {}, wait=True)
         checksums.write = broken
@@ -388,22 +388,22 @@ WRITING = """
         try:
             store.wait()
         except RuntimeError as raised:
-            said.append(str(raised))
+            lines.append(str(raised))
         checksums.write = whole
-        said.append(store.last_step)
+        lines.append(store.last_step)
         store.save(state(2), {}, wait=True)
-        said.append(store.last_step)
+        lines.append(store.last_step)
     me = str(jax.process_index())
-    pathlib.Path(sys.argv[1], me).write_text('\\n'.join(map(str, said)))
+    pathlib.Path(sys.argv[1], me).write_text('\\n'.join(map(str, lines)))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group('jobs of several processes, one at a time')
-def test_a_save_that_one_process_could_not_end_failed_for_all(folder, tmp_path):
+def test_a_save_that_fails_on_one_process_fails_on_all(folder, tmp_path):
     processes = pair(folder, '-c', textwrap.dedent(WRITING), str(tmp_path))
-    codes, said = ends(processes)
-    assert codes == [0, 0], said
+    codes, outputs = ends(processes)
+    assert codes == [0, 0], outputs
     first, second = ((tmp_path / name).read_text().splitlines() for name in ('0', '1'))
     assert 'Input/output error' in first[0] and 'failed on another process' in second[0]
     assert first[1:] == second[1:] == ['1', '2']
@@ -420,9 +420,9 @@ CONFIG = """
 
 @pytest.mark.slow
 @pytest.mark.xdist_group('jobs of several processes, one at a time')
-def test_a_killed_process_is_joined_again_and_the_end_is_right(tmp_path):
+def test_a_killed_job_resumes_with_the_same_result(tmp_path):
     victim = draws.seed() % 2
-    # Checkpoints often enough that the kill falls between them.
+    # Frequent checkpoints, so that the process is killed between them.
     config = settings(
         tmp_path,
         steps=40,
@@ -443,15 +443,15 @@ def test_a_killed_process_is_joined_again_and_the_end_is_right(tmp_path):
         child.send_signal(signal.SIGKILL)
         codes = [process.wait(timeout=400) for process in job]
     finally:
-        said = [(tmp_path / f'{i}.txt').read_text() for i in (0, 1)]
+        outputs = [(tmp_path / f'{i}.txt').read_text() for i in (0, 1)]
         for process in job:
             if process.poll() is None:
                 for child in psutil.Process(process.pid).children(recursive=True):
                     child.kill()
             process.kill()
             process.wait()
-    assert codes == [exits.DONE, exits.DONE], said
-    assert 'starting again' in said[victim]
+    assert codes == [exits.DONE, exits.DONE], outputs
+    assert 'starting again' in outputs[victim]
     lines = [tiny.log(tmp_path / name) for name in ('straight', 'run')]
     assert [x['step'] for x in lines[0]] == [x['step'] for x in lines[1]]
     assert lines[0][-1]['train/loss'] == pytest.approx(lines[1][-1]['train/loss'], 1e-4)

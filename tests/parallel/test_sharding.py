@@ -1,4 +1,4 @@
-"""The table from path and shape to axes of the mesh."""
+"""The table from parameter paths to mesh axes, and parts of a batch."""
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +23,11 @@ def test_rest_of_the_devices():
     'sizes', [dict(data=3), dict(fsdp=3), dict(data=0), dict(data=-1, fsdp=-1)]
 )
 def test_sizes_that_do_not_fit(sizes):
-    with pytest.raises(ValueError, match='4 devices'):
+    with pytest.raises(ValueError, match='4 available devices'):
         sharding.make_mesh(**sizes)
 
 
-def test_moments_and_target_lie_as_their_parameters():
+def test_moments_and_target_are_sharded_like_parameters():
     mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
     for path in ('params/encoder', 'target', 'opt_state/0/mu/encoder'):
         stacked = sharding.spec(f'{path}/layers/ffn/up/kernel', (3, 8, 8), mesh)
@@ -56,24 +56,24 @@ def test_every_process_reads_its_rows_and_no_others():
     # Four hosts of two devices: data 8; data 4 with tensor 2; tensor over two hosts.
     alone = {p: {2 * p, 2 * p + 1} for p in range(4)}
     assert sharding.parts_of_batch(alone) == {p: (p, 4) for p in range(4)}
-    # Rings of a TPU's torus put a host's devices apart.
+    # On a TPU's torus the devices of a host are not adjacent.
     apart = {0: {0, 2}, 1: {1, 3}}
     assert sharding.parts_of_batch(apart) == {0: (0, 2), 1: (1, 2)}
     shared = {0: {0}, 1: {0}, 2: {1}, 3: {1}}
     assert sharding.parts_of_batch(shared) == {0: (0, 2), 1: (0, 2), 2: (1, 2), 3: (1, 2)}
     assert sharding.part_of_batch(sharding.make_mesh()) == (0, 1)
     for held in ({0: {0, 1}, 1: {1, 2}}, {0: {0, 1}, 1: {2}}):
-        with pytest.raises(ValueError, match='some share only a part'):
+        with pytest.raises(ValueError, match='some processes share only a part'):
             sharding.parts_of_batch(held)
 
 
 @pytest.mark.parametrize('sizes', [dict(dcn_data=2), dict(dcn_data=3), dict(dcn_data=0)])
-def test_slices_must_be_there(sizes):
-    with pytest.raises(ValueError, match='the number of processes here, 1'):
+def test_slices_must_exist(sizes):
+    with pytest.raises(ValueError, match='the number of processes, which is 1'):
         sharding.make_mesh(**sizes)
 
 
-def test_what_is_offloaded_lies_on_the_host():
+def test_offloaded_leaves_are_on_the_host():
     mesh = sharding.make_mesh()
     tree = {
         'params': {'a': {'scale': jax.numpy.ones(4)}},
@@ -85,12 +85,12 @@ def test_what_is_offloaded_lies_on_the_host():
     assert places['params']['a']['scale'].memory_kind != 'pinned_host'
 
 
-def test_on_a_cpu_a_call_begins_when_the_one_before_has_ended():
+def test_calls_on_a_cpu_are_synchronous():
     @jax.jit
     def slow(x):
         return jax.lax.fori_loop(0, 300, lambda _, x: jnp.tanh(x @ x), x)
 
     x = jnp.ones((256, 256))
     slow(x).block_until_ready()
-    there = sharding.one_by_one(sharding.make_mesh(), lambda x: x.is_ready())
-    assert there(slow(x))
+    is_ready = sharding.synchronous_on_cpu(sharding.make_mesh(), lambda x: x.is_ready())
+    assert is_ready(slow(x))

@@ -1,4 +1,4 @@
-"""The checks of an accelerator, on a CPU: what passes, what is said, how it ends."""
+"""The accelerator checks on a CPU: results, messages, exit codes."""
 
 import json
 import math
@@ -41,11 +41,11 @@ SPEED = dict(
 
 
 @pytest.fixture
-def one_question(monkeypatch):
-    monkeypatch.setattr(inside, 'questions', lambda: ONE)
+def one_request(monkeypatch):
+    monkeypatch.setattr(inside, 'requests', lambda: ONE)
 
 
-def test_a_kernel_is_right_or_says_why_it_cannot(one_question):
+def test_kernel_is_right_or_unsupported_with_reason(one_request):
     found = inside.kernels('blockwise')
     assert found['wrong'] == [] and found['answers'][0]['result'] == 'right'
     assert len(found['answers'][0]['off']) == 4
@@ -55,11 +55,11 @@ def test_a_kernel_is_right_or_says_why_it_cannot(one_question):
         assert found['answers'][0]['result'].startswith('cannot: it runs on')
 
 
-def test_a_backend_that_takes_no_question_is_not_counted_as_right(monkeypatch):
+def test_unsupported_backend_is_not_counted_as_right(monkeypatch):
     results = ['cannot: no package', 'cannot: no package']
-    answers = [{'result': words} for words in results]
-    monkeypatch.setattr(tasks, 'inside', lambda *given, **asked: {'answers': answers})
-    with pytest.raises(tasks.Cannot, match='^no package$'):
+    answers = [{'result': result} for result in results]
+    monkeypatch.setattr(tasks, 'run_check', lambda *_, **__: {'answers': answers})
+    with pytest.raises(tasks.Unsupported, match='^no package$'):
         tasks.kernel(60, 'tokamax')
     answers[0]['result'] = 'right'
     assert tasks.kernel(60, 'tokamax') == {'answers': answers}
@@ -70,62 +70,64 @@ def test_a_backend_that_takes_no_question_is_not_counted_as_right(monkeypatch):
     }
     about = dict(group='environment', status='passed', found=ABOUT)
     found = dict(date='', commit='', results={'environment': about, **kernels})
-    assert '1 of 2 attention backends that run here' in page.paragraph(found, [])
+    assert '1 of 2 supported attention backends' in page.paragraph(found, [])
 
 
-def test_a_wrong_kernel_and_one_that_breaks_are_told(one_question, monkeypatch):
+def test_wrong_and_failing_kernels_are_reported(one_request, monkeypatch):
     def breaks(*_, **__):
         raise RuntimeError('no such instruction\nmore')
 
     sound = blockwise.attend
-    for attending, words in (
+    for attend_function, words in (
         (lambda *x, **o: 1.1 * sound(*x, **o), 'its result is off by 1'),
         (lambda *x, **o: math.nan * sound(*x, **o), 'its result is off by nan'),
         (breaks, 'RuntimeError: no such instruction'),
     ):
-        monkeypatch.setattr(blockwise, 'attend', attending)
+        monkeypatch.setattr(blockwise, 'attend', attend_function)
         (wrong,) = inside.kernels('blockwise')['wrong']
         assert wrong.startswith('float32, 256 x 16, causal: ') and words in wrong
 
 
-def test_questions_have_windows_long_rows_and_both_precisions():
-    asked = inside.questions()
-    assert {one['dtype'] for one in asked} == {'bfloat16', 'float32'}
-    assert {one['window'] for one in asked} == {None, 20}
-    assert max(one['length'] for one in asked) == 2048
-    assert {one['causal'] for one in asked} == {True, False}
+def test_requests_have_windows_long_rows_and_both_precisions():
+    requests = inside.requests()
+    assert {one['dtype'] for one in requests} == {'bfloat16', 'float32'}
+    assert {one['window'] for one in requests} == {None, 20}
+    assert max(one['length'] for one in requests) == 2048
+    assert {one['causal'] for one in requests} == {True, False}
 
 
-def test_wrong_sums_are_told(monkeypatch):
+def test_wrong_arithmetic_is_reported(monkeypatch):
     wrong = {'a sum': (0.5, 1e-4), 'another': (float('nan'), 1e-4), 'right': (0.0, 1e-4)}
-    monkeypatch.setattr(inside.arithmetic, 'deviations', lambda devices: wrong)
-    told = [text.split(' is off')[0] for text in inside.sums()['wrong']]
-    assert told == ['a sum', 'another']
+    monkeypatch.setattr(inside.self_test, 'deviations', lambda devices: wrong)
+    names = [text.split(' is off')[0] for text in inside.arithmetic()['wrong']]
+    assert names == ['a sum', 'another']
 
 
-def test_the_environment_says_what_is_here():
+def test_environment_describes_this_machine():
     found = inside.environment()
     assert found['platform'] == 'cpu' and found['versions']['jax'] == jax.__version__
     assert found['host_memory'] > 2**28 and found['driver'] == {}
 
 
-def test_amd_is_refused_in_words(monkeypatch):
+def test_amd_is_rejected(monkeypatch):
     client = Made(platform_version='PJRT C API\nrocm 60443')
     device = Made(client=client, device_kind='AMD Instinct MI300X', platform='gpu')
     monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
-    with pytest.raises(RuntimeError, match='MI300X is driven by ROCm.*no.*kernels'):
+    with pytest.raises(RuntimeError, match='MI300X is driven by ROCm.*no kernels'):
         inside.environment()
 
 
-def test_a_device_of_no_known_kind_is_refused_in_words(monkeypatch):
+def test_unknown_platform_is_rejected(monkeypatch):
     client = Made(platform_version='METAL 1')
     device = Made(client=client, device_kind='Apple M3', platform='METAL')
     monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
-    with pytest.raises(RuntimeError, match="M3 is of the platform 'METAL'; .*cpu, gpu"):
+    with pytest.raises(
+        RuntimeError, match="M3 has the unsupported platform 'METAL'; .*cpu, gpu"
+    ):
         inside.environment()
 
 
-def test_the_driver_is_what_nvidia_smi_says(tmp_path, monkeypatch):
+def test_driver_is_read_from_nvidia_smi(tmp_path, monkeypatch):
     program = tmp_path / 'nvidia-smi'
     program.write_text(
         '#!/bin/sh\necho "NVIDIA H200, 580.65, 143771 MiB, 700 W, 1980 MHz"'
@@ -137,26 +139,27 @@ def test_the_driver_is_what_nvidia_smi_says(tmp_path, monkeypatch):
     assert inside.nvidia() == {}
 
 
-def test_each_task_is_done_whatever_becomes_of_the_others():
+def test_tasks_run_independently_of_each_other():
     def fails(seconds):
         raise ValueError('no such device')
 
     def cannot(seconds):
-        raise tasks.Cannot('not here')
+        raise tasks.Unsupported('not here')
 
-    def ends(seconds):
-        raise TimeoutError(f'ended after {seconds} s')
+    def hangs(seconds):
+        raise TimeoutError(f'timed out after {seconds} s')
 
     made = [
         Task('a', 'right', lambda s: {'x': 1}),
         Task('a', 'wrong', lambda s: {'wrong': ['one', 'two']}),
         Task('a', 'fails', fails),
         Task('a', 'cannot', cannot),
-        Task('a', 'hangs', ends),
+        Task('a', 'hangs', hangs),
         Task('b', 'last', lambda s: {}),
     ]
-    done, told = {}, []
-    tasks.perform(made, math.inf, 150, done, lambda *one: told.append(one), at_once=2)
+    done, reported = {}, []
+    on_result = lambda *one: reported.append(one)  # noqa: E731
+    tasks.run(made, math.inf, 150, done, on_result, at_once=2)
     assert {name: one['status'] for name, one in done.items()} == {
         'right': 'passed',
         'wrong': 'failed',
@@ -165,35 +168,36 @@ def test_each_task_is_done_whatever_becomes_of_the_others():
         'hangs': 'failed',
         'last': 'passed',
     }
-    assert list(done) == [task.name for task in made] == [name for name, _ in told]
+    assert list(done) == [task.name for task in made] == [name for name, _ in reported]
     assert done['wrong']['why'] == 'one; two' and done['fails']['why'] == 'no such device'
-    assert done['hangs']['why'] == 'ended after 150 s'
+    assert done['hangs']['why'] == 'timed out after 150 s'
 
 
-def test_when_the_time_is_up_the_rest_is_left():
-    def ends(seconds):
+def test_tasks_without_time_are_left():
+    def times_out(seconds):
         raise TimeoutError
 
     done = {}
     now = time.monotonic()
-    short, late = Task('a', 'short', ends), Task('a', 'late', lambda s: {})
-    tasks.perform([short], now + tasks.SHORTEST + 20, 150, done)
-    tasks.perform([late], now + tasks.SHORTEST / 2, 150, done)
+    short, late = Task('a', 'short', times_out), Task('a', 'late', lambda s: {})
+    tasks.run([short], now + tasks.SHORTEST + 20, 150, done)
+    tasks.run([late], now + tasks.SHORTEST / 2, 150, done)
     assert [done[name]['status'] for name in ('short', 'late')] == ['left', 'left']
 
 
-def asking(monkeypatch, rows_that_fit, refused=False):
-    asked = []
+def fake_benchmark(monkeypatch, rows_that_fit, unsupported=False):
+    calls = []
 
-    def ask(case, timeout, python):
-        asked.append((case['rows'], python))
+    def run_case(case, timeout, python):
+        calls.append((case['rows'], python))
         if case['rows'] > rows_that_fit:
-            words = 'its head cannot' if refused else 'RESOURCE_EXHAUSTED: out of memory'
-            raise benchmark.Left(words, refused)
+            message = 'RESOURCE_EXHAUSTED: out of memory'
+            message = 'its head cannot' if unsupported else message
+            raise benchmark.CaseError(message, unsupported)
         return SPEED | {'tokens': case['rows']}
 
-    monkeypatch.setattr(benchmark, 'ask', ask)
-    return asked
+    monkeypatch.setattr(benchmark, 'run_case', run_case)
+    return calls
 
 
 def case(*changes):
@@ -201,40 +205,40 @@ def case(*changes):
     return settings.case(model, 1, '210m', 'mlm', dict(changes))
 
 
-def test_a_step_that_does_not_fit_has_half_of_the_rows_and_the_next_ones_too(monkeypatch):
-    asked = asking(monkeypatch, 4)
-    parts = {}
-    found = tasks.speed(60, case(), 'python', parts)
-    assert [rows for rows, _ in asked] == [16, 8, 4] and found['rows'] == 4
+def test_rows_are_halved_until_they_fit_and_for_later_cases(monkeypatch):
+    calls = fake_benchmark(monkeypatch, 4)
+    divisors = {}
+    found = tasks.speed(60, case(), 'python', divisors)
+    assert [rows for rows, _ in calls] == [16, 8, 4] and found['rows'] == 4
     assert found['tokens_per_second'] == 8.0 and found['mfu'] == 0.2
-    tasks.speed(60, case(), 'python', parts)
+    tasks.speed(60, case(), 'python', divisors)
     peer = case(('side', 'transformers'))
-    tasks.speed(60, peer, 'python', parts)
-    # Theirs may differ, and have their own interpreter.
-    assert asked[3:] == [(4, None), (16, 'python'), (8, 'python'), (4, 'python')]
+    tasks.speed(60, peer, 'python', divisors)
+    # transformers has its own number of rows and its own interpreter.
+    assert calls[3:] == [(4, None), (16, 'python'), (8, 'python'), (4, 'python')]
     with pytest.raises(RuntimeError, match='RESOURCE_EXHAUSTED'):
-        asking(monkeypatch, 0)
+        fake_benchmark(monkeypatch, 0)
         tasks.speed(60, case(), None, {})
 
 
-def test_what_was_asked_for_by_name_has_no_other_rows(monkeypatch):
-    asked = asking(monkeypatch, 8)
+def test_optional_cases_keep_their_rows(monkeypatch):
+    calls = fake_benchmark(monkeypatch, 8)
     for change in (('remat', 'none'), ('rows', 32), ('attention', 'xla')):
-        with pytest.raises(tasks.Cannot, match='RESOURCE_EXHAUSTED'):
+        with pytest.raises(tasks.Unsupported, match='RESOURCE_EXHAUSTED'):
             tasks.speed(60, case(change))
-    assert [rows for rows, _ in asked] == [16, 32, 16]
+    assert [rows for rows, _ in calls] == [16, 32, 16]
 
 
-def test_what_is_refused_is_none_of_the_machine_unless_it_is_the_plain_step(monkeypatch):
-    asking(monkeypatch, 0, refused=True)
-    with pytest.raises(tasks.Cannot, match='its head cannot'):
+def test_unsupported_case_fails_only_with_default_settings(monkeypatch):
+    fake_benchmark(monkeypatch, 0, unsupported=True)
+    with pytest.raises(tasks.Unsupported, match='its head cannot'):
         tasks.speed(60, case(('attention', 'pallas')))
     with pytest.raises(RuntimeError, match='its head cannot'):
         tasks.speed(60, case())
 
 
 @pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])
-def test_the_most_important_steps_come_first(platform):
+def test_most_important_cases_come_first(platform):
     made = settings.speeds(('210m', '610m', '1b'), platform, 8, 'one')
     names = [one['name'] for one in made]
     assert names[:6] == [
@@ -252,7 +256,7 @@ def test_the_most_important_steps_come_first(platform):
         '210m mlm, 256 rows'
     }
     plain, peer = made[:2]
-    # On all devices; by transformers on one.
+    # All devices; transformers uses one.
     assert (plain['rows'], plain['mesh']['fsdp']) == (128, 8)
     assert (peer['rows'], peer['mesh']['fsdp'], peer['peer_attention']) == (
         16,
@@ -263,24 +267,24 @@ def test_the_most_important_steps_come_first(platform):
     assert [one['optional'] for one in made[:3]] == [False, True, False]
 
 
-def test_a_gpu_without_bfloat16_computes_in_float32():
+def test_gpu_without_bfloat16_computes_in_float32():
     for kind, dtype in (('Tesla T4', 'float32'), ('NVIDIA L4', 'bfloat16')):
         assert settings.dtype('gpu', kind) == dtype
     assert settings.dtype('gpu', 'unknown') == 'bfloat16'
 
 
-def test_a_curve_is_compared_with_that_of_the_cpu(monkeypatch, tmp_path):
+def test_curve_is_compared_with_the_cpu(monkeypatch, tmp_path):
     losses = {'device': [8.0, 7.0, 6.5, 6.0], 'cpu': [8.0, 7.001, 6.5, 6.0]}
 
-    def trained(check, seconds, environ, config, run):
+    def train(check, seconds, environ, config, run):
         where = run.rpartition('-')[2]
-        asked.append((where, environ.get('JAX_PLATFORMS'), config['model']['dtype']))
+        calls.append((where, environ.get('JAX_PLATFORMS'), config['model']['dtype']))
         return {'losses': losses[where]}
 
-    asked = []
-    monkeypatch.setattr(tasks, 'inside', trained)
+    calls = []
+    monkeypatch.setattr(tasks, 'run_check', train)
     assert tasks.curve(100, 8, tmp_path)['wrong'] == []
-    assert asked == [('device', None, 'bfloat16'), ('cpu', 'cpu', 'float32')]
+    assert calls == [('device', None, 'bfloat16'), ('cpu', 'cpu', 'float32')]
     losses['device'] = [8.0, 7.5, 6.5, 6.0]
     assert tasks.curve(100, 8, tmp_path)['wrong'] == [
         'a step is 0.499 nats from the CPU (0.02 are allowed)'
@@ -289,7 +293,7 @@ def test_a_curve_is_compared_with_that_of_the_cpu(monkeypatch, tmp_path):
     assert len(tasks.curve(100, 8, tmp_path)['wrong']) == 3
 
 
-def test_large_presets_are_trained_as_the_papers_trained_them(tmp_path):
+def test_large_presets_use_the_settings_of_the_papers(tmp_path):
     toy, large = (
         settings.run(name, 8, 10, tmp_path, dtype='bfloat16') for name in ('toy', '210m')
     )
@@ -297,8 +301,8 @@ def test_large_presets_are_trained_as_the_papers_trained_them(tmp_path):
     assert (large['data']['row_length'], large['schedule']['peak']) == (2048, 5e-4)
 
 
-def answered(monkeypatch, environment=lambda s: ABOUT, wrong=()):
-    """The command with tasks that answer at once."""
+def fake_tasks(monkeypatch, environment=lambda s: ABOUT, wrong=()):
+    """Replaces the tasks by ones that return at once."""
     curve = dict(steps=[1, 2], losses=[8.0, 7.0])
     off = {'a step': 0.001, 'the last quarter': 0.0}
     trace = dict(file='x', seconds=1.0, costliest=[['dot', 0.5, 0.5]])
@@ -323,60 +327,61 @@ def answered(monkeypatch, environment=lambda s: ABOUT, wrong=()):
     monkeypatch.setattr(tasks, 'speeds', lambda *given: [])
 
 
-def told(folder, *options):
+def run_command(folder, *options):
     path = folder / 'new' / 'found.json'
     code = command.main([f'--to={path}', *options])
     return code, json.loads(path.read_text()), path.with_suffix('.html').read_text()
 
 
-def test_the_page_and_the_paragraph_have_what_was_found(monkeypatch, tmp_path, capsys):
-    answered(monkeypatch)
-    code, found, html = told(tmp_path)
+def test_page_and_paragraph_have_the_results(monkeypatch, tmp_path, capsys):
+    fake_tasks(monkeypatch)
+    code, found, html = run_command(tmp_path)
     assert code == 0 and found['failed'] == found['left'] == []
     assert found['results']['toy mlm']['found']['tokens_per_second'] == 2000.0
-    said = found['paragraph']
-    assert 'toy mlm trains at 2,000 tokens/s (MFU 25.0%)' in said
-    assert 'toy mlm is 2.00 × transformers' in said and '1 programs agree' in said
-    assert said in capsys.readouterr().out
-    for words in ('Arithmetic', 'Speed of a step', 'What takes the time', '2.00'):
+    text = found['paragraph']
+    assert 'toy mlm trains at 2,000 tokens/s (MFU 25.0%)' in text
+    assert 'toy mlm has 2.00 × the speed of transformers' in text
+    assert '1 programs agree' in text
+    assert text in capsys.readouterr().out
+    for words in ('Arithmetic', 'Speed of a step', 'Costliest operations', '2.00'):
         assert words in html
     assert html.count('<svg') == 2 and 'Failed' not in html
 
 
-def test_what_is_wrong_ends_with_1_and_stands_on_the_page(monkeypatch, tmp_path, capsys):
-    answered(monkeypatch, wrong=['a sum is off'])
-    code, found, html = told(tmp_path)
+def test_failures_exit_with_1_and_are_on_the_page(monkeypatch, tmp_path, capsys):
+    fake_tasks(monkeypatch, wrong=['a sum is off'])
+    code, found, html = run_command(tmp_path)
     assert code == 1 and found['failed'] == ['arithmetic: a sum is off']
     assert found['results']['loop']['status'] == 'passed'
     assert '**Failed**: arithmetic: a sum is off' in found['paragraph']
     assert 'Failed' in html and 'FAILED  arithmetic' in capsys.readouterr().out
 
 
-def test_without_a_device_the_rest_is_not_tried(monkeypatch, tmp_path):
+def test_without_a_device_no_other_check_runs(monkeypatch, tmp_path):
     def none(seconds):
         raise RuntimeError('no CUDA-capable device is detected')
 
-    answered(monkeypatch, none)
-    code, found, html = told(tmp_path)
+    fake_tasks(monkeypatch, none)
+    code, found, html = run_command(tmp_path)
     assert code == 1 and list(found['results']) == ['environment']
     assert 'no CUDA-capable device' in html
     assert 'no CUDA-capable device' in found['paragraph']
 
 
-def test_a_signal_leaves_what_was_found(monkeypatch, tmp_path):
+def test_results_are_written_after_a_signal(monkeypatch, tmp_path):
     def stops(seconds):
         raise KeyboardInterrupt
 
-    answered(monkeypatch, stops)
-    assert told(tmp_path)[1]['paragraph'] == 'No device was measured.'
-    answered(monkeypatch)
+    fake_tasks(monkeypatch, stops)
+    assert run_command(tmp_path)[1]['paragraph'] == 'No device was measured.'
+    fake_tasks(monkeypatch)
     monkeypatch.setattr(tasks, 'speeds', lambda *x: [Task('speed', 'more', stops)])
-    code, found, html = told(tmp_path)
+    code, found, html = run_command(tmp_path)
     assert code == 1 and found['stopped'] and 'toy mlm' in found['results']
-    assert 'a signal stopped it' in html
+    assert 'stopped by a signal' in html
 
 
-def test_a_second_signal_does_not_end_the_writing(monkeypatch, tmp_path):
+def test_second_signal_does_not_interrupt_writing(monkeypatch, tmp_path):
     def stops(seconds):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
@@ -386,24 +391,24 @@ def test_a_second_signal_does_not_end_the_writing(monkeypatch, tmp_path):
             os.kill(os.getpid(), one)
         return summarized(found)
 
-    answered(monkeypatch)
+    fake_tasks(monkeypatch)
     summarized = page.summary
     monkeypatch.setattr(page, 'summary', summary)
-    monkeypatch.setattr(tasks, 'perform', lambda *given: stops(1))
+    monkeypatch.setattr(tasks, 'run', lambda *_: stops(1))
     before = [signal.getsignal(one) for one in command.SIGNALS]
-    code, found, html = told(tmp_path)
+    code, found, html = run_command(tmp_path)
     assert code == 1 and found['stopped'] in html
     assert [signal.getsignal(one) for one in command.SIGNALS] == before
 
 
-def test_what_cannot_be_asked_for_is_refused(tmp_path, capsys):
+def test_invalid_options_are_rejected(tmp_path, capsys):
     for option, words in (
-        ('--minutes=0', '--minutes=0.0 is not a time above 0'),
-        ('--cells=0', '--cells=0 is not a number of at least 1'),
-        ('--sizes=210m,7b', "'7b' is no size; there are: 210m, 610m, 1b, tiny, toy"),
-        ('--peer-python=/no/python', '--peer-python=/no/python is no program'),
-        ('--to=found.html', '--to=found.html is no file that ends in .json'),
-        ('--to=/proc/no/found.json', 'its folder cannot be made'),
+        ('--minutes=0', '--minutes=0.0 must be above 0'),
+        ('--cells=0', '--cells=0 must be at least 1'),
+        ('--sizes=210m,7b', "unknown size '7b'; known: 210m, 610m, 1b, tiny, toy"),
+        ('--peer-python=/no/python', '--peer-python=/no/python is not an executable'),
+        ('--to=found.html', '--to=found.html must be a file name that ends in .json'),
+        ('--to=/proc/no/found.json', 'its folder cannot be created'),
     ):
         with pytest.raises(SystemExit) as ended:
             command.main([option])
@@ -411,7 +416,7 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_peers_are_compared_by_device():
+def test_peers_are_compared_per_device():
     one = dict(status='passed', group='speed', why='')
     ours = one | {'found': dict(side='ours', tokens_per_second=800.0)}
     theirs = one | {'found': dict(side='transformers', tokens_per_second=50.0)}

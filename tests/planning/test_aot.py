@@ -1,5 +1,4 @@
-"""Compiling for hardware that is not here: what is said where it cannot be, and, where a
-compiler is installed, what comes of it."""
+"""Ahead-of-time compilation: errors, and results if a compiler is installed."""
 
 import dataclasses
 import re
@@ -14,7 +13,7 @@ from jepa_text.planning import aot, aot_process, fit, targets
 from jepa_text.training import config as settings
 
 
-def test_machines_and_slices_by_name():
+def test_topologies_by_name():
     assert targets.topology('h200:4') == ('gpu', '1x1x4')
     assert targets.topology('H200:16') == ('gpu', '1x2x8')
     assert targets.topology('v5e:8') == ('tpu', 'v5e:2x4')
@@ -23,18 +22,18 @@ def test_machines_and_slices_by_name():
 @pytest.mark.parametrize(
     ('name', 'words'),
     [
-        ('v5e:5', 'v5e:5 is no slice .* v5e:4, v5e:8, v5e:16'),
-        ('h100:12', 'more are a multiple of them'),
-        ('mi250x:8', 'No compiler for mi250x .* h100, h200, b200, a100, l4, t4, v5e'),
+        ('v5e:5', 'v5e:5 is not a supported slice.* v5e:4, v5e:8, v5e:16'),
+        ('h100:12', 'must be a multiple of 8'),
+        ('mi250x:8', 'does not support mi250x; .* h100, h200, b200, a100, l4, t4, v5e'),
     ],
 )
-def test_what_cannot_be_compiled_for_is_named(name, words):
+def test_unsupported_hardware_is_rejected(name, words):
     with pytest.raises(ValueError, match=words):
         targets.topology(name)
 
 
 @pytest.mark.parametrize(('name', 'extra'), [('h200:8', 'cuda'), ('v5e:8', 'tpu')])
-def test_a_missing_compiler_is_named(name, extra, monkeypatch):
+def test_missing_compiler_is_reported(name, extra, monkeypatch):
     monkeypatch.setattr(aot, 'PLUGINS', ('no-such-plugin',))
 
     def version(package):
@@ -56,36 +55,36 @@ OLDER = (
 
 
 @pytest.mark.parametrize('words', [LIBTPU, OLDER])
-def test_a_program_that_no_tpu_has_room_for_is_one_that_does_not_fit(words, monkeypatch):
+def test_out_of_memory_of_libtpu_gives_the_peak(words, monkeypatch):
     class Lowered:
         def lower(self, *inputs):
             return self
 
         def compile(self):
-            raise RuntimeError(said)
+            raise RuntimeError(message)
 
     monkeypatch.setattr(aot_process.programs, 'jitted', lambda *given: Lowered())
     config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
     made = fit.size(config, 'v5e:1', 1024).made
     made = dataclasses.replace(made, mesh=sharding.make_mesh(devices=jax.devices()[:1]))
-    said = words
+    message = words
     answer = aot_process._compiled(made, made.phases[0], None)
     assert answer['peak'] == 49.5 * 2**30 and not answer['kernels']
     assert answer['notes'][-1] == f'Does not compile: {words.splitlines()[0]}'
-    said = 'INTERNAL: the compiler broke (49.5G)'
+    message = 'INTERNAL: the compiler broke (49.5G)'
     with pytest.raises(RuntimeError, match='the compiler broke'):
         aot_process._compiled(made, made.phases[0], None)
 
 
 @pytest.mark.parametrize('name', targets.TARGETS)
-def test_targets_are_the_chips_of_the_table(name):
-    """Two tables of one chip: the name is found, and figures are within a tenth."""
+def test_targets_agree_with_the_table_of_chips(name):
+    """The name is recognized, and figures agree within a tenth."""
     target, chip = targets.TARGETS[name], hardware.CHIPS[name]
     assert hardware.name_of(target.name) == name
     assert target.capability == chip.capability
     assert target.bandwidth == pytest.approx(chip.bandwidth, rel=0.1)
     assert target.memory == pytest.approx(chip.memory, rel=0.1)
-    # Brackets close, and no key is there twice in one message.
+    # Brackets are balanced, and keys are unique in each message.
     text = targets.text(name)
     assert text.count('{') == text.count('}') == 4
     keys = re.findall(r'^  (\w+)', text, re.MULTILINE)
@@ -93,7 +92,7 @@ def test_targets_are_the_chips_of_the_table(name):
 
 
 def small():
-    """A config of one step that compiles in seconds."""
+    """A config whose step compiles in seconds."""
     config = settings.plain(test_configs.module('pretrain').get_config('mlm,210m'))
     model = dict(name='transformer', preset='tiny', heads=2, kv_heads=2, width=128)
     config['model'] = model | dict(dtype='bfloat16', remat='names', depth=3)
@@ -105,7 +104,7 @@ def small():
 @pytest.mark.slow
 @pytest.mark.skipif(bool(aot.missing('gpu')), reason=aot.missing('gpu'))
 @pytest.mark.parametrize('name', ['h200:1', 'h200:8'])
-def test_a_step_is_compiled_for_gpus_that_are_not_here(name):
+def test_step_is_compiled_for_absent_gpus(name):
     config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
     config['model'] |= {'attention': 'pallas'}
     (made,) = aot.compile_phases(config, name, vocab_size=1024)
@@ -119,9 +118,9 @@ def test_a_step_is_compiled_for_gpus_that_are_not_here(name):
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(aot.missing('tpu')), reason=aot.missing('tpu'))
-def test_a_step_is_compiled_for_tpus_that_are_not_here():
+def test_step_is_compiled_for_absent_tpus():
     (made,) = aot.compile_phases(small(), 'v5e:8', vocab_size=1024)
     assert made.peak > 1e6
     assert made.notes[0].startswith('attention splash (auto): tpu')
-    # libtpu does not tell how often loops turn.
+    # libtpu's text has no trip counts.
     assert not made.kernels and 'no roofline' in made.notes[-1]

@@ -1,4 +1,4 @@
-"""A question to a process of its own: its answer, and how it may end."""
+"""Calls of child processes: responses, errors, timeouts."""
 
 import io
 import json
@@ -12,40 +12,40 @@ from jepa_text.planning import child
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """Says what is run in place of Python."""
+    """Sets a shell script that replaces Python."""
     path = tmp_path / 'python'
     monkeypatch.setattr(child.sys, 'executable', str(path))
 
-    def does(text):
+    def set_script(text):
         path.write_text(f'#!/bin/sh\n{text}\n')
         path.chmod(0o700)
 
-    return does
+    return set_script
 
 
-def test_the_last_line_is_the_answer(program):
-    program('read question; echo noise; printf \'["%s", %s]\' $SAYS "$question"')
-    assert child.ask('m', 7, 'it', environ={'SAYS': 'here'}) == ['here', 7]
+def test_last_line_is_the_response(program):
+    program('read request; echo noise; printf \'["%s", %s]\' $VALUE "$request"')
+    assert child.call('m', 7, 'it', environ={'VALUE': 'here'}) == ['here', 7]
 
 
 @pytest.mark.parametrize(
-    ('does', 'error', 'words'),
+    ('script', 'error', 'words'),
     [
-        ('exit 1', RuntimeError, 'it failed; its traceback'),
-        ('kill -KILL $$', ValueError, 'it: ended by SIGKILL.*memory'),
+        ('exit 1', RuntimeError, 'it failed; see the traceback'),
+        ('kill -KILL $$', ValueError, 'it: killed by SIGKILL.*memory'),
         ('echo \'{"raised": "KeyError: 3"}\'', RuntimeError, 'it failed: KeyError: 3'),
     ],
 )
-def test_how_it_ended_is_said(program, does, error, words):
-    program(does)
+def test_failures_are_reported(program, script, error, words):
+    program(script)
     with pytest.raises(error, match=words):
-        child.ask('m', {}, 'it')
+        child.call('m', {}, 'it')
 
 
-def test_what_takes_too_long_is_ended_with_all_that_it_started(program, tmp_path):
+def test_timeout_kills_the_process_and_its_children(program, tmp_path):
     program(f'sleep 60 & echo $! > {tmp_path}/started; wait')
-    with pytest.raises(TimeoutError, match='it: ended after'):
-        child.ask('m', {}, 'it', timeout=0.5)
+    with pytest.raises(TimeoutError, match='it: timed out after'):
+        child.call('m', {}, 'it', timeout=0.5)
     started = int((tmp_path / 'started').read_text())
     until = time.monotonic() + 5
     while time.monotonic() < until and _runs(started):
@@ -63,18 +63,18 @@ def _runs(process):
 
 
 @pytest.mark.parametrize(
-    ('function', 'answer'),
+    ('function', 'expected'),
     [(lambda x: {'got': x}, {'got': [1]}), (lambda x: x['a'], {'raised': 'TypeError: '})],
 )
-def test_serving_answers_or_tells_what_was_raised(monkeypatch, capfd, function, answer):
+def test_serve_writes_the_response_or_error(monkeypatch, capfd, function, expected):
     monkeypatch.setattr(child.sys, 'stdin', io.StringIO('[1]'))
-    monkeypatch.setattr(child.xla_flags, 'mend', lambda: None)
+    monkeypatch.setattr(child.xla_flags, 'apply', lambda: None)
     monkeypatch.setattr(child.os, 'dup2', lambda *numbers: None)
     with open(1, 'w', closefd=False) as stdout:
         monkeypatch.setattr(child.sys, 'stdout', stdout)
         child.serve(function)
-    said = json.loads(capfd.readouterr().out)
-    if 'raised' in answer:
-        assert said['raised'].startswith(answer['raised'])
+    response = json.loads(capfd.readouterr().out)
+    if 'raised' in expected:
+        assert response['raised'].startswith(expected['raised'])
     else:
-        assert said == answer
+        assert response == expected

@@ -1,4 +1,4 @@
-"""Compiled programs, read: what is known of small ones, and lines as GPUs have them."""
+"""Parsing of compiled programs: small programs with known costs, and a GPU program."""
 
 import functools
 from pathlib import Path
@@ -23,7 +23,7 @@ def flops(kernels, kind='product'):
     return sum(k.flops * k.times for k in kernels if k.kind == kind)
 
 
-def test_products_in_a_loop_count_as_often_as_it_turns():
+def test_products_in_a_loop_count_per_iteration():
     a, b = jnp.ones((8, 16), jnp.float32), jnp.ones((16, 16), jnp.float32)
 
     def looped(a, b):
@@ -34,7 +34,7 @@ def test_products_in_a_loop_count_as_often_as_it_turns():
     (product,) = (kernel for kernel in kernels if kernel.kind == 'product')
     assert (product.times, product.dtype) == (5, 'f32')
     assert product.name.endswith('dot_general')
-    # Two factors and the result, all of it in memory.
+    # Both operands and the result are read from and written to memory.
     assert product.bytes == 4 * (2 * 8 * 16 + 16 * 16)
 
 
@@ -51,18 +51,18 @@ def test_batched_products_and_gradients_are_counted():
     assert any(k.name.endswith(', backward') for k in backward if k.kind == 'product')
 
 
-def test_of_a_slice_only_the_slice_is_read():
+def test_only_the_slice_of_an_array_is_read():
     x = jnp.ones((1000, 64))
 
     def part(x, n):
         return jnp.sin(jax.lax.dynamic_slice_in_dim(x, n, 10)) + 1
 
     total = sum(k.bytes * k.times for k in compiled.read(text_of(part, x, 3)))
-    # In, out, and the numbers of the slice.
+    # Input, output, and the index of the slice.
     assert 2 * 10 * 64 * 4 <= total < 3 * 10 * 64 * 4
 
 
-def test_of_an_update_only_the_update_is_written():
+def test_only_the_update_of_an_array_is_written():
     x, y = jnp.ones((1000, 64)), jnp.ones((64,))
 
     def stack(x, y):
@@ -76,7 +76,7 @@ def test_of_an_update_only_the_update_is_written():
     assert 1000 * 2 * 64 * 4 <= inside < 1000 * 6 * 64 * 4
 
 
-def test_of_branches_the_least_counts():
+def test_cheapest_branch_counts():
     x = jnp.ones((64, 64))
 
     def either(x, flag):
@@ -85,7 +85,7 @@ def test_of_branches_the_least_counts():
     assert flops(compiled.read(text_of(either, x, True))) == 0
 
 
-def test_collectives_are_told_with_what_is_sent():
+def test_collectives_have_bytes_sent():
     mesh = sharding.make_mesh(data=2, fsdp=2)
     spec = jax.sharding.PartitionSpec(('data', 'fsdp'))
 
@@ -99,16 +99,16 @@ def test_collectives_are_told_with_what_is_sent():
     text = text_of(summed, jnp.ones((8, 3)))
     sends = [k for k in compiled.read(text) if k.kind == 'collective']
     (one,) = sends
-    # Of [2, 3] in float32, each of two sends half, twice.
+    # Each of two devices sends half of [2, 3] in float32 twice.
     assert (one.op, one.group, one.times, one.sent) == ('all-reduce', 2, 5, 24)
     assert sum(c.sent * c.times for c in hlo.collectives(text)) == 5 * 24
 
 
-# As XLA writes programs for GPUs; sizes are small ones.
+# A program as written by XLA for GPUs, with small sizes.
 GPU = Path(__file__).with_name('gpu_program.txt').read_text(encoding='utf-8')
 
 
-def test_a_program_for_gpus_is_read():
+def test_gpu_program_is_parsed():
     kernels = compiled.read(GPU, attended=[(128, 0.5)])
     kinds = [kernel.kind for kernel in kernels]
     assert kinds == [
@@ -117,16 +117,16 @@ def test_a_program_for_gpus_is_read():
     ]
     gather, add, product, scatter, copy, forward, backward, _, sliced, _ = kernels
     assert (gather.sent, gather.group, gather.until) == (16 * 8 * 2 * 3 / 4, 4, 3)
-    # Nothing runs while the gradients are scattered.
+    # No kernel overlaps the scattering of gradients.
     assert (scatter.op, scatter.sent, scatter.until) == ('reduce-scatter', 3 * 128, 4)
     assert add.bytes == 3 * 4 * 8 * 2 and copy.bytes == 2 * 16 * 8 * 2
     assert product.flops == 2 * 4 * 16 * 8
     assert product.name == 'encoder/layers/ffn/up/dot_general, backward'
-    # Two products of a row with itself for each head, half of it masked.
+    # Two products per head, half of the scores masked.
     assert forward.flops == 2 * 2 * (2 * 4 * 128 * 128 * 16) / 2
     assert backward.flops == 2.5 * forward.flops
     assert (forward.forward, backward.forward) == (1, 0)
-    # A kernel within a fusion: of q alone, by its one result.
+    # A kernel in a fusion; its single result is the gradient of q.
     assert sliced.flops == 1.5 * forward.flops
     assert sliced.name == 'attention/mpmd_map, backward'
 
@@ -144,49 +144,49 @@ def test_a_program_for_gpus_is_read():
         ('(f32[4]{0}, f32[4]{0}, u32[], u32[])', 'collective-permute-start', 16),
     ],
 )
-def test_what_begins_a_collective_holds_what_comes_out(shape, op, held):
+def test_result_bytes_of_collectives(shape, op, held):
     text = f'ENTRY %main () -> f32[] {{\n  ROOT %a = {shape} {op}(%b)\n}}'
-    (sender,) = hlo.parse(text).of('main')
-    assert hlo.held(sender) == held
+    (sender,) = hlo.parse(text).instructions('main')
+    assert hlo.result_bytes(sender) == held
 
 
-def test_the_roofline_adds_up_and_hides_what_runs_meanwhile():
+def test_roofline_sums_kernels_and_overlaps_collectives():
     kernels = compiled.read(GPU, attended=[(128, 1.0)])
     bound = roofline.of(kernels, CHIP, flops=1e6)
     gather, add, product, scatter = kernels[:4]
-    times = [roofline.took(kernel, CHIP) for kernel in kernels]
+    times = [roofline.kernel_seconds(kernel, CHIP) for kernel in kernels]
     assert times[0] == gather.sent / CHIP.links
     assert times[2] == max(
         product.flops / (roofline.PRODUCTS * CHIP.peak), product.bytes / CHIP.bandwidth
     )
-    waited = max(0, times[0] - times[1] - times[2]) + times[3]
-    assert bound.waited == pytest.approx(waited)
-    assert bound.sending == pytest.approx(times[0] + times[3])
+    exposed = max(0, times[0] - times[1] - times[2]) + times[3]
+    assert bound.exposed == pytest.approx(exposed)
+    assert bound.communication == pytest.approx(times[0] + times[3])
     alone = sum(times) - times[0] - times[3]
-    assert bound.step == pytest.approx(alone + waited)
+    assert bound.step == pytest.approx(alone + exposed)
     assert bound.mfu == pytest.approx(1e6 / (CHIP.peak * bound.step))
-    dear = roofline.costliest(kernels, CHIP, count=2)
-    assert [time for _, time in dear] == sorted(times, reverse=True)[:2]
+    costliest = roofline.costliest(kernels, CHIP, count=2)
+    assert [time for _, time in costliest] == sorted(times, reverse=True)[:2]
 
 
-def test_a_loop_that_turns_nobody_knows_how_often_is_refused():
+def test_unknown_trip_count_is_rejected():
     def looped(x):
         return jax.lax.while_loop(lambda x: jnp.sum(x) < 9, lambda x: x * 2, x)
 
-    with pytest.raises(ValueError, match='nobody knows how often'):
+    with pytest.raises(ValueError, match='trip count of loop .* is unknown'):
         compiled.read(text_of(looped, jnp.ones(8)))
 
 
-def test_text_that_is_no_program_is_refused():
-    with pytest.raises(ValueError, match='no ENTRY'):
+def test_text_without_entry_is_rejected():
+    with pytest.raises(ValueError, match='has no ENTRY'):
         compiled.read('nothing of the kind')
 
 
-def test_the_cover_has_each_pair_of_what_is_possible():
+def test_cover_has_every_supported_pair():
     chosen = cells.cover()
     assert len(chosen) == len(set(chosen)) <= 50
     for cell in chosen:
-        assert cells.possible(*cell)
+        assert cells.is_supported(*cell)
     factors = (cells.OBJECTIVES, cells.SIZES, cells.BACKENDS, cells.LAYOUTS)
     for first in range(4):
         for second in range(first + 1, 4):

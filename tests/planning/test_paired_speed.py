@@ -1,4 +1,4 @@
-"""Two sides that take turns."""
+"""Speed comparisons of two alternating processes."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from jepa_text.planning import paired_speed
 
-# Of the same interface; what it finds is what numpy finds.
+# Has the interface of faiss; computes with numpy.
 FAISS = """
 import numpy as np
 class IndexFlatIP:
@@ -18,18 +18,18 @@ class IndexFlatIP:
 """
 
 
-def test_both_sides_are_asked_in_turns_and_agree(tmp_path, monkeypatch, capfd):
+def test_both_sides_alternate_and_agree(tmp_path, monkeypatch, capfd):
     (tmp_path / 'faiss.py').write_text(FAISS)
     monkeypatch.setenv('PYTHONPATH', f'{tmp_path}:{":".join(filter(None, sys.path))}')
     monkeypatch.setattr(paired_speed, 'ROUNDS', 2)
     assert paired_speed.main(['search', '300', '8', '5']) == 0
-    said = capfd.readouterr().out
-    for name in ('ours, s (wall)', 'faiss, s (CPU)', 'faiss / ours (wall)', '2 turns'):
-        assert name in said
-    difference = re.search(r'largest difference\W+(\S+)', said)[1]
+    output = capfd.readouterr().out
+    for name in ('ours, s (wall)', 'faiss, s (CPU)', 'faiss / ours (wall)', '2 rounds'):
+        assert name in output
+    difference = re.search(r'largest difference\W+(\S+)', output)[1]
     assert float(difference) < 1e-5
 
 
-def test_what_is_not_compared_is_told():
+def test_unknown_comparison_prints_usage():
     with pytest.raises(SystemExit, match='python -m jepa_text.planning.paired_speed'):
         paired_speed.main(['sort'])

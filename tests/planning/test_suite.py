@@ -1,5 +1,4 @@
-"""The compile suite: what is outside of its checks is found, and it goes on where it was
-stopped. The compiler is a stand-in."""
+"""The compile suite, with a fake compiler: checks, resuming, and the table."""
 
 import dataclasses
 import json
@@ -15,7 +14,7 @@ SMALL = dict(name='transformer', preset='tiny', remat='names', dtype='bfloat16')
 
 
 def config(*cell):
-    """A cell's, with a model of a few parameters."""
+    """The config of a cell with a small model."""
     made, hardware = MAKE(*cell)
     made['model'] = SMALL | dict(attention=cell[2])
     return made, hardware
@@ -46,7 +45,7 @@ def program(*kernels, peak=1000):
     return aot.Compiled(peak=peak, kernels=kernels, notes=(), seconds=1.0)
 
 
-def test_what_is_outside_is_named(sized):
+def test_failed_checks_are_reported(sized):
     (phase,) = sized.made.phases
     depth = phase.network.encoder.depth
 
@@ -54,7 +53,7 @@ def test_what_is_outside_is_named(sized):
         made = program(*kernels, peak=peak)
         return checks.failures(made, 1000, sized.made, phase)
 
-    must = checks.must_send(sized.made, phase)
+    must = checks.required_bytes_sent(sized.made, phase)
     once = kernel('attention', forward=1, times=depth)
     sends = kernel('collective', sent=must)
     product = kernel('product', dtype='f32', flops=2e9, name='ffn/up')
@@ -66,21 +65,23 @@ def test_what_is_outside_is_named(sized):
     assert found(dataclasses.replace(product, name='rotary/dot_general')) == {}
     assert found(copy) == {'copies': 'f32[4096,512]'}
     assert found(dataclasses.replace(copy, shape='f32[4096,500]')) == {}
-    assert found(once, once) == {'attention': f'{2 * depth} forward passes of {depth}'}
+    assert found(once, once) == {
+        'attention': f'{2 * depth} forward passes, expected {depth}'
+    }
 
 
-def test_what_must_be_sent_is_what_is_split(small):
+def test_required_bytes_depend_on_the_mesh(small):
     def must(layout):
         made, hardware = cells.config('mlm', '210m', 'xla', layout)
         one = fit.size(settings.plain(made), hardware, cells.VOCABULARY).made
         (phase,) = one.phases
-        return checks.must_send(one, phase), phase
+        return checks.required_bytes_sent(one, phase), phase
 
     assert must('1')[0] == 0
     sent, phase = must('fsdp 8')
     layers, _, head = checks._parameters(_made(cells.config(*CELL)), phase)
     width = phase.network.encoder.width
-    # Two passes and a head in two bytes, gradients in four; words there and back.
+    # Two passes and the head in two bytes, gradients in four; embedded rows both ways.
     parameters = 2 * (2 * layers + head) + 4 * (layers + head)
     rows = 4 * phase.length * width * 2
     assert sent == pytest.approx((parameters + 4 * rows) * 7 / 8)
@@ -93,7 +94,7 @@ def _made(cell):
 
 
 @pytest.mark.slow
-def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatch):
+def test_cells_are_compiled_once_and_errors_are_reported(small, tmp_path, monkeypatch):
     calls = []
 
     def compile_phases(config, name, vocab_size, text_to):
@@ -106,7 +107,7 @@ def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatc
     given = [f'--workdir={tmp_path}', '--cells=2']
     assert suite.main(given) == exits.FAILED
     assert calls == ['cudnn', 'pallas']
-    # Nothing is compiled again, a fault neither.
+    # Nothing is compiled again, including cells with errors.
     assert suite.main(given) == exits.FAILED and len(calls) == 2
     lines = (tmp_path / 'cells.jsonl').read_text().splitlines()
     assert [json.loads(line)['name'] for line in lines] == [
@@ -118,27 +119,23 @@ def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatc
     assert 'memory: -' in table[2] and 'does not compile: no such kernel' in table[3]
 
 
-def test_a_cell_without_its_kernels_package_is_no_cell_that_does_not_compile(
-    small, tmp_path, monkeypatch, capsys
-):
+def test_cell_without_its_package_is_skipped(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(suite.importlib.util, 'find_spec', lambda package: None)
     given = [f'--workdir={tmp_path}', '--only=mntp 210m tokamax']
     assert suite.main(given) == exits.DONE
-    assert 'not run: tokamax is not installed: pip install' in capsys.readouterr().out
+    assert 'skipped: tokamax is not installed: pip install' in capsys.readouterr().out
     assert not suite.read(tmp_path)
 
 
-def test_a_number_of_cells_is_above_0(tmp_path, capsys):
+def test_number_of_cells_must_be_positive(tmp_path, capsys):
     with pytest.raises(SystemExit):
         suite.main([f'--workdir={tmp_path}', '--cells=-1'])
-    assert '--cells=-1 is not a number of at least 1' in capsys.readouterr().err
+    assert '--cells=-1 must be at least 1' in capsys.readouterr().err
 
 
-def test_without_a_compiler_cells_are_told_as_not_run(
-    small, tmp_path, monkeypatch, capsys
-):
+def test_cells_are_skipped_without_a_compiler(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(aot, 'missing', lambda kind: 'no plugin: pip install it')
     assert suite.main([f'--workdir={tmp_path}', '--cells=3']) == exits.DONE
     out = capsys.readouterr().out
-    assert out.count('not run: no plugin: pip install it') == 3
+    assert out.count('skipped: no plugin: pip install it') == 3
     assert (tmp_path / 'table.md').exists()

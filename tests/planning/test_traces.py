@@ -1,4 +1,4 @@
-"""What took the time in a trace."""
+"""Profiler traces and their summary."""
 
 from types import SimpleNamespace as Made
 
@@ -28,29 +28,31 @@ def profile(**planes):
 HOST = {'python': [event('call', 900)], 'xla': [event('dot', 5, 'hlo_op'), event('x', 9)]}
 
 
-def test_kernels_of_devices_are_summed_by_name():
+def test_device_kernels_are_summed_by_name():
     gpu = {
         'Stream #7(Compute)': [event('gemm', 3), event('softmax', 1)],
         'Stream #8(Memcpy)': [event('gemm', 2)],
         'XLA Modules': [event('jit_step', 6)],
     }
-    found = traces.seconds(profile(**{'/device:GPU:0': gpu, '/host:CPU': HOST}))
+    found = traces.operation_seconds(profile(**{'/device:GPU:0': gpu, '/host:CPU': HOST}))
     assert found == pytest.approx({'gemm': 0.005, 'softmax': 0.001})
     tpu = {'Steps': [event('0', 9)], 'XLA Ops': [event('%while.3', 8), event('dot', 4)]}
-    assert traces.seconds(profile(**{'/device:TPU:0': tpu})) == pytest.approx(
+    assert traces.operation_seconds(profile(**{'/device:TPU:0': tpu})) == pytest.approx(
         {'dot': 0.004}
     )
 
 
-def test_without_a_device_operations_on_the_cpu_are():
-    assert traces.seconds(profile(**{'/host:CPU': HOST})) == pytest.approx({'dot': 0.005})
+def test_cpu_operations_are_summed_without_a_device():
+    assert traces.operation_seconds(profile(**{'/host:CPU': HOST})) == pytest.approx(
+        {'dot': 0.005}
+    )
 
 
-def test_a_real_trace_has_the_costliest_first(tmp_path):
+def test_real_trace_lists_costliest_first(tmp_path):
     x = jnp.ones((256, 256))
     work = jax.jit(lambda x: jnp.sin(x @ x).sum())
     work(x)
-    found = traces.of(lambda: work(x).block_until_ready(), tmp_path)
+    found = traces.record(lambda: work(x).block_until_ready(), tmp_path)
     assert (tmp_path / found['file']).is_file()
     times = [seconds for _, seconds, _ in found['costliest']]
     assert times and times == sorted(times, reverse=True)

@@ -23,16 +23,18 @@ def test_a_line_is_the_mean_and_its_band_the_range_of_the_seeds():
         assert (at.min(), at.max()) == (low, high)
 
 
-def test_values_must_be_as_long_as_what_they_are_drawn_over():
-    with pytest.raises(ValueError, match=r"'a' has values \(1, 2\) for \(3,\) places"):
+def test_values_and_x_must_have_the_same_length():
+    with pytest.raises(
+        ValueError, match=r"'a' has x of shape \(3,\) but values of shape \(1, 2\)"
+    ):
         bands.bands({'a': ([1, 2, 3], [[1.0, 2.0]])}, 'loss', '', 'steps')
-    # A run that has nothing yet takes no color from the others.
+    # A run without results does not change the colors of the others.
     figure = bands.bands({'a': ([], [[]]), 'b': ([1], [[2.0]])}, 'loss', '', 'steps')
     assert list(named(figure)) == ['b']
     assert named(figure)['b'].get_color() == plots.shade(1)
 
 
-def test_means_stand_over_their_number_with_their_interval():
+def test_means_are_plotted_over_x_with_their_interval():
     found = {0.5: Interval(2.0, 1.0, 3.0), 0.2: Interval(4.0, 3.5, 4.5)}
     figure = bands.errors({'mlm': found}, 'rate', 'loss', 'masked', percent=True)
     line = named(figure)['mlm']

@@ -1,4 +1,4 @@
-"""Bars on a terminal, plain lines elsewhere, aligned tables."""
+"""Progress bars on a terminal, plain lines elsewhere, and aligned tables."""
 
 import io
 
@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_progress_is_a_few_plain_lines():
+def test_without_a_terminal_progress_is_plain_lines():
     stream, now = io.StringIO(), Clock()
     with console.Progress('mlm', 1000, stream=stream, now=now) as progress:
         for step in range(1, 1001):
@@ -36,7 +36,7 @@ def test_without_a_terminal_progress_is_a_few_plain_lines():
         '1,000/1,000',
         'loss 5.250',
         '12.3k tokens/s',
-        '0:10 spent',
+        '0:10 elapsed',
         '0:00 left',
     ]
     assert lines[-1] == 'done [100%]'
@@ -78,7 +78,7 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
 ROWS = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
 
 
-def test_a_table_in_a_file_is_plain_aligned_and_as_wide_as_it_must_be():
+def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
     stream = io.StringIO()
     rows = [*ROWS, ['a name of many words ' * 9, 0.5, 12]]
     console.table('Held out', ['model', 'loss', 'tokens'], rows, stream)
@@ -102,5 +102,5 @@ def test_a_rich_table_shows_every_cell(monkeypatch):
 
 
 def test_a_table_row_must_fit():
-    with pytest.raises(ValueError, match='2 columns but this row'):
+    with pytest.raises(ValueError, match='expected 2 cells per row'):
         console.table('t', ['a', 'b'], [[1]], io.StringIO())

@@ -1,4 +1,4 @@
-"""A run that learned nothing says so; the entropy stands beside each held-out loss."""
+"""Held-out losses are compared with the unigram entropy; failed runs are reported."""
 
 import doctest
 import math
@@ -31,19 +31,19 @@ def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
         telemetry=dict(every=0, on_collapse='warn'),
     )
     tiny.train(config, tmp_path / 'run')
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     compared = 'better' if learns else 'worse'
-    assert f'{compared} than token frequencies alone' in said
-    assert ('learned nothing' in said) is not learns
+    assert f'{compared} than token frequencies alone' in printed
+    assert ('learned nothing' in printed) is not learns
     rows = metrics.read(tmp_path / 'run')
-    # With every evaluation, and always the same.
+    # Logged with every evaluation, and always the same.
     logged = [row for row in rows if 'heldout/mlm_loss' in row]
     assert len(logged) == 2
     assert len({row[frequencies.UNIGRAM] for row in logged}) == 1
     assert doctest.testmod(frequencies).failed == 0
 
 
-def test_entropy_is_of_the_rows_that_are_scored(folder):
+def test_the_entropy_is_of_the_evaluated_rows(folder):
     rows = pipeline.Rows(tiny.rows(folder), 'heldout')
     seen = [rows[i]['tokens'][rows[i]['segment_ids'] > 0] for i in range(4)]
     words = [token for token in np.concatenate(seen) if token > 5]
@@ -56,7 +56,7 @@ def test_entropy_is_of_the_rows_that_are_scored(folder):
 
 
 @pytest.mark.parametrize(
-    'values, objective, said',
+    'values, objective, printed',
     [
         ({'mlm': 5.0, 'clm': 9.0}, 'mlm', 'masked loss: 5.000'),
         ({'mlm': 9.0, 'clm': 5.0}, 'clm', 'causal loss: 5.000'),
@@ -64,11 +64,11 @@ def test_entropy_is_of_the_rows_that_are_scored(folder):
         ({'mlm': 5.0, 'clm': 9.0}, 'hybrid', 'masked loss: 5.000'),
     ],
 )
-def test_each_objective_is_judged_by_its_own_loss(values, objective, said):
+def test_each_objective_is_measured_by_its_own_loss(values, objective, printed):
     values = {f'heldout/{name}_loss': loss for name, loss in values.items()}
     values |= {frequencies.UNIGRAM: 6.4, 'heldout/mlm_accuracy': 0.1}
     (line,) = frequencies.sentences(values, objective)
-    assert said in line and '1.40 better' in line
+    assert printed in line and '1.40 better' in line
 
 
 @pytest.mark.parametrize('loss', [6.4, 6.399, 7.0, math.nan, math.inf])
@@ -78,7 +78,7 @@ def test_no_better_is_not_learned(loss):
     assert '-0' not in frequencies.sentences(values)[0]
 
 
-def test_without_both_figures_nothing_is_said():
+def test_without_both_values_there_is_no_sentence():
     assert frequencies.sentences({}) == []
     assert frequencies.sentences({'heldout/mlm_loss': 5.0}) == []
     assert frequencies.sentences({frequencies.UNIGRAM: 5.0}) == []

@@ -1,4 +1,4 @@
-"""Sections as Markdown with figures beside it."""
+"""Report sections as Markdown, with figures as files."""
 
 from jepa_text.report import markdown, plots
 
@@ -6,7 +6,7 @@ from jepa_text.report import markdown, plots
 def drawn():
     figure, axes = plots.blank('A loss', 'nats', 'steps')
     axes.plot([0, 1, 2], [3, 2, 1])
-    axes.set_xlim(0.5, 1.5)  # what is cut off needs a name in the file
+    axes.set_xlim(0.5, 1.5)  # clip paths need an id in the file
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The page is whole, safe, self-contained, and written in one piece."""
+"""HTML pages are valid, escaped, self-contained and written atomically."""
 
 import html.parser
 import math
@@ -16,7 +16,7 @@ VOID = {'meta', 'link', 'br', 'img', 'input', 'hr'}
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that tags nest; keeps tags, ids and text."""
+    """Checks that tags are nested correctly; collects tags, ids and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -87,7 +87,7 @@ def test_everything_is_escaped_and_every_tag_is_closed(page):
     assert 'style' in parsed.tags and parsed.tags.count('svg') == 2
 
 
-def test_nothing_is_loaded_from_anywhere(page):
+def test_no_external_resources_are_loaded(page):
     parsed = Page(page)
     assert all(link.startswith('#') for link in parsed.links)
     urls = re.findall(r'url\(([^)]*)', page)
@@ -95,7 +95,7 @@ def test_nothing_is_loaded_from_anywhere(page):
     assert not re.search(r'@import|<link|<img|<iframe', page)
 
 
-def test_ids_are_unique_and_references_hit(page):
+def test_ids_are_unique_and_references_resolve(page):
     parsed = Page(page)
     assert len(set(parsed.ids)) == len(parsed.ids)
     wanted = {link[1:] for link in parsed.links} | set(re.findall(r'url\(#([^)]*)', page))
@@ -124,9 +124,9 @@ def test_floats_of_a_column_have_equally_many_decimals():
     assert shown(True, 'x-y') == ['True', 'x-y']
 
 
-def test_numbers_stand_right_and_words_left():
+def test_numbers_are_right_aligned_and_texts_left_aligned():
     drawn = table_of(columns=['name', 'x'], rows=[['a', 1], ['b', None]])
-    assert drawn.count('class="n"') == 3  # one head, two cells
+    assert drawn.count('class="n"') == 3  # one header cell, two cells
 
 
 @pytest.mark.parametrize(('direction', 'expected'), [('min', '1'), ('max', '3')])
@@ -139,15 +139,15 @@ def test_the_best_number_is_bold(direction, expected):
 @pytest.mark.parametrize(
     'values, intervals, bold',
     [
-        # Ties, as they are shown: which is the best cannot be said.
+        # Ties in the shown text: there is no best one.
         ([1.0, 1.0, 2.0], None, []),
         ([1.0001, 1.0002, 2.0], None, []),
         ([1.0, 1.1, 2.0], None, ['1.000']),
-        # Noise: the interval meets that of another.
+        # The interval overlaps with another.
         ([1.0, 1.1, 2.0], [(0.9, 1.1), (1.0, 1.2), (1.9, 2.1)], []),
         ([1.0, 1.1, 2.0], [(0.99, 1.01), (1.09, 1.11), None], ['1.000']),
         ([1.0, 1.1, 2.0], [(0.9, 1.15), None, None], []),
-        # A wide one behind a near one.
+        # A wide interval of a lower mean, behind a narrow one.
         ([1.0, 1.5, 2.0], [(0.9, 1.1), (1.4, 1.6), (0.5, 3.5)], []),
         ([1.0], [(0.9, 1.1)], ['1.000']),
         ([math.nan, 1.0], None, ['1.000']),
@@ -192,16 +192,22 @@ def test_right_guesses_are_marked_and_bars_have_the_probability():
 @pytest.mark.parametrize(
     ('section', 'message'),
     [
-        ({'headnig': 'x'}, "section 0 has no 'headnig'. It takes: heading"),
-        ({'table': {'columns': [], 'rows': [], 'title': 1}}, "table has no 'title'"),
-        ({'table': {'columns': ['a', 'b'], 'rows': [[1]]}}, 'a, b has a row of 1 cells'),
-        ({'table': {'columns': ['a'], 'rows': [[1]], 'best': {'b': 'min'}}}, 'must name'),
+        ({'headnig': 'x'}, "section 0 has no key 'headnig'. Its keys are: heading"),
+        ({'table': {'columns': [], 'rows': [], 'title': 1}}, "table has no key 'title'"),
+        (
+            {'table': {'columns': ['a', 'b'], 'rows': [[1]]}},
+            'a, b has a row with 1 cells',
+        ),
+        (
+            {'table': {'columns': ['a'], 'rows': [[1]], 'best': {'b': 'min'}}},
+            'expected one of the columns',
+        ),
         (
             {'table': {'columns': ['a'], 'rows': [[1]], 'best': {'a': 'low'}}},
             "or 'max'|be",
         ),
-        ({'facts': [{'number': 1}]}, "fact has no 'number'"),
-        ({'predictions': [{'sentence': ''}]}, "prediction has no 'sentence'"),
+        ({'facts': [{'number': 1}]}, "fact has no key 'number'"),
+        ({'predictions': [{'sentence': ''}]}, "prediction has no key 'sentence'"),
         ({'figures': ['loss.png']}, 'str is not a matplotlib figure'),
     ],
 )

@@ -1,4 +1,4 @@
-"""Figures hold the numbers they were given, are deterministic and leave no state."""
+"""Figures contain the given numbers, are deterministic and leave no global state."""
 
 import doctest
 import io
@@ -66,7 +66,7 @@ def test_lengths_are_bars_of_shares_and_a_row_is_marked():
     }
     names = [plots._power(exponent) for exponent in (0, 9, 10, 23, 31)]
     assert names == ['1', '512', '1k', '8M', '2G']
-    # As of no text at all.
+    # For an empty corpus.
     png(plots.lengths({'a': []}, 'Lengths', 64))
 
 
@@ -81,7 +81,7 @@ def test_a_run_keeps_its_color_when_others_are_empty_or_baselines_come_first():
 
 
 @pytest.mark.parametrize('points', [5, 30])
-def test_no_two_runs_look_alike(points):
+def test_all_runs_have_different_styles(points):
     steps = np.arange(points)
     many = {f'run {i}': (steps, steps * (i + 1.0)) for i in range(40)}
     drawn = lines(plots.curves(many, '', ''))
@@ -90,9 +90,9 @@ def test_no_two_runs_look_alike(points):
         for line in drawn.values()
     }
     assert len(styles) == 40
-    # Where only colors can tell them apart, as in the charts of an analysis.
+    # Charts of an analysis distinguish runs by color alone.
     assert len({plots.shade(place) for place in range(18)}) == 18
-    # In gray, those of one hue are told apart by dashes and markers.
+    # In grayscale, runs of the same hue differ in dashes and markers.
     same_hue = [drawn[f'run {i}'] for i in (0, 6, 12, 18)]
     assert len({str(line._dash_pattern) for line in same_hue}) == 4
     assert doctest.testmod(plots).failed == 0
@@ -117,7 +117,7 @@ def test_smoothing_is_unbiased_at_the_ends_and_leaves_gaps_alone():
     np.testing.assert_allclose(np.delete(smooth, 20), 3.0)
 
 
-def test_nothing_to_draw_is_still_a_figure():
+def test_empty_data_gives_a_figure():
     for figure in (plots.curves({}, 't', 'y'), plots.spectra({'a': [0.0]}, 't')):
         assert png(figure) and not figure.legends
 
@@ -129,7 +129,9 @@ def test_spectra_are_relative_and_end_at_zero():
 
 
 def test_a_run_of_unequal_lengths_raises():
-    with pytest.raises(ValueError, match=r"run 'a' has steps \(3,\) and values \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"run 'a' has steps of shape \(3,\) and values of shape \(2,\)"
+    ):
         plots.curves({'a': ([1, 2, 3], [1, 2])}, 'Loss', '')
 
 

@@ -1,4 +1,4 @@
-"""Freed memory is used again: counted in page faults, which is what it saves."""
+"""Freed memory is reused, measured in page faults."""
 
 import platform
 import subprocess
@@ -30,7 +30,7 @@ program = jax.jit(lambda x: (x @ x.T) @ x)
 KEEP = """
 from jepa_text.running import allocator
 
-told = allocator.keep_freed_memory()
+kept = allocator.keep_freed_memory()
 """
 
 COUNT = """
@@ -49,7 +49,7 @@ print(int(statistics.median(found)))
 """
 
 
-def said(*parts):
+def output_of(*parts):
     done = subprocess.run(
         [sys.executable, '-c', ''.join(parts)], capture_output=True, text=True, timeout=90
     )
@@ -60,9 +60,9 @@ def said(*parts):
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='a matter of glibc')
 @pytest.mark.parametrize('code', [NUMPY, JAX], ids=['numpy', 'jax'])
-def test_freed_memory_is_used_again(code):
-    fresh = int(said(code, COUNT))
-    assert int(said(code, KEEP, 'assert told', COUNT)) < fresh / 10
+def test_freed_memory_is_reused(code):
+    fresh = int(output_of(code, COUNT))
+    assert int(output_of(code, KEEP, 'assert kept', COUNT)) < fresh / 10
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_freed_memory_is_used_again(code):
         ('', ['libtpu'], False),
     ],
 )
-def test_who_computes_is_known_before_jax_starts(platforms, plugins, is_cpu):
+def test_platform_is_determined_before_jax_starts(platforms, plugins, is_cpu):
     assert allocator.computes_on_cpu(platforms, plugins) is is_cpu
 
 
 @pytest.mark.parametrize(
-    'command, is_cpu, told',
+    'command, is_cpu, kept',
     [
         ('train', True, 1),
         ('study', True, 1),
@@ -92,8 +92,8 @@ def test_who_computes_is_known_before_jax_starts(platforms, plugins, is_cpu):
         ('analyze', True, 0),
     ],
 )
-def test_only_the_command_line_that_trains_on_a_cpu_keeps_memory(
-    monkeypatch, command, is_cpu, told
+def test_memory_is_kept_only_by_the_train_command_on_a_cpu(
+    monkeypatch, command, is_cpu, kept
 ):
     called = []
     monkeypatch.setattr(allocator, 'keep_freed_memory', lambda: called.append(1))
@@ -101,11 +101,11 @@ def test_only_the_command_line_that_trains_on_a_cpu_keeps_memory(
     monkeypatch.setattr(main, 'main', lambda argv: 0)
     with pytest.raises(SystemExit):
         main.run(['jepa-text', command])
-    assert len(called) == told
+    assert len(called) == kept
 
 
 @pytest.mark.slow
-def test_a_program_has_ended_when_its_call_returns():
+def test_programs_run_synchronously():
     slow = 'print(program(jnp.ones((2048, 2048))).is_ready())'
-    assert said(JAX, slow) == 'False\n'
-    assert said(KEEP, JAX, slow) == 'True\n'
+    assert output_of(JAX, slow) == 'False\n'
+    assert output_of(KEEP, JAX, slow) == 'True\n'

@@ -1,4 +1,4 @@
-"""A run begins with the state of another one: whole, verified, and its own from then."""
+"""A branch starts from a verified checkpoint of another run and is independent of it."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-    """A run with the states after 2 and 4 steps, and its metrics."""
+    """A run with checkpoints at steps 2 and 4, and metrics."""
     folder = tmp_path_factory.mktemp('source')
     import flax.struct
 
@@ -55,13 +55,13 @@ def test_a_branch_has_the_state_the_metrics_and_a_meta_of_its_own(source, tmp_pa
     assert [line['step'] for line in metrics.read(tmp_path / 'new')] == [0, 1, 2]
     arrays = [p for p in path.rglob('*') if p.is_file() and p.stat().st_nlink > 1]
     assert sum(p.stat().st_size for p in arrays) > 1000
-    # What is removed of one is none of the other's.
+    # Removing files of one does not affect the other.
     shutil.rmtree(source)
     assert checksums.verify(path) is None
-    assert retention.opened(path.parent) == 2
+    assert retention.prepare(path.parent) == 2
 
 
-def test_where_files_have_one_name_they_are_copied(source, tmp_path, monkeypatch):
+def test_files_are_copied_without_hard_links(source, tmp_path, monkeypatch):
     def refuses(*_):
         raise PermissionError(1, 'not permitted')
 
@@ -71,13 +71,13 @@ def test_where_files_have_one_name_they_are_copied(source, tmp_path, monkeypatch
     assert all(p.stat().st_nlink == 1 for p in path.rglob('*') if p.is_file())
 
 
-def test_a_run_that_has_saved_a_state_keeps_it(source, tmp_path):
+def test_a_run_with_a_checkpoint_is_unchanged(source, tmp_path):
     begin(source, tmp_path / 'new')
     begin(source, tmp_path / 'new', 4)
     assert restore.steps(tmp_path / 'new' / 'checkpoints') == [2]
 
 
-def test_a_damaged_state_is_no_beginning(source, tmp_path):
+def test_a_damaged_checkpoint_raises(source, tmp_path):
     files = [path for path in (source / 'checkpoints' / '2').rglob('*') if path.is_file()]
     largest = max(files, key=lambda path: path.stat().st_size)
     data = bytearray(largest.read_bytes())
@@ -90,12 +90,12 @@ def test_a_damaged_state_is_no_beginning(source, tmp_path):
     assert not (tmp_path / 'new').exists()
 
 
-@pytest.mark.parametrize('where', ['link', 'write', 'take_over', 'rename'])
-def test_killed_anywhere_it_begins_again(source, tmp_path, monkeypatch, where):
+@pytest.mark.parametrize('where', ['link', 'write', 'copy', 'rename'])
+def test_a_killed_branch_can_be_repeated(source, tmp_path, monkeypatch, where):
     def killed(*_, **__):
         raise Killed
 
-    homes = dict(link=os, write=checksums, take_over=metrics, rename=os)
+    homes = dict(link=os, write=checksums, copy=metrics, rename=os)
     with monkeypatch.context() as patch:
         patch.setattr(homes[where], where, killed)
         with pytest.raises(Killed):

@@ -1,11 +1,11 @@
-"""Rows and steps from whichever of the two ways they are given."""
+"""Rows per step and number of steps, from either of two options each."""
 
 import pytest
 
 from jepa_text.running import budget
 
 
-def test_rows_of_all_or_of_each():
+def test_batch_size_or_batch_per_device():
     for data in ({'batch_size': 16, 'batch_per_device': 0}, {'batch_per_device': 2}):
         assert budget.size(data, 8, steps=3) == (16, 3)
 
@@ -40,7 +40,7 @@ def test_exactly_one_is_given(given):
         budget.size({'batch_size': 4, 'row_length': 8}, 1, **given)
 
 
-def test_the_batch_too():
+def test_exactly_one_batch_option_is_given():
     with pytest.raises(
         ValueError, match='exactly one of data.batch_size and data.batch_'
     ):

@@ -1,4 +1,4 @@
-"""What is saved comes back bit for bit or not at all, whatever happens in between."""
+"""Checkpoints are restored exactly or not at all, after any failure."""
 
 import errno
 import logging
@@ -89,11 +89,11 @@ def _flip(path):
     path.write_bytes(content)
 
 
-# There and back
+# Round trips
 
 
 @pytest.mark.parametrize('target', [False, True])
-def test_state_and_meta_come_back_bit_for_bit(tmp_path, target):
+def test_state_and_meta_are_restored_exactly(tmp_path, target):
     state = _state(7, target=target)
     meta = {'cursor': 3, 'history': [{'start': 0, 'name': 'clm'}], 'none': None}
     with checkpoint.Checkpointer(tmp_path / 'run') as store:
@@ -121,7 +121,7 @@ def test_relative_folder_works(tmp_path, monkeypatch):
     assert restore.newest_good('run') == (1, {'cursor': 10})
 
 
-def test_one_device_to_four_and_back_is_exact(tmp_path):
+def test_resharding_is_exact(tmp_path):
     mesh = jax.make_mesh((4,), ('data',), axis_types=(AxisType.Auto,))
 
     def spread(x):
@@ -170,21 +170,23 @@ def test_step_can_be_read_by_plain_orbax(tmp_path):
         _assert_same(manager.restore(3, args=wanted).state, state)
 
 
-# Refusals
+# Invalid arguments
 
 
-def test_saves_must_go_forward_also_after_reopening(tmp_path):
+def test_saved_steps_must_increase_after_reopening(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(5), {})
-        with pytest.raises(ValueError, match='Step 5 cannot be saved.*must go forward'):
+        with pytest.raises(
+            ValueError, match='Step 5 cannot be saved.*steps must increase'
+        ):
             store.save(_state(5), {})
     with checkpoint.Checkpointer(tmp_path) as store:
-        with pytest.raises(ValueError, match='step 5 is there already'):
+        with pytest.raises(ValueError, match='step 5 exists already'):
             store.save(_state(4), {})
         assert store.save(_state(6), {}) is True
 
 
-def test_meta_that_is_no_json_and_leaf_that_is_no_array_are_refused(tmp_path):
+def test_invalid_meta_and_leaves_raise(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         with pytest.raises(ValueError, match='meta of step 1 .* is not JSON'):
             store.save(_state(1), {'array': np.ones(3)})
@@ -194,12 +196,12 @@ def test_meta_that_is_no_json_and_leaf_that_is_no_array_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize('options', [{'keep': 0}, {'keep_every': 0}])
-def test_keeping_nothing_is_refused(tmp_path, options):
+def test_keep_below_one_raises(tmp_path, options):
     with pytest.raises(ValueError, match='must be at least 1'):
         checkpoint.Checkpointer(tmp_path, **options)
 
 
-def test_folder_that_cannot_be_made_is_explained(tmp_path):
+def test_unwritable_folder_raises(tmp_path):
     (tmp_path / 'file').write_text('')
     with pytest.raises(OSError, match='checkpoint folder .* cannot be used'):
         checkpoint.Checkpointer(tmp_path / 'file')
@@ -217,7 +219,7 @@ def _truncate(path):
 
 
 @pytest.mark.parametrize('damage', [_flip, _truncate, _delete])
-def test_damaged_newest_step_falls_back_with_one_warning(tmp_path, caplog, damage):
+def test_damaged_newest_step_falls_back_with_a_warning(tmp_path, caplog, damage):
     _save(tmp_path, 1, 2, 3)
     damage(_largest(tmp_path / '3'))
     assert restore.newest_good(tmp_path) == (2, {'cursor': 20})
@@ -225,7 +227,7 @@ def test_damaged_newest_step_falls_back_with_one_warning(tmp_path, caplog, damag
     caplog.clear()
     with checkpoint.Checkpointer(tmp_path) as store:
         assert store.newest_good() == (2, {'cursor': 20})
-        passed = [r for r in caplog.records if 'is passed over' in r.getMessage()]
+        passed = [r for r in caplog.records if 'is skipped' in r.getMessage()]
         assert len(passed) == 1
         assert str(tmp_path / '3') in passed[0].getMessage()
         assert _steps(tmp_path) == ['1', '2', 'damaged-3']
@@ -234,18 +236,18 @@ def test_damaged_newest_step_falls_back_with_one_warning(tmp_path, caplog, damag
         assert store.newest_good() == (3, {'cursor': 31})
 
 
-def test_damage_that_happens_while_open_is_seen(tmp_path, caplog):
+def test_damage_while_open_is_detected(tmp_path, caplog):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(1), {})
         store.save(_state(2), {})
         assert store.newest_good()[0] == 2
         _flip(_largest(tmp_path / '2'))
         assert store.newest_good()[0] == 1
-        with pytest.raises(ValueError, match='cannot be trusted: the contents of'):
+        with pytest.raises(ValueError, match='cannot be trusted: the content of'):
             store.restore(2, _abstract(_state(2)))
 
 
-def test_all_damaged_is_none_and_starts_again(tmp_path):
+def test_newest_good_is_none_if_all_steps_are_damaged(tmp_path):
     _save(tmp_path, 1)
     _flip(_largest(tmp_path / '1'))
     with checkpoint.Checkpointer(tmp_path) as store:
@@ -268,7 +270,7 @@ def test_leftovers_are_cleaned_on_opening(tmp_path, caplog):
     assert _steps(tmp_path) == ['3', 'damaged-2', 'damaged-4']
 
 
-def test_step_is_complete_soon_without_another_call(tmp_path):
+def test_step_completes_in_the_background(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(1), {})
         deadline = time.monotonic() + 10
@@ -301,7 +303,7 @@ with checkpoint.Checkpointer(sys.argv[1], keep=2) as store:
 
 
 @pytest.mark.slow
-def test_kill_in_the_middle_of_a_save_leaves_an_exact_earlier_step(tmp_path):
+def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
     """Five kills -9 at different moments of saving 30 MB, each resuming the last one."""
     base = np.random.default_rng(0).standard_normal((5, 1_500_000), np.float32)
     wanted = {
@@ -335,7 +337,7 @@ def test_retention_keeps_the_newest_and_the_multiples(tmp_path):
     assert _steps(tmp_path) == ['3', '6', '7', '8']
 
 
-def test_milestones_stay(tmp_path):
+def test_keep_at_steps_are_kept(tmp_path):
     _save(tmp_path, *range(1, 9), keep=1, keep_every=4, keep_at=(2, 3, 70))
     assert _steps(tmp_path) == ['2', '3', '4', '8']
 
@@ -419,7 +421,7 @@ def test_close_may_be_called_twice(tmp_path):
 # A full disk
 
 
-def test_no_room_is_an_alarm_while_training_and_an_error_at_the_end(
+def test_low_disk_space_warns_while_training_and_raises_at_the_end(
     tmp_path, monkeypatch, caplog
 ):
     with checkpoint.Checkpointer(tmp_path) as store:
@@ -440,8 +442,8 @@ def test_no_room_is_an_alarm_while_training_and_an_error_at_the_end(
     assert _steps(tmp_path) == ['1', '2']
 
 
-def test_disk_that_fills_up_while_saving(tmp_path, monkeypatch, caplog):
-    """A real full disk behind a preflight that was told otherwise."""
+def test_disk_full_while_saving(tmp_path, monkeypatch, caplog):
+    """A disk that is full although the check before the save reported free space."""
     monkeypatch.setattr(shutil, 'disk_usage', lambda folder: SimpleNamespace(free=10**12))
     with disks.small(tmp_path / 'disk', '4m') as disk:
         _fill_and_recover(disk, caplog)
@@ -454,11 +456,11 @@ def _fill_and_recover(disk, caplog):
 
     with checkpoint.Checkpointer(disk) as store:
         store.save(_state(1), {}, wait=True)
-        assert store.save(big(2), {}) is True, 'nobody knows yet'
+        assert store.save(big(2), {}) is True, 'not known yet'
         store.wait()
-        told = [r for r in caplog.records if r.levelno == logging.WARNING]
-        assert len(told) == 1
-        assert f'full while step 2 was saved in {disk}' in told[0].getMessage()
+        warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+        assert len(warnings) == 1
+        assert f'full while step 2 was saved in {disk}' in warnings[0].getMessage()
         assert _steps(disk) == ['1'], 'the space was given back'
         with pytest.raises(OSError, match='The disk was full while step 3') as caught:
             store.save(big(3), {}, wait=True)
@@ -468,7 +470,7 @@ def _fill_and_recover(disk, caplog):
     assert not [r for r in caplog.records if r.name == 'absl' and r.levelno > 20]
 
 
-def test_save_that_fails_before_the_background_is_reported_at_once(tmp_path, monkeypatch):
+def test_early_save_failure_raises_immediately(tmp_path, monkeypatch):
     with checkpoint.Checkpointer(tmp_path) as store:
         with monkeypatch.context() as patch:
             patch.setattr(store._orbax, 'save', _raise(ValueError('odd')))
@@ -495,7 +497,7 @@ def test_nothing_is_printed_in_normal_use(tmp_path, capfd, caplog):
     assert capfd.readouterr() == ('', '')
 
 
-def test_a_save_that_cannot_make_its_folder_leaves_no_thread_that_waits(tmp_path):
+def test_failed_folder_creation_leaves_no_waiting_thread(tmp_path):
     before = set(threading.enumerate())
     with checkpoint.Checkpointer(tmp_path / 'run') as store:
         store.save(_state(1), {}, wait=True)

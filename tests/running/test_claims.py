@@ -1,4 +1,4 @@
-"""Workers share items: each is done once, whoever dies, stops or awakes."""
+"""Each item is done once, even if workers die, are suspended, or resume."""
 
 import json
 import os
@@ -15,8 +15,8 @@ import pytest
 from jepa_text.parallel import exits
 from jepa_text.running import claim_files, claims
 
-# A worker: writes a line when it begins an item and one when it publishes it. It waits in
-# an item as long as the file NAME.hold is there.
+# A worker that writes a line when it starts an item and when it publishes it. It waits
+# during an item while the file NAME.hold exists.
 WORKER = """
     import os, sys, time
     from pathlib import Path
@@ -25,23 +25,23 @@ WORKER = """
     folder, name, count, lease, attempts, place = sys.argv[1:]
     folder = Path(folder)
 
-    def tell(what, item):
-        with open(folder / 'told', 'a') as file:
+    def log(what, item):
+        with open(folder / 'log', 'a') as file:
             file.write(f'{name} {what} {item}\\n')
 
     def do(item):
-        tell('begins', item)
+        log('begins', item)
         while (folder / f'{name}.hold').exists():
             time.sleep(0.01)
         return name
 
     def publish(item, result):
-        tell('publishes', item)
+        log('publishes', item)
 
     worked = claims.work(place, [f'i{n}' for n in range(int(count))], do,
                          publish, lease=float(lease), attempts=int(attempts))
-    tell('lost', ','.join(worked.lost))
-    tell('failed', ','.join(worked.failed))
+    log('lost', ','.join(worked.lost))
+    log('failed', ','.join(worked.failed))
 """
 
 
@@ -51,12 +51,12 @@ def start(folder, name, count=1, lease=0.4, attempts=3, place=None):
     return subprocess.Popen([sys.executable, '-c', textwrap.dedent(WORKER), *given])
 
 
-def told(folder, what):
+def logged(folder, what):
     """[(worker, item)] of the lines of a kind."""
-    path = folder / 'told'
+    path = folder / 'log'
     lines = path.read_text().splitlines() if path.exists() else []
     parts = [line.split(' ', 2) for line in lines]
-    return [(name, item) for name, said, item in parts if said == what]
+    return [(name, item) for name, kind, item in parts if kind == what]
 
 
 def until(condition):
@@ -70,63 +70,63 @@ def until(condition):
 def test_four_workers_do_forty_items_once_each(tmp_path):
     workers = [start(tmp_path, f'w{n}', 40, lease=30) for n in range(4)]
     assert [worker.wait(60) for worker in workers] == [0] * 4
-    items = Counter(item for _, item in told(tmp_path, 'publishes'))
+    items = Counter(item for _, item in logged(tmp_path, 'publishes'))
     assert items == Counter({f'i{n}': 1 for n in range(40)})
-    assert len(told(tmp_path, 'begins')) == 40
-    # A fifth finds nothing to do.
+    assert len(logged(tmp_path, 'begins')) == 40
+    # A fifth worker finds nothing to do.
     assert start(tmp_path, 'late', 40, lease=30).wait(30) == 0
-    assert len(told(tmp_path, 'begins')) == 40
-    # Nothing but the history: no other file is left.
+    assert len(logged(tmp_path, 'begins')) == 40
+    # Only the history remains.
     left = {path.name.split('@')[0] for path in (tmp_path / 'claims').iterdir()}
     assert left == set(items)
 
 
-def test_the_item_of_a_killed_worker_is_done_by_one_other(tmp_path):
+def test_a_killed_workers_item_is_taken_over_once(tmp_path):
     (tmp_path / 'first.hold').touch()
     first = start(tmp_path, 'first')
-    until(lambda: told(tmp_path, 'begins'))
+    until(lambda: logged(tmp_path, 'begins'))
     others = [start(tmp_path, f'w{n}') for n in range(3)]
-    # While it lives nobody takes its item, however long it needs.
+    # While it lives, no other worker takes its item, however long it takes.
     time.sleep(1.2)
-    assert [name for name, _ in told(tmp_path, 'begins')] == ['first']
+    assert [name for name, _ in logged(tmp_path, 'begins')] == ['first']
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert [worker.wait(30) for worker in others] == [0] * 3
-    assert len(told(tmp_path, 'begins')) == 2
-    [(name, item)] = told(tmp_path, 'publishes')
+    assert len(logged(tmp_path, 'begins')) == 2
+    [(name, item)] = logged(tmp_path, 'publishes')
     assert name != 'first' and item == 'i0'
 
 
-def test_a_stopped_worker_that_awakes_publishes_nothing(tmp_path):
+def test_a_suspended_worker_publishes_nothing_after_losing_its_claim(tmp_path):
     (tmp_path / 'first.hold').touch()
     first = start(tmp_path, 'first')
-    until(lambda: told(tmp_path, 'begins'))
+    until(lambda: logged(tmp_path, 'begins'))
     first.send_signal(signal.SIGSTOP)
     try:
         assert start(tmp_path, 'second').wait(30) == 0
-        assert told(tmp_path, 'publishes') == [('second', 'i0')]
+        assert logged(tmp_path, 'publishes') == [('second', 'i0')]
     finally:
         (tmp_path / 'first.hold').unlink()
         first.send_signal(signal.SIGCONT)
     assert first.wait(30) == 0
-    assert told(tmp_path, 'publishes') == [('second', 'i0')]
-    assert ('first', 'i0') in told(tmp_path, 'lost')
+    assert logged(tmp_path, 'publishes') == [('second', 'i0')]
+    assert ('first', 'i0') in logged(tmp_path, 'lost')
 
 
-def test_an_item_that_ends_every_worker_is_given_up(tmp_path):
+def test_an_item_that_kills_workers_fails_for_good(tmp_path):
     for name in ('first', 'second'):
         (tmp_path / f'{name}.hold').touch()
         worker = start(tmp_path, name, lease=0.2, attempts=2)
-        until(lambda name=name: (name, 'i0') in told(tmp_path, 'begins'))
+        until(lambda name=name: (name, 'i0') in logged(tmp_path, 'begins'))
         worker.send_signal(signal.SIGKILL)
         worker.wait()
     worked = claims.work(
         tmp_path / 'claims', ['i0'], pytest.fail, pytest.fail, lease=0.2, attempts=2
     )
-    assert 'vanished' in worked.failed['i0'] and not worked.done
+    assert 'disappeared' in worked.failed['i0'] and not worked.done
 
 
-def test_what_raises_is_tried_again_after_the_others_and_then_reported(tmp_path):
+def test_failures_are_retried_last_and_then_reported(tmp_path):
     order = []
 
     def do(item):
@@ -146,11 +146,11 @@ def test_what_raises_is_tried_again_after_the_others_and_then_reported(tmp_path)
     assert worked.done == ['good', 'once'] and list(worked.failed) == ['bad']
     assert 'ArithmeticError: no number' in worked.failed['bad']
     assert published == [('good', 'good'), ('once', 'once')]
-    # Another worker is told of it too, and does not try a fourth time.
+    # Another worker gets the error, too, and does not make a fourth attempt.
     assert list(work().failed) == ['bad'] and len(order) == 6
 
 
-def test_an_interrupted_worker_frees_its_item_at_once(tmp_path):
+def test_an_interrupted_worker_releases_its_item(tmp_path):
     def interrupted(item):
         raise KeyboardInterrupt
 
@@ -163,7 +163,7 @@ def test_an_interrupted_worker_frees_its_item_at_once(tmp_path):
     assert published == [('a', 'A')]
 
 
-def test_what_is_gone_can_be_reopened_once(tmp_path):
+def test_items_can_be_reopened_once(tmp_path):
     def work():
         return claims.work(tmp_path, ['a', 'b'], str.upper, lambda *_: None, attempts=1)
 
@@ -173,12 +173,12 @@ def test_what_is_gone_can_be_reopened_once(tmp_path):
     assert ended == {'a': 3, 'b': 3}
     assert claims.reopen(tmp_path, 'a', 3) and claims.ended(tmp_path) == {'b': 3}
     assert work().done == ['a']
-    # Another worker that had looked before does not free it again.
+    # A worker with an older listing does not reopen it again.
     assert not claims.reopen(tmp_path, 'a', 3)
     assert claims.ended(tmp_path) == {'a': 7, 'b': 3} and work().done == []
 
 
-def test_a_number_goes_to_one_of_many(tmp_path):
+def test_an_entry_is_created_by_one_of_many_threads(tmp_path):
     ready = threading.Barrier(16)
     made = []
 
@@ -194,7 +194,7 @@ def test_a_number_goes_to_one_of_many(tmp_path):
     assert claim_files.numbers(tmp_path) == {'a': 5}
 
 
-def test_clocks_of_others_do_not_matter(tmp_path, monkeypatch):
+def test_clocks_of_other_machines_are_ignored(tmp_path, monkeypatch):
     path = claim_files.make(tmp_path, 'a', 1, 'claim', 100.0)
     entry = json.loads(path.read_text())
     path.write_text(json.dumps(entry | {'time': '1999-01-01T00:00:00Z'}))
@@ -210,7 +210,7 @@ def test_clocks_of_others_do_not_matter(tmp_path, monkeypatch):
     assert claim_files.numbers(tmp_path) == {'a': 2}
 
 
-def test_an_answer_that_was_lost_on_the_way_is_a_success(tmp_path, monkeypatch):
+def test_a_lost_reply_counts_as_success(tmp_path, monkeypatch):
     link = os.link
 
     def lost(*given):
@@ -221,7 +221,7 @@ def test_an_answer_that_was_lost_on_the_way_is_a_success(tmp_path, monkeypatch):
     assert claim_files.make(tmp_path, 'a', 1, 'claim', 1.0)
 
 
-def test_bad_input_is_named(tmp_path, monkeypatch):
+def test_invalid_arguments_raise(tmp_path, monkeypatch):
     def work(items=('a',), **options):
         return claims.work(tmp_path, items, str.upper, lambda *_: None, **options)
 
@@ -244,11 +244,11 @@ def test_bad_input_is_named(tmp_path, monkeypatch):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith('.')]
 
 
-def test_a_worker_that_died_here_is_replaced_at_once(tmp_path):
-    """Whatever its lease is: nobody waits for a process that is known to be gone."""
+def test_a_dead_local_worker_is_replaced_immediately(tmp_path):
+    """Regardless of its lease, because the process is known to be dead."""
     (tmp_path / 'first.hold').touch()
     first = start(tmp_path, 'first', lease=1000)
-    until(lambda: told(tmp_path, 'begins'))
+    until(lambda: logged(tmp_path, 'begins'))
     others = claims._Claims(tmp_path / 'claims', ['i0'], 1000, 3)
     assert others.next() is None
     first.send_signal(signal.SIGKILL)
@@ -259,7 +259,7 @@ def test_a_worker_that_died_here_is_replaced_at_once(tmp_path):
 
 
 def test_an_item_waits_until_it_is_ready(tmp_path):
-    """Of items that build on each other, one that failed for good stops no other."""
+    """If items depend on each other, one that failed for good blocks no other."""
     order = []
 
     def do(item):
@@ -281,7 +281,7 @@ def test_an_item_waits_until_it_is_ready(tmp_path):
     assert list(worked.failed) == ['b']
 
 
-def test_attempts_count_since_it_last_got_further(tmp_path):
+def test_attempts_are_reset_by_progress(tmp_path):
     far, order = [0], []
 
     def do(item):
@@ -299,7 +299,7 @@ def test_attempts_count_since_it_last_got_further(tmp_path):
     assert list(work().failed) == ['a'] and len(order) == 5
 
 
-def test_what_can_only_happen_again_is_not_tried_again(tmp_path):
+def test_final_errors_are_not_retried(tmp_path):
     order = []
 
     def do(item):
@@ -313,7 +313,7 @@ def test_what_can_only_happen_again_is_not_tried_again(tmp_path):
     assert order == ['a', 'b', 'a']
 
 
-def test_a_worker_that_was_told_to_stop_frees_its_item(tmp_path):
+def test_a_stopped_worker_releases_its_item(tmp_path):
     def stopped(item):
         raise exits.Stopped('saved')
 
@@ -323,7 +323,7 @@ def test_a_worker_that_was_told_to_stop_frees_its_item(tmp_path):
     assert claims.work(tmp_path, ['a'], str.upper, print, attempts=1).done == ['a']
 
 
-def test_a_worker_is_told_that_its_claim_is_lost(tmp_path):
+def test_on_lost_is_called_when_a_claim_is_lost(tmp_path):
     lost = threading.Event()
 
     def do(item):

@@ -1,4 +1,4 @@
-"""Compiled programs lie in a folder that only their owner can write."""
+"""The compilation cache is in a folder that only its owner can write to."""
 
 import jax
 import pytest
@@ -22,7 +22,7 @@ def test_the_private_folder_is_private(tmp_path):
     assert compilation.use_cache(compilation.PRIVATE, environ) == path
 
 
-def test_none_and_the_users_own(tmp_path):
+def test_no_cache_and_a_given_cache(tmp_path):
     before = jax.config.jax_compilation_cache_dir
     assert compilation.use_cache('', {}) == before
     environ = {'JAX_COMPILATION_CACHE_DIR': 'elsewhere'}
@@ -31,13 +31,13 @@ def test_none_and_the_users_own(tmp_path):
     assert compilation.use_cache(str(tmp_path / 'mine'), {}) == str(tmp_path / 'mine')
 
 
-def test_a_folder_that_others_can_write_is_refused(tmp_path):
+def test_a_folder_writable_by_others_raises(tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(ValueError, match='chmod 700'):
         compilation.use_cache(str(tmp_path), {})
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_raises(tmp_path):
     (tmp_path / 'file').touch()
     with pytest.raises(ValueError, match='cannot be made'):
         compilation.use_cache(str(tmp_path / 'file' / 'folder'), {})

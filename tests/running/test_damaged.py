@@ -1,4 +1,4 @@
-"""A run whose files were damaged: what goes on, what is named, what begins anew.
+"""Runs with damaged files: which ones resume, raise, or start from scratch.
 
 One that saved a state does not begin again at step 0 by itself.
 """
@@ -28,8 +28,8 @@ CHANGES = dict(
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-    """(config, workdir) of a run that took its four steps."""
-    folder = tmp_path_factory.mktemp('anew')
+    """(config, workdir) of a finished run of four steps."""
+    folder = tmp_path_factory.mktemp('finished')
     config = tiny.config(folder, **CHANGES)
     tiny.train(config, folder / 'run')
     return config, folder / 'run'
@@ -37,7 +37,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def run(finished, tmp_path):
-    """The same, to be damaged."""
+    """A copy of the finished run, to be damaged."""
     config, workdir = finished
     shutil.copytree(workdir, tmp_path / 'run')
     return config, tmp_path / 'run'
@@ -50,7 +50,7 @@ def damage_all(workdir):
 
 
 def files(folder):
-    """{name: content} of what a run tells, but for the lock and TensorBoard's."""
+    """{name: content} of a run's files, without the lock and TensorBoard's."""
     return {
         path.name: path.read_bytes()
         for path in Path(folder).iterdir()
@@ -59,7 +59,7 @@ def files(folder):
 
 
 @pytest.mark.slow
-def test_no_good_checkpoint_is_refused_and_nothing_is_touched(run):
+def test_no_good_checkpoint_raises_and_changes_nothing(run):
     config, workdir = run
     damage_all(workdir)
     before = files(workdir)
@@ -70,17 +70,17 @@ def test_no_good_checkpoint_is_refused_and_nothing_is_touched(run):
 
 
 @pytest.mark.slow
-def test_a_folder_of_checkpoints_that_is_gone_is_refused(run):
+def test_a_missing_checkpoint_folder_raises(run):
     config, workdir = run
     shutil.rmtree(workdir / 'checkpoints')
     before = files(workdir)
-    with pytest.raises(exits.ConfigError, match='checkpoints is gone'):
+    with pytest.raises(exits.ConfigError, match='checkpoints is missing'):
         tiny.train(config, workdir)
     assert files(workdir) == before
 
 
 @pytest.mark.slow
-def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
+def test_restart_starts_from_scratch_and_keeps_old_files(run, capsys):
     config, workdir = run
     damage_all(workdir)
     before = files(workdir)
@@ -92,13 +92,13 @@ def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
     assert kept == {name: before[name] for name in kept}
     assert {metrics.FILE, 'started.json'} <= kept.keys()
     assert tiny.log(workdir) == tiny.log(aside)
-    # Said again, as a launcher does that repeats its command: it goes on.
+    # Repeated, as a launcher repeats its command: the run resumes.
     tiny.train(config, workdir, restart=True)
     assert 'not needed' in capsys.readouterr().out
     assert not (workdir / f'{fresh_start.ASIDE}-2').exists()
 
 
-def test_a_run_that_saved_nothing_yet_begins_again_by_itself(run):
+def test_a_run_without_a_complete_checkpoint_starts_over(run):
     config, workdir = run
     for step in (workdir / 'checkpoints').iterdir():
         (step / checksums.NAME).unlink()  # killed before the first was recorded
@@ -106,7 +106,7 @@ def test_a_run_that_saved_nothing_yet_begins_again_by_itself(run):
     assert restore.steps(workdir / 'checkpoints') == [2, 4]
 
 
-def test_files_of_others_are_no_damage(run):
+def test_foreign_files_are_not_damage(run):
     config, workdir = run
     for folder in (workdir, workdir / 'checkpoints', workdir / 'checkpoints' / '4'):
         (folder / '.DS_Store').write_text('icons')
@@ -117,7 +117,7 @@ def test_files_of_others_are_no_damage(run):
     assert (workdir / metrics.FILE).read_bytes() == log
 
 
-def test_an_error_of_the_disk_is_no_damage(run, monkeypatch):
+def test_disk_errors_are_not_damage(run, monkeypatch):
     config, workdir = run
     before = files(workdir)
     newest = str(workdir / 'checkpoints' / '4' / 'state')
@@ -134,7 +134,7 @@ def test_an_error_of_the_disk_is_no_damage(run, monkeypatch):
             tiny.train(config, workdir)
     assert exits.code_of(caught.value) == exits.FAILED
     assert files(workdir) == before
-    # The error was passing: nothing was lost.
+    # The error was temporary: nothing was lost.
     assert int(tiny.train(config, workdir).step) == 4
 
 
@@ -149,11 +149,11 @@ def test_the_flag_reaches_the_run(monkeypatch):
     assert seen == [{}, {'restart': True}, {}, {}]
 
 
-def test_another_tokenizer_than_the_run_had_is_named(run):
+def test_a_changed_tokenizer_raises(run):
     _, workdir = run
     path = workdir / 'tokenizer.json'
     content = json.loads(path.read_text())
-    # Two words change places: the file is as good as before.
+    # Swap two tokens: the file is still valid.
     words = content['model']['vocab']
     first, second = sorted(words, key=words.get)[300:302]
     words[first], words[second] = words[second], words[first]
@@ -164,7 +164,7 @@ def test_another_tokenizer_than_the_run_had_is_named(run):
             read(workdir)
 
 
-def test_a_config_of_another_model_is_named(run):
+def test_a_changed_model_config_raises(run):
     _, workdir = run
     path = workdir / 'config.json'
     config = json.loads(path.read_text())
@@ -175,11 +175,13 @@ def test_a_config_of_another_model_is_named(run):
     with pytest.raises(ValueError, match='config.json is damaged or was edited'):
         load.load(workdir)
     path.write_text('{')
-    with pytest.raises(ValueError, match=r'config\.json is damaged: it is not JSON'):
+    with pytest.raises(
+        ValueError, match=r'config\.json is damaged: it is not valid JSON'
+    ):
         load.load(workdir)
 
 
-def test_a_training_command_writes_the_tokenizer_again(run):
+def test_training_restores_the_tokenizer_file(run):
     config, workdir = run
     (workdir / 'tokenizer.json').write_text('{}')
     tiny.train(config, workdir)
@@ -189,7 +191,7 @@ def test_a_training_command_writes_the_tokenizer_again(run):
 @pytest.mark.parametrize(
     'change', [lambda c: c | {'steps': 1}, lambda c: c | {'steps': 0, 'stdps': 4}]
 )
-def test_a_length_that_changed_on_the_disk_is_no_wish_for_more_steps(run, change):
+def test_a_damaged_steps_value_raises(run, change):
     config, workdir = run
     path = workdir / 'config.json'
     path.write_text(json.dumps(change(json.loads(path.read_text()))))

@@ -1,4 +1,4 @@
-"""What lies at an address is copied once, whole, and again when it has moved on."""
+"""Runs at an address are downloaded once, and again when they have changed."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ def largest(step):
     return max(memory.find(f'{TOP}/checkpoints/{step}/state'), key=memory.size)
 
 
-def test_only_the_newest_step_is_copied_and_once(opened):
+def test_only_the_newest_step_is_downloaded_and_once(opened):
     run([1, 2])
     folder = download.folder('x', ADDRESS)
     assert folder.name == 'one' and restore.steps(folder / 'checkpoints') == [2]
@@ -58,21 +58,21 @@ def test_only_the_newest_step_is_copied_and_once(opened):
     assert download.folder('x', f'{ADDRESS}/') == folder
     sums = f'checkpoints/2/{checksums.NAME}'
     assert sorted(opened) == [sums, 'config.json', 'metrics.jsonl', 'owner.json']
-    # One that has moved on is copied again; an older step is had by its number.
+    # A run that continued is downloaded again; an older step by its number.
     run([3])
     assert restore.steps(download.folder('x', ADDRESS) / 'checkpoints') == [3]
     assert restore.steps(download.folder('x', ADDRESS, 2) / 'checkpoints') == [2]
 
 
-def test_a_damaged_step_is_passed_over_and_said(caplog, tmp_path, monkeypatch):
+def test_a_damaged_step_is_skipped_with_a_warning(caplog, tmp_path, monkeypatch):
     run([1, 2, 3], keep=3)
     flip(largest(3))
     fsspec.filesystem('memory').rm(largest(2))
     with caplog.at_level(logging.WARNING):
         folder = download.folder('x', ADDRESS)
     assert restore.newest_good_step(folder / 'checkpoints') == 1
-    assert 'step 3 is passed over' in caplog.text and 'sha256' in caplog.text
-    assert 'step 2 is passed over' in caplog.text and 'has no bytes' in caplog.text
+    assert 'step 3 is skipped' in caplog.text and 'sha256' in caplog.text
+    assert 'step 2 is skipped' in caplog.text and 'has no bytes' in caplog.text
     with pytest.raises(ValueError, match='is damaged: its sha256'):
         download.folder('x', ADDRESS, 3)
     flip(largest(1))
@@ -81,7 +81,7 @@ def test_a_damaged_step_is_passed_over_and_said(caplog, tmp_path, monkeypatch):
         download.folder('x', ADDRESS)
 
 
-def test_a_copy_that_is_damaged_here_is_made_again():
+def test_a_damaged_local_copy_is_downloaded_again():
     run([1])
     folder = download.folder('x', ADDRESS)
     file = folder / 'checkpoints' / '1' / 'state' / '_METADATA'
@@ -89,9 +89,9 @@ def test_a_copy_that_is_damaged_here_is_made_again():
     assert restore.newest_good_step(download.folder('x', ADDRESS) / 'checkpoints') == 1
 
 
-def test_a_step_that_goes_meanwhile_is_no_fault(monkeypatch):
+def test_a_step_removed_during_the_download_is_handled(monkeypatch):
     run([1, 2])
-    copied, late = cache.copied, [1]
+    copied, late = cache.download, [1]
 
     def copying(*given, **options):
         if late:
@@ -100,26 +100,27 @@ def test_a_step_that_goes_meanwhile_is_no_fault(monkeypatch):
             fsspec.filesystem('memory').rm(f'{TOP}/checkpoints/2', recursive=True)
         return copied(*given, **options)
 
-    monkeypatch.setattr(cache, 'copied', copying)
+    monkeypatch.setattr(cache, 'download', copying)
     assert restore.steps(download.folder('x', ADDRESS) / 'checkpoints') == [3]
 
 
-def test_what_is_not_there_is_said():
-    with pytest.raises(FileNotFoundError, match=f'nothing at {ADDRESS}'):
+def test_missing_runs_and_steps_raise():
+    with pytest.raises(FileNotFoundError, match=f'no files at {ADDRESS}'):
         download.folder('x', ADDRESS)
     run([1, 2])
     with pytest.raises(FileNotFoundError, match=r'step 7 at .*There are: 1, 2'):
         download.folder('x', ADDRESS, 7)
     for odd in ('https://host/run', 'hf://datasets/a/b', 'memory:/cut'):
         with pytest.raises(
-            ValueError, match='init_from.path.*another kind|is no address'
+            ValueError,
+            match='init_from.path.*unsupported protocol|is not a valid address',
         ):
             download.folder('init_from.path', odd)
 
 
 @pytest.mark.slow
-def test_all_that_reads_a_run_reads_one_at_an_address(tmp_path, monkeypatch, capsys):
-    """Loaded, exported there, loaded from the export, analyzed, and begun with."""
+def test_a_run_at_an_address_can_be_used_everywhere(tmp_path, monkeypatch, capsys):
+    """Load it, export it to an address, load that, analyze it, and start from it."""
     config = tiny.config(tmp_path, phases=(dict(objective=dict(name='mlm')),), steps=4)
     tiny.train(config, ADDRESS)
     here = mirror.folder_of(ADDRESS)
@@ -138,14 +139,15 @@ def test_all_that_reads_a_run_reads_one_at_an_address(tmp_path, monkeypatch, cap
         'one-4' in fsspec.filesystem('memory').cat('/shelf/out/theirs/README.md').decode()
     )
     described = [
-        init_from.describe(init_from.of(dict(path=p))) for p in (ADDRESS, str(here))
+        init_from.describe(init_from.parse(dict(path=p))) for p in (ADDRESS, str(here))
     ]
     assert described[0] == described[1]
-    assert analyze.named([ADDRESS, 'runs/b']) == {ADDRESS: ('one', 0), 'runs/b': ('b', 0)}
+    names = analyze.run_names([ADDRESS, 'runs/b'])
+    assert names == {ADDRESS: ('one', 0), 'runs/b': ('b', 0)}
     began = tiny.train(
         config | dict(init_from=dict(path=ADDRESS, optimizer='kept'), model={}),
         tmp_path / 'second',
     )
     assert int(began.step) == 4
-    said = json.loads((tmp_path / 'second' / init_from.FILE).read_text())['lines']
-    assert f'{ADDRESS} at step 4' in said[0]
+    lines = json.loads((tmp_path / 'second' / init_from.FILE).read_text())['lines']
+    assert f'{ADDRESS} at step 4' in lines[0]

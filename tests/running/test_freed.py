@@ -1,4 +1,4 @@
-"""What is not used any more goes: a model's parameters leave with the model."""
+"""Parameters are freed together with their model."""
 
 import dataclasses
 import gc
@@ -35,17 +35,17 @@ def test_a_model_that_was_used_is_freed(model):
     model.encode(['The whale.'], layer=0, pool='max')
     model.fill('The <mask>.')
     digest = identity.of(model)
-    features.of(model, ['The whale.', 'The sea.'])
+    features.extract(model, ['The whale.', 'The sea.'])
     other = dataclasses.replace(model, causal=True)
     assert identity.of(other) != digest == identity.of(model)
     other.encode(['The whale.'])
-    gone = [weakref.ref(each) for each in (model, other)]
-    gone += [weakref.ref(leaf) for leaf in jax.tree.leaves(model.params)]
+    refs = [weakref.ref(each) for each in (model, other)]
+    refs += [weakref.ref(leaf) for leaf in jax.tree.leaves(model.params)]
     # The fixture holds it, too.
     object.__setattr__(model, 'params', {})
     del model, other
     gc.collect()
-    assert [ref() for ref in gone[1:]] == [None] * (len(gone) - 1)
+    assert [ref() for ref in refs[1:]] == [None] * (len(refs) - 1)
 
 
 def test_a_function_of_a_model_is_compiled_once(model):

@@ -1,4 +1,4 @@
-"""The log survives kills and resumes unchanged; the clock counts only training."""
+"""The metrics log survives kills and resumes; the clock counts only training."""
 
 import json
 import math
@@ -25,7 +25,7 @@ def write_steps(folder, steps, resume_step=None):
             writer.write(step, {'train/loss': 1 / (step + 3), 'train/tokens': 7 * step})
 
 
-def test_values_come_back_exactly(tmp_path):
+def test_values_are_read_back_exactly(tmp_path):
     values = {
         'z': 0.1 + 0.2,
         'a': 1e-300,
@@ -56,7 +56,7 @@ def test_not_finite_values_are_strings_in_strict_json_and_floats_when_read(tmp_p
 
 
 @pytest.mark.parametrize('value', [np.ones(3), 'text', None, [1, 2], 1j])
-def test_only_scalars_are_metrics(tmp_path, value):
+def test_values_must_be_scalars(tmp_path, value):
     with (
         metrics.Writer(tmp_path, tensorboard=False) as writer,
         pytest.raises(ValueError, match="'train/x' must be one number"),
@@ -66,7 +66,7 @@ def test_only_scalars_are_metrics(tmp_path, value):
 
 
 @pytest.mark.parametrize('step', [-1, 1.5])
-def test_a_step_is_a_whole_number(tmp_path, step):
+def test_steps_must_be_whole_numbers(tmp_path, step):
     with (
         metrics.Writer(tmp_path, tensorboard=False) as writer,
         pytest.raises(ValueError, match='whole number from 0'),
@@ -74,7 +74,7 @@ def test_a_step_is_a_whole_number(tmp_path, step):
         writer.write(step, {'a': 1})
 
 
-def test_no_metric_may_be_named_step(tmp_path):
+def test_the_name_step_is_reserved(tmp_path):
     with (
         metrics.Writer(tmp_path, tensorboard=False) as writer,
         pytest.raises(ValueError, match='cannot be named "step"'),
@@ -84,7 +84,7 @@ def test_no_metric_may_be_named_step(tmp_path):
 
 @pytest.mark.parametrize('killed_after', range(7))
 @pytest.mark.parametrize('cut', [0, 1, 20])
-def test_a_resumed_log_equals_the_straight_one(tmp_path, killed_after, cut):
+def test_a_resumed_log_equals_an_uninterrupted_one(tmp_path, killed_after, cut):
     write_steps(tmp_path / 'straight', range(7))
     resumed = tmp_path / 'resumed'
     write_steps(resumed, range(killed_after + 1))
@@ -97,13 +97,13 @@ def test_a_resumed_log_equals_the_straight_one(tmp_path, killed_after, cut):
     assert os.listdir(resumed) == [metrics.FILE]
 
 
-def test_resuming_before_the_first_step_starts_anew(tmp_path):
+def test_resuming_before_the_first_step_starts_an_empty_log(tmp_path):
     write_steps(tmp_path, range(4))
     write_steps(tmp_path, range(2), resume_step=-1)
     assert [row['step'] for row in metrics.read(tmp_path)] == [0, 1]
 
 
-def test_opening_without_a_step_keeps_whole_lines_and_drops_half_a_line(tmp_path):
+def test_opening_without_a_step_keeps_complete_lines(tmp_path):
     write_steps(tmp_path, range(3))
     before = log(tmp_path)
     (tmp_path / metrics.FILE).write_bytes(before + b'{"step": 3, "tra')
@@ -115,14 +115,14 @@ def test_opening_without_a_step_keeps_whole_lines_and_drops_half_a_line(tmp_path
 
 @pytest.mark.parametrize('damage', [b'{"step": 1, "a\n', b'\0\0\0\n', b'[1]\n', b'{}\n'])
 @pytest.mark.parametrize('reader', [metrics.read, lambda path: metrics.Writer(path, 0)])
-def test_damage_before_the_end_is_an_error_with_its_line(tmp_path, damage, reader):
+def test_damage_before_the_end_raises_with_the_line_number(tmp_path, damage, reader):
     write_steps(tmp_path, [0])
     (tmp_path / metrics.FILE).write_bytes(log(tmp_path) + damage + b'{"step": 2}\n')
     with pytest.raises(ValueError, match='damaged at line 2 of 3'):
         reader(tmp_path)
 
 
-def test_reading_where_nothing_was_logged(tmp_path):
+def test_reading_a_missing_log_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match='metrics.jsonl'):
         metrics.read(tmp_path)
 
@@ -198,7 +198,7 @@ class Clock:
 
 
 class Device:
-    """Steps run one after the other, and a call returns at once: its scalar is a number
+    """Executes steps in order and dispatches asynchronously: its scalar is a number
     when the step has ended."""
 
     def __init__(self, now):
@@ -215,7 +215,7 @@ class Device:
         return Scalar()
 
 
-def test_a_first_step_that_only_began_is_waited_for():
+def test_the_first_step_is_awaited():
     now = Clock()
     clock, device = metrics.Throughput(now=now), Device(now)
     for _ in range(2):
@@ -249,7 +249,7 @@ def test_throughput_counts_training_time_only():
     }
 
 
-def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
+def test_throughput_windows_are_separate_and_restart_excludes_compilation():
     now = Clock()
     clock = metrics.Throughput(now=now)
     assert clock.window() == {}
@@ -272,52 +272,50 @@ def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
 
 
 class StandIn(types.ModuleType):
-    """What is used of the module wandb, and how."""
+    """A stand-in for the module wandb that records calls."""
 
     def __init__(self):
         super().__init__('wandb')
-        self.started, self.told, self.finished = [], [], 0
+        self.started, self.logged, self.finished = [], [], 0
 
     def init(self, **settings):
         self.started.append(settings)
         return self
 
     def log(self, values, step):
-        self.told.append((step, values))
+        self.logged.append((step, values))
 
     def finish(self):
         self.finished += 1
 
 
 def test_wandb_gets_the_same_values_and_a_resumed_run_keeps_its_id(tmp_path, monkeypatch):
-    told = StandIn()
-    monkeypatch.setitem(sys.modules, 'wandb', told)
+    fake = StandIn()
+    monkeypatch.setitem(sys.modules, 'wandb', fake)
     (tmp_path / 'config.json').write_text('{"steps": 3}')
     settings = writers.WandbConfig(project='whales', mode='offline')
     for resume_step, step in ((None, 1), (1, 2)):
         with metrics.Writer(tmp_path, resume_step, wandb=settings) as writer:
             writer.write(step, {'train/loss': 0.5, 'train/odd': math.inf})
-    first, second = told.started
+    first, second = fake.started
     assert first == second and len(first['id']) == 8 and first['resume'] == 'allow'
     assert first['config'] == {'steps': 3} and first['dir'] == str(tmp_path)
     assert first['project'] == 'whales' and first['mode'] == 'offline'
     assert 'entity' not in first
     values = {'train/loss': 0.5, 'train/odd': math.inf}
-    assert told.told == [(1, values), (2, values)] and told.finished == 2
+    assert fake.logged == [(1, values), (2, values)] and fake.finished == 2
     metrics.Writer(tmp_path / 'another', wandb=settings).close()
-    assert told.started[2]['id'] != first['id']
+    assert fake.started[2]['id'] != first['id']
 
 
-def test_without_wandb_the_error_names_the_extra_and_nothing_asks_unless_told(
-    tmp_path, monkeypatch
-):
+def test_missing_wandb_raises_only_if_configured(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, 'wandb', None)
     metrics.Writer(tmp_path).close()
     with pytest.raises(ImportError, match=r"project='x'.*jepa-text\[wandb\]"):
         metrics.Writer(tmp_path, wandb=writers.WandbConfig(project='x'))
 
 
-def test_importing_needs_none_of_the_rare_packages():
+def test_optional_packages_are_not_imported():
     code = (
         'import sys\n'
         'from jepa_text.report import console, page, plots\n'
@@ -329,7 +327,7 @@ def test_importing_needs_none_of_the_rare_packages():
     subprocess.run([sys.executable, '-c', code], check=True)
 
 
-def test_no_byte_of_a_line_changes_unseen(tmp_path):
+def test_every_changed_byte_is_detected(tmp_path):
     write_steps(tmp_path, range(3))
     whole, rows = log(tmp_path), metrics.read(tmp_path)
     rng = np.random.default_rng(0)
@@ -343,7 +341,7 @@ def test_no_byte_of_a_line_changes_unseen(tmp_path):
             except ValueError as error:
                 assert str(tmp_path / metrics.FILE) in str(error)
             else:
-                # A blank for another: the same rows.
+                # A blank replaced by other white space: the same rows.
                 assert found == rows, (position, mask, bytes(flipped))
 
 
@@ -353,7 +351,7 @@ def test_lines_of_older_versions_are_read(tmp_path):
     assert [row['step'] for row in metrics.read(tmp_path)] == [1, 2]
 
 
-def test_an_end_that_was_lost_is_warned_of(tmp_path, caplog):
+def test_lost_lines_are_warned_about(tmp_path, caplog):
     with metrics.Writer(tmp_path, tensorboard=False) as writer:
         for step in range(5):
             writer.write(step, {'a': step})
@@ -366,7 +364,7 @@ def test_an_end_that_was_lost_is_warned_of(tmp_path, caplog):
         assert (str(tmp_path / metrics.FILE) in caplog.text) == warned
 
 
-def test_a_line_is_whole_though_the_system_takes_it_in_parts(tmp_path):
+def test_partial_writes_are_completed(tmp_path):
     with metrics.Writer(tmp_path, tensorboard=False) as writer:
         whole = writer._file
 

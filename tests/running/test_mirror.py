@@ -1,4 +1,4 @@
-"""A run at an address is that of a folder, whatever is killed, lost or damaged."""
+"""A run at an address equals a local one, after kills, losses and damage."""
 
 import json
 import logging
@@ -36,13 +36,13 @@ def store(tmp_path, monkeypatch):
 
 
 def elsewhere(monkeypatch, tmp_path, name):
-    """As on another machine: with an empty cache."""
+    """Simulates another machine, with an empty cache."""
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / name))
 
 
 @flax.struct.dataclass
 class State:
-    """A state that is small."""
+    """A small state."""
 
     step: jax.Array
     w: jax.Array
@@ -53,7 +53,7 @@ def state(step):
 
 
 def run(steps, begin=True, keep=2, keep_every=None, address=ADDRESS):
-    """Saves steps at an address, and tells which step it went on from."""
+    """Saves steps at an address; returns the step from which it resumed."""
     with mirror.opened(address) as place:
         place.folder.mkdir(parents=True, exist_ok=True)
         (place.folder / 'config.json').write_text('{}')
@@ -75,10 +75,10 @@ def run(steps, begin=True, keep=2, keep_every=None, address=ADDRESS):
 
 def there(address=ADDRESS):
     """The complete steps at an address."""
-    return download.steps(transfer.listed(address))
+    return download.steps(transfer.list_files(address))
 
 
-def test_another_machine_goes_on(tmp_path, monkeypatch):
+def test_another_machine_resumes(tmp_path, monkeypatch):
     assert run([1, 2, 3]) is None
     assert there() == [2, 3]
     elsewhere(monkeypatch, tmp_path, 'second')
@@ -88,35 +88,37 @@ def test_another_machine_goes_on(tmp_path, monkeypatch):
     folder = mirror.folder_of(ADDRESS) / mirror.STEPS
     assert restore.meta(folder, 4) == {'step': 4}
     assert checksums.verify(folder / '4') is None
-    names = transfer.listed(ADDRESS)
+    names = transfer.list_files(ADDRESS)
     assert not [n for n in names if 'lock' in n or n.endswith('.tmp') or 'tmp' in n]
 
 
-def test_what_is_here_and_not_there_does_not_count(store):
+def test_the_address_is_authoritative(store):
     run([1, 2])
     store.rm('/shelf/runs/one/checkpoints/2', recursive=True)
     assert run([]) == 1
     assert there() == [1]
 
 
-def test_the_same_machine_brings_no_step_twice(store, monkeypatch):
+def test_steps_are_not_downloaded_twice(store, monkeypatch):
     run([1, 2])
-    brought = []
-    bring = transfer.bring
+    downloaded = []
+    bring = transfer.download_files
     monkeypatch.setattr(
         transfer,
-        'bring',
-        lambda address, path, names: brought.extend(names) or bring(address, path, names),
+        'download_files',
+        lambda address, path, names: (
+            downloaded.extend(names) or bring(address, path, names)
+        ),
     )
     assert run([3]) == 2
-    assert brought == []
+    assert downloaded == []
     transfer.write(f'{ADDRESS}/config.json', b'{"another": 1}')
     run([])
-    assert brought == ['config.json']
+    assert downloaded == ['config.json']
 
 
 @pytest.mark.parametrize('damage', ['flipped', 'cut', 'missing', 'incomplete'])
-def test_a_damaged_step_is_passed_over_and_written_anew(
+def test_a_damaged_step_is_skipped_and_replaced(
     store, tmp_path, monkeypatch, damage, caplog
 ):
     run([1, 2])
@@ -140,27 +142,27 @@ def test_a_damaged_step_is_passed_over_and_written_anew(
     assert run([]) == 2
 
 
-def test_half_a_step_that_a_killed_process_sent_is_cleared(store):
+def test_an_incomplete_upload_is_removed(store):
     run([1])
     store.pipe_file('/shelf/runs/one/checkpoints/2/state/odd', b'half')
     run([2])
-    assert f'{mirror.STEPS}/2/state/odd' not in transfer.listed(ADDRESS)
+    assert f'{mirror.STEPS}/2/state/odd' not in transfer.list_files(ADDRESS)
     assert there() == [1, 2]
 
 
-def test_a_kill_in_the_first_save_costs_no_run(monkeypatch, tmp_path):
-    """What had been sent when it was killed is no run whose checkpoints were lost."""
-    sent, one, write = [], transfer.one, transfer.write
+def test_a_run_killed_in_its_first_save_can_restart(monkeypatch, tmp_path):
+    """A partial upload is not mistaken for a run whose checkpoints were lost."""
+    sent, one, write = [], transfer.upload_file, transfer.write
 
     def note(call):
         def noted(first, second):
             call(first, second)
-            sent.append(transfer.listed(ADDRESS))
+            sent.append(transfer.list_files(ADDRESS))
 
         return noted
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, 'one', note(one))
+        patch.setattr(transfer, 'upload_file', note(one))
         patch.setattr(transfer, 'write', note(write))
         run([1])
     assert there() == [1] and len(sent) > 5
@@ -176,15 +178,15 @@ def test_a_kill_in_the_first_save_costs_no_run(monkeypatch, tmp_path):
             assert restore.newest_good_step(place.folder / mirror.STEPS) is None
 
 
-def test_steps_that_stay_stay(tmp_path, monkeypatch):
+def test_kept_steps_are_not_removed_at_the_address(tmp_path, monkeypatch):
     run([1, 2, 3], keep=1, keep_every=2)
     elsewhere(monkeypatch, tmp_path, 'second')
-    # Step 2 was not brought, and is not forgotten.
+    # Step 2 was not downloaded, and is not removed.
     run([4, 5], keep=1, keep_every=2)
     assert there() == [2, 4, 5]
 
 
-def test_a_run_that_is_refused_touches_nothing(store):
+def test_a_rejected_run_changes_nothing(store):
     run([1])
     before = {name: store.cat(name) for name in store.find('/shelf')}
     with pytest.raises(ZeroDivisionError), mirror.opened(ADDRESS) as place:
@@ -193,51 +195,51 @@ def test_a_run_that_is_refused_touches_nothing(store):
     assert {name: store.cat(name) for name in store.find('/shelf')} == before
 
 
-def test_who_began_later_goes_on():
+def test_the_later_of_two_machines_continues():
     owner = json.dumps({'id': 'other', 'process': 7, 'machine': 'm'}).encode()
     taken = pytest.raises(RuntimeError, match='was taken over by process 7 on m')
     with taken, mirror.opened(ADDRESS) as place:
         place.begin()
         transfer.write(f'{ADDRESS}/{mirror.OWNER}', owner)
-    # The files of the other are as it left them.
+    # The files of the other process are unchanged.
     assert json.loads(transfer.read(f'{ADDRESS}/{mirror.OWNER}'))['id'] == 'other'
 
 
-def test_of_two_processes_of_a_machine_one_works():
+def test_a_workdir_is_locked_on_one_machine():
     in_use = pytest.raises(RuntimeError, match='in use by process')
     with mirror.opened(ADDRESS), in_use, mirror.opened(ADDRESS):
         pass
 
 
-def test_a_network_that_fails_for_a_while_costs_no_run(monkeypatch, caplog):
-    put, failing = transfer.folder, [1]
+def test_temporary_network_failures_are_warnings(monkeypatch, caplog):
+    put, failing = transfer.upload_folder, [1]
 
     def folder(*arguments):
-        # The first time: of the first save.
+        # Fails the first time, for the first save.
         if failing:
             failing.pop()
             raise addresses.AddressError('no network')
         put(*arguments)
 
-    monkeypatch.setattr(transfer, 'folder', folder)
+    monkeypatch.setattr(transfer, 'upload_folder', folder)
     with caplog.at_level(logging.WARNING):
         run([1, 2])
     assert 'lacks the newest checkpoint' in caplog.text and there() == [1, 2]
 
 
 @pytest.mark.parametrize('address', ['https://host/run', 'hf://datasets/a/run'])
-def test_where_nobody_can_write_is_refused(address):
+def test_unwritable_addresses_raise(address):
     with (
-        pytest.raises(ValueError, match=f"The workdir='{address}' is an address of"),
+        pytest.raises(ValueError, match=f"The workdir='{address}' is an address with"),
         mirror.opened(address),
     ):
         pass
-    assert not cache.top().exists()
+    assert not cache.root().exists()
 
 
 def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
     def both(steps):
-        """Saves steps of two runs; which step each went on from."""
+        """Saves steps of two runs; returns the steps from which they resumed."""
         found = {}
         with shared_runs.opened(ADDRESS, ('results.json',)) as whole:
             (whole.folder / 'results.json').write_text(str(steps))
@@ -248,41 +250,41 @@ def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
         return found
 
     assert both([1, 2]) == {'a': None, 'b/seed_1': None}
-    names = transfer.listed(ADDRESS)
+    names = transfer.list_files(ADDRESS)
     assert download.runs(names) == {'a/': [2], 'b/seed_1/': [2]}
-    # On another machine, where one of them is damaged.
+    # On another machine, with one of them damaged.
     store.rm(f'/shelf/runs/one/a/checkpoints/2/{checksums.NAME}')
     elsewhere(monkeypatch, tmp_path, 'second')
     assert both([3]) == {'a': None, 'b/seed_1': 2}
-    assert download.runs(transfer.listed(ADDRESS)) == {'a/': [3], 'b/seed_1/': [3]}
+    assert download.runs(transfer.list_files(ADDRESS)) == {'a/': [3], 'b/seed_1/': [3]}
     assert transfer.read(f'{ADDRESS}/results.json') == b'[3]'
     assert transfer.read(f'{ADDRESS}/b/seed_1/metrics.jsonl') == b'1\n2\n3\n'
 
 
 @pytest.mark.slow
-def test_a_run_at_an_address_ends_as_one_in_a_folder(tmp_path, monkeypatch):
+def test_a_run_at_an_address_equals_a_local_one(tmp_path, monkeypatch):
     config = tiny.config(tmp_path, phases=(dict(objective=dict(name='mlm')),), steps=12)
     straight = tiny.fingerprint(tiny.train(config, tmp_path / 'straight'))
 
-    class Asked:
-        asked = True
+    class Stop:
+        requested = True
 
     with pytest.raises(exits.Stopped):
-        tiny.train(config, ADDRESS, stop=Asked())
+        tiny.train(config, ADDRESS, stop=Stop())
     shutil.rmtree(tmp_path / 'cache')
     elsewhere(monkeypatch, tmp_path, 'second')
     assert tiny.fingerprint(tiny.train(config, ADDRESS)) == straight
     np.testing.assert_equal(
         tiny.log(mirror.folder_of(ADDRESS)), tiny.log(tmp_path / 'straight')
     )
-    # With another config it is refused, and nothing changes there.
+    # Another config raises, and nothing changes at the address.
     with pytest.raises(exits.ConfigError, match='another config'):
         tiny.train(config | {'seed': 1}, ADDRESS)
 
 
 @pytest.fixture(params=['s3', 'gs'])
 def bucket(request, monkeypatch):
-    """An address at a server that is a process of its own."""
+    """The address of a bucket on a server in a separate process."""
     for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
         pytest.importorskip(name)
     with {'s3': stores.s3, 'gs': stores.gcs}[request.param]() as environment:
@@ -294,7 +296,7 @@ def bucket(request, monkeypatch):
 
 
 @pytest.mark.remote
-def test_buckets_hold_runs(bucket, tmp_path, monkeypatch):
+def test_runs_in_buckets(bucket, tmp_path, monkeypatch):
     assert run([1, 2, 3], address=bucket) is None
     assert there(bucket) == [2, 3]
     elsewhere(monkeypatch, tmp_path, 'second')
@@ -312,7 +314,7 @@ def test_buckets_hold_runs(bucket, tmp_path, monkeypatch):
 @pytest.mark.remote
 @pytest.mark.slow
 @pytest.mark.parametrize('bucket', ['s3'], indirect=True)
-def test_a_run_that_is_killed_goes_on_elsewhere_bit_by_bit(bucket, tmp_path):
+def test_a_killed_run_resumes_elsewhere_exactly(bucket, tmp_path):
     changes = dict(phases=[dict(objective=dict(name='mlm'))], steps=16)
     (tmp_path / 'changes.json').write_text(json.dumps(changes))
     tiny.rows(tmp_path)
@@ -331,6 +333,6 @@ def test_a_run_that_is_killed_goes_on_elsewhere_bit_by_bit(bucket, tmp_path):
     killed.kill()
     killed.communicate()
     assert there(bucket) != [16]
-    said = start(bucket, 'second').communicate(timeout=180)[0].split()
-    assert said[-1] == straight.communicate(timeout=180)[0].split()[-1]
+    output = start(bucket, 'second').communicate(timeout=180)[0].split()
+    assert output[-1] == straight.communicate(timeout=180)[0].split()[-1]
     assert there(bucket)[-1] == 16

@@ -1,4 +1,4 @@
-"""The lines that a finished run prints can be copied, and run."""
+"""The commands that a finished run prints can be copied and run."""
 
 import os
 import shlex
@@ -37,17 +37,17 @@ def shown(run):
     return [shlex.split(line) for line in lines[at + 1 :] if line.startswith('  ')]
 
 
-def test_it_says_where_things_are(run, monkeypatch):
+def test_the_files_of_the_run_are_listed(run, monkeypatch):
     monkeypatch.chdir(run.parent)
     text = '\n'.join(next_steps.lines(run))
     for path in ('checkpoints/1', 'metrics.jsonl', 'tokenizer.json'):
         assert (run / path).exists() and f'my run/{path}' in text
-    assert str(run.parent) not in text, 'a path below here is told from here'
+    assert str(run.parent) not in text, 'paths below the current folder are relative'
     assert next_steps.lines(run.parent / 'none') == []
 
 
-def test_a_run_at_an_address_is_named_by_it(run):
-    """Not by its copy, which may be deleted."""
+def test_a_run_at_an_address_is_shown_with_its_address(run):
+    """Not with the path of its copy, which may be deleted."""
     lines = next_steps.lines(run, address='gs://bucket/runs/one')
     text = '\n'.join(lines)
     assert str(run) not in text and 'my run' not in text
@@ -55,7 +55,7 @@ def test_a_run_at_an_address_is_named_by_it(run):
     assert lines[-3].endswith('--to=gs://bucket/runs/one-exported')
 
 
-def test_the_lines_parse(run, monkeypatch):
+def test_the_commands_parse(run, monkeypatch):
     encode, analyze, export = shown(run)
     compile(encode[2], 'encode', 'exec')
     for line, name in ((analyze, 'analyze'), (export, 'export')):
@@ -64,12 +64,12 @@ def test_the_lines_parse(run, monkeypatch):
     assert main.parse(analyze[2:])[1]['models'] == [str(run)]
     assert export[-2:] == [f'--workdir={run}', f'--to={run}-exported']
     assert analyze[1:3] == ['-m', 'jepa_text.main']
-    # As the person called it.
+    # The program is shown as the user called it.
     monkeypatch.setattr(sys, 'argv', ['/bin/jepa-text', 'train'])
     assert shown(run)[1][:2] == ['/bin/jepa-text', 'analyze']
 
 
-def test_a_name_that_no_list_can_hold_is_left_out(run):
+def test_a_workdir_with_a_comma_has_no_analyze_command(run):
     odd = run.with_name('a,b')
     os.symlink(run, odd)
     assert [line[-2] for line in next_steps.commands(str(odd))] == [
@@ -79,7 +79,7 @@ def test_a_name_that_no_list_can_hold_is_left_out(run):
 
 
 @pytest.mark.slow
-def test_the_lines_run(run):
+def test_the_commands_run(run):
     small = ['--config.test=8', '--config.train=8', '--config.half_samples=0']
     for line in shown(run):
         command = [*line, *small] if 'analyze' in line else line

@@ -1,4 +1,4 @@
-"""A trace of some steps, with the names of the stages."""
+"""Traces of some steps, with the names of the stages."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jax.profiler import ProfileData
 from jepa_text.running import profiling
 
 
-def test_the_steps_asked_for_are_recorded(tmp_path):
+def test_the_given_steps_are_recorded(tmp_path):
     step = jax.jit(lambda x: x + 1)
     with profiling.Trace(tmp_path / 'profile', [2, 3]) as trace:
         x = jnp.zeros(())
@@ -37,7 +37,7 @@ def test_a_run_that_ends_first_still_leaves_its_trace(tmp_path):
     assert list((tmp_path / 'profile').rglob('*.xplane.pb'))
 
 
-def test_nothing_is_recorded_unless_asked(tmp_path):
+def test_nothing_is_recorded_by_default(tmp_path):
     for steps in ((), [], [0, 0]):
         with profiling.Trace(tmp_path / 'profile', steps) as trace:
             assert trace.run(lambda x: x, 1, 7) == 7
@@ -45,6 +45,6 @@ def test_nothing_is_recorded_unless_asked(tmp_path):
 
 
 @pytest.mark.parametrize('steps', [(3, 2), (0, 5), (4,), (1, 2, 3)])
-def test_the_steps_are_two_in_order(steps):
+def test_invalid_steps_raise(steps):
     with pytest.raises(ValueError, match='profile_steps'):
         profiling.Trace('unused', steps)

@@ -1,4 +1,4 @@
-"""Reading refuses whatever is not exactly what was asked for, and says which leaf."""
+"""Restoring raises on any mismatch with the requested state, naming the leaf."""
 
 import logging
 
@@ -72,14 +72,14 @@ def test_meta_leaves_and_steps(folder):
     [
         (
             {'encoder': {'kernel': _shape(8, 4, dtype=jnp.bfloat16)}},
-            r'kernel is float32\[8,4\] in the checkpoint, bfloat16\[8,4\] is wanted',
+            r'kernel is float32\[8,4\] in the checkpoint, bfloat16\[8,4\] is expected',
         ),
-        ({'encoder': {'kernel': _shape(8, 5)}}, r'float32\[8,5\] is wanted'),
-        ({'encoder': None}, r'kernel is float32\[8,4\] in the checkpoint, not wanted'),
+        ({'encoder': {'kernel': _shape(8, 5)}}, r'float32\[8,5\] is expected'),
+        ({'encoder': None}, r'kernel is float32\[8,4\] in the checkpoint, not expected'),
         ({'new': _shape(2)}, r'params/new is not in the checkpoint, float32\[2\]'),
     ],
 )
-def test_other_dtype_shape_or_tree_is_refused_by_path(folder, params, words):
+def test_other_dtype_shape_or_tree_raises_with_paths(folder, params, words):
     with pytest.raises(ValueError, match=words) as caught:
         restore.state(folder, 5, _wanted(**params))
     assert str(folder / '5') in str(caught.value)
@@ -93,7 +93,7 @@ def test_at_most_ten_leaves_are_listed(folder):
     assert str(caught.value).count('is not in the checkpoint') == 10
 
 
-def test_part_gives_a_part_and_never_a_placeholder(folder):
+def test_part_restores_a_subtree_without_placeholders(folder):
     wanted = {'params': {'encoder': {'kernel': _shape(8, 4)}}}
     found = restore.part(folder, 5, wanted)
     assert jax.tree.structure(found) == jax.tree.structure(wanted)
@@ -101,7 +101,7 @@ def test_part_gives_a_part_and_never_a_placeholder(folder):
     assert np.array_equal(found['params']['encoder']['kernel'], kernel)
     with pytest.raises(ValueError, match='params/lost is not in the checkpoint'):
         restore.part(folder, 5, {'params': {'lost': _shape(1)}})
-    with pytest.raises(ValueError, match=r'float32\[4,8\] is wanted'):
+    with pytest.raises(ValueError, match=r'float32\[4,8\] is expected'):
         restore.part(folder, 5, {'params': {'encoder': {'kernel': _shape(4, 8)}}})
 
 
@@ -114,7 +114,7 @@ def test_part_gives_a_part_and_never_a_placeholder(folder):
         lambda folder: restore.leaves(folder, 6),
     ],
 )
-def test_absent_step_is_named_with_those_that_exist(folder, read):
+def test_missing_step_raises_and_lists_existing_steps(folder, read):
     with pytest.raises(
         FileNotFoundError, match='no checkpoint of step 6 .* There are: 5'
     ):
@@ -131,18 +131,18 @@ def test_damaged_step_is_not_restored(folder, tmp_path):
         restore.part(tmp_path, 5, {})
 
 
-def test_step_that_vanishes_while_it_is_looked_at_is_a_reason(folder, monkeypatch):
-    def gone(path):
+def test_step_removed_while_reading_is_a_problem(folder, monkeypatch):
+    def removed(path):
         raise FileNotFoundError(2, 'No such file or directory')
 
-    monkeypatch.setattr(checksums, 'stamp', gone)
-    assert 'it cannot be read' in restore.why_not(folder / '5')
+    monkeypatch.setattr(checksums, 'stamp', removed)
+    assert 'it cannot be read' in restore.problem(folder / '5')
 
 
 def test_unchanged_step_is_hashed_once(folder, monkeypatch):
-    restore.why_not(folder / '5')
+    restore.problem(folder / '5')
     monkeypatch.setattr(checksums, 'verify', None)
-    assert restore.why_not(folder / '5') is None
+    assert restore.problem(folder / '5') is None
 
 
 def test_arrays_that_orbax_leaves_out_are_an_error(folder, monkeypatch):
@@ -157,7 +157,7 @@ def test_arrays_that_orbax_leaves_out_are_an_error(folder, monkeypatch):
         restore.state(folder, 5, _wanted())
 
 
-def test_quiet_drops_chatter_of_orbax_and_no_error(caplog):
+def test_quiet_hides_orbax_messages_but_no_errors(caplog):
     absl = logging.getLogger('absl')
 
     def records(level, path='x/orbax/checkpoint/y.py', function='save', trace=None):
@@ -184,16 +184,14 @@ def test_quiet_drops_chatter_of_orbax_and_no_error(caplog):
         OSError(5, 'Input/output error'),
     ],
 )
-def test_a_disk_that_fails_while_arrays_are_read_is_worth_another_try(
-    folder, monkeypatch, error
-):
+def test_a_disk_failure_while_reading_arrays_suggests_a_retry(folder, monkeypatch, error):
     def broken(self, path, args):
         raise error
 
     monkeypatch.setattr(ocp.Checkpointer, 'restore', broken)
     with (
         pytest.raises(RuntimeError, match='could not be read') as caught,
-        exits.refusals(),
+        exits.config_errors(),
     ):
         restore.state(folder, 5, _wanted())
     assert str(folder / '5') in str(caught.value)

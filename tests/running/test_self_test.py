@@ -1,4 +1,4 @@
-"""The machine computes what it is asked, or nothing is trained on it."""
+"""The self-test detects wrong results, and training does not start then."""
 
 import dataclasses
 import os
@@ -22,7 +22,7 @@ from jepa_text.running import self_test, self_test_programs, xla_flags
 from jepa_text.study import study
 
 ROOT = Path(__file__).parents[2]
-# Of jax issue 39103, and a kin of it that later versions get wrong, too.
+# From jax issue 39103, and a related program that later versions get wrong, too.
 REPRODUCED = (
     """
         x = np.random.default_rng(0).normal(size=(5, 60, 60)).astype(np.float32)
@@ -43,7 +43,7 @@ only_where_known = pytest.mark.skipif(
 
 
 def run(program, flags='', **environ):
-    """A fresh interpreter with these XLA_FLAGS, optimizing as users do."""
+    """Runs a program in a new interpreter with XLA_FLAGS and default optimization."""
     given = {key: value for key, value in os.environ.items() if 'JAX_DISABLE' not in key}
     done = subprocess.run(
         [sys.executable, '-c', textwrap.dedent(program)],
@@ -56,7 +56,7 @@ def run(program, flags='', **environ):
     return done
 
 
-def reproduce(mend):
+def reproduce(apply):
     """Whether each program comes out right; the flag comes after the import of jax, as
     in a notebook."""
     programs = '\n'.join(
@@ -67,27 +67,27 @@ def reproduce(mend):
         import jax, jax.numpy as jnp, numpy as np
         from jepa_text.running import xla_flags
     """
-    done = run(textwrap.dedent(begin) + 'xla_flags.mend()' * mend + programs)
+    done = run(textwrap.dedent(begin) + 'xla_flags.apply()' * apply + programs)
     assert done.returncode == 0, done.stderr
     return [word == 'True' for word in done.stdout.split()]
 
 
-def test_sums_that_jaxlib_gets_wrong_are_right_with_the_flag():
-    assert reproduce(mend=True) == [True, True]
+def test_known_wrong_sums_are_right_with_the_flag():
+    assert reproduce(apply=True) == [True, True]
 
 
 @only_where_known
-def test_without_the_flag_they_are_wrong():
-    # A jaxlib that is right is to leave the table.
-    assert not all(reproduce(mend=False))
+def test_known_wrong_sums_are_wrong_without_the_flag():
+    # A jaxlib without the bug must be removed from the table.
+    assert not all(reproduce(apply=False))
 
 
-def test_flags_are_added_only_where_they_are_known_and_never_over_the_users():
+def test_flags_are_added_only_if_known_and_not_set_by_the_user():
     added = f'{xla_flags.FLAG}=-reduce'
     known = {'jaxlib': '0.12.0', 'jax-cuda13-pjrt': '0.12.0'}
     assert xla_flags.flags('', known) == added
     assert xla_flags.flags('--xla_other=1', known) == f'--xla_other=1 {added}'
-    # An XLA that does not know it would end the process.
+    # An XLA that does not know the flag would end the process.
     for unknown in ({'jaxlib': '0.10.1'}, {'jaxlib': '0.99.0'}, {}):
         assert xla_flags.flags('--xla_other=1', unknown) == '--xla_other=1'
     for other in ({'jax-cuda13-pjrt': '0.12.1'}, {'libtpu': '0.0.99'}):
@@ -98,13 +98,13 @@ def test_flags_are_added_only_where_they_are_known_and_never_over_the_users():
 
 def test_a_second_call_changes_nothing():
     environ = {'XLA_FLAGS': '--xla_other=1'}
-    xla_flags.mend(environ)
+    xla_flags.apply(environ)
     once = dict(environ)
-    xla_flags.mend(environ)
+    xla_flags.apply(environ)
     assert environ == once and once['XLA_FLAGS'].startswith('--xla_other=1')
 
 
-def test_several_devices_on_a_cpu_have_threads_to_spare():
+def test_several_cpu_devices_get_enough_threads():
     """Each may wait in a collective while another computes."""
     several = '--xla_force_host_platform_device_count=8'
     for flags, given, expected in (
@@ -114,11 +114,11 @@ def test_several_devices_on_a_cpu_have_threads_to_spare():
         ('', {}, None),
     ):
         environ = {'XLA_FLAGS': flags, **given}
-        xla_flags.mend(environ)
+        xla_flags.apply(environ)
         assert environ.get('PJRT_NPROC') == expected
 
 
-def test_the_command_line_is_in_time():
+def test_the_command_line_sets_flags_in_time():
     program = """
         import os, sys
         from jepa_text import main
@@ -149,22 +149,22 @@ def _called():
     ],
     ids=['train', 'study', 'analyze', 'load', 'benchmark'],
 )
-def test_every_way_in_mends_before_all_else(monkeypatch, start):
-    monkeypatch.setattr(xla_flags, 'mend', _called)
+def test_every_entry_point_sets_flags_first(monkeypatch, start):
+    monkeypatch.setattr(xla_flags, 'apply', _called)
     with pytest.raises(_CalledError):
         start()
 
 
-def test_this_machine_is_right():
+def test_this_machine_passes():
     self_test.check()
     found = self_test.deviations(tuple(jax.local_devices()))
     assert len(found) == len(self_test.patterns()) >= 14
-    # So far from the bound that no rounding of another machine comes near it.
+    # Far from the bound, so that rounding on other machines does not reach it.
     assert all(off < allowed / 5 for off, allowed in found.values()), found
 
 
 @pytest.mark.parametrize('factor', [1.0, 1.05, np.nan])
-def test_each_pattern_that_is_off_is_found(monkeypatch, factor):
+def test_each_wrong_pattern_is_detected(monkeypatch, factor):
     given = tuple(_answered(pattern, factor) for pattern in self_test.patterns())
     monkeypatch.setattr(self_test, 'patterns', lambda: given)
     found = self_test.deviations.__wrapped__(tuple(jax.local_devices()))
@@ -185,7 +185,7 @@ def _answered(pattern, factor):
     return dataclasses.replace(pattern, computed=computed, jitted=False)
 
 
-def test_one_wrong_device_of_several_is_found(monkeypatch):
+def test_one_wrong_device_of_several_is_detected(monkeypatch):
     devices = jax.local_devices()
     mesh = jax.sharding.Mesh(np.array(devices), ('devices',))
     each = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -201,7 +201,7 @@ def test_one_wrong_device_of_several_is_found(monkeypatch):
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Running sums are off by a little, as from a compiler's fault."""
+    """Makes cumulative sums slightly wrong, as a compiler bug would."""
     sound = jnp.cumsum
     monkeypatch.setattr(jnp, 'cumsum', lambda x, axis: sound(x, axis) * 1.001)
     self_test.deviations.cache_clear()
@@ -212,16 +212,18 @@ def broken(monkeypatch):
 
 
 @pytest.mark.slow
-def test_nothing_is_trained_on_a_machine_that_computes_wrongly(broken, tmp_path):
+def test_training_raises_on_a_machine_with_wrong_results(broken, tmp_path):
     folder = tmp_path / 'run'
-    with pytest.raises(RuntimeError, match='computes wrongly.*running sums.*numpy|run'):
+    with pytest.raises(
+        RuntimeError, match='wrong results: 1 of .* differ from numpy.*: cumulative sums'
+    ):
         tiny.train(tiny.config(tmp_path), folder)
     assert not folder.exists()
 
 
 @pytest.mark.slow
 @only_where_known
-def test_the_command_refuses_when_its_user_wants_the_fusions(tmp_path):
+def test_the_command_fails_if_the_user_enables_the_fusions(tmp_path):
     (tmp_path / 'config.py').write_text(
         'import sys\n'
         f'sys.path.insert(0, {str(ROOT / "tests")!r})\n'
@@ -238,6 +240,6 @@ def test_the_command_refuses_when_its_user_wants_the_fusions(tmp_path):
     """
     done = run(program, flags=f'{xla_flags.FLAG}=reduce')
     assert done.returncode == exits.FAILED, done.stderr
-    assert 'This machine computes wrongly' in done.stderr
+    assert 'This machine computes wrong results' in done.stderr
     assert 'Traceback' not in done.stderr
     assert not (tmp_path / 'run').exists()

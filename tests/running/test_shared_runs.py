@@ -1,4 +1,4 @@
-"""What workers make in one workdir at an address, each sees, and none writes over."""
+"""Workers see each other's results in a workdir at an address, and overwrite none."""
 
 import jax
 import pytest
@@ -28,7 +28,7 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def two():
-    """Two workers of one machine."""
+    """Two workers on one machine."""
     with (
         shared_runs.opened(ADDRESS, ('all.json',)) as one,
         shared_runs.opened(ADDRESS, ()) as other,
@@ -37,7 +37,7 @@ def two():
 
 
 def run(place, name, *steps, keep=9, check=lambda: None):
-    """Saves steps of a run, which it tells in its metrics."""
+    """Saves steps of a run, and writes them to its metrics."""
     with (
         mirror.opened(place.run(name, check)) as part,
         checkpoint.Checkpointer(
@@ -56,7 +56,7 @@ def run(place, name, *steps, keep=9, check=lambda: None):
 
 
 def there(name='a'):
-    return download.steps(transfer.listed(f'{ADDRESS}/{name}'))
+    return download.steps(transfer.list_files(f'{ADDRESS}/{name}'))
 
 
 def steps(place, name='a'):
@@ -67,96 +67,96 @@ def at(place, step, name='a'):
     return place.folder / name / mirror.STEPS / str(step)
 
 
-def test_what_one_makes_the_others_see_and_bring_when_they_need_it(two):
+def test_steps_of_other_workers_are_visible_and_fetched_on_demand(two):
     one, other = two
     assert one.folder != other.folder
     run(one, 'a', 1, 2, 3)
     assert steps(other) == []
-    other.look()
-    assert steps(other) == [1, 2, 3] and restore.is_away(at(other, 2))
+    other.refresh()
+    assert steps(other) == [1, 2, 3] and restore.is_remote(at(other, 2))
     folder = other.folder / 'a' / mirror.STEPS
-    # That it is there and what it says of itself is known, and nothing else was brought.
+    # Its existence and meta are known; nothing else was downloaded.
     assert restore.newest_good(folder) == (3, {'step': 3})
     assert not (at(other, 3) / 'state').exists()
     assert (other.folder / 'a' / 'metrics.jsonl').read_text() == '1\n2\n3\n'
-    assert other.bring('a', 2)
-    assert checksums.verify(at(other, 2)) is None and not restore.is_away(at(other, 2))
-    assert restore.is_away(at(other, 1)) and other.bring('a', 2)
-    # Old ones go, here as there.
+    assert other.fetch('a', 2)
+    assert checksums.verify(at(other, 2)) is None and not restore.is_remote(at(other, 2))
+    assert restore.is_remote(at(other, 1)) and other.fetch('a', 2)
+    # Old steps are removed, locally and at the address.
     assert run(other, 'a', 4, keep=2) == 3
     assert there() == [3, 4]
-    one.look()
-    assert steps(one) == [3, 4] and restore.is_away(at(one, 4))
-    assert not restore.is_away(at(one, 3))
+    one.refresh()
+    assert steps(one) == [3, 4] and restore.is_remote(at(one, 4))
+    assert not restore.is_remote(at(one, 3))
 
 
-def test_older_states_are_there_for_others_where_a_run_went_on(two):
-    """Such as a trunk, of which the worker that takes over needs but the newest."""
+def test_older_steps_are_available_to_other_workers(two):
+    """Such as those of a trunk, of which its next worker downloads only the newest."""
     one, other = two
     run(one, 'a', 1, 2)
-    other.look()
+    other.refresh()
     run(other, 'a', 3)
-    other.look()
-    assert steps(other) == [1, 2, 3] and other.bring('a', 1)
+    other.refresh()
+    assert steps(other) == [1, 2, 3] and other.fetch('a', 1)
     assert restore.meta(other.folder / 'a' / mirror.STEPS, 1) == {'step': 1}
     assert there() == [1, 2, 3]
-    # Nor does an address get what was never brought.
-    one.look()
+    # Steps that were not downloaded are not uploaded, either.
+    one.refresh()
     assert all(checksums.verify(at(one, step)) is None for step in (1, 2))
 
 
-def test_a_state_that_is_removed_meanwhile_is_passed_over(two, monkeypatch):
+def test_a_step_removed_meanwhile_is_skipped(two, monkeypatch):
     one, other = two
     run(one, 'a', 1, 2)
-    other.look()
-    bring = transfer.bring
+    other.refresh()
+    bring = transfer.download_files
 
     def removed(address, path, names):
         one.retain('a', 1, None, ())
         bring(address, path, names)
 
-    monkeypatch.setattr(transfer, 'bring', removed)
-    assert not other.bring('a', 1) and steps(other) == [2]
-    monkeypatch.setattr(transfer, 'bring', bring)
-    assert there() == [2] == steps(one) and not other.bring('a', 1)
-    assert other.bring('a', 2)
+    monkeypatch.setattr(transfer, 'download_files', removed)
+    assert not other.fetch('a', 1) and steps(other) == [2]
+    monkeypatch.setattr(transfer, 'download_files', bring)
+    assert there() == [2] == steps(one) and not other.fetch('a', 1)
+    assert other.fetch('a', 2)
 
 
 @pytest.mark.parametrize('damage', ['flipped', 'missing', 'no meta'])
-def test_a_damaged_state_is_passed_over_and_goes(two, store, damage):
+def test_a_damaged_step_is_skipped_and_removed(two, store, damage):
     one, other = two
     run(one, 'a', 1, 2)
-    other.look()
+    other.refresh()
     top = '/shelf/study/a/checkpoints/2/'
     name = max(store.find(top + 'state'), key=store.size)
     if damage == 'flipped':
         store.pipe_file(name, b'!' + store.cat(name)[1:])
     else:
         store.rm_file(name if damage == 'missing' else top + 'meta/metadata')
-    assert not other.bring('a', 2) and there() == [1]
-    other.look()
+    assert not other.fetch('a', 2) and there() == [1]
+    other.refresh()
     assert steps(other) == [1]
     assert run(other, 'a', 2) == 1 and there() == [1, 2]
 
 
-def test_what_a_kill_left_of_a_removal_goes(two, store):
+def test_leftovers_of_a_killed_removal_are_removed(two, store):
     one, other = two
     run(one, 'a', 1, 2, 3)
     store.rm_file(f'/shelf/study/a/checkpoints/1/{checksums.NAME}')
-    # One that is on its way is none of that.
+    # An upload in progress is not a leftover.
     store.pipe_file('/shelf/study/a/checkpoints/4/state/part', b'half')
-    other.look()
-    assert other.leavings('a') == [1] and steps(other) == [2, 3]
+    other.refresh()
+    assert other.leftovers('a') == [1] and steps(other) == [2, 3]
     other.retain('a', 1, None, (2,))
-    assert there() == [2, 3] and not other.leavings('a')
-    names = transfer.listed(f'{ADDRESS}/a')
+    assert there() == [2, 3] and not other.leftovers('a')
+    names = transfer.list_files(f'{ADDRESS}/a')
     assert not [name for name in names if '/1/' in name]
     assert f'{mirror.STEPS}/4/state/part' in names
     assert retention.complete(other.folder / 'a' / mirror.STEPS) == [2, 3]
 
 
-def test_who_was_taken_for_dead_writes_nothing_over_its_successor(two):
-    """It may awake at any time: before it begins, and before a save."""
+def test_a_worker_that_lost_its_claim_overwrites_nothing(two):
+    """It may resume at any time: before it begins, and before a save."""
     one, other = two
     held = []
 
@@ -172,7 +172,7 @@ def test_who_was_taken_for_dead_writes_nothing_over_its_successor(two):
     late = entry(2)
     run(other, 'a', 2, check=late.check)
     before = {
-        name: transfer.read(f'{ADDRESS}/{name}') for name in transfer.listed(ADDRESS)
+        name: transfer.read(f'{ADDRESS}/{name}') for name in transfer.list_files(ADDRESS)
     }
     for do in (lambda: run(one, 'a', check=early.check), early.check):
         with pytest.raises(claim.Lost, match='took it over'):
@@ -186,47 +186,47 @@ def test_who_was_taken_for_dead_writes_nothing_over_its_successor(two):
         (part.folder / 'metrics.jsonl').write_text('late')
         part.save(1, None, ())
     after = {
-        name: transfer.read(f'{ADDRESS}/{name}') for name in transfer.listed(ADDRESS)
+        name: transfer.read(f'{ADDRESS}/{name}') for name in transfer.list_files(ADDRESS)
     }
     assert {n: x for n, x in after.items() if '@3' not in n} == before
 
 
-def test_what_another_wrote_meanwhile_is_seen_though_it_is_as_long(two):
+def test_changed_files_of_the_same_size_are_downloaded(two):
     one, other = two
     for text in ('1', '2'):
         (one.folder / 'all.json').write_text(text)
         one.send()
-        other.look()
+        other.refresh()
         assert (other.folder / 'all.json').read_text() == text
     transfer.write(f'{ADDRESS}/a/config.json', b'{"n": 1}')
-    one.look()
+    one.refresh()
     transfer.write(f'{ADDRESS}/a/config.json', b'{"n": 2}')
     (one.folder / 'all.json').write_text('3')
     one.send()
-    one.look()
+    one.refresh()
     assert (one.folder / 'a' / 'config.json').read_text() == '{"n": 2}'
 
 
-def test_what_was_sent_is_not_brought_again(two, monkeypatch):
+def test_uploaded_files_are_not_downloaded(two, monkeypatch):
     one, other = two
     (one.folder / 'all.json').write_text('1')
     one.send()
-    brought = []
-    bring = transfer.bring
+    downloaded = []
+    bring = transfer.download_files
 
     def noted(address, path, names):
-        brought.extend(names)
+        downloaded.extend(names)
         bring(address, path, names)
 
-    monkeypatch.setattr(transfer, 'bring', noted)
-    one.look()
-    assert brought == []
-    other.look()
-    other.look()
-    assert brought == ['all.json']
+    monkeypatch.setattr(transfer, 'download_files', noted)
+    one.refresh()
+    assert downloaded == []
+    other.refresh()
+    other.refresh()
+    assert downloaded == ['all.json']
 
 
-def test_what_is_done_once_is_done_by_one_and_the_others_wait_for_it(two):
+def test_once_runs_in_one_worker_while_others_wait(two):
     one, other = two
     order = []
 
@@ -240,8 +240,8 @@ def test_what_is_done_once_is_done_by_one_and_the_others_wait_for_it(two):
 
     assert make(one) == 'made' and make(other) is None
     assert (other.folder / 'all.json').read_text() == 'made' and order == [one]
-    # What is gone is made again, and what cannot be made is told.
-    transfer.remove(ADDRESS, ['all.json'])
+    # A missing result is made again, and an error is raised.
+    transfer.delete_files(ADDRESS, ['all.json'])
     (one.folder / 'all.json').unlink()
     assert make(one) == 'made'
 
@@ -253,11 +253,11 @@ def test_what_is_done_once_is_done_by_one_and_the_others_wait_for_it(two):
             one.once('bad', lambda: False, never, LEASE)
 
 
-def test_what_is_looked_at_is_no_older_than_who_has_ended():
-    """Who sees that a trunk is done sees its state, too."""
+def test_refresh_is_not_older_than_the_list_of_ended_items():
+    """A worker that sees that a trunk is done also sees its checkpoint."""
     seen, made = [], []
 
-    def look():
+    def refresh():
         seen.append(len(made))
 
     def is_ready(item, open_):
@@ -269,6 +269,6 @@ def test_what_is_looked_at_is_no_older_than_who_has_ended():
         made.append,
         lambda *_: None,
         is_ready=is_ready,
-        look=look,
+        refresh=refresh,
     )
     assert made == ['trunk', 'leaf']

@@ -1,4 +1,4 @@
-"""The first signal is a wish, the second an order."""
+"""The first signal requests a stop, the second ends the process."""
 
 import os
 import signal
@@ -21,23 +21,23 @@ def until(condition, seconds=5.0):
 
 
 @pytest.mark.parametrize('number', signals.SIGNALS)
-def test_the_first_signal_asks_and_the_handlers_come_back(number, capfd):
+def test_the_first_signal_requests_a_stop_and_handlers_are_restored(number, capfd):
     before = [signal.getsignal(each) for each in signals.SIGNALS]
-    with signals.Requests() as requests:
-        assert not requests.asked
+    with signals.StopRequests() as requests:
+        assert not requests.requested
         os.kill(os.getpid(), number)
-        assert until(lambda: requests.asked)
+        assert until(lambda: requests.requested)
     assert [signal.getsignal(each) for each in signals.SIGNALS] == before
     assert f'{number.name}: the state will be saved' in capfd.readouterr().err
 
 
-def test_the_second_ends_the_process_though_its_main_thread_hangs():
+def test_the_second_signal_ends_a_hanging_process():
     program = """
         import ctypes, os
         from jepa_text.running import signals
-        with signals.Requests():
+        with signals.StopRequests():
             print('ready', flush=True)
-            # Sleeps without ever coming back to Python, as a hung collective would.
+            # Sleeps without returning to Python, like a hanging collective.
             libc = ctypes.CDLL(None)
             while True:
                 libc.sleep(60)
@@ -53,24 +53,24 @@ def test_the_second_ends_the_process_though_its_main_thread_hangs():
         process.send_signal(signal.SIGTERM)
         line = process.stderr.readline() + process.stderr.readline()
         assert 'A second signal ends it at once' in line
-        # Passed on by a launcher: the same wish once more.
+        # Forwarded by a launcher: the same request again.
         process.send_signal(signal.SIGTERM)
         time.sleep(signals.SAME_WITHIN + 0.1)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=10)
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM
-    assert 'SIGTERM again: ending at once' in said
+    assert 'SIGTERM again: ending at once' in stderr
 
 
-def test_another_thread_may_train_too():
+def test_other_threads_are_allowed():
     made = []
 
     def run():
-        with signals.Requests() as requests:
-            made.append(requests.asked)
+        with signals.StopRequests() as requests:
+            made.append(requests.requested)
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -1,4 +1,4 @@
-"""A wish to stop is granted, and what is said about it is so."""
+"""Stop requests are honored, and the messages about it are true."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ from jepa_text.parallel import exits
 from jepa_text.running import shared_runs
 from jepa_text.study import training_work
 
-ASKED = SimpleNamespace(asked=True)
+ASKED = SimpleNamespace(requested=True)
 
 
 def config(folder):
@@ -33,13 +33,13 @@ def config(folder):
 
 
 @pytest.mark.slow
-def test_a_state_that_could_not_be_saved_is_not_said_to_be(tmp_path, monkeypatch):
+def test_a_failed_save_is_not_reported_as_saved(tmp_path, monkeypatch):
     def full(folder):
         raise OSError(errno.ENOSPC, 'No space left on device')
 
     settings = config(tmp_path)
     with monkeypatch.context() as patch:
-        # Behind the check for room, as when another process fills the disk.
+        # After the check for space, as if another process had filled the disk.
         patch.setattr(checksums, 'write', full)
         with pytest.raises(OSError, match='disk was full') as caught:
             tiny.train(settings, tmp_path / 'run', stop=ASKED)
@@ -48,23 +48,21 @@ def test_a_state_that_could_not_be_saved_is_not_said_to_be(tmp_path, monkeypatch
         tiny.train(settings, tmp_path / 'run', stop=ASKED)
 
 
-def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
-    tmp_path, monkeypatch
-):
+def test_a_study_stops_after_the_current_run(tmp_path, monkeypatch):
     trained = []
 
     def last_step(name, config, trunks, stop):
         trained.append(name)
         os.kill(os.getpid(), signal.SIGTERM)
         deadline = time.monotonic() + 5
-        while not stop.asked and time.monotonic() < deadline:
+        while not stop.requested and time.monotonic() < deadline:
             time.sleep(0.005)
 
     monkeypatch.setattr(training_work, 'train_one', last_step)
     monkeypatch.setattr(training_work, 'Trunks', mock.MagicMock())
     monkeypatch.setattr(training_work, 'courses', lambda *_: {})
     with (
-        training_work.Worker(shared_runs.Here(tmp_path), 60, 3) as worker,
+        training_work.Worker(shared_runs.Local(tmp_path), 60, 3) as worker,
         pytest.raises(exits.Stopped),
     ):
         training_work.train_all({'first': {}, 'second': {}}, worker)
@@ -73,16 +71,16 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 
 HANGS = """
     import json, sys, time
-    from jepa_text.training import settle, train
+    from jepa_text.training import completion, train
     def wait(*_):
         time.sleep(60)
-    settle.completed = wait
+    completion.with_init_from = wait
     train.train(json.loads(sys.argv[1]), 'nowhere')
 """
 
 
 @pytest.mark.slow
-def test_the_watchdog_is_there_before_all_that_may_wait(tmp_path):
+def test_the_watchdog_starts_before_anything_that_can_block(tmp_path):
     hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'compile': 0.2}}
     done = subprocess.run(
         [sys.executable, '-c', textwrap.dedent(HANGS), json.dumps(hanging)],

@@ -1,4 +1,4 @@
-"""Restarts while there is progress; gives up when there is none, or no point."""
+"""The supervisor restarts while there is progress, and gives up otherwise."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from jepa_text.parallel import exits
 from jepa_text.running import supervise
 
-# Ends the n-th time with the n-th code of codes; a code below 0 is a signal.
+# The n-th run ends with the n-th of the codes; a negative code is a signal.
 CHILD = """
     import os, sys
     from pathlib import Path
@@ -32,7 +32,7 @@ CHILD = """
 
 
 def run(folder, codes, restarts=2):
-    """(exit code, how often the child was started)."""
+    """(exit code, number of times the child was started)."""
     command = [sys.executable, '-c', textwrap.dedent(CHILD), str(folder), codes]
     code = supervise.supervise(
         command, restarts, lambda: supervise.complete(folder), pause=0.01
@@ -51,23 +51,23 @@ def run(folder, codes, restarts=2):
         ('75', (75, 1)),
         ('1', (1, 3)),
         ('-6', (128 + signal.SIGABRT, 3)),
-        # Each checkpoint gives all restarts back.
+        # Each checkpoint resets the number of restarts.
         ('1,1,1+,1,1+,1,0', (0, 7)),
     ],
 )
-def test_what_is_restarted(codes, expected, tmp_path):
+def test_restarts_depend_on_exit_codes_and_progress(codes, expected, tmp_path):
     assert run(tmp_path, codes) == expected
 
 
-def test_pauses_double_and_are_told(tmp_path, capfd):
+def test_pauses_double_and_are_logged(tmp_path, capfd):
     run(tmp_path, '1')
-    said = capfd.readouterr().err
-    assert 'starting again in 0.01 s (restart 1 of 2' in said
-    assert 'starting again in 0.02 s (restart 2 of 2' in said
-    assert '3 times without progress: giving up' in said
+    stderr = capfd.readouterr().err
+    assert 'starting again in 0.01 s (restart 1 of 2' in stderr
+    assert 'starting again in 0.02 s (restart 2 of 2' in stderr
+    assert '3 times without progress: giving up' in stderr
 
 
-def test_the_budget_is_a_number():
+def test_invalid_restarts_raise():
     with pytest.raises(ValueError, match='restarts=0'):
         supervise.supervise(['true'], 0, set)
 
@@ -77,7 +77,7 @@ SUPERVISOR = """
     from jepa_text.running import supervise
     sys.exit(supervise.supervise(sys.argv[1:], 3, set, pause=30.0))
 """
-# Saves when told to stop; its worker would live on.
+# Saves when asked to stop; its worker would keep running.
 GRACEFUL = """
     import signal, subprocess, sys, time
     worker = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])
@@ -99,7 +99,7 @@ def supervised(program):
     )
 
 
-def test_a_signal_is_passed_on_and_nothing_is_left_behind():
+def test_signals_are_forwarded_and_no_process_remains():
     process = supervised(GRACEFUL)
     try:
         worker = int(process.stdout.readline())
@@ -115,14 +115,14 @@ def test_a_signal_is_passed_on_and_nothing_is_left_behind():
 
 def alive(pid):
     try:
-        # A killed process that nobody waited for is still listed.
+        # A killed process is listed until its parent waits for it.
         with open(f'/proc/{pid}/stat') as file:
             return file.read().rsplit(')', 1)[1].split()[0] != 'Z'
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_a_signal_between_two_children_ends_it_at_once():
+def test_a_signal_between_two_children_ends_immediately():
     process = supervised('import os; os._exit(1)')
     try:
         assert 'starting again in 30 s' in process.stderr.readline()

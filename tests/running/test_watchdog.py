@@ -1,4 +1,4 @@
-"""A run that hangs ends, and says where it hung."""
+"""The watchdog ends a hanging run and reports where it hangs."""
 
 import math
 import subprocess
@@ -12,7 +12,7 @@ from jepa_text.parallel import exits
 from jepa_text.running import watchdog
 
 
-def test_a_child_that_hangs_leaves_its_stacks_and_87(tmp_path):
+def test_a_hanging_child_writes_its_stacks_and_exits_with_87(tmp_path):
     program = f"""
         import time
         from jepa_text.running import watchdog
@@ -48,7 +48,7 @@ def ended(tmp_path, live, **allowances):
 
 
 @pytest.mark.slow
-def test_beats_and_pauses_keep_it_calm(tmp_path):
+def test_beats_and_pauses_prevent_the_exit(tmp_path):
     def steps(dog):
         for _ in range(6):
             dog.beat()
@@ -71,13 +71,13 @@ def test_beats_and_pauses_keep_it_calm(tmp_path):
     assert ended(tmp_path, evaluates, pause=0.2)
 
 
-def test_zero_waits_for_ever():
+def test_zero_disables_the_watchdog():
     dog = watchdog.Watchdog('unused', seconds=5, pause=0)
     dog.expect('pause')
     assert dog._deadline == math.inf
 
 
 @pytest.mark.parametrize('given', [dict(seconds=-1), dict(pause=None), dict(compile='x')])
-def test_allowances_are_numbers(given):
+def test_invalid_allowances_raise(given):
     with pytest.raises(ValueError, match='watchdog'):
         watchdog.Watchdog('unused', **given)

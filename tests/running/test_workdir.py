@@ -1,4 +1,4 @@
-"""One process and one config for a folder; everything else is refused in words."""
+"""A workdir has one process and one config; anything else raises a clear error."""
 
 import fcntl
 import json
@@ -50,7 +50,7 @@ def test_relative_path_becomes_absolute(tmp_path, monkeypatch):
         assert path == tmp_path / 'run'
 
 
-def test_other_config_is_refused_with_dotted_paths_and_nothing_is_changed(tmp_path):
+def test_another_config_raises_with_dotted_paths(tmp_path):
     with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
         before = (path / 'config.json').read_text()
     other = _changed(
@@ -78,7 +78,7 @@ def test_at_most_ten_differences_are_listed(tmp_path):
     assert str(caught.value).count('->') == 10
 
 
-def test_keys_that_may_change_may_change_and_only_those(tmp_path):
+def test_only_keys_in_may_change_can_change(tmp_path):
     with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
         pass
     kept = _changed(checkpoint={'every': 5, 'keep': 9})
@@ -102,14 +102,14 @@ def test_differences_see_types_lists_and_empty_sections():
     assert workdir.differences(old, old) == {}
 
 
-def test_config_that_is_no_json_is_refused_before_the_folder_is_made(tmp_path):
+def test_config_that_is_not_json_raises_before_the_folder_is_created(tmp_path):
     with pytest.raises(ValueError, match='cannot be written as config.json'):
         workdir.open_workdir(tmp_path / 'run', {'a': object()}).__enter__()
     assert not (tmp_path / 'run').exists()
 
 
-def test_the_config_that_is_there_is_made_whole_or_refused_by_its_file(tmp_path):
-    """One that was written before there was a key has its default."""
+def test_the_saved_config_is_completed_or_raises(tmp_path):
+    """A key that did not exist when the config was written gets its default."""
 
     def whole(config):
         if set(config) - {'a', 'b'}:
@@ -134,7 +134,7 @@ def test_the_config_that_is_there_is_made_whole_or_refused_by_its_file(tmp_path)
         pass
 
 
-def test_damaged_config_file_is_named(tmp_path):
+def test_damaged_config_file_raises(tmp_path):
     with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
         pass
     (path / 'config.json').write_text('{"name": ')
@@ -142,7 +142,7 @@ def test_damaged_config_file_is_named(tmp_path):
         workdir.open_workdir(path, CONFIG).__enter__()
 
 
-def test_folder_of_someone_else_is_not_written_into(tmp_path):
+def test_foreign_folder_is_not_written_into(tmp_path):
     (tmp_path / 'thesis.tex').write_text('years of work')
     with pytest.raises(ValueError, match='not the workdir of a run') as caught:
         workdir.open_workdir(tmp_path, CONFIG).__enter__()
@@ -150,14 +150,14 @@ def test_folder_of_someone_else_is_not_written_into(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ['thesis.tex']
 
 
-def test_folder_of_a_run_that_died_at_once_is_taken(tmp_path):
+def test_folder_of_a_run_that_died_immediately_is_accepted(tmp_path):
     (tmp_path / 'lock').write_text('process 1 on nowhere')
     (tmp_path / 'config.json.0a1b2c3d.tmp').write_text('{"na')
     with workdir.open_workdir(tmp_path, CONFIG):
         assert (tmp_path / 'config.json').exists()
 
 
-def test_workdir_that_is_a_file_is_refused(tmp_path):
+def test_workdir_that_is_a_file_raises(tmp_path):
     (tmp_path / 'file').write_text('')
     with pytest.raises(FileExistsError, match='is a file, not a folder'):
         workdir.open_workdir(tmp_path / 'file', CONFIG).__enter__()
@@ -165,8 +165,8 @@ def test_workdir_that_is_a_file_is_refused(tmp_path):
         workdir.open_workdir(tmp_path / 'file' / 'run', CONFIG).__enter__()
 
 
-def test_unwritable_workdir_is_explained(tmp_path, monkeypatch):
-    # By hand rather than by chmod, which does not stop root.
+def test_unwritable_workdir_raises_a_clear_error(tmp_path, monkeypatch):
+    # Simulated, because chmod does not stop root.
     def forbidden(*args, **kwargs):
         raise PermissionError(13, 'Permission denied')
 
@@ -177,7 +177,7 @@ def test_unwritable_workdir_is_explained(tmp_path, monkeypatch):
     assert str(tmp_path / 'run') in str(caught.value)
 
 
-def test_unknown_system_error_keeps_its_words(tmp_path, monkeypatch):
+def test_unknown_system_error_keeps_its_message(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OSError(116, 'Stale file handle')
 
@@ -186,7 +186,7 @@ def test_unknown_system_error_keeps_its_words(tmp_path, monkeypatch):
         workdir.open_workdir(tmp_path / 'run', CONFIG).__enter__()
 
 
-def test_full_disk_is_explained(tmp_path):
+def test_full_disk_raises_a_clear_error(tmp_path):
     with disks.small(tmp_path / 'disk', '64k') as disk:
         (disk / 'run').mkdir()
         with (
@@ -204,7 +204,7 @@ def test_full_disk_is_explained(tmp_path):
             pass
 
 
-def test_second_process_is_refused_and_the_lock_dies_with_its_holder(tmp_path):
+def test_second_process_raises_and_the_lock_ends_with_its_holder(tmp_path):
     code = [sys.executable, '-c', HOLD, str(tmp_path / 'run')]
     with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as holder:
         try:
@@ -213,7 +213,7 @@ def test_second_process_is_refused_and_the_lock_dies_with_its_holder(tmp_path):
                 workdir.open_workdir(tmp_path / 'run', {'a': 1}).__enter__()
             assert f'process {holder.pid} on {os.uname().nodename}' in str(caught.value)
             assert 'very process' not in str(caught.value)
-            # The refused one must not have spoilt the name in the lock.
+            # The rejected process must not have changed the name in the lock.
             with pytest.raises(RuntimeError, match=f'process {holder.pid} on'):
                 workdir.open_workdir(tmp_path / 'run', {'a': 1}).__enter__()
         finally:
@@ -223,7 +223,7 @@ def test_second_process_is_refused_and_the_lock_dies_with_its_holder(tmp_path):
         assert str(os.getpid()) in (path / 'lock').read_text()
 
 
-def test_same_process_twice_is_refused_and_told_so(tmp_path):
+def test_same_process_twice_raises(tmp_path):
     with (
         workdir.open_workdir(tmp_path / 'run', CONFIG),
         pytest.raises(RuntimeError, match='this very process'),
@@ -251,7 +251,7 @@ def test_filesystem_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fcntl, 'flock', unsupported)
     with workdir.open_workdir(tmp_path / 'run', CONFIG):
         pass
-    assert 'has no locks' in caplog.text
+    assert 'does not support locks' in caplog.text
 
 
 def test_only_the_first_process_of_a_job_locks_and_writes(tmp_path, monkeypatch):

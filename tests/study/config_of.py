@@ -1,4 +1,4 @@
-"""The shipped studies."""
+"""Configs of the shipped studies."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob('*.py'))
 
 
 def shipped(name, scale, seeds=None):
-    """The whole config of a shipped study, as plain dicts."""
+    """Returns the complete config of a shipped study as plain dicts."""
     argument = f'scale={scale}' + (f',seeds={seeds}' if seeds else '')
     path = FOLDER / f'{name}.py'
     return study.plain(config_file.read([f'--config={path}:{argument}']))

@@ -1,4 +1,4 @@
-"""A study with seeds whose numbers are made up, so that the answers are known."""
+"""A synthetic study with seeds, whose true means are known."""
 
 import numpy as np
 from config_of import shipped
@@ -6,14 +6,16 @@ from config_of import shipped
 from jepa_text.study import appendix, members
 from jepa_text.training import phases
 
-SPAN = 0.02  # of the interval of one probe
+SPAN = 0.02  # half width of the interval of a probe
 CONTROLS = {'largest class': 0.5, 'TF-IDF': 0.53}
 
 
 def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivity=None):
-    """An appendix.Study of the shipped study at the smallest scale: `loss(config)` and
-    `probe(config)` are the means over seeds, with noise of `deviation` that is of the
-    seed, and as much again that is of the member."""
+    """Returns an appendix.Study of a shipped study at its smallest scale.
+
+    `loss(config)` and `probe(config)` are the means over seeds. Noise of `deviation` is
+    added per seed, and as much again per member.
+    """
     config = shipped(name, 'smoke', seeds)
     configs = {
         member: one | {'prepare': config['prepare']}
@@ -45,7 +47,7 @@ def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivit
 
 
 def values(loss, probe):
-    """What is measured of a member."""
+    """Returns the metrics of a member."""
     key = 'representation/word_order'
     return {
         'heldout/mlm_loss': float(loss),
@@ -64,7 +66,7 @@ def controls():
 
 
 def log(config, reached):
-    """Lines of a run that began as all of its seed did, on the same rows."""
+    """Returns the log of a run; runs of one seed start equally and read the same rows."""
     rng = np.random.default_rng(config['seed'])
     total, loss = config['steps'], reached['heldout/mlm_loss']
     tokens = rng.integers(900, 1000, size=200)

@@ -1,4 +1,4 @@
-"""The page and the Markdown of a study with seeds, of numbers that are made up."""
+"""The report of a study with seeds, as a page and as Markdown, on synthetic numbers."""
 
 import re
 
@@ -20,7 +20,7 @@ from jepa_text.study import report as reports
 
 
 def loss(config):
-    """Least at a third of CLM; longer is better."""
+    """Lowest at a third of CLM; longer is better."""
     kind = sweeps.traits(config)
     return 5.2 - 0.5 * np.log10(kind.steps) + 2 * (kind.share - 0.3) ** 2
 
@@ -55,13 +55,13 @@ def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
 def test_without_probes_the_loss_alone_stands_in(sign, state):
     made = made_up.study('pfs', loss=lambda config: sign * loss(config))
     made.results['probes'] = {}
-    found, known = arms.by_seed(made.results), papers.of('pfs')
+    found, known = arms.by_seed(made.results), papers.claims_of('pfs')
     decided = verdicts.decide(found, papers.questions(known, found))
     states = [one.state for one in papers.rule(known, found, decided)]
-    assert states.count(state) == 5  # all but that on questions
+    assert states.count(state) == 5  # all except the claim on question answering
 
 
-def test_every_arm_stands_beside_its_controls(sections, pfs):
+def test_every_arm_is_shown_with_its_controls(sections, pfs):
     _, found = sections
     rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
     columns = found['Outcomes']['table']['columns']
@@ -77,16 +77,16 @@ def test_every_arm_stands_beside_its_controls(sections, pfs):
     assert low < mean < high
 
 
-def test_the_arms_of_the_page_are_all_there(sections, pfs):
+def test_all_arms_are_on_the_page(sections, pfs):
     _, found = sections
     names = set(pfs.members)
     assert len(names) == 15
-    for heading in ('Outcomes', 'What each run had', 'Geometry'):
+    for heading in ('Outcomes', 'Training budget', 'Geometry'):
         assert names <= {row[0] for row in found[heading]['table']['rows']}
     # Shares of 0, 25, 50, 75, 100 % at each of three budgets.
-    titles = [figure.get_suptitle() for figure in found['What was varied']['figures']]
+    titles = [figure.get_suptitle() for figure in found['Sweeps']['figures']]
     assert titles[:2] == ['Share of CLM: masked loss', 'Share of CLM: probes']
-    lines = found['What was varied']['figures'][0].axes[0].get_lines()
+    lines = found['Sweeps']['figures'][0].axes[0].get_lines()
     shown = [line for line in lines if not line.get_label().startswith('_')]
     assert [line.get_label() for line in shown] == ['42 steps', '22 steps', '12 steps']
     assert all(len(line.get_xdata()) == 5 for line in shown)
@@ -97,7 +97,7 @@ def test_the_arms_of_the_page_are_all_there(sections, pfs):
 def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
     figures = sections[1]['Learning curves']['figures']
     labels = {figure.axes[0].get_xlabel() for figure in figures}
-    # Each step reads as many tokens: a curve over them would be that over steps.
+    # All steps read the same number of tokens, so tokens have no curves.
     assert labels == {'steps', 'FLOPs'}
     steps, values_SN = curves.series(pfs.logs, pfs.members['mlm_42k'], 'heldout/mlm_loss')
     (line,) = [
@@ -109,14 +109,14 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
 
 
 @pytest.mark.slow
-def test_page_and_markdown_say_the_same(tmp_path):
+def test_page_and_markdown_have_the_same_contents(tmp_path):
     made = made_up.study('data_efficiency', seeds=2)
     assert appendix.has_seeds(made.results)
     path = reports.write(tmp_path, made.results, made.configs, made.report)
     page, text = path.read_text(), (tmp_path / 'appendix.md').read_text()
-    # Without logs there is nothing to draw over steps, and it is said.
+    # Without logs there are no learning curves, and the page says so.
     assert 'Learning curves' not in page and 'not logged' in page
-    for heading in ('Claims', 'Outcomes', 'Verdicts', 'Geometry', 'Treated alike'):
+    for heading in ('Claims', 'Outcomes', 'Verdicts', 'Geometry', 'Fairness checks'):
         assert f'<h2>{heading}</h2>' in page and f'\n## {heading}\n' in text
     assert '73.61 ± 0.26' in text and '73.61 ± 0.26' in page
     figures = re.findall(r'\]\((figures/.*?)\)', text)
@@ -126,7 +126,7 @@ def test_page_and_markdown_say_the_same(tmp_path):
         assert (tmp_path / name).with_suffix('.pdf').is_file()
 
 
-def test_one_seed_is_another_page(tmp_path):
+def test_a_study_without_seeds_has_no_appendix(tmp_path):
     made = made_up.study('pfs', seeds=1)
     assert not appendix.has_seeds(made.results)
 
@@ -145,7 +145,7 @@ def test_continued_pretraining_is_drawn_over_further_steps():
     assert not any(sweeps.lines(kinds, one) for one in others)
 
 
-def test_what_differs_in_two_things_is_no_curve():
+def test_runs_that_differ_in_two_traits_make_no_curve():
     made = made_up.study('masking_rate', seeds=1)
     kinds = {
         arm: sweeps.traits(made.configs[own[0]]) for arm, own in made.members.items()
@@ -172,7 +172,7 @@ def sensitivity(config, rng):
     return {'exam/float32': 0.7, f'exam/{key}': mean + 0.002 * rng.normal()}
 
 
-def test_what_fine_tuning_found_is_an_outcome():
+def test_fine_tuning_scores_are_outcomes():
     made = made_up.study('finetune_stability', sensitivity=sensitivity)
     made.results['examined']['beside'] = {'float32': {'TF-IDF': 0.6}}
     _, found = appendix.parts(made)
@@ -186,7 +186,7 @@ def test_what_fine_tuning_found_is_an_outcome():
     assert rows['clm'][columns.index('float32 sensitivity')] == pytest.approx(0.02, 0.2)
 
 
-def test_an_exam_says_what_evaluation_chose():
+def test_exam_metrics_are_those_that_evaluation_selected():
     class Chosen:
         def __init__(self, model, task, value, spread, control=''):
             self.model, self.task, self.sensitivity = model, task, spread
@@ -196,7 +196,7 @@ def test_an_exam_says_what_evaluation_chose():
         def interval(self):
             return arms.mean([self._value])
 
-    found, beside = finetuned.taken(
+    found, beside = finetuned.metrics_of(
         'SC',
         [
             Chosen('/x/a', 'sst2', 0.8, 0.02),
@@ -216,14 +216,14 @@ def test_an_exam_says_what_evaluation_chose():
     assert beside == {'TF-IDF': 0.5}
 
 
-def test_controls_of_the_geometry_are_the_untrained():
+def test_the_untrained_model_is_the_control_of_the_geometry():
     made = made_up.study('jepa_vs_mlm', seeds=2)
     rows = outcomes.geometry(made.results, arms.by_seed(made.results))['table']['rows']
     assert rows[0] == ['untrained', -1.0, None, 47.6, None]
 
 
 @pytest.mark.slow
-def test_the_terminal_shows_arms_with_verdicts_and_claims_but_no_member(tmp_path, capsys):
+def test_the_terminal_shows_arms_verdicts_and_claims_but_no_members(tmp_path, capsys):
     made = made_up.study('pfs', seeds=5)
     reports.write(tmp_path, made.results, made.configs, made.report)
     said = capsys.readouterr().out
@@ -233,7 +233,7 @@ def test_the_terminal_shows_arms_with_verdicts_and_claims_but_no_member(tmp_path
     assert (tmp_path / 'appendix.md').is_file()
 
 
-def test_a_picture_of_losses_has_the_controls_that_leave_room_for_arms():
+def test_a_figure_of_losses_only_has_controls_near_the_arms():
     made = made_up.study('jepa_vs_mlm', seeds=2)
     reached = arms.by_seed(made.results)
     found = list(arms.summary(reached, arms.LOSS).values())

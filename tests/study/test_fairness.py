@@ -1,4 +1,4 @@
-"""What was alike is found in logs and configs, and so is what was not."""
+"""Fairness checks find equal and different treatment in logs and configs."""
 
 import copy
 
@@ -15,8 +15,8 @@ def study():
 
 
 def found(study, change=None):
-    """{what: found} of a study, of which one member was changed."""
-    # One by one: members share what is equal.
+    """Returns {check: result} of a study in which one member was changed."""
+    # Copied, because members share equal configs and logs.
     configs = {member: copy.deepcopy(one) for member, one in study.configs.items()}
     logs = copy.deepcopy(study.logs)
     if change:
@@ -26,11 +26,11 @@ def found(study, change=None):
     return {check.what: check.found for check in checked}
 
 
-def test_a_fair_study_is_alike_in_all(study):
+def test_a_fair_study_passes_all_checks(study):
     said = found(study)
-    assert len(said) == 6 and all(one.startswith(fairness.ALIKE) for one in said.values())
-    # Both seeds of 42 steps each; steps of CLM and of MLM are other places.
-    assert said['same rows in the same order'] == 'alike, 84 places'
+    assert len(said) == 6 and all(one.startswith(fairness.SAME) for one in said.values())
+    # Two seeds of 42 steps; CLM and MLM steps are compared separately.
+    assert said['same rows in the same order'] == 'same, 84 values'
 
 
 def nudge(key, step):
@@ -55,20 +55,20 @@ def other_rate(config, log):
 @pytest.mark.parametrize(
     'what, change',
     [
-        ('same model and start', other_model),
-        ('same numbers at the start', nudge('heldout/clm_loss', 0)),
-        ('same corpus, rows a step and length', other_data),
+        ('same model and initialization', other_model),
+        ('same losses at the start', nudge('heldout/clm_loss', 0)),
+        ('same corpus, batch size and row length', other_data),
         ('same rows in the same order', nudge('train/tokens', 17)),
-        ('same masks where objectives mask alike', nudge('train/masked_tokens', 3)),
-        ('same masks where objectives mask alike', nudge('train/masked_tokens', 21)),
+        ('same masks for equal masking options', nudge('train/masked_tokens', 3)),
+        ('same masks for equal masking options', nudge('train/masked_tokens', 21)),
         ('same optimizer and clipping', other_rate),
     ],
 )
-def test_what_differs_is_named(study, what, change):
+def test_differences_are_reported(study, what, change):
     said = found(study, change)
     assert said[what].startswith('differs: ') and 'clm25_22k/seed_1' in said[what]
     others = [one for name, one in said.items() if name != what]
-    assert all(one.startswith(fairness.ALIKE) for one in others)
+    assert all(one.startswith(fairness.SAME) for one in others)
 
 
 def test_masks_of_other_rates_are_not_compared(study):
@@ -78,12 +78,12 @@ def test_masks_of_other_rates_are_not_compared(study):
             if row['step'] > 5 and 'train/masked_tokens' in row:
                 row['train/masked_tokens'] += 100
 
-    assert found(study, change)['same masks where objectives mask alike'].startswith(
-        fairness.ALIKE
+    assert found(study, change)['same masks for equal masking options'].startswith(
+        fairness.SAME
     )
 
 
-def test_what_no_log_tells_is_not_said_to_be_alike(study):
+def test_missing_logs_are_reported_as_unknown(study):
     logs = {member: [] for member in study.logs}
     checked = fairness.checks(study.results['recipes'], study.configs, logs)
     by_log = [one for one in checked if one.how.startswith('logs')]
@@ -99,14 +99,14 @@ def test_a_budget_adds_up_over_phases():
     np.testing.assert_allclose(made.tokens([0, 30]), [0, 3000])
 
 
-def test_what_is_spent_is_that_of_the_program(study):
+def test_flops_are_those_of_the_traced_program(study):
     firsts = {arm: study.configs[own[0]] for arm, own in study.members.items()}
     some = {arm: firsts[arm] for arm in ('mlm_42k', 'clm_42k', 'clm50_42k', 'mlm_12k')}
     found = budgets.of_arms(some)
     whole = {arm: float(one.flops(one.steps)) for arm, one in found.items()}
     assert whole['clm50_42k'] == pytest.approx((whole['mlm_42k'] + whole['clm_42k']) / 2)
     assert whole['mlm_12k'] == pytest.approx(whole['mlm_42k'] * 12 / 42)
-    # CLM names every token, MLM the masked ones.
+    # CLM predicts every token, MLM only masked ones.
     assert whole['clm_42k'] > whole['mlm_42k']
     pairs = {arm: (one, study.members[arm]) for arm, one in found.items()}
     steps, tokens, _, seconds = fairness.spent(pairs, study.logs)['mlm_42k']

@@ -1,4 +1,4 @@
-"""Members have names and configs of their own, and keep them once they have begun."""
+"""Names and configs of members, which cannot change once a member has begun."""
 
 import json
 
@@ -12,7 +12,7 @@ MLM = (dict(objective=dict(name='mlm')),)
 
 
 def made(**changes):
-    """The config of a study of runs that are never trained here."""
+    """Returns the config of a study; its runs are not trained here."""
     shared = dict(
         steps=10,
         data=dict(row_length=32, batch_size=8),
@@ -33,7 +33,7 @@ def begin(folder, name):
     (step / 'CHECKSUMS.json').write_text('{}')
 
 
-def test_a_run_with_seeds_is_a_member_for_each():
+def test_a_run_with_seeds_has_one_member_per_seed():
     runs = (
         dict(name='a', phases=MLM),
         dict(name='b', phases=MLM, seeds=(7,)),
@@ -44,37 +44,37 @@ def test_a_run_with_seeds_is_a_member_for_each():
     assert seeds == {'a/seed_0': 0, 'a/seed_3': 3, 'b/seed_7': 7, 'c': 0}
     assert all(config['name'] == name for name, config in found.items())
     assert members.recipe_of('a/seed_3') == ('a', 3)
-    # Without seeds, all is as it ever was.
+    # A run without seeds is a single member.
     assert list(settings.of_runs(made())) == ['a', 'b']
 
 
 @pytest.mark.parametrize(
     'changes, says',
     [
-        (dict(seeds=(0, 0)), "run 'a': seeds=.*give each once"),
+        (dict(seeds=(0, 0)), "run 'a': seeds=.*contains duplicates"),
         (dict(seeds=(0, 0.5)), r'seeds\[1\]=0.5'),
         (dict(seeds=(0, 1), seed=3), 'seed=3 and seeds='),
         (dict(runs=(dict(name='a', phases=MLM, seeds=(-1,)),)), "run 'a': seeds"),
-        (dict(runs=(dict(name='a', phases=MLM, seed=1),), seeds=(1,)), 'give one of'),
+        (dict(runs=(dict(name='a', phases=MLM, seed=1),), seeds=(1,)), 'set only one of'),
         (
             dict(runs=(dict(name='A', phases=MLM), dict(name='a', phases=MLM))),
-            "'A' is the name of 2 runs",
+            "2 runs have the name 'A'",
         ),
-        (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is no name"),
-        (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is no name"),
+        (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is not a valid name"),
+        (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is not a valid name"),
         (
             dict(runs=(dict(name=print, phases=MLM),)),
-            r'JSON cannot \(runs\.0\.name=<built-in function print>\)',
+            r'JSON does not support \(runs\.0\.name=<built-in function print>\)',
         ),
     ],
 )
-def test_what_is_no_member_is_told(changes, says, tmp_path):
+def test_invalid_members_are_rejected(changes, says, tmp_path):
     with pytest.raises(ValueError, match=says):
         enrolled(tmp_path, **changes)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_may_read_otherwise_than_the_others(tmp_path):
+def test_a_run_may_have_its_own_data_settings(tmp_path):
     runs = (dict(name='a', phases=MLM, data=dict(batch_size=4)),)
     (config,) = members.configs(made(runs=runs), tmp_path).values()
     assert (config['data']['batch_size'], config['data']['row_length']) == (4, 32)
@@ -83,7 +83,7 @@ def test_a_run_may_read_otherwise_than_the_others(tmp_path):
 def test_a_member_that_has_begun_keeps_its_config(tmp_path):
     first = enrolled(tmp_path)
     assert first['a'] == first['b']
-    # Nothing is lost by another config, as long as nothing is saved.
+    # The config may change as long as nothing is saved.
     second = enrolled(tmp_path, clip_norm=0.5)
     assert second['a'] != first['a']
     begin(tmp_path, 'b')
@@ -94,7 +94,7 @@ def test_a_member_that_has_begun_keeps_its_config(tmp_path):
     assert enrolled(tmp_path, clip_norm=0.5) == second
 
 
-def test_where_it_runs_and_what_it_tells_says_nothing_of_a_member(tmp_path):
+def test_machine_and_logging_settings_may_change(tmp_path):
     first = enrolled(tmp_path)
     begin(tmp_path, 'a')
     others = dict(log_every=3, checkpoint=dict(every=2), plan=dict(price=2.0))
@@ -104,16 +104,18 @@ def test_where_it_runs_and_what_it_tells_says_nothing_of_a_member(tmp_path):
     assert members.fingerprint(configs['a']) == first['a']
 
 
-def test_more_members_change_none_that_are_there(tmp_path, capsys):
+def test_new_members_do_not_change_existing_ones(tmp_path, capsys):
     first = enrolled(tmp_path, seeds=(0,))
     begin(tmp_path, 'a/seed_0')
     runs = (*made()['runs'], dict(name='c', phases=MLM))
     more = enrolled(tmp_path, seeds=(0, 1), runs=runs)
     assert len(more) == 6 and first.items() <= more.items()
     assert 'other members' not in capsys.readouterr().out
-    # Fewer: what is there stays.
+    # With fewer members, existing entries remain.
     assert enrolled(tmp_path, seeds=(1,)).items() <= more.items()
-    assert 'other members, which stay as they are: a/seed_0, b' in capsys.readouterr().out
+    assert (
+        'other members, which are left unchanged: a/seed_0, b' in capsys.readouterr().out
+    )
     saved = json.loads((tmp_path / 'study.json').read_text())['members']
     assert {name: entry['fingerprint'] for name, entry in saved.items()} == more
 
@@ -126,20 +128,22 @@ def test_a_member_may_get_more_steps(tmp_path):
         enrolled(tmp_path, steps=11)
 
 
-def test_a_run_without_seeds_leaves_no_room_for_seeds(tmp_path):
+def test_a_run_cannot_get_seeds_later(tmp_path):
     (tmp_path / 'a').mkdir()
     (tmp_path / 'a' / 'config.json').write_text('{}')
     enrolled(tmp_path)
-    with pytest.raises(ValueError, match="without seeds, so 'a/seed_0' has no room"):
+    with pytest.raises(
+        ValueError, match="without seeds, so it cannot contain 'a/seed_0'"
+    ):
         enrolled(tmp_path, seeds=(0, 1))
 
 
 @pytest.mark.parametrize('text', ['{', '{}', '{"members": {"a": {"config": {}}}}'])
-def test_a_damaged_list_of_members_is_told(tmp_path, text):
+def test_a_damaged_list_of_members_is_reported(tmp_path, text):
     (tmp_path / 'study.json').write_text(text)
     with pytest.raises(ValueError, match='study.json is damaged'):
         enrolled(tmp_path)
 
 
-def test_the_seeds_of_a_study_are_a_key_of_its_config():
+def test_seeds_are_a_key_of_the_config_of_a_study():
     assert schema.read(study.Config, made(seeds=(0, 1))).seeds == (0, 1)

@@ -1,4 +1,4 @@
-"""Claims as data, and the rule by which a study answers them."""
+"""Claims of papers, and the rule by which a study decides them."""
 
 import math
 
@@ -13,7 +13,7 @@ REPRODUCED, CONTRADICTED, OPEN = papers.REPRODUCED, papers.CONTRADICTED, papers.
 
 @pytest.mark.parametrize('name', NAMES)
 def test_every_claim_is_about_runs_that_its_study_has_at_every_scale(name):
-    found = papers.of(name)
+    found = papers.claims_of(name)
     assert found
     for scale in ('paper', 'desk', 'smoke'):
         runs = {run['name'] for run in shipped(name, scale)['runs']}
@@ -25,7 +25,7 @@ def test_every_claim_is_about_runs_that_its_study_has_at_every_scale(name):
 
 @pytest.mark.parametrize('name', NAMES)
 def test_every_published_effect_is_of_one_row_each_and_as_claimed(name):
-    for claim in papers.of(name):
+    for claim in papers.claims_of(name):
         assert claim['direction'] in ('better', 'worse', 'alike'), claim['id']
         effect = papers.effect(claim, claim['metrics'][0])
         if claim['direction'] == 'alike':
@@ -35,16 +35,16 @@ def test_every_published_effect_is_of_one_row_each_and_as_claimed(name):
             is_better = (effect < 0) == lower
             assert is_better == (claim['direction'] == 'better'), claim['id']
         assert papers.effect(claim, 'masked loss') is None
-    assert papers.beside(name) or name == 'finetune_stability'
+    assert papers.published_rows(name) or name == 'finetune_stability'
 
 
 def test_known_effects():
-    known = {claim['id']: claim for name in NAMES for claim in papers.of(name)}
+    known = {claim['id']: claim for name in NAMES for claim in papers.claims_of(name)}
     assert papers.effect(known['quarter-42k'], 'SC') == pytest.approx(0.0085)
     assert papers.effect(known['clm-first-2k'], 'SC') == pytest.approx(0.0538)
     assert papers.effect(known['uniform'], 'uniformity') == pytest.approx(-0.1076)
-    with pytest.raises(ValueError, match="'pfz' is no study .*Did you mean 'pfs'"):
-        papers.of('pfz')
+    with pytest.raises(ValueError, match="'pfz' is not a study .*Did you mean 'pfs'"):
+        papers.claims_of('pfz')
 
 
 CLAIM = dict(
@@ -57,7 +57,9 @@ CLAIM = dict(
     second='b',
     metrics=['SC', 'probes', 'masked loss'],
     direction='better',
-    published=next(c for c in papers.of('pfs') if c['id'] == 'quarter-42k')['published'],
+    published=next(c for c in papers.claims_of('pfs') if c['id'] == 'quarter-42k')[
+        'published'
+    ],
 )
 
 
@@ -84,9 +86,9 @@ def ruled(claim, *made):
     [
         (0.0085, 0.0010, 5, REPRODUCED, 'p = '),
         (-0.0085, 0.0010, 5, CONTRADICTED, 'p = '),
-        # The published one is 0.0085: it would have been shown.
-        (0.0000, 0.0020, 5, CONTRADICTED, 'not shown, by a power of 100%'),
-        (0.0000, 0.0200, 5, OPEN, 'by a power of 12%'),
+        # The published effect, 0.0085, would have been shown.
+        (0.0000, 0.0020, 5, CONTRADICTED, 'no difference shown, with 100% power'),
+        (0.0000, 0.0200, 5, OPEN, 'no difference shown, with 12% power'),
         (0.0085, 0.0010, 4, OPEN, 'no verdict: 4 seeds, 5 needed'),
         (0.0085, 0.0010, 1, OPEN, 'no verdict: 1 seed, 5 needed'),
         (math.nan, 0.0010, 5, OPEN, 'no verdict: 5 values not finite'),
@@ -97,24 +99,24 @@ def test_the_rule(difference, deviation, seeds, state, why):
     assert found.state == state and why in found.why
 
 
-def test_a_power_that_is_enough_does_not_do_where_the_interval_holds_the_effect():
-    # Just not shown, at a power of 92 %: 0.0085 lies within.
+def test_a_claim_is_open_if_the_interval_contains_the_published_effect():
+    # Just not shown, with a power of 92 %: the interval contains 0.0085.
     found = ruled(CLAIM, arms('SC', 0.0049, 0.0050, 6))
     assert found.state == OPEN and 'not excluded' in found.why
 
 
-def test_lower_is_better_for_a_loss_and_worse_is_the_other_way_round():
+def test_directions_of_losses_and_of_worse_claims():
     assert ruled(CLAIM, arms('masked loss', -0.3, 0.01)).state == REPRODUCED
     assert ruled(CLAIM, arms('masked loss', 0.3, 0.01)).state == CONTRADICTED
     worse = CLAIM | {'direction': 'worse'}
     assert ruled(worse, arms('masked loss', 0.3, 0.01)).state == REPRODUCED
     assert ruled(worse, arms('probes', 0.3, 0.01)).state == CONTRADICTED
-    # Nothing was published in nats: none shown is nothing said.
+    # Nothing was published in nats, so no difference shown decides nothing.
     found = ruled(CLAIM, arms('masked loss', 0.0, 0.001))
     assert found.state == OPEN and 'no published effect in this unit' in found.why
 
 
-def test_what_the_paper_measured_decides_and_stand_ins_must_agree():
+def test_the_metric_of_the_paper_decides_and_replacements_must_agree():
     loss, probe = arms('masked loss', -0.3, 0.01), arms('probes', -0.3, 0.01)
     own = arms('SC', 0.3, 0.01)
     assert ruled(CLAIM, loss, probe, own).state == REPRODUCED
@@ -124,9 +126,9 @@ def test_what_the_paper_measured_decides_and_stand_ins_must_agree():
     assert ruled(CLAIM, loss, arms('probes', 0.3, 0.01)).state == REPRODUCED
 
 
-def test_what_a_study_lacks_is_said():
+def test_missing_runs_and_metrics_are_reported():
     found = ruled(CLAIM | {'second': 'c'}, arms('SC', 0.1, 0.01))
-    assert (found.state, found.why) == (OPEN, 'there is no run c')
+    assert (found.state, found.why) == (OPEN, 'the study has no run c')
     found = ruled(CLAIM | {'metrics': ['QA']}, arms('SC', 0.1, 0.01))
     assert (found.state, found.why) == (OPEN, 'a has no QA (seed 0)')
 
@@ -141,8 +143,8 @@ def test_what_a_study_lacks_is_said():
         (0.000, 0.030, OPEN),
     ],
 )
-def test_alike_is_shown_too(difference, deviation, state):
-    """That no difference is shown does not show that there is none."""
+def test_claims_of_equality(difference, deviation, state):
+    """Equality needs an interval within the margin, not only the lack of a difference."""
     alike = CLAIM | {'direction': 'alike', 'margin': 0.02}
     assert ruled(alike, arms('probes', difference, deviation)).state == state
     assert ruled(alike, arms('masked loss', difference, deviation)).state == OPEN

@@ -1,4 +1,4 @@
-"""The shipped studies: every scale of each is what its name says, and can be built."""
+"""The shipped studies: every scale of each matches its name and can be built."""
 
 import pytest
 from config_of import FOLDER, NAMES, shipped
@@ -11,7 +11,7 @@ SCALES = ('paper', 'desk', 'smoke')
 
 
 def runs(name, scale):
-    """{run: its config}, of one seed."""
+    """Returns {run: config} of one seed."""
     config = shipped(name, scale, 1)
     made = members.configs(config, 'rows')
     return {
@@ -35,13 +35,15 @@ def test_every_study_has_seeds_and_its_claims_at_every_scale(name, scale):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_what_a_claim_is_about_is_measured_at_some_scale_of_its_study(name):
+def test_every_claim_can_be_measured_at_some_scale_of_its_study(name):
     measured = {*arms.GEOMETRY, arms.LOSS, arms.PROBES}
     for config in (shipped(name, scale) for scale in SCALES):
         measured |= {f'probe {task}' for task in config['study']['tasks']}
         for exam in config['examine']:
             measured |= {exam, f'{exam} {arms.SENSITIVITY}'}
-    assert all(measured.intersection(claim['metrics']) for claim in papers.of(name))
+    assert all(
+        measured.intersection(claim['metrics']) for claim in papers.claims_of(name)
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,37 +52,38 @@ def test_what_a_claim_is_about_is_measured_at_some_scale_of_its_study(name):
 )
 @pytest.mark.parametrize('name', NAMES)
 def test_every_run_of_every_study_can_be_planned(name, scale, tmp_path):
-    """Splits, schedules, balances and baselines fit together: a study fails before
-    anything trains."""
+    """Splits, schedules, balances and baselines fit together."""
     found = forecast.outlook(runs(name, scale), tmp_path)
     assert all(one.trained > 0 for one in found)
     if name == 'data_efficiency':
-        # Two trunks, one an objective: all else is a checkpoint of it but for a step.
+        # One trunk per objective; other runs branch from it and train one step.
         steps = sorted(one.trained for one in found)
         assert sum(steps[-2:]) >= 0.99 * sum(steps) - 12
 
 
 @pytest.mark.slow
-def test_the_grid_of_the_paper_takes_122_thousand_steps_beside_its_two_base_runs(
+def test_the_grid_of_the_paper_takes_122_thousand_steps_besides_its_two_base_runs(
     tmp_path,
 ):
     found = forecast.outlook(runs('pfs', 'paper'), tmp_path)
     assert sum(one.steps for one in found) == 380_000
     trained = {one.name: one.trained for one in found}
-    # Its runs of 42,000 steps of one objective were there.
+    # The paper already had its runs of 42,000 steps of one objective.
     first = runs('pfs', 'paper')
     base = forecast.outlook({k: first[k] for k in ('mlm_42k', 'clm_42k')}, tmp_path)
     assert sum(trained.values()) - sum(one.trained for one in base) == 122_000
 
 
 @pytest.mark.slow
-def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_a_start(tmp_path):
+def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_per_start(tmp_path):
     found = forecast.outlook(runs('cpt', 'paper'), tmp_path)
     trained = {one.name: one.trained for one in found}
     for name in ('mlm', 'clm'):
         assert trained[f'{name}_0'] == 42_000
         further = sum(trained[f'{name}_{k}k'] for k in (22, 12, 2))
-        assert further == 26_001  # one step is taken twice: a run ends by itself
+        assert (
+            further == 26_001
+        )  # one step is trained twice, as each run takes its own last step
 
 
 def test_splits_are_those_of_the_tables():
@@ -127,12 +130,12 @@ def test_every_balance_has_the_same_baselines():
     'argument, words',
     [
         ('scale=huge', "scale='huge' is not one of paper, desk, smoke"),
-        ('size=1b', "'size' is no key; there are scale, seeds."),
-        ('seeds=0', "seeds='0' is no number of seeds"),
-        ('seeds=x', "seeds='x' is no number of seeds"),
+        ('size=1b', "'size' is not one of scale, seeds."),
+        ('seeds=0', "seeds='0' must be an integer"),
+        ('seeds=x', "seeds='x' must be an integer"),
     ],
 )
-def test_a_wrong_argument_is_said(argument, words):
+def test_wrong_arguments_are_rejected(argument, words):
     with pytest.raises(ValueError, match=words):
         config_file.read([f'--config={FOLDER / "pfs.py"}:{argument}'])
 
@@ -140,7 +143,7 @@ def test_a_wrong_argument_is_said(argument, words):
 @pytest.mark.parametrize(
     'section, words',
     [
-        ({'report': {'claims': 'pfz'}}, "'pfz' is no study .*Did you mean 'pfs'"),
+        ({'report': {'claims': 'pfz'}}, "'pfz' is not a study .*Did you mean 'pfs'"),
         ({'report': {'metrics': ()}}, "no key 'metrics'"),
         (
             {'examine': {'x': {'models': ['a'], 'tasks': []}}},
@@ -153,13 +156,13 @@ def test_a_wrong_argument_is_said(argument, words):
         ),
     ],
 )
-def test_a_wrong_exam_or_report_is_said_before_anything_trains(section, words):
+def test_invalid_exams_and_reports_are_rejected_before_training(section, words):
     config = shipped('pfs', 'smoke')
     with pytest.raises(ValueError, match=words):
         study.plain({**config, **section})
 
 
-def test_keys_of_a_study_are_no_keys_of_its_runs():
+def test_runs_do_not_take_keys_of_the_study():
     config = shipped('finetune_stability', 'smoke')
     for one in settings.of_runs(config).values():
         assert not one.keys() & {'examine', 'report', 'study', 'runs', 'seeds'}

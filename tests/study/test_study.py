@@ -1,4 +1,4 @@
-"""A study says what its runs are worth, checks before it trains, and loses nothing."""
+"""Studies: headlines, probes, early checks, saved results and exams."""
 
 import json
 import math
@@ -17,7 +17,7 @@ SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
 
 def results(**losses):
-    """The results of a study by its held-out masked losses."""
+    """Returns the results of a study with these held-out masked losses."""
     models = {name: SHAPE | {'heldout/mlm_loss': loss} for name, loss in losses.items()}
     made = {'probes': {}, 'no_probe': {}, 'recipes': {}}
     return made | {'models': models, 'unigram': 6.4, 'heldout_tokens': 1000}
@@ -30,27 +30,31 @@ NAN = math.nan
     'losses, said, unsaid',
     [
         (dict(a=5.0, b=5.5), 'best: 5.00 nats per token, 1.40 better', 'W'),
-        (dict(a=7.05), 'that token frequencies do not give: `a`.', 'Worse than untr'),
+        (
+            dict(a=7.05),
+            'Learned nothing beyond token frequencies: `a`.',
+            'Worse than untr',
+        ),
         (dict(a=7.05), '0.65 worse than token frequencies alone', '-0.65'),
-        (dict(a=5.0, b=7.7), 'untrained at naming masked tokens: `b`.', '`a`,'),
-        (dict(a=NAN, b=5.0), 'untrained at naming masked tokens: `a`.', '-'),
-        (dict(a=NAN, b=5.0), '`b` names masked tokens best', 'nan'),
+        (dict(a=5.0, b=7.7), 'untrained at predicting masked tokens: `b`.', '`a`,'),
+        (dict(a=NAN, b=5.0), 'untrained at predicting masked tokens: `a`.', ' -'),
+        (dict(a=NAN, b=5.0), '`b` predicts masked tokens best', 'nan'),
     ],
 )
-def test_the_headline_says_what_the_runs_are_worth(losses, said, unsaid):
+def test_the_headline_names_the_best_and_the_useless_runs(losses, said, unsaid):
     headline = report.headline(results(untrained=7.6, **losses))
     assert said in headline and unsaid not in headline
-    # The untrained network is no run: it never names masked tokens best.
-    assert '`untrained` names' not in report.headline(results(untrained=4.0, a=5.0))
+    # The untrained network is not a run, so it is never the best.
+    assert '`untrained` predicts' not in report.headline(results(untrained=4.0, a=5.0))
 
 
 def test_a_run_is_judged_by_its_own_masked_loss():
-    """MNTP where that was trained; a run that predicts no tokens has none."""
+    """MNTP for a run trained with it; a run that predicts no tokens has none."""
     found = results(a=5.0)
     mntp = {'heldout/mntp_loss': 2.0, 'heldout/mntp_accuracy': 0.5}
     found['models']['b'] = SHAPE | mntp
     found['models']['c'] = SHAPE
-    assert '`b` names masked tokens best: 2.00' in report.headline(found)
+    assert '`b` predicts masked tokens best: 2.00' in report.headline(found)
     rows = {row[0]: row[1:] for row in report._losses(found)['table']['rows']}
     assert rows['b'][0] == 2.0 and rows['b'][2] == 0.5
     assert rows['c'] == [None] * 4
@@ -59,7 +63,7 @@ def test_a_run_is_judged_by_its_own_masked_loss():
 
 
 def told(**scores):
-    """Results of a study with one probe: (score, bag) of each, intervals of 0.04."""
+    """Returns results with one probe: (score, bag) per run, intervals of 0.04."""
     found = results(**dict.fromkeys(scores, 5.0))
     for name, (score, bag) in scores.items():
         key = 'representation/word_order'
@@ -74,35 +78,35 @@ def told(**scores):
 def test_worse_than_untrained_and_no_better_than_a_control_are_headlines():
     found = told(untrained=(0.6, 0.5), a=(0.5, 0.5), b=(0.7, 0.5))
     said = report.headline(found)
-    assert said.startswith('Worse than untrained (0.600) in word_order: `a` (0.500).')
+    assert said.startswith('Worse than untrained (0.600) on word_order: `a` (0.500).')
     assert 'No run' not in said
-    # Of bags and TF-IDF, too: beyond is beyond all of them.
+    # A run must be better than every control, including bags and TF-IDF.
     for a in ((0.61, 0.5), (0.7, 0.69)):
         said = report.headline(told(untrained=(0.6, 0.5), a=a))
-        assert 'No run is clearly beyond every control in word_order.' in said
+        assert 'No run is clearly better than every control on word_order.' in said
 
 
-def test_a_collapsed_run_is_a_headline_and_has_no_merit():
+def test_a_collapsed_run_is_reported_and_never_better():
     for key, value in (('uniformity', -1e-7), ('effective_rank', 1), ('uniformity', NAN)):
         found = told(untrained=(0.5, 0.5), a=(0.9, 0.5))
         found['models']['a'][f'geometry/{key}'] = value
         said = report.headline(found)
-        assert said.startswith('Collapsed') and '`a`. No run is clearly beyond' in said
+        assert said.startswith('Collapsed') and '`a`. No run is clearly better' in said
 
 
-def test_every_probe_stands_beside_all_of_its_controls():
+def test_every_probe_is_shown_with_all_controls():
     found = told(untrained=(0.5, 0.48), a=(0.7, 0.51))
     columns, rows = probes.table(found)
     assert columns == ['balanced accuracy', 'word_order']
     assert [row[1] for row in rows] == [0.5, 0.5, 0.52, 0.5, 0.48, 0.7, 0.51]
     page = probes.section(found)
-    assert 'this one training run' in page['text'] and 'apart' in page['text']
+    assert 'for this training run' in page['text'] and 'apart' in page['text']
     assert page['table']['rows'][-2] == ['a', '0.700 (0.680 to 0.720)']
     missing = found | {'probes': {}, 'no_probe': {'word_order': 'Too few.'}}
     assert probes.section(missing)['text'] == 'No probe `word_order`: Too few.'
 
 
-def test_the_short_table_has_a_row_for_every_run():
+def test_the_summary_table_has_a_row_per_run():
     found = results(a=4.0, b=3.0)
     entropy, *rows = report.table(found)
     assert entropy[:2] == ['unigram entropy', found['unigram']]
@@ -111,7 +115,7 @@ def test_the_short_table_has_a_row_for_every_run():
 
 
 @pytest.mark.parametrize('seeds', [1, 3, 4, 5])
-def test_a_verdict_between_recipes_takes_five_seeds(seeds):
+def test_a_verdict_between_recipes_needs_five_seeds(seeds):
     names = {f'{name}-{n}': (name, n) for name in 'ab' for n in range(seeds)}
     losses = {run: 4.0 + (name == 'b') + n / 50 for run, (name, n) in names.items()}
     losses['b-0'] += 0.1
@@ -125,7 +129,7 @@ def test_a_verdict_between_recipes_takes_five_seeds(seeds):
 
 @pytest.fixture(scope='module')
 def own_text(tmp_path_factory):
-    """A study of one run of two steps on text without any fields."""
+    """A study of one run of two steps, on documents without fields."""
     pytest.importorskip('sklearn')
     folder = tmp_path_factory.mktemp('study')
     rng = np.random.default_rng(0)
@@ -167,8 +171,8 @@ def test_a_study_of_text_without_fields_has_probes_with_controls(own_text, capsy
 
 
 @pytest.mark.slow
-def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys):
-    """The evaluation of the second run fails; then only that is done."""
+def test_measured_results_are_saved(own_text, monkeypatch, capsys):
+    """If the evaluation of the second run fails, only that one is repeated."""
     config, folder = own_text
     runs = [config['runs'][0], config['runs'][0] | {'name': 'b'}]
     config = config | {'runs': runs, 'study': {'tasks': [], 'sentences': [SENTENCE]}}
@@ -190,12 +194,12 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
     assert 'evaluating b' in said and 'a: complete' in said
     assert 'evaluating a' not in said and 'evaluating untrained' not in said
     assert set(found['models']) == {'untrained', 'a', 'b'}
-    # One seed, one network, one stream: the two runs are the same.
+    # With one seed, network and stream, the two runs are the same.
     (prediction,) = found['predictions']
     assert prediction['models']['a'] == prediction['models']['b']
     assert study.study(config, folder / 'kept') == found
     assert 'evaluating' not in capsys.readouterr().out
-    # Another checkpoint is another model.
+    # Another checkpoint is measured again.
     checksums = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/CHECKSUMS.json'))
     whole = study.plain(config)
     before = measure.question(whole, folder / 'kept', 'b', '')
@@ -204,8 +208,8 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
 
 
 @pytest.mark.slow
-def test_a_study_grows_by_seeds_from_its_result_files_alone(own_text, capsys):
-    """Machines vanish, and checkpoints with them: what is measured is not lost."""
+def test_a_study_with_only_result_files_can_get_more_seeds(own_text, capsys):
+    """Results remain valid after the checkpoints are lost."""
     config, folder = own_text
     config = config | {'study': {'tasks': [], 'sentences': []}}
     out = folder / 'grown'
@@ -218,15 +222,15 @@ def test_a_study_grows_by_seeds_from_its_result_files_alone(own_text, capsys):
     capsys.readouterr()
     grown = study.study(config | {'seeds': (0, 1, 2)}, out)
     said = capsys.readouterr().out
-    assert 'a/seed_0: complete, by its result' in said
+    assert 'a/seed_0: complete by its result' in said
     assert 'evaluating a/seed_2' in said and 'evaluating a/seed_0' not in said
     assert grown['models'].items() >= first['models'].items()
     assert 'a/seed_2' in grown['recipes'] and not (out / 'a' / 'seed_0').exists()
-    # Another question has no answer without parameters.
+    # Other measurements are impossible without parameters.
     other = config | {'seeds': (0,), 'study': {'sentences': [SENTENCE]}}
-    with pytest.raises(ValueError, match='does not answer what the study asks now'):
+    with pytest.raises(ValueError, match='was made with other settings'):
         study.study(other, out)
-    # Nor is half a result one.
+    # A truncated result is invalid.
     path = out / 'evaluated' / 'a' / 'seed_1.json'
     path.write_text(path.read_text().replace('heldout/mlm_loss', 'heldout/mlm_lose'))
     with pytest.raises(ValueError, match='a/seed_1.json is damaged'):
@@ -263,7 +267,7 @@ def test_members_are_examined_at_tasks(own_text, capsys):
     assert {json.loads(line)['model'] for line in written} == models
     assert (out / 'examined' / 'tuned' / 'evaluation.html').is_file()
     shutil.rmtree(out / 'a' / 'seed_0')
-    # What is known of a member outlives it; what is not cannot be asked any more.
+    # Results outlive the checkpoints; new measurements are impossible.
     assert study.study(config | {'seeds': (0, 1)}, out)['examined'] == first
     (out / 'examined' / 'tuned' / 'members' / 'a' / 'seed_0.json').unlink()
     capsys.readouterr()
@@ -273,8 +277,8 @@ def test_members_are_examined_at_tasks(own_text, capsys):
 
 
 @pytest.mark.slow
-def test_a_study_at_an_address_is_that_of_a_folder(own_text, monkeypatch, capsys):
-    """Stopped after its first run, it goes on elsewhere; again it is complete."""
+def test_a_study_at_an_address_equals_that_in_a_folder(own_text, monkeypatch, capsys):
+    """Stopped after its first run, it is resumed on another machine."""
     config, folder = own_text
     config = config | {'seeds': (0, 1), 'study': {'tasks': [], 'sentences': []}}
     here = study.study(config, folder / 'here')
@@ -291,16 +295,16 @@ def test_a_study_at_an_address_is_that_of_a_folder(own_text, monkeypatch, capsys
     monkeypatch.setattr(training_work.train, 'train', stopping)
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / 'first'))
     study.study(config, address, dry_run=True)
-    assert not transfer.listed(address)
+    assert not transfer.list_files(address)
     with pytest.raises(KeyboardInterrupt):
         study.study(config, address)
-    assert download.runs(transfer.listed(address)) == {'a/seed_0/': [2]}
+    assert download.runs(transfer.list_files(address)) == {'a/seed_0/': [2]}
     for machine in ('second', 'third'):
         monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / machine))
         capsys.readouterr()
         assert study.study(config, address)['models'] == here['models']
     assert ended == [0, 1] and 'evaluating' not in capsys.readouterr().out
-    names = transfer.listed(address)
+    names = transfer.list_files(address)
     assert {'report.html', 'results.json', 'rows/manifest.json'} <= set(names)
     assert download.runs(names) == {'a/seed_0/': [2], 'a/seed_1/': [2]}
 
@@ -312,20 +316,23 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
     'changes, says',
     [
         (dict(runs=()), 'A study needs `runs`'),
-        (dict(names=('a', 'a')), "'a' is the name of 2 runs"),
-        (dict(names=('a', 'rows')), "'rows' is no name for a run"),
-        (dict(names=('a', 'b/c')), "'b/c' is no name for a run"),
+        (dict(names=('a', 'a')), "2 runs have the name 'a'"),
+        (dict(names=('a', 'rows')), "'rows' is not a valid name"),
+        (dict(names=('a', 'b/c')), "'b/c' is not a valid name"),
         (dict(compare=(('a', 'c'),)), "report.compare has 'c', but the runs are a, b"),
-        (dict(compare=(('a', 'b', 'a'),)), 'is not two runs'),
-        (dict(compare=(('a',),)), r"\('a',\) is not two runs"),
-        (dict(every=0), "run 'a': checkpoint.every=0 keeps no state"),
+        (dict(compare=(('a', 'b', 'a'),)), 'is not a pair of runs'),
+        (dict(compare=(('a',),)), r"\('a',\) is not a pair of runs"),
+        (dict(every=0), "run 'a': checkpoint.every=0 saves no checkpoint"),
         (dict(tasks=('word_ordr',)), "Did you mean 'word_order'"),
         (dict(sentences=[('No masked token.', 'x')]), 'with one <mask>'),
-        (dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')]), 'but the runs read 30'),
+        (
+            dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')]),
+            'but rows only have room for 30',
+        ),
         (dict(second=dict(name='mlm', rate=7)), "run 'b': .*rate"),
     ],
 )
-def test_what_would_fail_after_training_is_told_before(own_text, changes, says):
+def test_late_failures_are_detected_before_training(own_text, changes, says):
     config, folder = own_text
     first = config['runs'][0]
     runs = [first | {'name': name} for name in changes.get('names', ('a', 'b'))]
@@ -341,26 +348,30 @@ def test_what_would_fail_after_training_is_told_before(own_text, changes, says):
     with pytest.raises(ValueError, match=says):
         study.study(config, folder / 'told')
     assert not (folder / 'told' / 'a').exists()
-    if 'but the runs read' not in says:  # that is told by rows
+    if 'but rows only have room for' not in says:  # only known with rows
         with pytest.raises(ValueError, match=says):
             study.study(config, folder / 'ahead', dry_run=True)
 
 
-def test_tasks_that_are_not_here_are_told_ahead(own_text, capsys):
-    """And do not stop a plan: they may lie where it is run."""
+def test_missing_tasks_are_reported_by_a_dry_run(own_text, capsys):
+    """They are not an error, as they may exist on the machine that trains."""
     config, folder = own_text
     exam = dict(tasks=(dict(name='sst2', path='nowhere/SST-2'),))
     evaluate = dict(every=1, tasks=('unknown',))
     config = config | dict(examine=dict(tuned=exam), evaluate=evaluate)
     study.study(config, folder / 'ahead', dry_run=True)
     said = capsys.readouterr().out
-    assert 'would be refused: examine.tuned: There is no file or folder nowhere' in said
-    assert "would be refused: evaluation/tasks has no 'unknown'" in said
+    assert (
+        'the study would fail: examine.tuned: There is no file or folder nowhere' in said
+    )
+    assert "the study would fail: evaluation/tasks has no 'unknown'" in said
 
 
-def test_a_label_that_no_document_has_is_told_before_training(own_text):
+def test_a_missing_label_is_reported_before_training(own_text):
     config, folder = own_text
     config = config | dict(study=config['study'] | dict(label='author'))
-    with pytest.raises(ValueError, match="label='author', but .* it has: title"):
+    with pytest.raises(
+        ValueError, match="label='author' is not a field of a document; its fields: title"
+    ):
         study.study(config, folder / 'label')
     assert not (folder / 'label' / 'a').exists()

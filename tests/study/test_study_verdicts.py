@@ -1,4 +1,4 @@
-"""A study's verdicts: their size, their power, and what leaves none."""
+"""Verdicts of a study: false positive rate, power, and missing verdicts."""
 
 import math
 
@@ -13,7 +13,7 @@ LOSS = of_arms.LOSS
 
 
 def drawn(rng, means, seeds=5, deviation=1.0):
-    """Arms of these means: normal, seeds in common moved together."""
+    """Returns normally distributed arms with these means, correlated by seed."""
     of_seed = rng.normal(size=seeds)
     return {
         arm: {
@@ -25,10 +25,10 @@ def drawn(rng, means, seeds=5, deviation=1.0):
 
 
 def every(arms):
-    return verdicts.decide(arms, verdicts.asked(arms, [LOSS]))
+    return verdicts.decide(arms, verdicts.questions(arms, [LOSS]))
 
 
-def test_of_arms_that_are_alike_one_study_in_twenty_shows_a_difference():
+def test_one_study_in_twenty_shows_a_difference_between_equal_arms():
     rng = np.random.default_rng(0)
     alike = dict.fromkeys('abcd', 5.0)
     wrong = [any(one.is_sure for one in every(drawn(rng, alike))) for _ in range(200)]
@@ -36,19 +36,19 @@ def test_of_arms_that_are_alike_one_study_in_twenty_shows_a_difference():
     assert np.mean(wrong) <= 0.09
 
 
-def test_differences_are_shown_about_as_often_as_the_power_says():
+def test_differences_are_shown_as_often_as_the_power_predicts():
     rng, shown, told = np.random.default_rng(1), [], []
     known = verdicts.Question('a', 'b', LOSS, effect=-7.0)
     for _ in range(200):
         arms = drawn(rng, dict(a=0.0, b=7.0, c=0.0, d=0.0))
-        questions = verdicts.asked(arms, [LOSS], [('a', 'c'), ('a', 'd')], [known])
+        questions = verdicts.questions(arms, [LOSS], [('a', 'c'), ('a', 'd')], [known])
         first, *others = verdicts.decide(arms, questions)
         assert first.tests == 3 and [one.power for one in others] == [None, None]
         shown.append(first.is_sure)
         told.append(first.power)
     true = power.power(7.0, math.sqrt(2), 5, tests=3)
     assert np.mean(shown) == pytest.approx(true, abs=0.08)
-    # Of a deviation that is seen, not known: right in the middle.
+    # The deviation is estimated, so the power is correct on average.
     assert np.median(told) == pytest.approx(true, abs=0.1)
 
 
@@ -58,16 +58,16 @@ def test_below_five_seeds_there_is_no_verdict(seeds):
     (one,) = verdicts.decide(arms, [verdicts.Question('a', 'b', LOSS, effect=-99.0)])
     assert not one.is_sure and one.why.endswith('5 needed') and math.isnan(one.p)
     assert one.words.startswith('no verdict')
-    # So nothing can be shown, however small the deviation.
+    # Nothing can be shown, however small the deviation.
     assert math.isnan(one.detectable) and one.power is None
 
 
-def test_a_member_that_diverged_leaves_no_verdict():
+def test_a_diverged_member_prevents_a_verdict():
     arms = drawn(np.random.default_rng(0), dict(a=0.0, b=99.0, c=0.0), 6)
     arms['b'][3][LOSS] = math.nan
-    found = {(v.asked.first, v.asked.second): v for v in every(arms)}
+    found = {(v.question.first, v.question.second): v for v in every(arms)}
     assert found['a', 'b'].why == '1 value not finite' and not found['a', 'b'].is_sure
-    # The others are corrected for what was tested, which is one.
+    # The correction only counts the one test that was made.
     assert found['a', 'c'].tests == 1 and not found['a', 'c'].why
 
 
@@ -75,38 +75,38 @@ def test_only_seeds_that_both_have_are_paired():
     arms = drawn(np.random.default_rng(0), dict(a=0.0, b=9.0), 8)
     del arms['a'][0], arms['b'][7]
     (one,) = every(arms)
-    assert one.found.seeds == 6
+    assert one.result.seeds == 6
     assert one.words == f'a is below b (p = {one.p:.2g}, 6 seeds)'
 
 
-def test_it_is_the_test_of_evaluation():
+def test_verdicts_use_the_tests_of_evaluation():
     arms = drawn(np.random.default_rng(3), dict(a=0.0, b=3.0, c=0.0))
     pairs = [
         [[arms[arm][seed][LOSS] for seed in range(5)] for arm in pair]
         for pair in ('ab', 'ac', 'bc')
     ]
     for (found, p), one in zip(statistics.corrected(pairs), every(arms)):
-        assert one.found == found and one.p == p
+        assert one.result == found and one.p == p
 
 
-def test_the_wide_interval_holds_what_the_smallest_p_excludes():
-    """Its ends touch zero where p is 0.05 / tests."""
+def test_the_wide_interval_corresponds_to_the_smallest_p():
+    """It touches zero if p is 0.05 / tests."""
     arms = drawn(np.random.default_rng(3), dict(a=0.0, b=3.0, c=0.0))
     for one in every(arms):
-        assert one.low < one.found.low < one.found.high < one.high
-        assert (one.low > 0 or one.high < 0) == (one.found.p < 0.05 / 3)
+        assert one.low < one.result.low < one.result.high < one.high
+        assert (one.low > 0 or one.high < 0) == (one.result.p < 0.05 / 3)
 
 
-def test_what_is_asked_is_asked_once_and_known_before():
+def test_questions_are_unique_and_keep_published_effects():
     arms = drawn(np.random.default_rng(0), dict(a=0.0, b=1.0, c=2.0))
-    assert len(verdicts.asked(arms, [LOSS])) == 3
+    assert len(verdicts.questions(arms, [LOSS])) == 3
     known = verdicts.Question('a', 'b', LOSS, 0.5)
-    asked = verdicts.asked(arms, [LOSS], [('a', 'b'), ('b', 'c')], [known])
+    asked = verdicts.questions(arms, [LOSS], [('a', 'b'), ('b', 'c')], [known])
     assert asked == [known, verdicts.Question('b', 'c', LOSS)]
-    assert verdicts.asked(arms, [LOSS], (), [known]) == [known]
-    # One that was given up leaves its comparisons without an answer, not the study.
-    questions = verdicts.asked(arms, [LOSS], [('a', 'b'), ('a', 'given up')])
-    assert [one.asked.second for one in verdicts.decide(arms, questions)] == ['b']
+    assert verdicts.questions(arms, [LOSS], (), [known]) == [known]
+    # A failed run only loses its own comparisons.
+    questions = verdicts.questions(arms, [LOSS], [('a', 'b'), ('a', 'given up')])
+    assert [one.question.second for one in verdicts.decide(arms, questions)] == ['b']
 
 
 def test_a_spread_is_a_side_of_a_comparison():
@@ -117,5 +117,5 @@ def test_a_spread_is_a_side_of_a_comparison():
     }
     sides = {'spread': list('def')}, {'spread': list('abc')}
     (one,) = verdicts.decide(arms, [verdicts.Question(*sides, LOSS)])
-    assert one.found.difference == pytest.approx(-0.9) and one.is_sure
+    assert one.result.difference == pytest.approx(-0.9) and one.is_sure
     assert 'spread of d, e, f is below' in one.words

@@ -1,4 +1,4 @@
-"""When runs come to a stated score: read off the logs, and told beside each other."""
+"""Time to target: read from logs, compared between runs."""
 
 import dataclasses
 import json
@@ -23,30 +23,30 @@ def line(step, loss=None, probe=None):
 
 
 def speed(argument='scale=smoke'):
-    """The whole config of the speed board, as plain dicts."""
+    """Returns the complete config of the speed board as plain dicts."""
     return study.plain(config_file.read([f'--config={FILE}:{argument}']))
 
 
 @pytest.mark.parametrize(
     'lines, step',
     [
-        ([line(0, 3.0), line(5, 4.1), line(9, 4.0)], 9),  # nothing is trained at 0
+        ([line(0, 3.0), line(5, 4.1), line(9, 4.0)], 9),  # step 0 does not count
         ([line(5, 4.0), line(9, 4.5)], 5),
         ([line(5, math.nan), line(9, 4.1)], None),
-        ([line(5, 3.9, 0.7), line(9, 4.2, 0.9)], None),  # each, but never both
-        ([line(5, 3.9), line(5, probe=0.9)], 5),  # two lines of one step
+        ([line(5, 3.9, 0.7), line(9, 4.2, 0.9)], None),  # each alone, never both
+        ([line(5, 3.9), line(5, probe=0.9)], 5),  # two log lines of one step
         ([line(5, 3.9), line(9, probe=0.9)], None),
         ([], None),
     ],
 )
-def test_it_is_reached_at_the_first_step_at_which_all_of_it_holds(lines, step):
+def test_a_target_is_reached_when_all_of_it_holds(lines, step):
     wanted = {LOSS: 4.0}
     if any(PROBE in one for one in lines):
         wanted |= {PROBE: 0.8}
     assert time_to_target.reached(lines, wanted) == step
 
 
-def test_seconds_are_those_of_the_steps_up_to_there():
+def test_seconds_are_those_of_the_steps_until_the_target():
     log = [
         {'step': 10, budgets.TIMES: 0.5},
         {'step': 15, LOSS: 4.0},
@@ -59,8 +59,10 @@ def test_seconds_are_those_of_the_steps_up_to_there():
 
 
 def timed(losses):
-    """The rows of two arms of three seeds, whose curves are {step: loss} each, by arm;
-    a step takes 0.1 s, and 0.2 s that of `slow`."""
+    """Returns the rows of arms with one {step: loss} per seed.
+
+    A step takes 0.1 s, in the arm `slow` 0.2 s.
+    """
     made = made_up.study('pfs', seeds=3)
     arms = dict(zip(losses, made.members))
     logs = {}
@@ -76,19 +78,19 @@ def timed(losses):
     return dict(zip(losses, made.timed['table']['rows'])), made
 
 
-def test_medians_count_a_seed_that_never_comes_to_it_as_never():
+def test_medians_count_seeds_that_never_reach_the_target():
     quick = [{10: 3.9}, {20: 3.9}, {10: 4.5, 20: 4.1}]
     rows, made = timed(dict(quick=quick, slow=[{10: 3.9}] * 3))
     assert rows['quick'][1:6] == ['2 of 3', '2.0', '1.0 to never', '1.00', '20']
     assert rows['slow'][1:6] == ['3 of 3', '2.0', '2.0 to 2.0', '1.00', '10']
-    # Both are runs of 42 steps, and step 20 of CLM first is of another kind than step 10.
+    # Both runs have 42 steps; with CLM first, step 20 is in another phase than step 10.
     assert rows['slow'][6] == '0.50' and float(rows['slow'][8]) < 0.6
     assert rows['quick'][9] == pytest.approx(
         np.mean([made.results['models'][m][LOSS] for m in list(made.logs)[:3]])
     )
 
 
-def test_beside_the_first_arm_that_comes_to_it():
+def test_ratios_are_to_the_first_arm_that_reaches_the_target():
     rows, made = timed(dict(never=[{40: 5.0}] * 3, slow=[{40: 3.0}] * 3))
     assert rows['never'][1:] == [
         *('0 of 3', 'not reached', None, None),
@@ -101,7 +103,7 @@ def test_beside_the_first_arm_that_comes_to_it():
 
 
 @pytest.mark.slow
-def test_it_is_on_the_page_with_seeds_and_without(tmp_path, capsys):
+def test_the_section_is_on_the_page_with_and_without_seeds(tmp_path, capsys):
     _, made = timed(dict(quick=[{10: 3.9}] * 3, slow=[{10: 3.9}] * 3))
     firsts = {m: pair for m, pair in made.results['recipes'].items() if pair[1] == 0}
     for recipes in (made.results['recipes'], firsts):
@@ -125,10 +127,10 @@ def test_it_is_on_the_page_with_seeds_and_without(tmp_path, capsys):
     [
         (dict(report=dict(target={'mlm_loss': 4.0})), "'mlm_loss' is not logged"),
         (dict(report=dict(target={LOSS: 'low'})), 'report.target: heldout/mlm_loss'),
-        (dict(study=dict(split='tset')), "study.split='tset' is none of prepare.splits"),
+        (dict(study=dict(split='tset')), "study.split='tset' is not in prepare.splits"),
     ],
 )
-def test_a_target_or_split_that_cannot_be_is_said(changes, says):
+def test_invalid_targets_and_splits_are_rejected(changes, says):
     with pytest.raises(ValueError, match=says):
         study.plain(speed() | changes)
 
@@ -136,23 +138,23 @@ def test_a_target_or_split_that_cannot_be_is_said(changes, says):
 @pytest.mark.parametrize(
     'wanted, evaluate, says',
     [
-        ({LOSS: 4.0}, dict(every=0, tasks=()), 'evaluate.every=0 makes none'),
+        ({LOSS: 4.0}, dict(every=0, tasks=()), 'evaluate.every=0 disables them'),
         ({PROBE: 0.8}, dict(every=5, tasks=('sst2@x',)), "the task 'bundled', which is"),
     ],
 )
-def test_a_target_that_no_run_logs_is_said(wanted, evaluate, says):
+def test_targets_that_no_run_logs_are_rejected(wanted, evaluate, says):
     with pytest.raises(ValueError, match=says):
         time_to_target.check_run(wanted, evaluate)
     time_to_target.check_run(wanted, dict(every=5, tasks=('bundled',)))
     time_to_target.check_run({}, evaluate)
 
 
-def test_the_board_is_tuned_on_other_documents_than_it_is_scored_on():
+def test_the_board_is_scored_on_other_documents_than_it_is_tuned_on():
     whole = bundled.make('heldout')
     tuned, scored = (bundled.make(split, test=True) for split in ('heldout', 'test'))
     assert len(tuned) + len(scored) == len(whole) and len(scored) == 2 * len(tuned)
     assert all((one in tuned) != (one in scored) for one in whole)
-    # Of each author with several of them there are some in both.
+    # Each author with several documents is in both splits.
     authors = [{one['author'] for one in part} for part in (tuned, scored)]
     assert {'Jane Austen', 'Herman Melville', 'Donald J Trump'} <= set.intersection(
         *authors
@@ -162,7 +164,7 @@ def test_the_board_is_tuned_on_other_documents_than_it_is_scored_on():
         bundled.make('test')
 
 
-def test_the_board_measures_the_split_that_nobody_tuned_on(monkeypatch):
+def test_the_board_measures_the_test_split(monkeypatch):
     read = []
     monkeypatch.setattr(measure.tokenizers, 'load', lambda path: None)
     monkeypatch.setattr(
@@ -178,7 +180,7 @@ def test_the_board_measures_the_split_that_nobody_tuned_on(monkeypatch):
         assert measure.split_of(config['study']) == split
 
 
-def test_entries_of_the_board_are_of_one_size_on_the_same_rows():
+def test_entries_of_the_board_have_equal_size_and_rows():
     config = speed('seeds=1')
     names = [run['name'] for run in config['runs']]
     assert names[:2] == ['mlm', 'clm_mlm'] and {'muon', 'hybrid'} < set(names)
@@ -188,7 +190,7 @@ def test_entries_of_the_board_are_of_one_size_on_the_same_rows():
     only = speed('scale=tune,only=muon+mlm,seeds=2')
     assert [run['name'] for run in only['runs']] == ['muon', 'mlm']
     assert only['seeds'] == [0, 1] and only['report']['target'] == {LOSS: 4.25}
-    for argument, words in (('only=x', "'x' is no entry"), ('scale=paper', 'scale=')):
+    for argument, words in (('only=x', "'x' is not one of"), ('scale=paper', 'scale=')):
         with pytest.raises(ValueError, match=words):
             speed(argument)
 
@@ -201,8 +203,8 @@ def test_the_board_at_its_smallest_scale(tmp_path):
     table = text.partition('## Time to target')[2].partition('##')[0].splitlines()
     cells = [row.strip('| ').split(' | ') for row in table if '2 of 2' in row]
     assert [row[0] for row in cells] == ['muon']
-    assert [row[5] for row in cells] == ['2']  # where CLM ends, it evaluates
-    # What is measured in the end is of the other split.
+    assert [row[5] for row in cells] == ['2']  # evaluated at the end of CLM
+    # Final results are of the other split.
     assert found['heldout_tokens'] == manifest(tmp_path)['splits']['test']['tokens']
 
 

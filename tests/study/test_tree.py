@@ -1,4 +1,4 @@
-"""What runs have in common is found, and no more than that."""
+"""Steps that runs have in common are found, and no others."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ def run(steps, *phases, **more):
 
 
 def made(runs, **changes):
-    """The config of a study of {name: run}, before there are rows."""
+    """Returns the config of a study of {name: run}, without rows."""
     shared = dict(
         data=dict(row_length=32, batch_size=8),
         model=dict(name='transformer', preset='tiny', depth=1),
@@ -50,16 +50,16 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
 @pytest.mark.parametrize(
     'one, other, steps',
     [
-        # Budgets: up to the decay of the shorter one.
+        # Budgets share the steps before the decay of the shorter run.
         (run(20, phase(CLM)), run(40, phase(CLM)), 16),
-        # A split: up to the first switch; a decay there is the same branch.
+        # Splits share the steps before the first switch or decay.
         (BASE, run(40, phase(CLM, 10), phase(MLM)), 10),
         (BASE, run(24, phase(CLM)), 20),
         (BASE, run(40, phase(CLM, 20), phase(MLM | {'rate': 0.2})), 20),
         (BASE, run(40, phase(CLM | {'tied': True}, 20), phase(MLM)), 0),
-        # The second phase goes on alike.
+        # The second phase continues equally.
         (BASE, run(30, phase(CLM, 20), phase(MLM)), 26),
-        # The same run ends by itself.
+        # Equal runs still take their own last step.
         (BASE, BASE, 39),
         (BASE, BASE | {'seed': 1}, 0),
         (BASE, BASE | {'clip_norm': 0.5}, 0),
@@ -70,13 +70,13 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
         (BASE, BASE | {'schedule': WSD | {'peak': 1e-3}}, 0),
         (BASE, BASE | {'schedule': WSD | {'warmup': 3}}, 0),
         (BASE, BASE | {'schedule': WSD | {'decay': 10}}, 30),
-        # Another section, the same rates.
+        # A different section with the same learning rates.
         (
             run(40, phase(MLM), schedule=WSD | {'warmup': 0}),
             run(20, phase(MLM), schedule=5e-4),
             19,
         ),
-        # A phase like the one before is a phase all the same.
+        # Two equal phases are still two phases.
         (run(40, phase(CLM)), run(40, phase(CLM, 20), phase(CLM)), 20),
         (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(reset='.*'))), 20),
         (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=4))), 20),
@@ -85,7 +85,7 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
             run(30, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=4))),
             26,
         ),
-        # What an objective is told of the length of its phase.
+        # The objective depends on the length of its phase.
         (run(20, phase(STEADY)), run(40, phase(STEADY)), 16),
         (
             run(20, phase(STEADY | {'latent': None})),
@@ -98,17 +98,17 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
             0,
         ),
         (run(20, phase(MLM, data=dict(batch_size=4))), run(40, phase(MLM)), 0),
-        # What is matched by time is another objective's, and its length is not known.
+        # With a baseline matched by time, the length is unknown.
         (run(40, phase(STEADY)), run(40, phase(STEADY), baseline='time'), 0),
         (*[run(40, phase(STEADY), baseline='time')] * 2, 0),
     ],
 )
-def test_what_two_runs_have_in_common(tmp_path, one, other, steps):
+def test_common_steps_of_two_runs(tmp_path, one, other, steps):
     one, other = courses(tmp_path, one, other).values()
-    assert tree.common(one, other) == tree.common(other, one) == steps
+    assert tree.common_steps(one, other) == tree.common_steps(other, one) == steps
 
 
-def test_whatever_the_order_of_runs_each_step_is_trained_once(tmp_path):
+def test_each_step_is_trained_once_in_any_order_of_runs(tmp_path):
     runs = [
         run(budget, *([phase(CLM, first)] if first else []), phase(MLM), seed=seed)
         for budget, first, seed in itertools.product((20, 30), (0, 4, 8), (0, 1))
@@ -122,14 +122,14 @@ def test_whatever_the_order_of_runs_each_step_is_trained_once(tmp_path):
         totals.add(sum(steps[n] - (origins[n][0][1] if origins[n] else 0) for n in order))
         for name, kept in tree.milestones(origins).items():
             begins = origins[name][0][1] if origins[name] else 0
-            # A run can keep no state that it only goes on from.
+            # A run cannot retain a checkpoint that it only continues from.
             assert all(begins < step <= steps[name] for step in kept)
-    # Of each seed: MLM, and a decay of 4 from 16; from CLM after 4 the same, and after 8.
+    # Per seed: MLM, and a decay of 4 from 16; the same from CLM after 4, and after 8.
     assert totals == {2 * ((30 + 4) + (30 + 4) + (26 + 4))}
 
 
 def pfs(budgets):
-    """The grid of splits of arXiv 2507.00994, Tables 10 to 13, in thousands of steps."""
+    """Returns the grid of arXiv 2507.00994, Tables 10 to 13, in thousands of steps."""
     for total, parts in budgets.items():
         for first in parts:
             phases = [phase(CLM, first * 1000)] * bool(first)
@@ -142,7 +142,8 @@ GRID = {12: (0, 3, 6, 9, 12), 22: (0, 5, 11, 17, 22), 42: (0, 10, 21, 32, 42)}
 
 @pytest.mark.slow
 def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
-    """122,000 beside the two runs of 42,000 that the paper had already; 296,000 alone."""
+    """122,000 besides the two runs of 42,000 that the paper already had, instead of
+    296,000."""
     runs = dict(pfs(GRID))
     decays = WSD | {'warmup': 2000, 'decay': 2000}
     config = made(runs, schedule=decays, plan=dict(price=2.0))
@@ -153,7 +154,7 @@ def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
     said = capsys.readouterr().out.replace('\n', ' ')
     assert '15 runs of 380,000 steps, of which 206,000 are trained' in said
     assert '46% saved' in said and 'US dollars' in said
-    # The two that were there.
+    # The two runs that existed.
     whole = [one for one in found if one.name in ('clm42_mlm0', 'clm0_mlm42')]
     first = {one.name: one for one in whole} | {one.name: one for one in found}
     order = [*(one.name for one in whole), *(one.name for one in found)]
@@ -165,7 +166,7 @@ def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
     rest = [one for one in again if one.name not in ('clm42_mlm0', 'clm0_mlm42')]
     assert sum(one.trained for one in rest) == 122_000
     assert sum(one.steps for one in rest) == 296_000
-    # Arithmetic is of the steps that are trained, by what each costs.
+    # FLOPs are those of the trained steps.
     assert sum(one.flops for one in again) == pytest.approx(
         sum(one.flops for one in first.values())
     )
@@ -183,26 +184,28 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     found = {one.name: one for one in study.study(config, tmp_path, dry_run=True)}
     assert list(found) == ['a/seed_0', 'a/seed_1', 'b/seed_0', 'b/seed_1']
     one = found['b/seed_1']
-    assert (one.other, one.begins, one.trained) == ('a/seed_1', 16, 4)
+    assert (one.trunk, one.start, one.trained) == ('a/seed_1', 16, 4)
     assert one.flops == pytest.approx(one.alone / 5)
     assert one.dollars == pytest.approx(one.seconds / 3600 * 8 * 2.0)
-    # Two states of each; that of a after 16 for as long as b has not ended.
+    # Two checkpoints of each run; that of a after 16 until b has ended.
     assert {two.bytes for two in found.values()} == {one.bytes}
     filled = [two.filled / one.bytes for two in found.values()]
     assert filled == pytest.approx([1.5, 3, 4, 4.5])
     said = ' '.join(capsys.readouterr().out.split())
     gigabytes = [f'{n * one.bytes / 1e9:.3g} GB' for n in (4.5, 4)]
-    assert f'fill up to {gigabytes[0]}, and {gigabytes[1]} in the end' in said
+    assert (
+        f'need up to {gigabytes[0]} of disk space, and {gigabytes[1]} at the end' in said
+    )
     every = checkpoint | {'keep_at': [], 'keep_every': 20}
-    assert forecast._stay(every, 70, ()) == {20, 40, 60, 70}
-    # One that was lent, but is among the newest, stays in the place of another.
+    assert forecast._retained(every, 70, ()) == {20, 40, 60, 70}
+    # A trunk checkpoint among the newest is retained instead of another.
     every = checkpoint | {'keep_at': []}
-    assert forecast._stay(every, 40, [36]) == {36, 40}
-    assert forecast._stay(every, 40, [16]) == {30, 40}
+    assert forecast._retained(every, 40, [36]) == {36, 40}
+    assert forecast._retained(every, 40, [16]) == {30, 40}
 
 
-def test_an_outlook_says_how_sure_its_hours_are():
-    whole = dict(begins=0, other='', flops=1.0, alone=1.0, hardware='h100', devices=1)
+def test_an_outlook_says_how_reliable_its_hours_are():
+    whole = dict(start=0, trunk='', flops=1.0, alone=1.0, hardware='h100', devices=1)
     one = forecast.Member(name='a', steps=100, seconds=100.0, price=None, **whole)
     brief = dataclasses.replace(one, seconds=1e-3)
 
@@ -210,9 +213,9 @@ def test_an_outlook_says_how_sure_its_hours_are():
         return ' '.join(forecast.sums(members))
 
     assert 'microseconds' not in said(one) and 'Left' in said(one)
-    assert 'These are 10 microseconds a step' in said(brief)
-    # Nothing of either is said of what is there.
-    there = dataclasses.replace(brief, is_there=True, is_timed=True)
+    assert 'This is 10 microseconds per step' in said(brief)
+    # Neither is mentioned for finished runs.
+    there = dataclasses.replace(brief, is_done=True, is_timed=True)
     assert 'Nothing is left to train.' in said(there) and 'Left' not in said(there)
     assert 'microseconds' not in said(there) and 'matched' not in said(there)
     timed = dataclasses.replace(one, name='b', is_timed=True)
@@ -220,13 +223,13 @@ def test_an_outlook_says_how_sure_its_hours_are():
 
 
 def of_one_start(**changes):
-    """A hybrid and its baselines, as a study of them has them."""
+    """Returns configs of a hybrid and its baselines."""
     runs = dict(hybrid=run(6, phase(STEADY)))
     runs |= {by: run(6, phase(STEADY), baseline=by) for by in ('flops', 'time')}
     return made(runs, schedule=1e-3, **changes)
 
 
-def test_a_baseline_that_is_timed_is_planned_as_trained_whole(tmp_path):
+def test_a_baseline_matched_by_time_is_planned_from_scratch(tmp_path):
     config = of_one_start()
     configs = members.configs(config, tmp_path / 'rows')
     for one in configs.values():
@@ -238,11 +241,11 @@ def test_a_baseline_that_is_timed_is_planned_as_trained_whole(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_baseline_that_is_timed_begins_by_itself(tmp_path):
+def test_a_baseline_matched_by_time_has_no_trunk(tmp_path):
     config = of_one_start(evaluate=dict(every=0), checkpoint=dict(every=2))
     configs = members.configs(config, tiny.rows(tmp_path))
     configs = {name: configs[name] for name in ('hybrid', 'time')}
-    with training_work.Worker(shared_runs.Here(tmp_path / 'study'), 60, 1) as worker:
+    with training_work.Worker(shared_runs.Local(tmp_path / 'study'), 60, 1) as worker:
         assert training_work.train_all(configs, worker) == {}
     saved = checksums.read_json(tmp_path / 'study' / 'time' / 'config.json')
     assert saved['baseline']['by'] == 'time'
@@ -258,14 +261,14 @@ def test_a_baseline_that_is_timed_begins_by_itself(tmp_path):
         (dict(a=run(40, phase(MLM), schedule=WSD | {'decay': 50})), "run 'a': .*exceed"),
     ],
 )
-def test_a_bad_study_is_told_by_its_dry_run(tmp_path, runs, says):
+def test_a_dry_run_reports_an_invalid_study(tmp_path, runs, says):
     with pytest.raises(ValueError, match=says):
         study.study(made(runs), tmp_path, dry_run=True)
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
-    """Bit by bit, in state and metrics: decays, switches and a shorter budget."""
+def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
+    """Bit for bit, in state and metrics: decays, switches and a shorter budget."""
     base = tiny.config(tmp_path, steps=12, evaluate=dict(every=4, max_rows=16))
     del base['phases']
     base |= dict(
@@ -283,16 +286,16 @@ def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
     )
     base['runs'] = [{'name': name, **one} for name, one in runs.items()]
     configs = members.configs(study.plain(base), tiny.rows(tmp_path))
-    with training_work.Worker(shared_runs.Here(tmp_path / 'study'), 60, 1) as worker:
+    with training_work.Worker(shared_runs.Local(tmp_path / 'study'), 60, 1) as worker:
         assert training_work.train_all(configs, worker) == {}
-    # Where another branches off there is an evaluation more, and its copies.
+    # At a branching step there is one more evaluation, also in copies of the log.
     more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
     for name, config in configs.items():
         alone, shared = tmp_path / 'alone' / name, tmp_path / 'study' / name
         state = tiny.train(config, alone)
         assert members.finished(shared, config)
         assert restore.steps(shared / 'checkpoints') == [config['steps']]
-        # What is read is what the last checkpoint holds, and nothing is trained.
+        # Only the last checkpoint is read, and nothing is trained.
         assert tiny.fingerprint(tiny.train(config, shared)) == tiny.fingerprint(state)
         ours, its = tiny.log(shared), tiny.log(alone)
         assert [line for line in ours if line in its] == its

@@ -1,4 +1,4 @@
-"""Workers share the folder of a study: no run twice, nothing lost with any of them."""
+"""Workers that share the folder of a study train each run once and lose nothing."""
 
 import json
 import os
@@ -39,7 +39,7 @@ RUNS = dict(
 
 
 def config(folder, **changes):
-    """A study of four runs of one seed, two of which go on from another."""
+    """Returns a study of four runs of one seed; two of them continue from another."""
     pytest.importorskip('sklearn')
     rng = np.random.default_rng(0)
     sentences = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(900)]
@@ -79,7 +79,7 @@ def ended(worker):
 
 
 def outcome(out, names=tuple(RUNS)):
-    """All that a study came to: parameters, metrics and what was measured."""
+    """Returns everything that a study produced: parameters, metrics and results."""
     found = {}
     for name in names:
         params = jax.tree.leaves(jax.device_get(load.load(out / name).params))
@@ -91,14 +91,14 @@ def outcome(out, names=tuple(RUNS)):
 
 
 def kinds(out, name):
-    """The kinds of the entries of the training of a member, as claims have them."""
+    """Returns the kinds of the claim entries on the training of a member."""
     found = (out / 'claims').glob(f'{training_work.item_of("train", name)}@*')
     return Counter(json.loads(path.read_text())['kind'] for path in found)
 
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
-    """The folder of a study that one worker did undisturbed."""
+    """The folder of a study that a single worker completed without interruption."""
     folder = tmp_path_factory.mktemp('alone')
     ended(start(folder, config(folder), folder / 'out'))
     return folder
@@ -106,7 +106,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group('beside the study of one worker, which is made once')
-def test_two_workers_do_no_run_twice_and_the_same(alone, tmp_path):
+def test_two_workers_train_each_run_once_with_equal_results(alone, tmp_path):
     workers = [start(alone, config(alone), tmp_path / 'out') for _ in range(2)]
     for worker in workers:
         ended(worker)
@@ -135,7 +135,7 @@ def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
 
 
 def train(monkeypatch, does):
-    """Members are trained as `does(name)` says; returns the names in order."""
+    """Replaces training by `does(name)`, and returns the list of names in order."""
     order = []
 
     def one(name, *_):
@@ -147,7 +147,7 @@ def train(monkeypatch, does):
 
 
 @pytest.mark.slow
-def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatch):
+def test_a_failing_run_is_retried_reported_and_stops_no_other(tmp_path, monkeypatch):
     def fails(name):
         if name == 'split':
             raise OSError(5, 'the disk is gone')
@@ -167,7 +167,7 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
         and exits.code_of(caught.value) == exits.FAILED
     )
     assert seen == [['clm', 'short']]
-    # One that could only diverge again is not tried again.
+    # A run that can only diverge again is not retried.
     assert Counter(order) == Counter(clm=1, split=2, short=1, mlm=1)
     with pytest.raises(RuntimeError, match='Of 4 runs, these have no results: '):
         study.study(made, tmp_path / 'out')
@@ -180,7 +180,7 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
         (dict(steps=4000, data=dict(repeat=False)), "run 'clm': .*rows"),
         (dict(study=dict(tasks=['word_ordr'])), 'word_ordr'),
         (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
-        (dict(runs=[dict(name='a', phases=[MLM])] * 2), "'a' is the name of 2 runs"),
+        (dict(runs=[dict(name='a', phases=[MLM])] * 2), "2 runs have the name 'a'"),
         (dict(attempts=0), 'attempts=0'),
         (dict(examine=dict(x=dict(tasks=[dict(name='sst9')]))), 'examine.x: .*sst9'),
         (dict(examine=dict(x=dict(tasks=[dict(name='cloze')], step=1))), "no key 'step'"),
@@ -188,7 +188,7 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
         (dict(checkpoint=dict(every=0)), "run 'clm': checkpoint.every=0"),
     ],
 )
-def test_a_bad_study_fails_before_anything_trains(tmp_path, monkeypatch, changes, says):
+def test_an_invalid_study_fails_before_training(tmp_path, monkeypatch, changes, says):
     order, made = train(monkeypatch, print), config(tmp_path)
     for key, value in changes.items():
         made[key] = {**made.get(key, {}), **value} if isinstance(value, dict) else value
@@ -198,10 +198,10 @@ def test_a_bad_study_fails_before_anything_trains(tmp_path, monkeypatch, changes
     assert not order and not list((tmp_path / 'out').glob('*/checkpoints'))
 
 
-def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
+def test_a_member_is_not_trained_while_another_worker_still_trains_it(
     tmp_path, monkeypatch
 ):
-    """Such as one that was stopped for longer than its lease, and holds the folder."""
+    """For example one that was suspended longer than its lease, and holds the lock."""
     order, folder = [], tmp_path / 'a'
     folder.mkdir()
     ended = threading.Event()
@@ -221,9 +221,9 @@ def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
         time.sleep(0.01)
     threading.Timer(0.3, ended.set).start()
     trunks = SimpleNamespace(
-        of=lambda name: None, again=lambda name: '', milestones={'a': {3}}
+        of=lambda name: None, retrained=lambda name: '', milestones={'a': {3}}
     )
-    with training_work.Worker(shared_runs.Here(tmp_path), 60, 1) as worker:
+    with training_work.Worker(shared_runs.Local(tmp_path), 60, 1) as worker:
         training_work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
     thread.join()
     assert order == ['held', 'left', 'trained']

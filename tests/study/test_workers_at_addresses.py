@@ -1,4 +1,4 @@
-"""Workers on several machines share a study at an address: no run twice, nothing lost."""
+"""Workers on several machines that share a study at an address lose nothing."""
 
 import json
 import random
@@ -13,25 +13,25 @@ from test_workers import config, ended, kinds, outcome, start
 
 from jepa_text.files import transfer
 
-NAMES = ('clm', 'split')  # the second goes on from the first
+NAMES = ('clm', 'split')  # the second continues from the first
 
 
 @pytest.fixture
 def address(request, monkeypatch):
-    """That of a study in a bucket, at a server that is a process of its own."""
+    """The address of a study in a bucket, on a server in a separate process."""
     with stores.reached(request.param, monkeypatch) as bucket:
         yield f'{bucket}/study'
 
 
 def made(folder):
-    """The config of a study of two runs, which keeps one state of each."""
+    """Returns the config of a study of two runs, with one checkpoint of each."""
     whole = config(folder, checkpoint=dict(every=3, keep=1))
     return whole | dict(runs=[run for run in whole['runs'] if run['name'] in NAMES])
 
 
 @pytest.fixture
 def begin(address, alone, tmp_path):
-    """begin(machine, ...) starts a worker there; none outlives the test."""
+    """begin(machine, ...) starts a worker there; all end with the test."""
     begun = []
 
     def one(machine, **changes):
@@ -47,15 +47,15 @@ def begin(address, alone, tmp_path):
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
-    """The folder of a study that one worker did undisturbed, on its disk."""
+    """The local folder of a study that a single worker completed."""
     folder = tmp_path_factory.mktemp('alone')
     ended(start(folder, made(folder), folder / 'out'))
     return folder
 
 
 def brought(address, folder):
-    """What is at an address, as a folder."""
-    transfer.bring(address, folder, list(transfer.listed(address)))
+    """Downloads what is at an address to a folder."""
+    transfer.download_files(address, folder, list(transfer.list_files(address)))
     return folder
 
 
@@ -66,13 +66,15 @@ def claimed(folder):
 @pytest.mark.remote
 @pytest.mark.slow
 @pytest.mark.parametrize('address', ['gs conditional'], indirect=True)
-def test_two_workers_do_no_run_twice_and_the_same(address, begin, alone, tmp_path):
+def test_two_workers_train_each_run_once_with_equal_results(
+    address, begin, alone, tmp_path
+):
     for worker in [begin('a'), begin('b')]:
         ended(worker)
     out = brought(address, tmp_path / 'out')
     entries = [json.loads(path.read_text()) for path in (out / 'claims').glob('*@*')]
     for entry in entries:
-        if 'error' in entry:  # what fails is tried again, in another attempt
+        if 'error' in entry:  # a failure is retried in another attempt
             warnings.warn(entry['error'], stacklevel=1)
     for name, found in claimed(out).items():
         once = Counter(claim=1 + found['failed'], writing=1, done=1)
@@ -84,17 +86,19 @@ def test_two_workers_do_no_run_twice_and_the_same(address, begin, alone, tmp_pat
 @pytest.mark.remote
 @pytest.mark.slow
 @pytest.mark.parametrize('address', ['s3'], indirect=True)
-def test_killed_and_stopped_at_random_they_change_nothing(
+def test_workers_killed_and_suspended_at_random_change_nothing(
     address, begin, alone, tmp_path
 ):
-    """One is stopped for longer than its lease, and awakes when a worker on another
+    """One is suspended for longer than its lease, and resumes when a worker on another
     machine has taken over, was killed, and was started again."""
     rng, quick = random.Random(0), dict(lease=3, attempts=9)
 
     def until_claimed(count):
-        """Until claims of runs have so many entries; and a little longer."""
+        """Waits until claims of runs have `count` entries, and a little longer."""
         end = time.monotonic() + 120
-        while sum('claims/train=' in name for name in transfer.listed(address)) < count:
+        while (
+            sum('claims/train=' in name for name in transfer.list_files(address)) < count
+        ):
             assert time.monotonic() < end
             time.sleep(0.2)
         time.sleep(rng.uniform(0, 5))

@@ -1,4 +1,4 @@
-"""MLM with the arithmetic, or the time, of a run with latent terms."""
+"""Matched baselines: MLM with the same FLOPs or time as a run with latent terms."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ def config(folder, **changes):
 
 
 def total_flops(config):
-    """FLOPs of all steps of all phases, and of the dearest step."""
+    """Returns the FLOPs of all steps, and of the most expensive step."""
     made = assemble.outline(config, sharding.abstract_mesh(4))
     costs = [recipes.cost(made, phase).model for phase in made.phases]
     steps = [phase.stop - phase.start for phase in made.phases]
@@ -45,22 +45,24 @@ def total_flops(config):
 def test_flops_are_equal_within_a_step(name, folder, tmp_path):
     model = dict(name='transformer', preset='tiny', depth=3)
     given = config(folder, phases=PRESETS[name], steps=1000, model=model)
-    matched = completion.matched(given | {'baseline': 'flops'}, tmp_path)
+    matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
     mine, _ = total_flops(given)
     its, step = total_flops(matched)
     assert abs(mine - its) <= step
     names = [phase['objective']['name'] for phase in matched['phases']]
     assert names[-1] == 'mlm' and matched['steps'] > 1000
-    # A first phase of CLM stays as it is.
+    # The first phase, CLM, is unchanged.
     assert names[:-1] == ['clm'] * (len(names) - 1)
     assert [p['steps'] for p in matched['phases']][:-1] == [250] * (len(names) - 1)
 
 
-def test_none_and_what_is_matched_already_stay_as_they_are(folder, tmp_path):
+def test_no_baseline_and_a_matched_config_are_unchanged(folder, tmp_path):
     given = config(folder)
-    assert given['baseline'] == 'none' and completion.matched(given, tmp_path) is given
-    matched = completion.matched(given | {'baseline': 'flops'}, tmp_path)
-    assert completion.matched(matched, tmp_path) is matched
+    assert (
+        given['baseline'] == 'none' and completion.with_baseline(given, tmp_path) is given
+    )
+    matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
+    assert completion.with_baseline(matched, tmp_path) is matched
     assert matched['baseline']['by'] == 'flops'
     assert matched['baseline']['ratios'][0] == 1.0
 
@@ -69,26 +71,26 @@ def test_none_and_what_is_matched_already_stay_as_they_are(folder, tmp_path):
 def test_the_schedule_stretches(folder, tmp_path):
     by_steps = dict(name='wsd', peak=1e-3, warmup=4, decay=0.5)
     given = config(folder, schedule=by_steps, baseline='flops')
-    matched = completion.matched(given, tmp_path)
+    matched = completion.with_baseline(given, tmp_path)
     factor = matched['steps'] / 24
     assert factor > 1.05
     assert matched['schedule'] == by_steps | {'warmup': round(4 * factor)}
-    constant = completion.matched(given | {'schedule': 1e-3}, tmp_path)
+    constant = completion.with_baseline(given | {'schedule': 1e-3}, tmp_path)
     assert constant['schedule'] == 1e-3
 
 
 @pytest.mark.parametrize('rewarm', [6, 0.25])
 @pytest.mark.parametrize('kind', ['flops', 'time'])
-def test_what_is_told_in_steps_of_a_phase_stretches_with_it(
+def test_lengths_in_steps_of_a_phase_stretch_with_it(
     folder, tmp_path, monkeypatch, kind, rewarm
 ):
-    """At the switch and in the rate of masking; shares do so of themselves."""
+    """Both at_switch and the masking rate; shares need no change."""
     monkeypatch.setattr(baseline, 'time_ratios', lambda made, plain: [1.0, 1.5])
     rate = dict(name='linear', start=0.5, end=0.1, steps=8)
     given = config(folder, steps=24)
     given['phases'][1]['objective']['mlm'] = dict(rate=rate)
     given['phases'][1]['at_switch'] = dict(rewarm=rewarm, reset='.*')
-    matched = completion.matched(given | {'baseline': kind}, tmp_path)
+    matched = completion.with_baseline(given | {'baseline': kind}, tmp_path)
     first, second = matched['phases']
     ratio = matched['baseline']['ratios'][1]
     assert ratio > 1.05 and 'at_switch' not in first
@@ -100,15 +102,13 @@ def test_what_is_told_in_steps_of_a_phase_stretches_with_it(
 
 def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     given = config(folder, steps=0, tokens=24 * 8 * tiny.LENGTH, baseline='flops')
-    by_steps = completion.matched(config(folder, baseline='flops'), tmp_path)
-    matched = completion.matched(given, tmp_path)
+    by_steps = completion.with_baseline(config(folder, baseline='flops'), tmp_path)
+    matched = completion.with_baseline(given, tmp_path)
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
 
 
 @pytest.mark.slow
-def test_time_is_measured_once_and_a_resumed_run_takes_it_again(
-    folder, tmp_path, monkeypatch
-):
+def test_time_is_measured_once_and_reused_by_a_resumed_run(folder, tmp_path, monkeypatch):
     phases = [dict(objective=dict(name='hybrid', predictor_width=16))]
     given = tiny.config(folder, steps=2, baseline='time', phases=phases)
     given['evaluate']['every'] = 0
@@ -125,13 +125,13 @@ def test_time_is_measured_once_and_a_resumed_run_takes_it_again(
     again = tiny.train(given, tmp_path / 'run')
     assert tiny.fingerprint(again) == tiny.fingerprint(straight)
     with pytest.raises(AssertionError, match='measured again'):
-        completion.matched(settings.plain(given), tmp_path / 'another')
+        completion.with_baseline(settings.plain(given), tmp_path / 'another')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         tiny.train(given | {'seed': 1}, tmp_path / 'run')
-    # Before its first checkpoint a run may still become another.
+    # Before its first checkpoint, the config of a run may still change.
     shutil.rmtree(tmp_path / 'run' / 'checkpoints')
     with pytest.raises(AssertionError, match='measured again'):
-        completion.matched(settings.plain(given), tmp_path / 'run')
+        completion.with_baseline(settings.plain(given), tmp_path / 'run')
 
 
 @pytest.mark.slow
@@ -174,22 +174,26 @@ def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):
         dict(name='mlm', phases=phases, baseline='flops'),
     ]
     made = members.configs(shared | {'runs': runs}, tiny.rows(folder))
-    plain, matched = (completion.matched(made[run['name']], tmp_path) for run in runs)
+    plain, matched = (
+        completion.with_baseline(made[run['name']], tmp_path) for run in runs
+    )
     assert plain['phases'] == phases
     assert matched['phases'][1]['objective']['name'] == 'mlm'
     assert matched['steps'] > plain['steps']
 
 
-def test_what_cannot_be_matched_is_explained(folder, tmp_path):
-    with pytest.raises(ValueError, match="baseline='flop'; there are: none, flops, time"):
-        completion.matched(config(folder, baseline='flop'), tmp_path)
+def test_impossible_baselines_are_rejected(folder, tmp_path):
+    with pytest.raises(
+        ValueError, match="baseline='flop' is not one of none, flops, time"
+    ):
+        completion.with_baseline(config(folder, baseline='flop'), tmp_path)
     alone = config(folder, phases=[dict(objective=dict(name='clm'))], baseline='flops')
     with pytest.raises(ValueError, match='no phase has a latent term: clm'):
-        completion.matched(alone, tmp_path)
+        completion.with_baseline(alone, tmp_path)
 
 
 def test_devices_are_those_of_the_mesh(folder, tmp_path):
     per_device = config(folder, baseline='flops')
     per_device['data'] = per_device['data'] | {'batch_size': 0, 'batch_per_device': 2}
     assert jax.device_count() == 4
-    assert completion.matched(per_device, tmp_path)['steps'] > 24
+    assert completion.with_baseline(per_device, tmp_path)['steps'] > 24

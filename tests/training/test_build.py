@@ -1,4 +1,4 @@
-"""The config stops at the builder: what comes after it is handed values."""
+"""Only the builder reads the config; later code receives values."""
 
 import ast
 from pathlib import Path
@@ -11,10 +11,15 @@ from jepa_text.training import train
 
 PACKAGE = Path(__file__).parents[2] / 'jepa_text'
 FOLDERS = ('training', 'running', 'models', 'objectives')
-# Files that are about a whole config; workdir stores it.
-BUILDERS = {'training/config', 'training/settle', 'training/assemble', 'training/build'}
+# Files that handle whole configs; workdir stores them.
+BUILDERS = {
+    'training/config',
+    'training/completion',
+    'training/assemble',
+    'training/build',
+}
 BUILDERS |= {'running/workdir'}
-# Functions that are handed one, and hand it to the builder or take their section of it.
+# Functions that pass a config to the builder, or take a section of it.
 ENTRANCES = {
     'evaluation/train_command': {'run'},
     'training/train': {'train'},
@@ -23,29 +28,29 @@ ENTRANCES = {
 }
 
 
-def those_who_see_it(tree, but=()):
-    """Lines of a tree where a config is named, outside of some of its functions."""
+def lines_with_config(tree, but=()):
+    """Yields lines of a tree that name a config, except in the functions `but`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef) and node.name in but:
             continue
         name = getattr(node, 'arg', getattr(node, 'id', ''))
         if isinstance(node, ast.arg | ast.Name) and name == 'config':
             yield node.lineno
-        yield from those_who_see_it(node, but)
+        yield from lines_with_config(node, but)
 
 
-def test_nothing_after_the_builder_sees_the_config():
+def test_only_the_builder_reads_the_config():
     for folder in FOLDERS:
         for path in sorted((PACKAGE / folder).rglob('*.py')):
             file = path.relative_to(PACKAGE).with_suffix('').as_posix()
             if file in BUILDERS:
                 continue
             tree = ast.parse(path.read_text(encoding='utf-8'))
-            lines = list(those_who_see_it(tree, ENTRANCES.get(file, ())))
-            assert not lines, f'{file}.py, lines {lines}: hand in the values it uses.'
+            lines = list(lines_with_config(tree, ENTRANCES.get(file, ())))
+            assert not lines, f'{file}.py, lines {lines}: pass the values it uses.'
 
 
-def test_who_sees_a_config_is_seen():
+def test_reading_a_config_is_detected():
     source = """
 import jax
 from jepa_text.config import ranges
@@ -54,12 +59,12 @@ def fine(section):
 def run(config):
     return config['steps']
 """
-    assert list(those_who_see_it(ast.parse(source))) == [6, 7]
-    assert not list(those_who_see_it(ast.parse(source), {'run'}))
+    assert list(lines_with_config(ast.parse(source))) == [6, 7]
+    assert not list(lines_with_config(ast.parse(source), {'run'}))
 
 
 class Depth:
-    """An evaluation of somebody else's."""
+    """A custom evaluation."""
 
     every = 2
 
@@ -71,7 +76,7 @@ class Depth:
 
 
 @pytest.mark.slow
-def test_evaluations_are_those_that_are_handed_in(tmp_path, capsys):
+def test_custom_evaluations_run(tmp_path, capsys):
     config = tiny.config(tmp_path, steps=3, phases=(dict(objective=dict(name='mlm')),))
     config['evaluate'] = dict(every=1)
 
@@ -82,4 +87,7 @@ def test_evaluations_are_those_that_are_handed_in(tmp_path, capsys):
     train.train(config, tmp_path / 'run', (('geometry', make),))
     steps, depths = metrics.series(metrics.read(tmp_path / 'run'), 'mine/depth')
     assert list(steps) == [0, 2, 3] and set(depths) == {1}
-    assert 'evaluate.every=1, but no evaluation was handed in' in capsys.readouterr().err
+    assert (
+        'evaluate.every=1, but no evaluation of that name was passed'
+        in capsys.readouterr().err
+    )

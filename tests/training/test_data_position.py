@@ -1,5 +1,5 @@
-"""What the phases of a run read: mixtures, epochs, phases with data of their own, and
-resuming with the rows moved, more steps, or other microbatches."""
+"""The data of phases: mixtures, epochs, phases with their own data, and resuming with
+moved rows, more steps, or other microbatches."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def config(folder, /, phases=(MLM,), steps=6, **data):
-    """A run of the folder `rows`, or of what `data` says."""
+    """Returns the config of a run on the folder `rows`, or on `data`."""
     data = dict(folder=str(folder / 'rows')) | data if 'mixture' not in data else data
     data = dict(row_length=tiny.LENGTH, batch_size=8) | data
     made = tiny.config(folder, data=data, phases=phases, steps=steps, evaluate=QUIET)
@@ -59,56 +59,55 @@ def made(config):
     return assemble.make(settings.plain(config))
 
 
-# What is refused.
+# Rejected settings.
 
 
 @pytest.mark.parametrize('weight', [0, -1, float('inf'), float('nan')])
-def test_weights_are_above_zero(folder, weight):
+def test_weights_must_be_positive(folder, weight):
     with pytest.raises(ValueError, match='weight='):
         settings.plain(config(folder, mixture=both(folder, (1, weight))))
 
 
-def test_a_folder_and_a_mixture(folder):
+def test_a_folder_and_a_mixture_are_rejected(folder):
     data = dict(mixture=both(folder), folder=str(folder / 'rows'))
-    with pytest.raises(ValueError, match=r'data.folder=.* and data.mixture of 2'):
+    with pytest.raises(ValueError, match=r'data.folder=.* and data.mixture with 2 parts'):
         settings.plain(config(folder, **data))
 
 
-def test_rows_that_are_there_twice(folder, tmp_path):
+def test_duplicate_rows_are_rejected(folder, tmp_path):
     shutil.copytree(folder / 'rows', tmp_path / 'copy')
     twice = [*both(folder), dict(folder=str(tmp_path / 'copy'))]
-    with pytest.raises(ValueError, match='hold the same rows'):
+    with pytest.raises(ValueError, match='have the same rows'):
         made(config(folder, mixture=twice))
 
 
-def test_two_parts_of_one_name(folder):
+def test_duplicate_names_of_parts_are_rejected(folder):
     parts = [one | {'name': 'text'} for one in both(folder)]
-    with pytest.raises(ValueError, match="both called 'text'"):
+    with pytest.raises(ValueError, match="have the same name 'text'"):
         made(config(folder, mixture=parts))
 
 
-def test_rows_of_another_length(folder):
+def test_rows_of_another_length_are_rejected(folder):
     parts = [*both(folder), dict(folder=str(folder / 'long'))]
-    with pytest.raises(ValueError, match='long have 64 tokens, the config asks for 32'):
+    with pytest.raises(ValueError, match='long have 64 tokens, but the config has 32'):
         made(config(folder, mixture=parts))
 
 
-def test_two_tokenizers(folder, tmp_path):
+def test_parts_with_different_tokenizers_are_rejected(folder, tmp_path):
     own = training.train((folder / 'text.txt').read_text().split('\n\n'), 300)
     source = {'name': 'text', 'path': folder / 'text.txt', 'heldout_every': 9}
     prepare.prepare(source, own, tmp_path / 'small', row_length=tiny.LENGTH)
     parts = [*both(folder), dict(folder=str(tmp_path / 'small'))]
-    with pytest.raises(ValueError, match='two tokenizers, of 2048 and 300 entries'):
+    with pytest.raises(ValueError, match='different tokenizers, of 2048 and 300 entries'):
         made(config(folder, mixture=parts))
-    # Of two phases, too.
+    # Also across two phases.
     second = dict(objective=dict(name='mlm'), data=dict(folder=str(tmp_path / 'small')))
-    with pytest.raises(ValueError, match='two tokenizers'):
+    with pytest.raises(ValueError, match='different tokenizers'):
         made(config(folder, phases=(dict(MLM, share=0.5), second)))
 
 
-def test_ids_beyond_the_vocabulary(folder, tmp_path):
-    """Of rows whose manifest says less than they hold: the embedding would read another
-    token's row in silence."""
+def test_ids_beyond_the_vocabulary_are_rejected(folder, tmp_path):
+    """If the manifest is wrong, the embedding would silently use another token's row."""
     shutil.copytree(folder / 'rows', tmp_path / 'rows')
     row_folder.write_manifest(
         tmp_path / 'rows',
@@ -119,56 +118,56 @@ def test_ids_beyond_the_vocabulary(folder, tmp_path):
         [data[index] for index in range(len(data))]
 
 
-def test_a_weight_that_leaves_a_part_unread(folder):
+def test_a_part_that_is_never_read_is_rejected(folder):
     parts = both(folder, (1, 1e-4))
-    with pytest.raises(ValueError, match='Of the 48 rows of phase 0, none is of .*other'):
+    with pytest.raises(ValueError, match='Phase 0 reads 48 rows, but none of .*other'):
         made(config(folder, mixture=parts))
 
 
-def test_a_folder_without_rows(folder, tmp_path):
+def test_a_folder_without_rows_is_rejected(folder, tmp_path):
     with pytest.raises(
         FileNotFoundError, match='no prepared rows in .*none: it has no m'
     ):
         made(config(folder, folder=str(tmp_path / 'none')))
 
 
-def test_rows_are_read_again_only_if_they_may(folder):
+def test_rows_repeat_only_if_allowed(folder):
     count = len(pipeline.Rows(folder / 'rows', 'train'))
     enough, too_many = count // 8, count // 8 + 1
     assert made(config(folder, steps=enough)).steps == enough
     with pytest.raises(ValueError) as caught:
         made(config(folder, steps=too_many))
     said = str(caught.value)
-    assert f'has {count:,} rows, and the run reads {8 * too_many:,}' in said
+    assert f'has {count:,} rows, but the run reads {8 * too_many:,}' in said
     assert f'{8 * too_many / count:.2f} epochs' in said
     assert '--config.data.repeat=True' in said
     made(config(folder, steps=too_many, repeat=True))
-    # Of several phases together, which go on with the same rows.
+    # Counted over all phases that continue with the same rows.
     second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
     halves = (dict(MLM, share=0.5), second)
-    with pytest.raises(ValueError, match='rows, and the run reads'):
+    with pytest.raises(ValueError, match='rows, but the run reads'):
         made(config(folder, phases=halves, steps=enough))
 
 
-def test_a_budget_of_tokens_needs_phases_that_read_alike(folder):
+def test_a_budget_of_tokens_needs_equal_batches(folder):
     second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
     asked = config(folder, phases=(dict(MLM, share=0.5), second), steps=0)
-    with pytest.raises(ValueError, match='tokens=4,096, but a phase has data of its own'):
+    with pytest.raises(ValueError, match='tokens=4,096, but a phase has its own data'):
         made(asked | {'tokens': 4096})
 
 
-def test_prepare_makes_one_folder(folder):
+def test_prepare_with_a_mixture_is_rejected(folder):
     asked = config(folder, mixture=both(folder))
     section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32)
-    with pytest.raises(ValueError, match='prepare each by itself'):
+    with pytest.raises(ValueError, match='Prepare each of them separately'):
         settings.plain(asked | {'prepare': section})
 
 
-# What phases read.
+# Rows of phases.
 
 
-def test_phases_of_one_stream_have_the_fingerprint_of_a_single_one(folder):
-    """As checkpoints know it that were made before phases had data of their own."""
+def test_phases_of_one_stream_have_the_fingerprint_of_one_phase(folder):
+    """So that checkpoints from before phases had their own data stay valid."""
     alone = made(config(folder)).fingerprint
     halves = (dict(objective=dict(name='clm'), share=0.5), MLM)
     assert made(config(folder, phases=halves)).fingerprint == alone
@@ -207,7 +206,7 @@ EXTENDED = (
 
 
 def extended(folder, **data):
-    """CLM on short rows, then MLM on rows twice as long, by another angle."""
+    """CLM on short rows, then MLM on rows twice as long with another rope_theta."""
     first, second = EXTENDED
     second = dict(second, data=dict(second['data'], folder=str(folder / 'long')))
     return config(folder, phases=(first, second), mixture=both(folder), **data)
@@ -219,7 +218,7 @@ class _Stopped(Exception):
 
 @pytest.fixture(scope='module')
 def straight(folder, tmp_path_factory):
-    """(config, workdir, hash of the end) of six steps that switch after the third."""
+    """(config, workdir, hash of the final state) of six steps; the third ends a phase."""
     asked = extended(folder)
     asked['checkpoint'] = dict(every=1, keep=9)
     workdir = tmp_path_factory.mktemp('straight') / 'run'
@@ -230,9 +229,9 @@ def straight(folder, tmp_path_factory):
 @pytest.mark.parametrize('last', [2, 3, 4])
 @pytest.mark.slow
 def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch, last):
-    """The straight run's every bit."""
+    """The resumed run equals the uninterrupted run bit for bit."""
     asked, workdir, end = straight
-    told, kept = tiny.log(workdir), train._Run.save
+    told, kept = tiny.log(workdir), train._Loop.save
 
     def save(self, state, phase, wait=False):
         kept(self, state, phase, wait=True)
@@ -240,7 +239,7 @@ def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch
             raise _Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(train._Run, 'save', save)
+        patch.setattr(train._Loop, 'save', save)
         with pytest.raises(_Stopped):
             tiny.train(asked, tmp_path / 'again')
     assert tiny.fingerprint(tiny.train(asked, tmp_path / 'again')) == end
@@ -250,14 +249,14 @@ def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_model_has_the_length_and_the_angle_of_its_phase(straight):
+def test_a_model_has_the_length_and_rope_theta_of_its_phase(straight):
     for step, length, theta in ((3, 32, 10_000), (6, 64, 160_000)):
         model = load.load(straight[1], step)
         assert model.length == length
         assert model.network.encoder.rope_theta == theta
 
 
-def test_a_phase_of_its_own_reads_its_rows(folder):
+def test_a_phase_with_its_own_data_reads_its_rows(folder):
     recipe = made(extended(folder))
     first, second = recipe.phases
     assert (first.length, second.length) == (32, 64)
@@ -284,7 +283,7 @@ def iter_of(phase, start=None, index=0, count=1):
 
 @pytest.mark.parametrize('count', [2, 4, 8])
 def test_processes_share_the_masked_batches_of_every_phase(folder, count):
-    """Of a folder, and then of a mixture in rows of another length; from any step."""
+    """On a folder, then on a mixture with another row length, from any step."""
     mixture = [
         dict(folder=str(folder / name), weight=weight)
         for name, weight in (('long', 0.7), ('longer', 0.3))
@@ -302,19 +301,19 @@ def test_processes_share_the_masked_batches_of_every_phase(folder, count):
 
 
 def take(phase, start, index=0, count=1):
-    """One batch, or a process's part of it."""
+    """Returns one batch, or a process's part of it."""
     batches = iter_of(phase, start, index, count)
     batch = next(batches)
     batches.close()
     return batch
 
 
-# What may change in a run that goes on.
+# Changes in a resumed run.
 
 
 @pytest.fixture(scope='module')
 def begun(folder, tmp_path_factory):
-    """A run of six steps, never changed."""
+    """A run of six steps; not modified by tests."""
     workdir = tmp_path_factory.mktemp('begun') / 'run'
     tiny.train(config(folder), workdir)
     return workdir
@@ -322,7 +321,7 @@ def begun(folder, tmp_path_factory):
 
 @pytest.fixture
 def run(begun, tmp_path):
-    """A copy of it, which has taken four of its steps."""
+    """A copy of that run after four of its steps."""
     shutil.copytree(begun, tmp_path / 'run')
     shutil.rmtree(tmp_path / 'run' / 'checkpoints' / '6')
     return tmp_path / 'run'
@@ -334,7 +333,7 @@ def losses(workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['here', 'away'])
-def test_the_rows_may_move(folder, begun, run, tmp_path, monkeypatch, kind):
+def test_rows_may_move(folder, begun, run, tmp_path, monkeypatch, kind):
     place = str(tmp_path / 'elsewhere')
     shutil.copytree(folder / 'rows', place)
     if kind == 'away':
@@ -347,16 +346,16 @@ def test_the_rows_may_move(folder, begun, run, tmp_path, monkeypatch, kind):
 
 
 @pytest.mark.slow
-def test_other_rows_are_none_that_moved(folder, run):
+def test_other_rows_are_rejected(folder, run):
     before = (run / 'config.json').read_bytes()
     with pytest.raises(ValueError, match='another stream of data: other rows'):
         tiny.train(config(folder, folder=str(folder / 'other')), run)
-    # The config still says where its rows are.
+    # The config still names the folder of its rows.
     assert (run / 'config.json').read_bytes() == before
 
 
 @pytest.mark.slow
-def test_microbatches_may_be_others(folder, begun, run):
+def test_microbatches_may_change(folder, begun, run):
     tiny.train(config(folder) | {'accumulate': 2}, run)
     found, straight = losses(run), losses(begun)
     assert {n: found[n] for n in range(1, 5)} == {n: straight[n] for n in range(1, 5)}
@@ -366,10 +365,10 @@ def test_microbatches_may_be_others(folder, begun, run):
 
 
 @pytest.mark.slow
-def test_more_steps_read_on(folder, run):
-    """And ask, as a new run does, whether rows may be read again."""
+def test_more_steps_continue_reading(folder, run):
+    """They also check, as in a new run, whether rows may repeat."""
     count = len(pipeline.Rows(folder / 'rows', 'train'))
-    with pytest.raises(ValueError, match='rows, and the run reads'):
+    with pytest.raises(ValueError, match='rows, but the run reads'):
         tiny.train(config(folder, steps=count // 8 + 1), run)
     tiny.train(config(folder, steps=8), run)
     epochs = dict(zip(*metrics.series(metrics.read(run), 'data/epochs')))
@@ -380,15 +379,15 @@ def test_more_steps_read_on(folder, run):
     'changed, message',
     [
         (dict(batch_size=16), 'data.batch_size: 8 -> 16'),
-        (dict(row_length=64), '32 tokens, the config asks for 64'),
+        (dict(row_length=64), '32 tokens, but the config has 64'),
     ],
 )
-def test_what_may_not_change(folder, run, changed, message):
+def test_other_data_is_rejected(folder, run, changed, message):
     with pytest.raises(ValueError, match=message):
         tiny.train(config(folder, **changed), run)
 
 
-def test_neither_may_weights(folder, tmp_path):
+def test_other_weights_are_rejected(folder, tmp_path):
     keys = list(train.build._places(settings.plain(config(folder, mixture=both(folder)))))
     assert 'data.mixture.1.folder' in keys and 'data.mixture.1.name' in keys
     assert not any('weight' in key for key in keys)
@@ -399,7 +398,7 @@ def test_neither_may_weights(folder, tmp_path):
 
 @pytest.mark.slow
 def test_losses_of_parts_add_up(folder, tmp_path):
-    """To the loss of the batch, weighed by their tokens; held-out rows, too."""
+    """They add up to the loss of the batch, weighted by tokens; also on held-out rows."""
     asked = config(folder, mixture=both(folder, (0.6, 0.4)), steps=3)
     asked['evaluate'] = dict(every=3, rate=0.3, max_rows=40)
     tiny.train(asked | {'accumulate': 2}, tmp_path)
@@ -426,7 +425,7 @@ def test_a_part_without_tokens_has_no_loss(folder):
         'data_part/1/loss': float('nan'),
         'data_part/1/tokens': 0.0,
     }
-    assert data_position.told(phase, values) == {
+    assert data_position.named_metrics(phase, values) == {
         'train/loss': 1.0,
         'data/rows/loss': 2.0,
         'data/rows/tokens': 5.0,

@@ -1,4 +1,4 @@
-"""What held-out losses say: as the objective predicts, over the bytes it predicts."""
+"""Held-out losses: scoring as in the objective, and bits per byte."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """Rows whose every token follows from its neighbors: pieces of one cycle of words."""
+    """Rows in which neighbors determine every token: pieces of one cycle of words."""
     folder = tmp_path_factory.mktemp('cycle')
     texts = {
         ' '.join((CYCLE * 8)[begin : begin + length])
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 
 
 def config(folder, *objectives, **changes):
-    """A run on the cycle, with a phase for each objective."""
+    """Returns the config of a run on the cycle, with one phase per objective."""
     given = dict(
         data=dict(
             folder=str(folder / 'rows'), row_length=LENGTH, batch_size=16, repeat=True
@@ -62,13 +62,13 @@ def config(folder, *objectives, **changes):
 
 
 def heldout_of(log):
-    """The last value of every name that a run has written."""
+    """Returns the last value of every metric that a run has logged."""
     return {key: value for line in log for key, value in line.items()}
 
 
 @pytest.mark.slow
-def test_mntp_is_scored_as_it_predicts(folder, tmp_path):
-    """What a run has all but learned is as little on held-out rows of the same text."""
+def test_mntp_is_scored_one_position_before(folder, tmp_path):
+    """A nearly learned text has as low a loss on held-out rows of the same text."""
     steps = 60
     schedule = dict(name='wsd', peak=1e-2, warmup=0.1, decay=0.3)
     objective = dict(name='mntp', rate=0.15)
@@ -77,10 +77,10 @@ def test_mntp_is_scored_as_it_predicts(folder, tmp_path):
     tiny.train(config(folder, objective, **changes), tmp_path / 'run')
     log = heldout_of(metrics.read(tmp_path / 'run'))
     assert log['train/mntp_loss'] < 0.5
-    # Other masks and documents; at the wrong place it is above 3.
+    # Masks and documents differ; at the wrong position the loss is above 3.
     assert abs(log['heldout/mntp_loss'] - log['train/mntp_loss']) < 0.3
     assert log['heldout/mntp_accuracy'] > 0.85
-    # Where the token stands, this head names the one after it.
+    # At a token's own position, this head predicts the next token.
     assert 'heldout/mlm_loss' not in log
 
 
@@ -104,7 +104,7 @@ def network_of(section, length=LENGTH):
 
 
 @pytest.mark.parametrize('name', resolve.names('objectives'))
-def test_every_objective_says_how_it_is_scored(name):
+def test_scorings_of_every_objective(name):
     parts = dict(parts=[dict(name='mntp'), dict(name='clm'), dict(name='mlm')])
     section = dict(name=name) | (parts if name == 'mixture' else {})
     found = heldout.scorings([network_of(section)])
@@ -127,7 +127,7 @@ def test_every_objective_says_how_it_is_scored(name):
         ),
     ],
 )
-def test_a_section_is_judged_as_its_objective_says(section):
+def test_scorings_of_sections(section):
     expected = next(iter(heldout.scorings([network_of(section)])))
     assert frequencies.kind_of(section) == expected
     values = {f'heldout/{kind}_loss': 1.0 for kind in ('clm', 'mlm', 'mntp', 'prefix')}
@@ -136,7 +136,7 @@ def test_a_section_is_judged_as_its_objective_says(section):
     assert '2.000 nats per token' in said
 
 
-def test_the_reading_of_an_objective_is_that_of_its_score():
+def test_attention_is_the_same_in_training_and_scoring():
     left = heldout.scorings([network_of(dict(name='mlm', attends='causal', rate=0.4))])
     assert left['mlm']['attends'] == 'causal' and left['mlm']['rate'] == 0.15
     inside = dict(name='hybrid', mlm=dict(attends='causal'))
@@ -146,7 +146,7 @@ def test_the_reading_of_an_objective_is_that_of_its_score():
     assert prefix['prefix']['prefix'] == (0.2, 0.5)
 
 
-def test_the_last_phase_says_how_a_run_is_scored():
+def test_the_last_phase_decides_how_a_run_is_scored():
     clm, mntp, left, mlm = map(
         network_of,
         (
@@ -163,7 +163,7 @@ def test_the_last_phase_says_how_a_run_is_scored():
 
 
 class Wordless(Objective):
-    """Predicts no tokens: it has no lm_head."""
+    """An objective that predicts no tokens: it has no lm_head."""
 
     def modules(self, encoder):
         return {}
@@ -188,8 +188,10 @@ class Wordless(Objective):
 
 
 @pytest.mark.slow
-def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, capsys):
-    """Its phase is not scored, in words; the phase that names tokens is."""
+def test_a_phase_without_lm_head_is_reported_and_not_scored(
+    folder, tmp_path, monkeypatch, capsys
+):
+    """The phase that predicts tokens is scored."""
     monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
     changes = dict(steps=3, checkpoint=dict(every=1, keep=3))
     changes |= dict(evaluate=dict(every=1, rate=0.15, max_rows=16))
@@ -205,7 +207,7 @@ def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, 
     assert np.isfinite(first.encode(['The whale'])).all()
     with pytest.raises(ValueError, match='has no LM head'):
         first.fill('The <mask>')
-    assert said.count('phase 0: its objective has no lm_head') == 1
+    assert said.count('phase 0: the objective has no lm_head') == 1
     assert (
         heldout.scorings([Network(transformer.make('tiny', vocab_size=8), Wordless())])
         == {}
@@ -230,9 +232,9 @@ def test_the_bytes_of_tokens_add_up_to_the_text(text):
 
 
 @pytest.mark.slow
-def test_bits_per_byte_are_of_the_bytes_predicted(folder):
-    """bits per byte * ln 2 * bytes of the predicted tokens = their nats, summed here from
-    the logits; of a document in one piece, these are all bytes of its text."""
+def test_bits_per_byte_count_the_predicted_bytes(folder):
+    """bits per byte * ln 2 * bytes of predicted tokens = their nats, summed from logits.
+    For a document in one segment, these are all bytes of its text."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     rows = pipeline.Rows(folder / 'rows', 'heldout')
     network = network_of(dict(name='clm'))
@@ -260,7 +262,7 @@ def test_bits_per_byte_are_of_the_bytes_predicted(folder):
         for piece in range(1, row['segment_ids'].max() + 1):
             (where,) = np.nonzero(row['segment_ids'] == piece)
             nats += loss_L[where[1:] - 1].sum()
-            # The first token of a piece is given: here it is <bos>, or of the text.
+            # The first token of a segment is not predicted: <bos>, or a token of text.
             texts.append(tokenizer.decode(row['tokens'][where[1:]]))
     size = sum(len(text.encode()) for text in texts)
     assert size < rows.manifest['splits']['heldout']['bytes']
@@ -270,7 +272,7 @@ def test_bits_per_byte_are_of_the_bytes_predicted(folder):
 
 
 def test_bytes_of_lossy_tokens_add_up_over_a_split(folder):
-    """Word pieces lose case and spaces: scaled, all of a split have its bytes."""
+    """Word pieces lose case and spaces; scaled counts add up to the bytes of a split."""
     rows = pipeline.Rows(folder / 'rows', 'heldout')
     ours = tokenizers.load(tokenizers.BUNDLED)
     content = json.loads(ours.content) | {

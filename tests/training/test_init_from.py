@@ -1,4 +1,4 @@
-"""A run begins with another model: what stays, what is new; resuming is exact."""
+"""Starting a run from another model: conversions, errors and exact resuming."""
 
 import dataclasses
 import functools
@@ -56,7 +56,7 @@ def old(folder):
 
 
 def config_of(folder, old, steps=4, **changes):
-    """A run of MLM that begins with the old one; what is not given, that decides."""
+    """Returns the config of an MLM run from the old one, which sets what is not given."""
     section = dict(path=str(old)) | changes.pop('init_from', {})
     given = dict(init_from=section, model={}, phases=MLM, steps=steps, log_every=1)
     given |= dict(evaluate=dict(every=4, rate=0.15, max_rows=16))
@@ -64,11 +64,11 @@ def config_of(folder, old, steps=4, **changes):
 
 
 def begun(config, folder, modules=('encoder', 'lm_head')):
-    """(recipe, the state that a run of this config begins with), not trained.
+    """Returns (recipe, first state of a run of this config), not trained.
 
-    What does not come from the start is made only for more than these modules.
+    Modules that do not come from the start are only created if not in `modules`.
     """
-    config = completion.completed(settings.plain(config), folder)
+    config = completion.with_init_from(settings.plain(config), folder)
     made = assemble.make(config)
     phase = made.phases[0]
     state = recipe.abstract_state(made, phase)
@@ -78,7 +78,7 @@ def begun(config, folder, modules=('encoder', 'lm_head')):
         )
         state = jax.jit(init, out_shardings=recipe.shardings(made, phase))()
     folder.mkdir(exist_ok=True)
-    return made, init_from.begin(made, state, folder)
+    return made, init_from.initialize(made, state, folder)
 
 
 def paths(tree):
@@ -96,8 +96,8 @@ def same(one, other):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
-    """What begins measures what CLM measured at its end, on the same rows."""
+def test_a_run_continues_from_the_end_of_another(folder, old, tmp_path, capsys):
+    """Its first evaluation equals the last one of CLM, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
     last = tiny.log(old)[-1]
     section = heldout.Config(every=4, rate=0.15, max_rows=16)
@@ -111,7 +111,9 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_resuming_is_exact_and_asks_init_from_nothing(folder, old, tmp_path, monkeypatch):
+def test_resuming_is_exact_and_does_not_read_the_start(
+    folder, old, tmp_path, monkeypatch
+):
     config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
     config['evaluate'] = dict(every=0)
     straight = tiny.train(config, tmp_path / 'straight')
@@ -126,7 +128,7 @@ def test_resuming_is_exact_and_asks_init_from_nothing(folder, old, tmp_path, mon
     with pytest.raises(ValueError, match='init_from.head'):
         changed = config | {'init_from': config['init_from'] | {'head': 'new'}}
         tiny.train(changed, tmp_path / 'cut')
-    # The run can be loaded, and so be a start itself.
+    # The run can be loaded, so it can be a start itself.
     assert load.load(tmp_path / 'cut').network.encoder.depth == 2
 
 
@@ -136,7 +138,7 @@ def _never(*_):
 
 @pytest.mark.slow
 def test_layout_and_positions_may_differ(folder, old, tmp_path):
-    """Unrolled instead of scanned, another base of the rotary positions."""
+    """Unrolled instead of scanned, and another rope_theta."""
     model = dict(scan=False, rope_theta=50_000.0)
     made, state = begun(config_of(folder, old, model=model), tmp_path / 'new')
     encoder = made.phases[0].network.encoder
@@ -149,7 +151,7 @@ def test_layout_and_positions_may_differ(folder, old, tmp_path):
 
 
 def extended(folder, words=('<new>', 'whalebone')):
-    """The bundled tokenizer with more words, the first of them before all others."""
+    """Returns the bundled tokenizer with more tokens, the first before all others."""
     backend = tokenizers.load(tokenizers.BUNDLED).backend
     made = tokenizers.backend_library.Tokenizer.from_str(backend.to_str())
     made.add_tokens(list(words))
@@ -157,7 +159,7 @@ def extended(folder, words=('<new>', 'whalebone')):
     return tokenizers.load(folder / 'tokenizer.json')
 
 
-def test_old_words_keep_their_scores_in_a_larger_vocabulary(folder, old, tmp_path):
+def test_old_tokens_keep_their_logits_in_a_larger_vocabulary(folder, old, tmp_path):
     tokenizer = extended(tmp_path)
     prepare.prepare(
         source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
@@ -185,11 +187,11 @@ def test_old_words_keep_their_scores_in_a_larger_vocabulary(folder, old, tmp_pat
 
     found = jax.jit(functools.partial(logits, made.phases[0].network))(state.params)
     wanted = jax.jit(functools.partial(logits, model.network))(model.params)
-    # Wider products add up in another order: equal rows, scores equal but for that.
+    # Larger matrices sum in another order: equal rows, logits equal up to rounding.
     assert_allclose(found[..., :count], wanted, atol=1e-6)
 
 
-def test_words_are_found_by_their_text(tmp_path):
+def test_tokens_are_matched_by_their_text(tmp_path):
     def tokenizer_with(name, listed):
         (tmp_path / name).mkdir()
         hf_cases.write_tokenizer(tmp_path / name, listed)
@@ -201,7 +203,7 @@ def test_words_are_found_by_their_text(tmp_path):
     )
     rows_V = convert.token_rows(first, other, have=8, want=10)
     assert rows_V.tolist() == [3, 0, 1, 2, 6, 4, -1, -1, -1, -1]
-    # A row that is there for no word keeps its place.
+    # A spare row, without a token, keeps its index.
     assert convert.token_rows(first, first, 9, 9).tolist() == list(range(9))
     params = {
         'encoder': {'embedding': jnp.arange(16.0).reshape(8, 2)},
@@ -231,7 +233,7 @@ def test_layers_are_copied_by_number(old, new, how, rows, copies):
     assert (found.tolist(), is_copy.astype(int).tolist()) == (rows, copies)
 
 
-def test_ways_that_do_not_lead_there_are_told():
+def test_impossible_mappings_of_layers_are_rejected():
     with pytest.raises(ValueError, match="'stack' or 'interleave' or 'identity'"):
         convert.layer_rows(2, 4, 'first')
     with pytest.raises(ValueError, match="'first' or 'spread'; it is None"):
@@ -254,7 +256,7 @@ def test_identity_copies_change_nothing(folder, old, tmp_path):
 
     deep, flat = hidden(made.phases[0].network, state.params), hidden(*model_of(old))
     assert_allclose(deep, flat, atol=1e-6)
-    # With any copy heard, it is another function.
+    # If a copy adds something, the function changes.
     layer = state.params['encoder']['layer_1']
     assert not np.asarray(layer['ffn']['down']['kernel']).any()
     layer['ffn'] = state.params['encoder']['layer_0']['ffn']
@@ -266,7 +268,7 @@ def model_of(workdir):
     return found.network, found.params
 
 
-def test_a_bert_has_no_identity_copies(old):
+def test_identity_copies_are_rejected_for_bert(old):
     params = {'embedding_norm': {}, 'embedding': jnp.ones((9, 2))}
     params['layers'] = {'ffn_norm': {'scale': jnp.ones((2, 2))}}
     deeper = params | {'layers': {'ffn_norm': {'scale': jnp.ones((4, 2))}}}
@@ -278,7 +280,7 @@ def test_a_bert_has_no_identity_copies(old):
             trees[0], tokenizer, trees[1], tokenizer, head='keep', how=layers
         )
 
-    with pytest.raises(ValueError, match="as it norms .*'stack' or 'interleave'"):
+    with pytest.raises(ValueError, match="norms after each .*'stack' or 'interleave'"):
         fit('identity')
     assert 'layers    4, stack of 2' in fit('stack')[1]
 
@@ -294,14 +296,14 @@ def test_a_bert_has_no_identity_copies(old):
         (dict(rope_theta=[1.0, 2.0], window=3), None, [1.0, 2.0], [None, 3]),
     ],
 )
-def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, window):
-    """And layers without positions stay so."""
+def test_options_listed_by_layer_follow_the_layers(changes, how, theta, window):
+    """Layers without position embeddings stay so."""
     section = dict(name='transformer', depth=2, rope_theta=[1e4, None], window=[None, 4])
     found = init_from._changed(section, changes, how)
     assert (found['rope_theta'], found['window']) == (theta, window)
     assert found['depth'] == len(theta)
     if len(theta) == 4:
-        with pytest.raises(ValueError, match='say how, init_from.layers='):
+        with pytest.raises(ValueError, match='Set init_from.layers to '):
             init_from._changed(section, changes, None)
 
 
@@ -316,7 +318,7 @@ def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, windo
         (dict(name='mixture', parts=(dict(name='clm'), dict(name='mntp'))), 1),
     ],
 )
-def test_where_a_masked_token_is_named(section, shift):
+def test_position_of_masked_predictions(section, shift):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     objective = resolve.build(
         'objectives', section, tokenizer=tokenizer, length=16, steps=1
@@ -325,8 +327,8 @@ def test_where_a_masked_token_is_named(section, shift):
 
 
 @pytest.mark.slow
-def test_a_run_of_clm_is_read_causally(folder, old, tmp_path):
-    """By load as by what is exported; words are then named one before them."""
+def test_a_clm_run_uses_causal_attention(folder, old, tmp_path):
+    """After loading and after export; tokens are then predicted one position before."""
     model, (exported, _) = load.load(old), export.of_run(old)
     for one in (model, exported, load.untrained(old)):
         assert one.causal and one.shift == 1
@@ -343,8 +345,10 @@ def test_a_run_of_clm_is_read_causally(folder, old, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_path):
-    """Until a step is saved; what the run that failed had found is not believed."""
+def test_a_start_that_did_not_fit_can_be_corrected_in_the_same_folder(
+    folder, old, tmp_path
+):
+    """Until a checkpoint exists; what the failed run recorded is not used."""
     path, checksums = (
         tmp_path / 'run',
         tmp_path / 'run' / 'checkpoints' / '1' / 'CHECKSUMS.json',
@@ -352,16 +356,18 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     wrong = settings.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
-        with workdir.open_workdir(path, config, build.MAY_CHANGE, build.settled(config)):
+        with workdir.open_workdir(
+            path, config, build.MAY_CHANGE, build.settled_by(config)
+        ):
             return json.loads((path / 'config.json').read_text())
 
     opened(wrong)
     stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
     (path / init_from.FILE).write_text(json.dumps(stale))
     right = wrong | {'init_from': wrong['init_from'] | {'layers': 'interleave'}}
-    assert completion.completed(right, path)['model']['preset'] == 'tiny'
+    assert completion.with_init_from(right, path)['model']['preset'] == 'tiny'
     assert opened(right)['init_from']['layers'] == 'interleave'
-    # Times that a baseline was matched by are those of the config there.
+    # The saved config also has the times of a matched baseline.
     timed = right | {'baseline': {'by': 'time', 'ratios': [1.5]}}
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(timed)
@@ -369,18 +375,19 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     checksums.write_text('')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(wrong)
-    assert completion.completed(right, path)['model']['name'] == 'nothing'
+    assert completion.with_init_from(right, path)['model']['name'] == 'nothing'
 
 
-def test_rows_in_the_words_of_another_model_are_told(folder, foreign, tmp_path):
+def test_rows_of_another_tokenizer_are_rejected(folder, foreign, tmp_path):
     rows = dict(source=dict(name='bundled'), row_length=tiny.LENGTH)
     config = config_of(folder, f'hf:{foreign}', prepare=dict(rows, tokenizer='init_from'))
     with pytest.raises(
-        ValueError, match='The rows in .* are not in the tokens.*Name another data.folder'
+        ValueError,
+        match='The rows in .* not made with the tokenizer.*Set another data.folder',
     ):
         tiny.train(config, tmp_path / 'run')
     assert not (tmp_path / 'run').exists()
-    # A run that is resumed, or names its words itself, asks the start nothing.
+    # A resumed run, or one that names its tokenizer, does not read the start.
     place = config['data']['folder']
     init_from.check_rows(config['init_from'], 'bundled', place, tmp_path / 'run')
     (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
@@ -391,7 +398,7 @@ def test_rows_in_the_words_of_another_model_are_told(folder, foreign, tmp_path):
 
 @pytest.mark.slow
 def test_heads(folder, old, tmp_path):
-    """Kept, made anew, or, where it was tied, a copy of the embedding."""
+    """Kept, new, or, if it was tied, a copy of the embedding."""
     kept = load.load(old).params
     config = config_of(folder, old, init_from=dict(head='new'))
     _, anew = begun(config, tmp_path / 'a', modules=())
@@ -399,9 +406,7 @@ def test_heads(folder, old, tmp_path):
     assert np.abs(kernels[0] - kernels[1]).max() > 1e-3
     same(anew.params['encoder'], kept['encoder'])
     tied = (dict(objective=dict(name='mlm', tied=True)),)
-    with pytest.raises(
-        ValueError, match="tied=True would throw away.*init_from.head='new'"
-    ):
+    with pytest.raises(ValueError, match="tied=True would discard.*init_from.head='new'"):
         begun(config_of(folder, old, phases=tied), tmp_path / 'b')
     params = {'encoder': {'embedding': jnp.ones((4, 2))}, 'lm_head': {}}
     shapes = {'lm_head': {'output': {'kernel': jnp.zeros((2, 4))}}}
@@ -409,19 +414,21 @@ def test_heads(folder, old, tmp_path):
     assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
-def test_new_weights_are_those_of_a_run_without_init_from(folder, old, tmp_path, capsys):
-    """The same model from scratch: what a start is worth is measured against it."""
+def test_new_weights_equal_those_of_a_run_without_init_from(
+    folder, old, tmp_path, capsys
+):
+    """The same model from scratch, as a baseline for the start."""
     config = config_of(folder, old, init_from=dict(weights='new'))
     _, state = begun(config, tmp_path / 'a', modules=())
-    made = assemble.make(completion.completed(settings.plain(config)))
+    made = assemble.make(completion.with_init_from(settings.plain(config)))
     fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
     same(state.params, fresh)
-    assert 'shape and tokenizer alone' in capsys.readouterr().out
+    assert 'only shape and tokenizer' in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
-    """Another objective, with modules of its own, which start afresh."""
+def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
+    """With another objective, whose own modules are new."""
     section = dict(name='hybrid', predictor_width=16)
     config = config_of(
         folder,
@@ -441,7 +448,7 @@ def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
     same(state.target, state.params['encoder'])
     same(state.params['encoder'], load.load(old).params['encoder'])
     for changes, says in (
-        (dict(optimizer=dict(name='sgd')), 'was trained by'),
+        (dict(optimizer=dict(name='sgd')), 'was trained with'),
         (dict(model=dict(depth=3)), r'encoder/layers/.* is \(2, .* there and \(3, '),
     ):
         config = config_of(
@@ -460,7 +467,7 @@ SLOW = [
 @pytest.mark.slow
 @pytest.mark.parametrize('name, scan', [('adamw', False), *SLOW])
 def test_moments_are_kept_with_another_scan(folder, old, tmp_path, name, scan):
-    """They take a step as the start itself would, but for rounding."""
+    """A step equals that of the start itself, up to rounding."""
     config = tiny.config(
         folder,
         steps=2,
@@ -491,12 +498,12 @@ def test_moments_are_kept_with_another_scan(folder, old, tmp_path, name, scan):
     jax.tree.map(functools.partial(assert_allclose, rtol=1e-5, atol=1e-6), *after)
 
 
-def test_layers_of_different_ages_are_not_scanned_with_their_moments():
+def test_layers_with_moments_of_different_ages_cannot_be_scanned():
     layers = {
         f'layer_{i}': {'age': jnp.int32(i), 'mu': jnp.ones(2), 'nu': jnp.ones(2)}
         for i in range(2)
     }
-    with pytest.raises(ValueError, match='are not of one age'):
+    with pytest.raises(ValueError, match='have different ages'):
         convert.with_scan({'encoder': layers}, True, 2)
 
 
@@ -506,24 +513,27 @@ def test_layers_of_different_ages_are_not_scanned_with_their_moments():
         (dict(paht='x'), "Did you mean 'path'"),
         (dict(path='x', head='tied'), "head='tied'"),
         (dict(path='x', weights='none'), "weights='none'"),
-        (dict(path='x', weights='new', optimizer='kept'), 'weights that are new'),
-        (dict(path='x', head='new', optimizer='kept'), "head='new' has no moments"),
+        (
+            dict(path='x', weights='new', optimizer='kept'),
+            "weights='new' and head='keep'",
+        ),
+        (dict(path='x', head='new', optimizer='kept'), "weights='keep' and head='new'"),
         (dict(path='x', layers='twice'), "layers='twice'"),
         (dict(path='hf:x', step=3), 'neither steps nor moments'),
-        (dict(path='x', adapt=dict(mask='auto')), 'about models of others'),
-        (dict(path='nowhere'), 'holds no config.json'),
+        (dict(path='x', adapt=dict(mask='auto')), 'only apply to models'),
+        (dict(path='nowhere'), 'contains no config.json'),
     ],
 )
-def test_sections_that_mean_nothing(folder, section, says):
+def test_invalid_sections_are_rejected(folder, section, says):
     config = tiny.config(folder, init_from=section, model={})
     with pytest.raises((ValueError, FileNotFoundError), match=says):
-        completion.completed(settings.plain(config))
+        completion.with_init_from(settings.plain(config))
 
 
-def test_a_model_of_another_shape_is_told(folder, old, tmp_path):
-    with pytest.raises(ValueError, match='ffn/up/kernel is .* there and .* here'):
+def test_a_model_of_another_shape_is_rejected(folder, old, tmp_path):
+    with pytest.raises(ValueError, match='ffn/up/kernel is .* in the start and .* here'):
         begun(config_of(folder, old, model=dict(ffn_width=96)), tmp_path / 'a')
-    with pytest.raises(ValueError, match='init_from.layers='):
+    with pytest.raises(ValueError, match='Set init_from.layers to'):
         begun(config_of(folder, old, model=dict(depth=3)), tmp_path / 'b')
     whole = dict(name='transformer', preset='tiny', qk_norm=True)
     with pytest.raises(ValueError, match='q_norm/scale is not in the start'):
@@ -532,7 +542,7 @@ def test_a_model_of_another_shape_is_told(folder, old, tmp_path):
 
 @pytest.fixture(scope='module')
 def foreign(folder):
-    """A Llama whose words are whole, in a folder of Hugging Face's format."""
+    """A Llama with a word-level tokenizer, in the format of Hugging Face."""
     path = folder / 'llama'
     path.mkdir()
     hf_cases.write(path, hf_cases.CASES['llama_tied'][0], tensors_of('llama_tied'))
@@ -542,7 +552,7 @@ def foreign(folder):
 
 
 @pytest.mark.slow
-def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
+def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
     text = '\n\n'.join(' '.join(hf_cases.WORDS[4 + i : 20 + i]) for i in range(16))
     (tmp_path / 'text.txt').write_text(text)
     source = {'name': 'text', 'path': str(tmp_path / 'text.txt'), 'heldout_every': 4}
@@ -577,11 +587,11 @@ def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
             assert moved.any(), path
 
 
-# Rates.
+# Learning rate multipliers.
 
 
 def params_of(scan):
-    """What a tiny encoder of three layers would have, in either layout."""
+    """Parameters of a tiny encoder of three layers, in either layout."""
     rng = np.random.default_rng(0)
 
     def made(*shape):
@@ -597,7 +607,7 @@ unstacked = convert.transformer.unstack_layers
 
 @pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
 @pytest.mark.parametrize('scan', [True, False])
-def test_rates_multiply_updates_exactly(name, scan):
+def test_multipliers_scale_updates_exactly(name, scan):
     params = params_of(scan)
     grads = jax.tree.map(jnp.cos, params)
     lr_multipliers = (
@@ -624,11 +634,11 @@ def test_rates_multiply_updates_exactly(name, scan):
         assert_array_equal(scaled[path], leaf * np.float32(factor), err_msg=path)
 
 
-def test_rates_that_match_nothing_are_told():
+def test_multipliers_that_match_nothing_are_rejected():
     section = {'name': 'adamw', 'lr_multipliers': (('layer_7/', 0.0),)}
     with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
         optimizers.check_lr_multipliers(section, [params_of(True)])
-    # One pair is not a list of pairs.
+    # A pair is not a list of pairs.
     for lr_multipliers in (('embedding$', 0.0), 'embedding$', 0.0):
         with pytest.raises(
             ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
@@ -654,7 +664,7 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
     ):
         config = settings.plain(cpt.get_config(argument))
         assert config['steps'] == steps
-        whole = completion.completed(config)
+        whole = completion.with_init_from(config)
         model = resolve.build('models', whole['model'], vocab_size=40)
         assert model.dtype == 'bfloat16' and model.depth in (2, 4)
         schedule = schedules.make(config['schedule'], steps)
@@ -666,7 +676,7 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
     toy = settings.plain(cpt.get_config(f'{old},300,mlm,toy'))
     assert toy['data']['folder'].startswith('runs/rows-128-old-')
     assert toy['steps'] == 300
-    # Rows are of the words of one start, whatever else is called so.
+    # Rows belong to the tokenizer of one start.
     arguments = [
         f'{path},2k,mlm{size}'
         for path in ('hf:a/x', 'hf:b/x', 'runs/x')

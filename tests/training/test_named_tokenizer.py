@@ -1,4 +1,4 @@
-"""`prepare.tokenizer` is any name that `jepa-text tokenizer` takes, made alike."""
+"""`prepare.tokenizer` accepts every name that `jepa-text tokenizer` does."""
 
 import shutil
 
@@ -13,7 +13,7 @@ OURS = ('bundled', str(tokenizers.BUNDLED), str(tokenizers.BUNDLED.parent))
 
 @pytest.fixture
 def theirs(tmp_path):
-    """{format: name of a tokenizer of it}, 'hub' as it lies in the hub's cache."""
+    """{format: name of a tokenizer}; 'hub' is in the cache of the Hub."""
     cached = tmp_path / 'snapshots' / ('c0ffee' * 7)[:40]
     foreign_tokenizers.wordpiece(cached / 'tokenizer.json')
     return {
@@ -31,7 +31,7 @@ def section(tmp_path, name):
 
 
 @pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
-def test_prepare_takes_those_of_others_and_says_what_they_were(
+def test_prepare_takes_other_formats_and_reports_their_origin(
     theirs, kind, tmp_path, capsys
 ):
     folder = tmp_path / 'rows'
@@ -50,7 +50,7 @@ def test_prepare_takes_those_of_others_and_says_what_they_were(
     assert 'whale' in text.replace('##', '').replace(' ', '')
 
 
-def test_the_commit_belongs_to_the_rows(theirs, tmp_path):
+def test_the_commit_is_part_of_the_manifest(theirs, tmp_path):
     asked, folder = section(tmp_path, theirs['hub']), tmp_path / 'rows'
     one = prepare.make(asked, folder)
     assert one['settings']['tokenizer_commit'] == one['tokenizer']['commit']
@@ -63,7 +63,7 @@ def test_the_commit_belongs_to_the_rows(theirs, tmp_path):
 
 
 @pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
-def test_rows_of_another_tokenizer_are_told(theirs, kind, tmp_path, capsys):
+def test_rows_of_another_tokenizer_are_reported(theirs, kind, tmp_path, capsys):
     asked, folder = section(tmp_path, theirs[kind]), str(tmp_path / 'rows')
     prepare.make(asked, folder)
     capsys.readouterr()
@@ -76,7 +76,7 @@ def test_rows_of_another_tokenizer_are_told(theirs, kind, tmp_path, capsys):
 
 
 @pytest.mark.parametrize('name', OURS)
-def test_a_tokenizer_of_ours_stays_as_it_is(name, tmp_path):
+def test_a_tokenizer_of_this_package_is_unchanged(name, tmp_path):
     opened = named_tokenizer.opened(name)
     assert opened.tokenizer.fingerprint == tokenizers.load(tokenizers.BUNDLED).fingerprint
     assert opened.commit == ''
@@ -85,7 +85,7 @@ def test_a_tokenizer_of_ours_stays_as_it_is(name, tmp_path):
     assert 'tokenizer_commit' not in manifest['settings']
 
 
-def test_a_file_is_taken_at_its_word(tmp_path):
+def test_a_tokenizer_file_is_not_completed(tmp_path):
     path = foreign_tokenizers.wordpiece(tmp_path / 'theirs' / 'tokenizer.json')
     with pytest.raises(ValueError, match='has no pad token.*jepa-text tokenizer'):
         prepare.make(section(tmp_path, str(path)), tmp_path / 'rows')
@@ -95,19 +95,21 @@ def test_a_file_is_taken_at_its_word(tmp_path):
 @pytest.mark.parametrize(
     'name, message',
     [
-        ('hf:/none/at/all', 'no name on the hub either'),
+        ('hf:/none/at/all', 'not a valid name on the hub'),
         ('none.model', 'No tokenizer at none.model'),
         ('none.tiktoken', 'No tokenizer at none.tiktoken'),
-        ('init_from', 'init_from.path is not given'),
+        ('init_from', 'init_from.path is not set'),
     ],
 )
-def test_what_is_not_there_is_said_before_anything_is_written(name, message, tmp_path):
+def test_missing_tokenizers_are_reported_before_anything_is_written(
+    name, message, tmp_path
+):
     with pytest.raises((FileNotFoundError, ValueError), match=message):
         prepare.make(section(tmp_path, name), tmp_path / 'rows')
     assert not (tmp_path / 'rows').exists()
 
 
-def test_what_may_be_there_is_told_without_asking():
+def test_exists_does_not_download():
     there = ('bundled', 'init_from', 'hf:lab/x', 'tiktoken:x', str(tokenizers.BUNDLED))
-    assert all(map(named_tokenizer.is_there, there))
-    assert not any(map(named_tokenizer.is_there, ('', 'none.json')))
+    assert all(map(named_tokenizer.exists, there))
+    assert not any(map(named_tokenizer.exists, ('', 'none.json')))

@@ -1,4 +1,4 @@
-"""The papers at their real scale: every preset is a run, with their numbers."""
+"""The presets of the papers at full scale have the papers' numbers."""
 
 import inspect
 
@@ -15,12 +15,12 @@ from jepa_text.training import config as settings
 
 PRETRAIN = test_configs.module('pretrain')
 PRESETS = list(test_configs.module('presets').presets())
-# With the head of its own: arXiv 2507.00994.
+# With an untied head: arXiv 2507.00994.
 WITH_HEAD = {'210m': 310_266_624, '610m': 755_625_600, '1b': 1_409_482_944}
 
 
 def built(argument):
-    """The config and outline of an argument, on 64 devices that are not here."""
+    """Returns the config and outline of an argument on 64 abstract devices."""
     config = settings.plain(PRETRAIN.get_config(argument))
     words = config['plan']['vocab_size']
     return config, assemble.outline(config, sharding.abstract_mesh(64), words)
@@ -33,7 +33,7 @@ def count(phase, modules):
 
 
 @pytest.mark.parametrize('preset', PRESETS)
-def test_every_preset_is_a_run(preset):
+def test_every_preset_is_valid(preset):
     config, made = built(f'{preset},210m')
     assert config['name'] == f'{preset}_210m'
     for phase in made.phases:
@@ -60,8 +60,8 @@ def test_sizes_and_steps_of_2507_00994(size):
     np.testing.assert_allclose([rate(k) for k in at], expected, rtol=1e-4, atol=1e-12)
 
 
-def test_the_rows_that_differ_from_2507_00994_are_told_and_so_made():
-    """What the text says of <bos>, lengths and documents here is what `prepare` does."""
+def test_documented_differences_from_2507_00994_match_the_rows():
+    """`prepare` does what the text says about <bos>, lengths and documents."""
     told = ' '.join(PRETRAIN.__doc__.split())
     for words in (
         'no <bos>',
@@ -78,7 +78,7 @@ def test_the_rows_that_differ_from_2507_00994_are_told_and_so_made():
     assert section.row_length == 2048
 
 
-def test_all_that_is_learned_decays_but_the_balance():
+def test_weight_decay_applies_to_all_parameters_except_the_balance():
     config, made = built('jepa_mlm_paper,210m')
     state = recipe.shapes(made, made.phases[0])
     masked = optimizers.mask(state.params, config['optimizer']['decay_paths'])
@@ -87,7 +87,7 @@ def test_all_that_is_learned_decays_but_the_balance():
 
 
 def test_size_of_2606_05173():
-    """18,914,304 in blocks there, with biases; 15,627,264 in the embedding."""
+    """The paper: 18,914,304 in blocks, with biases, and 15,627,264 in the embedding."""
     _, made = built('jepa_mlm_paper')
     encoder = count(made.phases[0], ('encoder',))
     assert encoder - 15_627_264 == pytest.approx(18_914_304, rel=0.01)
@@ -102,6 +102,6 @@ def test_size_of_2606_05173():
     ('argument', 'words'),
     [('mlmm', "'mlmm' is not one of clm, mlm"), ('mlm,7b', "size '7b' is not one of")],
 )
-def test_unknown_arguments_are_named(argument, words):
+def test_unknown_arguments_are_reported(argument, words):
     with pytest.raises(ValueError, match=words):
         PRETRAIN.get_config(argument)

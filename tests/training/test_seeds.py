@@ -1,4 +1,4 @@
-"""A seed of any size is another run: weights, order, masks, and what a step draws."""
+"""Seeds of any size give different weights, row orders, masks and random draws."""
 
 import itertools
 
@@ -41,14 +41,14 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
 
 
 @pytest.mark.parametrize('seed', SEEDS)
-def test_a_config_may_have_any_of_them(seed, tmp_path_factory):
+def test_a_config_accepts_any_seed(seed, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     settings.plain(tiny.config(folder, seed=seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['sigreg', 'visreg'])
-def test_directions_are_those_of_the_seed_and_the_step(name):
+def test_random_directions_depend_on_seed_and_step(name):
     latent = dict(regularizer=dict(name=name, weight=0.1, directions=2))
     objective = test_objectives.build('hybrid', latent=latent)
     network = test_objectives.network_of(objective)

@@ -1,4 +1,4 @@
-"""From a command to the first step: what is compiled on the way, and what is imported."""
+"""The start of a run: compiled programs and imported modules."""
 
 import collections
 import subprocess
@@ -14,7 +14,7 @@ from jepa_text.running import metrics, self_test
 
 @pytest.fixture
 def compiled():
-    """The names of what is compiled, or loaded compiled: a Counter that grows."""
+    """A growing Counter of the names of programs that are compiled or loaded."""
     names = collections.Counter()
 
     def count(event, seconds, fun_name=None, **_):
@@ -30,13 +30,13 @@ def compiled():
 
 @pytest.mark.slow
 def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
-    """FLOPs are counted where they are a share of something."""
+    """FLOPs are counted only if the peak of the device is known."""
     monkeypatch.setattr(hardware, 'peak', lambda kind: 1e9)
     phases = (dict(objective=dict(name='mlm')),)
     config = tiny.config(tmp_path, steps=2, phases=phases, mesh=dict(data=-1))
     tiny.train(config, tmp_path / 'run')
     whole = {name: count for name, count in compiled.items() if count}
-    # By op: the table of rates, which is not to change, and the end of the state.
+    # Op by op: the table of learning rates, and the check of the final state.
     small = ('jit(stage)', 'jit(broadcast_in_dim)', 'jit(slice)', 'jit(finite)')
     whole = {name: count for name, count in whole.items() if name not in small}
     assert whole == {'jit(create)': 1, 'jit(step)': 1, 'jit(sums)': 2}
@@ -47,8 +47,8 @@ def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
 
 
 @pytest.mark.slow
-def test_training_does_not_load_what_it_never_calls():
-    """scipy.stats alone is a second of a start."""
+def test_training_does_not_import_unused_modules():
+    """Importing scipy.stats alone takes a second."""
     program = (
         'import sys, jepa_text.evaluation.train_command, jepa_text.study.study; '
         'print(*sys.modules)'

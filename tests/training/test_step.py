@@ -1,4 +1,4 @@
-"""The update and the phases: exactness where it is claimed."""
+"""The training step and phase transitions: exactness."""
 
 import dataclasses
 import os
@@ -33,7 +33,7 @@ MADE = {}
 
 
 def setup(*given, **options):
-    """The same object for the same arguments, so that it is compiled once."""
+    """Returns the same object for the same arguments, so that it is compiled once."""
     key = repr((given, sorted(options.items())))
     if key not in MADE:
         MADE[key] = make(*given, **options)
@@ -66,7 +66,7 @@ def make(
         optimizer=optimizer,
         step=jax.jit(run),
         raw=run,
-        # Not as one program: its operations are compiled once for all.
+        # Not jitted as a whole: single operations are compiled once for all tests.
         create=lambda: states.create(network, objective, optimizer, 0),
     )
 
@@ -75,7 +75,7 @@ def batch_of(objective, seed=0):
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(B):
-        # Rows of unequal length, so that a mean of means would differ.
+        # Rows of unequal length, so that a mean of means would be wrong.
         length = int(rng.integers(4, L))
         row = {
             'tokens': np.where(np.arange(L) < length, rng.integers(4, V, L), 0),
@@ -100,8 +100,8 @@ def equal(a, b):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, rule', [('clm', ''), *RULES])
-def test_accumulated_is_whole(name, rule):
-    """And both losses weigh the same; what a balance remembers is learned in the step."""
+def test_accumulation_gives_the_gradient_of_the_batch(name, rule):
+    """Weights of losses are the same; the memory of a balance is updated in the step."""
     given = dict(optimizer=dict(name='sgd'))
     if rule:
         given |= dict(balance=dict(name=rule))
@@ -118,13 +118,13 @@ def test_accumulated_is_whole(name, rule):
 
 
 def learned(after, before):
-    """What of a memory is another now, but for the diagnostics."""
+    """Returns the entries of a memory that changed, without diagnostics."""
     names = set(before) - {'diagnostics'}
     return {name for name in names if not np.array_equal(after[name], before[name])}
 
 
 @pytest.mark.slow
-def test_microbatches_save_memory_in_steps_with_a_diagnostics_too():
+def test_microbatches_also_save_memory_in_steps_with_diagnostics():
     def taken(accumulate):
         run = setup('hybrid', accumulate, diagnostics_every=1, optimizer=dict(name='sgd'))
         batch = {
@@ -139,7 +139,7 @@ def test_microbatches_save_memory_in_steps_with_a_diagnostics_too():
 
 @pytest.mark.parametrize('diagnostics_every', [0, 2])
 def test_the_gradients_wait_for_the_diagnostics(diagnostics_every):
-    """A compiler may else hold the gradients of both; CPU's does either way (LOG.md)."""
+    """Otherwise a compiler may hold both gradients; on CPU it does anyway (LOG.md)."""
     run = setup('hybrid', diagnostics_every=diagnostics_every)
     state, batch = jax.eval_shape(run.create), batch_of(run.objective)
     program = jax.make_jaxpr(run.raw)(state, batch).jaxpr
@@ -153,8 +153,8 @@ def test_the_gradients_wait_for_the_diagnostics(diagnostics_every):
 
 
 @pytest.mark.parametrize('on, sample', [('rows', 1024), ('tokens', 1024), ('tokens', 24)])
-def test_sigreg_weighs_the_same_in_microbatches(on, sample):
-    """Of vectors that are all the same, where it is N times a constant."""
+def test_sigreg_has_the_same_weight_in_microbatches(on, sample):
+    """For identical vectors, for which it is N times a constant."""
     rule = dict(name='sigreg', weight=0.1, directions=8, on=on, sample=sample)
     objective = setup('hybrid', latent=dict(regularizer=rule)).objective
     where_BM = np.random.default_rng(0).random((B, 6)) < 0.8
@@ -183,12 +183,12 @@ def test_target_moves_by_one_minus_momentum_exactly():
         lambda p, t: 0.25 * p + 0.75 * t, after.params['encoder'], before.target
     )
     close(after.target, expected, rtol=1e-6, atol=1e-8)
-    # And prototypes their center.
+    # Prototypes also move their center.
     assert (np.asarray(after.memory['center']) != 0).any()
 
 
 @pytest.mark.slow
-def test_gradient_is_clipped_to_the_norm():
+def test_gradients_are_clipped_to_the_norm():
     run = setup('mlm', clip_norm=0.01, optimizer=dict(name='sgd'))
     before = run.create()
     after, metrics = run.step(before, batch_of(run.objective))
@@ -199,7 +199,7 @@ def test_gradient_is_clipped_to_the_norm():
 
 
 @pytest.mark.slow
-def test_a_step_that_is_not_finite_changes_counters_only():
+def test_a_non_finite_step_only_changes_counters():
     run = setup('hybrid')
     state, _ = run.step(run.create(), batch_of(run.objective))
     broken = state.replace(
@@ -226,7 +226,7 @@ def test_lambda_zero_trains_as_mlm_bit_for_bit(name):
     mlm = setup('mlm', rate=0.3, clip_norm=1e9)
     a, b = hybrid.create(), mlm.create()
     for seed in range(3):
-        # Both would hide the same of it: tests/objectives.
+        # That both mask the same tokens is tested in tests/objectives.
         batch = batch_of(hybrid.objective, seed)
         a, _ = hybrid.step(a, batch)
         b, _ = mlm.step(b, batch)
@@ -257,7 +257,7 @@ MESHES = {
 
 @pytest.mark.slow
 def test_devices_agree():
-    """Data, fsdp, tensor and mixed meshes against one device, over twenty steps."""
+    """Data, fsdp, tensor and mixed meshes equal one device over twenty steps."""
     run = setup('hybrid')
     batches = [batch_of(run.objective, seed) for seed in range(20)]
     expected, losses = run.create(), []
@@ -274,7 +274,7 @@ def test_devices_agree():
             out_shardings=(shardings, sharding.replicated(mesh)),
             donate_argnums=0,
         )
-        go = sharding.within(mesh, go)
+        go = sharding.with_mesh(mesh, go)
         for batch, loss in zip(batches, losses):
             state, metrics = go(state, sharding.put_batch(batch, mesh))
             assert_allclose(metrics['train/loss'], loss, rtol=1e-5)
@@ -295,7 +295,7 @@ def test_eight_devices_agree_too():
 
 
 @pytest.mark.slow
-def test_entering_a_phase_keeps_what_it_can():
+def test_entering_a_phase_carries_the_state_over():
     clm, hybrid = setup('clm'), setup('hybrid')
     state, _ = clm.step(clm.create(), batch_of(clm.objective))
     enter = dict(network=hybrid.network, objective=hybrid.objective, seed=0)
@@ -324,8 +324,8 @@ def test_entering_a_phase_keeps_what_it_can():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, b2', [('adamw', 0.999), ('muon', 0.95)])
-def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
-    """And so does what begins anew; all else goes on."""
+def test_new_parameters_first_move_by_the_learning_rate(name, b2):
+    """So do reset ones; all others continue."""
     optimizer = dict(name=name, b2=b2, weight_decay=0.0)
     before, after = (setup(x, optimizer=optimizer) for x in ('clm', 'hybrid'))
     state = before.create()
@@ -339,7 +339,7 @@ def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
     rate = float(metrics['train/learning_rate'])
 
     def largest(*microbatches):
-        """Of what Adam moves; entries whose gradient is tiny move less, beside eps."""
+        """Largest update by Adam; entries with tiny gradients move less, due to eps."""
         moved = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / rate, new, old)
         leaves = jax.tree_util.tree_leaves_with_path(moved)
         named = {optimizers.path_name(path): float(leaf) for path, leaf in leaves}
@@ -357,13 +357,13 @@ def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
     assert max(abs(move - 1) for move in largest('encoder')) > 0.05
 
 
-def test_runs_with_different_objectives_start_from_one_encoder():
+def test_different_objectives_start_from_the_same_encoder():
     first, second = setup('mlm').create(), setup('hybrid').create()
     equal(first.params['encoder'], second.params['encoder'])
     equal(first.params['lm_head'], second.params['lm_head'])
 
 
-def test_state_is_all_there_is():
+def test_the_state_is_complete():
     fields = {field.name for field in dataclasses.fields(states.TrainState)}
     assert fields == {
         'step', 'params', 'target', 'memory', 'opt_state', 'skipped', 'skipped_in_row'
@@ -375,7 +375,7 @@ def test_state_is_all_there_is():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('section', ['hybrid', 'ijepa', 'sentence'])
-def test_the_diagnostics_is_at_the_gradient_of_each_loss(section):
+def test_diagnostics_use_the_gradient_of_each_loss(section):
     run = setup(section, diagnostics_every=1)
     state, batch = run.create(), batch_of(run.objective)
     view = View(
@@ -408,7 +408,7 @@ def test_the_diagnostics_is_at_the_gradient_of_each_loss(section):
 
 
 @pytest.mark.slow
-def test_the_diagnostics_is_taken_when_due_and_kept_until_the_next():
+def test_diagnostics_run_when_due_and_persist_until_the_next():
     run = setup('hybrid', diagnostics_every=2)
     state, seen = run.create(), []
     for seed in range(4):
@@ -419,8 +419,8 @@ def test_the_diagnostics_is_taken_when_due_and_kept_until_the_next():
 
 
 @pytest.mark.slow
-def test_what_is_not_measured_is_no_number():
-    """Without looks, in a batch without latents, and after a first step that failed."""
+def test_missing_diagnostics_are_nan():
+    """Without diagnostics, in a batch without latents, and after a failed first step."""
     never, due = setup('hybrid'), setup('hybrid', diagnostics_every=2)
     batch = batch_of(never.objective)
     _, metrics = never.step(never.create(), batch)
@@ -441,15 +441,15 @@ def test_what_is_not_measured_is_no_number():
 @pytest.mark.parametrize(
     'asked, every, wanted', [(0, 20, 20), (100, 20, 20), (5, 20, 5), (100, 0, 100)]
 )
-def test_a_balance_is_measured_as_often_as_it_asks(asked, every, wanted):
+def test_a_balance_sets_the_frequency_of_diagnostics(asked, every, wanted):
     balance = dict(name='gradient_ratio', every=every) if every else 0.5
     objective = setup('hybrid', balance=balance).objective
     assert objective.diagnostics_every(asked) == wanted
 
 
 @pytest.mark.slow
-def test_gradient_ratio_keeps_its_ratio():
-    """Without telemetry."""
+def test_gradient_ratio_holds_its_ratio():
+    """Also without telemetry."""
     balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0, every=1)
     run = setup('hybrid', balance=balance, optimizer=dict(name='sgd'))
     state = begun = run.create()
@@ -464,7 +464,7 @@ def test_gradient_ratio_keeps_its_ratio():
 
 
 @pytest.mark.slow
-def test_the_embedding_is_shared_when_only_layers_are_averaged():
+def test_the_target_shares_the_embedding_if_only_layers_are_averaged():
     run = setup('hybrid', latent=dict(ema='layers', momentum=0.9))
     state, _ = run.step(run.create(), batch_of(run.objective))
     equal(state.target['embedding'], state.params['encoder']['embedding'])
@@ -475,7 +475,7 @@ def test_the_embedding_is_shared_when_only_layers_are_averaged():
 
 
 @pytest.mark.slow
-def test_without_ema_there_is_no_target_and_a_regularizer_joins():
+def test_without_ema_a_regularizer_replaces_the_target():
     latent = dict(
         momentum=None,
         stop_gradient=False,

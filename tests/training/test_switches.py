@@ -1,4 +1,4 @@
-"""Phases after one another: what is accepted at the start runs when its turn comes."""
+"""Phase transitions: a transition that is accepted at the start also runs."""
 
 import itertools
 import re
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 
 def made(folder, *sections, at_switch=None, **changes):
-    """The recipe of phases of these objectives, two steps each."""
+    """Returns the recipe of phases with these objectives, two steps each."""
     phases = [dict(steps=2, objective=section) for section in sections]
     if at_switch:
         phases[-1]['at_switch'] = at_switch
@@ -43,14 +43,14 @@ def made(folder, *sections, at_switch=None, **changes):
 
 
 def begun(built):
-    """The first state of a recipe, on the host."""
+    """Returns the first state of a recipe, on the host."""
     first = built.phases[0]
     state = states.create(first.network, first.objective, built.optimizer, built.seed)
     return jax.tree.map(np.array, state)
 
 
 def run(built):
-    """A step of each phase."""
+    """Runs a step of each phase."""
     state = begun(built)
     for phase in built.phases:
         if phase.index:
@@ -67,8 +67,8 @@ def run(built):
 
 
 def entered(*sections, folder):
-    """The state in which the second of two phases starts after a first whose optimizer
-    holds 7 everywhere, and its recipe."""
+    """Returns (state at the start of the second phase, recipe). The optimizer state is 7
+    everywhere at the end of the first phase."""
     built, config = made(folder, *sections)
     switches.check(built)
     state = begun(built)
@@ -79,7 +79,7 @@ def entered(*sections, folder):
 
 
 def draw(rng):
-    """The section of an objective with options at random."""
+    """Returns the section of an objective with random options."""
 
     def some(**options):
         kept = [name for name in options if rng.random() < 0.5]
@@ -117,7 +117,7 @@ def draw(rng):
 
 
 def try_at_random(folder, seed):
-    """Was it accepted? Then it ran; else the words name both phases."""
+    """Runs random phases if they are accepted; else the error must name both phases."""
     rng = np.random.default_rng(seed)
     sections = [draw(rng) for _ in range(2)]
     optimizer = dict(name=str(rng.choice(['adamw', 'muon'])))
@@ -136,7 +136,7 @@ def try_at_random(folder, seed):
 
 
 @pytest.mark.slow
-def test_switches_that_are_accepted_run(folder):
+def test_accepted_transitions_run(folder):
     seeds = itertools.count(1000 * draws.seed())
     accepted = []
     while sum(accepted) < 4 and len(accepted) < 60:
@@ -158,18 +158,18 @@ def test_a_tied_head_that_gets_a_kernel_starts_as_the_embedding(folder):
     for tree in adam:
         assert not tree['lm_head']['output']['kernel'].any()
         assert (tree['encoder']['embedding'] == 7).all()
-    assert switches.begun_anew(built, built.phases[1]) == []
+    assert switches.reinitialized(built, built.phases[1]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('before', [HYBRID, {**IJEPA, 'predictor_width': 32}, IJEPA])
-def test_a_predictor_of_other_shapes_begins_anew(folder, before):
+def test_a_predictor_of_other_shapes_is_reinitialized(folder, before):
     state, built = entered(before, IJEPA, folder=folder)
     is_same = before is IJEPA
     for tree in state.opt_state[0]:
         assert {x.max() for x in jax.tree.leaves(tree['predictor'])} == {7 * is_same}
         assert {x.min() for x in jax.tree.leaves(tree['encoder'])} == {7}
-    assert switches.begun_anew(built, built.phases[1]) == ['predictor'] * (not is_same)
+    assert switches.reinitialized(built, built.phases[1]) == ['predictor'] * (not is_same)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_predictor_of_other_shapes_begins_anew(folder, before):
         ),
     ],
 )
-def test_what_cannot_follow_is_refused_before_anything_is_written(
+def test_impossible_transitions_are_rejected_before_anything_is_written(
     folder, tmp_path, sections, at_switch, words
 ):
     _, config = made(folder, *sections, at_switch=at_switch)
@@ -201,8 +201,8 @@ def test_what_cannot_follow_is_refused_before_anything_is_written(
     assert not [path for path in tmp_path.rglob('*') if path.is_file()]
 
 
-def test_a_study_is_refused_before_its_first_run_trains(folder, tmp_path):
-    """Of two runs the second cannot switch."""
+def test_a_study_is_rejected_before_its_first_run_trains(folder, tmp_path):
+    """The second of its two runs has an impossible transition."""
     _, good = made(folder, dict(name='clm'), dict(name='mlm'))
     _, bad = made(folder, dict(name='clm'), dict(name='mlm', tied=True))
     (tmp_path / 'rows').symlink_to(good['data']['folder'])
@@ -212,8 +212,8 @@ def test_a_study_is_refused_before_its_first_run_trains(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_says_what_begins_anew(folder, tmp_path, capsys):
+def test_a_run_reports_reinitialized_modules(folder, tmp_path, capsys):
     _, config = made(folder, HYBRID, {**HYBRID, 'predictor_width': 32})
     assert int(tiny.train(config, tmp_path / 'run').step) == 4
     said = re.sub(r'\s+', ' ', ''.join(capsys.readouterr()))
-    assert 'phase 1: predictor begins anew' in said
+    assert 'phase 1: predictor is reinitialized' in said

@@ -1,5 +1,4 @@
-"""`jepa-text tokenizer`: from a folder of text, or a tokenizer of others, to a file that
-`prepare` takes, and a report."""
+"""The command `jepa-text tokenizer`: trained and converted tokenizers, and the report."""
 
 import json
 import os
@@ -59,14 +58,20 @@ def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
     assert ours['counts']['bytes'] == bundled['counts']['bytes']
     assert ours['counts']['words'] == 10 * said['measured_on']['documents']
     printed = capsys.readouterr().out
-    for line in ('tokens a word', 'bytes a token', 'share unknown', 'bundled', 'Zipf'):
+    for line in (
+        'tokens per word',
+        'bytes per token',
+        'share unknown',
+        'bundled',
+        'Zipf',
+    ):
         assert line in printed
     assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed
     page = (out / 'report.html').read_text(encoding='utf-8')
-    assert 'tokens a word' in page and f'trained {kind} on' in page
+    assert 'tokens per word' in page and f'trained {kind} on' in page
 
 
-def test_prepare_takes_it(texts, tmp_path):
+def test_prepare_accepts_the_tokenizer(texts, tmp_path):
     out = tmp_path / 'out'
     assert tokenize(out, f'bpe,400,{texts}') == 0
     rows = prepare.prepare(
@@ -78,7 +83,7 @@ def test_prepare_takes_it(texts, tmp_path):
     assert rows['tokenizer_fingerprint'] == report(out)['fingerprint']
 
 
-def test_the_same_command_again_says_the_same(texts, tmp_path, capsys):
+def test_the_same_command_again_prints_the_same(texts, tmp_path, capsys):
     out = tmp_path / 'out'
     assert tokenize(out, f'bpe,400,{texts}') == 0
     first, when = (
@@ -90,22 +95,22 @@ def test_the_same_command_again_says_the_same(texts, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == first[1:]
     assert (out / 'report.json').stat().st_mtime_ns == when
     assert tokenize(out, f'bpe,401,{texts}') != 0
-    assert 'holds a tokenizer of other settings' in capsys.readouterr().err
+    assert 'contains a tokenizer with other settings' in capsys.readouterr().err
     assert tokenize(texts, f'bpe,400,{texts}') != 0
     assert 'something other than a tokenizer' in capsys.readouterr().err
 
 
-def test_what_is_a_sample_is_called_one(texts, tmp_path, capsys):
+def test_the_report_mentions_sampling(texts, tmp_path, capsys):
     sizes = ['--config.sample.bytes=2000', '--config.sample.read_bytes=4000']
     assert tokenize(tmp_path / 'out', f'bpe,400,{texts}', *sizes) == 0
     printed = capsys.readouterr().out
     found = report(tmp_path / 'out')['trained_on']
     assert found['bytes'] <= 2000 and not found['is_all'] and found['share'] < 1
-    assert 'a sample of' in printed and 'bytes of the corpus were read, and no' in printed
-    assert 'entries, not 400' in printed
+    assert 'a sample of' in printed and 'bytes of the corpus were read' in printed
+    assert 'entries instead of 400' in printed
 
 
-def test_what_is_no_text_is_an_error_or_left_out(texts, tmp_path, capsys):
+def test_invalid_documents_are_an_error_or_skipped(texts, tmp_path, capsys):
     (texts / 'three.txt').write_bytes(b'caf\xe9\n\na \0')
     assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == exits.USAGE
     assert 'three.txt is not UTF-8' in capsys.readouterr().err
@@ -122,21 +127,21 @@ def test_what_is_no_text_is_an_error_or_left_out(texts, tmp_path, capsys):
     for name in ('one', 'two'):
         (texts / f'{name}.txt').unlink()
     assert tokenize(tmp_path / 'none', f'bpe,400,{texts}', skip) == exits.USAGE
-    assert 'no text to make a tokenizer of' in (told := capsys.readouterr().err)
+    assert 'no text for a tokenizer' in (told := capsys.readouterr().err)
     assert lines[0] in told
 
 
-def test_without_held_out_text_it_says_so(texts, tmp_path, capsys):
+def test_missing_held_out_text_is_reported(texts, tmp_path, capsys):
     (texts / 'two.txt').unlink()
     (texts / 'one.txt').write_text(WORDS)
     assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == 0
     assert (
-        'On the text that it was trained on (as 0 bytes are held out): 1 doc'
+        'Measured on the text that it was trained on (as only 0 bytes are held out): 1 '
         in capsys.readouterr().out
     )
 
 
-def test_one_that_exists_is_completed_and_measured(texts, tmp_path, capsys):
+def test_an_existing_tokenizer_is_completed_and_measured(texts, tmp_path, capsys):
     path = foreign_tokenizers.wordpiece(tmp_path / 'theirs' / 'tokenizer.json')
     with pytest.raises(ValueError, match='has no pad token.*jepa-text tokenizer'):
         tokenizers.load(path)
@@ -149,7 +154,7 @@ def test_one_that_exists_is_completed_and_measured(texts, tmp_path, capsys):
         printed = capsys.readouterr().out
         assert 'pad: <pad> is the reserved token [unused0], id 3' in printed
         assert 'mask: <mask> is new, id 22, after all others' in printed
-        assert 'Unknown characters, the commonest of' in printed
+        assert 'Unknown characters (the most common of' in printed
         assert report(out)['trained_on'] is None
     unknown = report(out)['tokenizers']['out2']['unknown']
     assert 0 < unknown['share'] < 1
@@ -166,10 +171,10 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
     assert 'pad: <pad> is the reserved token <unused0>, id 3' in printed
     assert (made.bos_id, made.eos_id, made.pad_id, made.mask_id) == (1, 2, 3, 14)
     assert not set(made.special_ids) & set(made.encode('the <mask> <pad> </s>')) - {0}
-    assert 'Unknown characters, the commonest of' in printed
+    assert 'Unknown characters (the most common of' in printed
 
 
-def test_ranks_become_a_tokenizer(texts, tmp_path, capsys):
+def test_tiktoken_ranks_become_a_tokenizer(texts, tmp_path, capsys):
     path, out = tmp_path / 'cl100k_base.tiktoken', tmp_path / 'out'
     foreign_tokenizers.ranks(path)
     assert tokenize(out, str(texts), f'--config.tokenizer={path}') == 0
@@ -186,7 +191,7 @@ def test_ranks_become_a_tokenizer(texts, tmp_path, capsys):
 
 
 def ask(address, cache, workdir, name, **more):
-    """(exit code, what is said) of the command, in a process of its own."""
+    """Returns (exit code, output) of the command in a separate process."""
     words = [f'--config={CONFIG}', f'--workdir={workdir}', f'--config.tokenizer={name}']
     done = subprocess.run(
         [sys.executable, '-m', 'jepa_text.main', 'tokenizer', *words],
@@ -228,7 +233,7 @@ def test_a_name_on_the_hub(tmp_path):
             ('hf:lab/none', 'lab/none is neither a folder here nor a model on the hub'),
             ('hf:lab/small@v7', 'no such revision'),
             ('hf:lab/gated', 'asks you to accept its terms'),
-            (f'hf:{hub_server.KEYED}', 'or set HF_TOKEN. Else ask its owner'),
+            (f'hf:{hub_server.KEYED}', 'or set HF_TOKEN. Otherwise ask its owner'),
             ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
         ):
             code, said = asked(name)
@@ -238,13 +243,13 @@ def test_a_name_on_the_hub(tmp_path):
                 and 'Traceback' not in said
             ), said
             assert not (tmp_path / name.replace('/', '-')).exists()
-    # Without a network, what is in the cache is taken.
+    # Without a network, the cache is used.
     offline = {'HF_HUB_OFFLINE': '1'}
     code, said = ask('', tmp_path / 'cache', tmp_path / 'x', 'hf:lab/small', **offline)
     assert code == 0, said
 
 
-def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
+def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
     empty, cut = tmp_path / 'empty', tmp_path / 'cut.json'
     empty.mkdir()
     (empty / 'a.txt').write_text('\n \n')
@@ -255,18 +260,21 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
     no_model.write_text(whole)
     cut.write_text(whole[: len(whole) // 2])
     cases = [
-        ([f'bpe,400,{empty}'], 'The corpus has no text to make a tokenizer of'),
+        ([f'bpe,400,{empty}'], 'The corpus has no text for a tokenizer'),
         ([f'bpe,400,{tmp_path}/none'], str(tmp_path / 'none')),
         ([f'bpe,100,{texts}'], 'vocab_size 100 is too small: 256 bytes and 8 special'),
         ([f'unigram,100,{texts}'], 'vocab_size 100 is too small'),
         ([f'wordpiece,10,{texts}'], 'vocab_size 10 is too small'),
-        ([f'{texts}', '--config.train.kind=bpa'], "train.kind='bpa'; there are: 'bpe'"),
+        (
+            [f'{texts}', '--config.train.kind=bpa'],
+            "train.kind='bpa' is invalid; choices: 'bpe'",
+        ),
         ([f'{texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
         ([f'{texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
         ([f'{texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
         (
             [f'{texts}', '--config.tokenizer=none.model'],
-            'none.model: there is no such file. Give the path',
+            'none.model: this file does not exist. Give the',
         ),
         ([f'{texts}', '--config.tokenizer=x.tiktoken'], 'No tokenizer at x.tiktoken'),
         ([f'{texts}', f'--config.tokenizer={no_model}'], 'is not a SentencePiece model'),
@@ -282,7 +290,7 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
         assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
-def test_the_config_file_names_kind_size_and_text():
+def test_the_config_file_takes_kind_size_and_text():
     get_config = config_file.shared('tokenizer').get_config
     assert get_config().source.name == 'bundled'
     config = get_config('unigram,2048,a/b.jsonl.gz')

@@ -1,4 +1,4 @@
-"""Whole runs: kill and resume, phases, guards, and every way to start one wrongly."""
+"""Whole runs: kill and resume, phases, guards, and invalid configs."""
 
 import json
 import os
@@ -31,7 +31,7 @@ STEPS = 24
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """Rows, settings of the child and its compilation cache."""
+    """Rows, settings of the child process, and its compilation cache."""
     path = tmp_path_factory.mktemp('tiny')
     tiny.rows(path)
     (path / 'changes.json').write_text('{}')
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def trained(folder):
-    """(config, workdir, last state) of four steps of MLM; its devices have a peak."""
+    """(config, workdir, final state) of four MLM steps on devices with a known peak."""
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('jepa_text.cost.hardware.peak', lambda kind: 1e12)
@@ -50,13 +50,13 @@ def trained(folder):
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """(config, a copy of its workdir to be changed)."""
+    """(config, a copy of its workdir that tests may change)."""
     config, workdir, _ = trained
     return config, Path(shutil.copytree(workdir, tmp_path / 'run'))
 
 
 def child(folder, workdir):
-    """A run in a process of its own, which can be killed."""
+    """Starts a run in a separate process, which can be killed."""
     environment = os.environ | {
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache'),
         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
@@ -79,7 +79,7 @@ def finish(process):
 
 
 def kill_at(folder, workdir, step, jitter):
-    """Starts the run and kills it -9 soon after it has written the metrics of a step."""
+    """Starts the run, and kills it with SIGKILL soon after it logged a step."""
     process = child(folder, workdir)
     path = workdir / 'metrics.jsonl'
     deadline = time.monotonic() + 100
@@ -96,10 +96,10 @@ def kill_at(folder, workdir, step, jitter):
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
+def test_a_killed_and_resumed_run_is_bit_equal_to_a_straight_run(folder, tmp_path):
     straight = finish(child(folder, tmp_path / 'straight'))
     rng = random.Random(draws.seed())
-    # Some of: in the first phase, around its last step and the switch, and in the second.
+    # A sample of steps: in the first phase, around the switch, and in the second.
     kills = [
         kill_at(folder, tmp_path / 'killed', step, rng.random() * 0.1)
         for step in sorted(rng.sample((1, 7, 12, 13, 21), 3))
@@ -110,7 +110,7 @@ def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_finished_run_says_so_and_does_nothing(trained):
+def test_a_finished_run_reports_it_and_does_nothing(trained):
     config, workdir, first = trained
     written = (workdir / 'metrics.jsonl').read_bytes()
     assert tiny.fingerprint(tiny.train(config, workdir)) == tiny.fingerprint(first)
@@ -118,7 +118,7 @@ def test_a_finished_run_says_so_and_does_nothing(trained):
 
 
 @pytest.mark.slow
-def test_phases_learn_and_are_remembered(folder, tmp_path, monkeypatch):
+def test_phases_learn_and_are_recorded(folder, tmp_path, monkeypatch):
     config, read, asked = tiny.config(folder, steps=STEPS), stream.batches, []
 
     def counted(*args, **own):
@@ -126,7 +126,7 @@ def test_phases_learn_and_are_remembered(folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(stream, 'batches', counted)
     state = tiny.train(config, tmp_path / 'run')
-    assert len(asked) == STEPS  # none is read ahead of the end of a phase
+    assert len(asked) == STEPS  # no batch is read ahead past the end of a phase
     log = metrics.read(tmp_path / 'run')
     losses = dict(zip(*metrics.series(log, 'heldout/mlm_loss')))
     assert set(losses) == {0, 8, 12, 16, 24}
@@ -156,7 +156,7 @@ def test_phases_learn_and_are_remembered(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_vectors_do_not_depend_on_company(run):
+def test_vectors_do_not_depend_on_the_rest_of_the_batch(run):
     _, workdir = run
     model = load.load(workdir)
     texts = ['The whale.', 'The captain of the union saw a letter.', 'Garden']
@@ -166,7 +166,7 @@ def test_vectors_do_not_depend_on_company(run):
     for layer in (0, 1, -2, -1):
         for pool in ('mean', 'max', 'cls', 'last'):
             assert np.isfinite(model.encode(texts, layer=layer, pool=pool)).all()
-    # As if trained on a GPU, with a kernel that is not here.
+    # As if trained on a GPU, with a kernel that is missing here.
     saved = json.loads((workdir / 'config.json').read_text())
     saved['model']['attention'] = 'cudnn'
     (workdir / 'config.json').write_text(json.dumps(saved))
@@ -175,8 +175,8 @@ def test_vectors_do_not_depend_on_company(run):
 
 
 @pytest.mark.slow
-def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
-    """Offloading, a profile, W&B, and budgets told in other words."""
+def test_settings_of_the_loop_change_no_bit(folder, tmp_path, monkeypatch, capsys):
+    """Offloading, a profile, W&B, and budgets in other units."""
     wandb = mock.MagicMock()
     monkeypatch.setitem(sys.modules, 'wandb', wandb)
     config = tiny.config(
@@ -206,16 +206,16 @@ def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
     (trace,) = (tmp_path / 'other' / 'profile').rglob('*.xplane.pb')
     stages = trace.read_bytes()
     assert all(s in stages for s in (b'encoder', b'lm_head', b'optimizer', b'loss'))
-    # The same run again, differently run.
+    # The same run with other settings.
     again = tiny.train(budgeted, tmp_path / 'other')
     assert tiny.fingerprint(again) == tiny.fingerprint(plain)
-    last = metrics.read(tmp_path / 'other')[-2]  # then comes the evaluation
+    last = metrics.read(tmp_path / 'other')[-2]  # followed by the evaluation
     assert last['train/total_tokens'] == 4 * 8 * tiny.LENGTH
     assert 0 < last['throughput/goodput'] < 1 and last['memory/host_gib'] > 0
-    assert 'throughput/mfu' not in last  # nobody knows the peak of a CPU
+    assert 'throughput/mfu' not in last  # the peak of a CPU is unknown
 
 
-def test_mfu_counts_real_tokens_only(trained):
+def test_mfu_only_counts_real_tokens(trained):
     config, workdir, _ = trained
     made = assemble.make(settings.plain(config))
     per_token = recipes.cost(made, made.phases[0]).model / (8 * tiny.LENGTH)
@@ -242,7 +242,7 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
 
 
 def watched(folder, **changes):
-    """A hybrid under a balance that leaves [0.1, 0.9], which stops where it collapses."""
+    """A hybrid whose balance leaves [0.1, 0.9], set to stop at a collapse."""
     objective = dict(name='hybrid', predictor_width=16, balance=changes.pop('balance'))
     return tiny.config(
         folder,
@@ -262,7 +262,7 @@ def watched(folder, **changes):
 def test_a_healthy_run_is_not_stopped_for_collapse(
     folder, tmp_path, capsys, monkeypatch, balance, every
 ):
-    # The malloc of who calls from a notebook is no business of ours.
+    # The allocator of a calling notebook must not be changed.
     monkeypatch.delattr('jepa_text.running.allocator.keep_freed_memory')
     config = watched(folder, balance=balance, every=every)
     assert int(tiny.train(config, tmp_path / 'run').step) == 3
@@ -273,7 +273,7 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
 
 
 @pytest.mark.slow
-def test_a_collapsed_run_is_stopped_where_it_is_measured(folder, tmp_path, monkeypatch):
+def test_a_collapsed_run_stops_at_the_measurement(folder, tmp_path, monkeypatch):
     monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.MIN_RANK', 1.1)
     unseen = watched(folder, balance=0.5, every=0)
     assert int(tiny.train(unseen, tmp_path / 'unseen').step) == 3
@@ -299,7 +299,7 @@ def change(config, path, value):
         ('model.preset', 'huge', '1b'),
         ('optimizer.name', 'adam', 'adamw'),
         ('optimizer.beta1', 0.9, 'beta1'),
-        ('mesh.data', 3, '4 devices'),
+        ('mesh.data', 3, '4 available devices'),
         ('steps', 1, 'at least one step'),
         ('tokens', 5, 'exactly one of steps and tokens'),
         ('data.batch_per_device', 5, 'exactly one of data.batch_size'),
@@ -311,7 +311,7 @@ def change(config, path, value):
         ('phases.0.lenght', 3, 'lenght'),
     ],
 )
-def test_configs_that_cannot_run_are_refused_before_anything_is_written(
+def test_invalid_configs_are_rejected_before_anything_is_written(
     folder, tmp_path, path, value, words
 ):
     config = settings.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
@@ -322,13 +322,13 @@ def test_configs_that_cannot_run_are_refused_before_anything_is_written(
 
 
 @pytest.mark.slow
-def test_a_workdir_of_another_config_is_refused(run):
+def test_a_workdir_of_another_config_is_rejected(run):
     config, workdir = run
     with pytest.raises(ValueError, match='schedule.peak'):
         tiny.train(config | {'schedule': config['schedule'] | {'peak': 1e-4}}, workdir)
 
 
-def test_rows_that_changed_are_refused_on_resume(run, tmp_path):
+def test_changed_rows_are_rejected_on_resume(run, tmp_path):
     config, workdir = run
     other = tiny.config(tmp_path, steps=4, phases=config['phases'])
     path = workdir / 'config.json'
@@ -362,6 +362,6 @@ def test_phase_spans_must_cover_the_run():
         phase_list.spans([dict(steps=99, objective={})], 100)
 
 
-def test_load_says_what_is_missing(tmp_path):
+def test_load_reports_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError, match='config.json'):
         load.load(tmp_path)

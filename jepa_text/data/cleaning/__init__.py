@@ -1,1 +1,1 @@
-"""What is left out of a corpus: poor text, copies, texts of evaluation sets."""
+"""Corpus cleaning: quality filters, deduplication and decontamination."""

@@ -1,21 +1,21 @@
-"""C4's rules: the lines that are sentences, of pages that are prose.
+"""C4's quality rules: keep lines that look like sentences, drop pages that are not prose.
 
-Raffel et al. 2020 (arXiv 1910.10683), section 2.2. Versions of the paper differ; these
-are the 5 words and 3 sentences of one, and of the code in TensorFlow Datasets (another
-has 3 words and 5 sentences):
+Raffel et al. 2020 (arXiv 1910.10683), section 2.2. Versions of the paper differ; this
+follows the one with 5 words and 3 sentences, which is also that of the code in TensorFlow
+Datasets (another version has 3 words and 5 sentences):
 
-    a page is left out    if 'lorem ipsum' or '{' is in it, or a bad word, or if fewer
-                          than 3 sentences are left
-    a line is left out    if it does not end in terminal punctuation, ends in an
-                          ellipsis, has fewer than 5 words or one of more than 1,000
-                          characters (the code), 'javascript', or the words of a notice
-                          about cookies or terms
-    within a line         marks of citations, [1] and [edit], are left out
+    a page is dropped     if it contains 'lorem ipsum', '{' or a bad word, or if fewer
+                          than 3 sentences remain
+    a line is dropped     if it does not end in terminal punctuation, ends in an
+                          ellipsis, has fewer than 5 words or a word of more than 1,000
+                          characters (from the code), or contains 'javascript' or a
+                          phrase of a notice about cookies or terms
+    within a line         citation marks such as [1] and [edit] are removed
 
-Words stand between whitespace. A sentence ends where whitespace follows terminal
-punctuation; the code asks NLTK, which knows English abbreviations. Terminal punctuation
-is that of other scripts, too. Spans of three sentences that stand in another document
-are found once all are known (spans.py). The language is left alone.
+Words are separated by whitespace. A sentence ends where whitespace follows terminal
+punctuation; the original code uses NLTK, which knows English abbreviations. Terminal
+punctuation includes that of other scripts. Repeated three-sentence spans are removed
+once all documents are known (spans.py). Unlike in C4, pages are not filtered by language.
 """
 
 import re
@@ -23,23 +23,7 @@ import re
 MIN_WORDS = 5  # in a line
 MIN_SENTENCES = 3
 MAX_WORD_LENGTH = 1000
-TERMINAL = (
-    '.',
-    '!',
-    '?',
-    '"',
-    '”',
-    '»',
-    '。',
-    '！',
-    '？',
-    '」',
-    '』',
-    '؟',
-    '۔',
-    '।',
-    '።',
-)
+TERMINAL = tuple('.!?"”»。！？」』؟۔।።')
 ELLIPSES = ('...', '…')
 CITATION = re.compile(r'\[(?:\d*|edit|citation needed)\]')
 BOUNDARY = re.compile(r'[.!?。！？؟۔।።]["\'”’»)\]」』]*\s+(?=\S)')
@@ -56,7 +40,7 @@ NOTICES = (
 
 
 def clean(text):
-    """(text, '') of the lines that stay, or (None, reason) of a page that is left out."""
+    """Returns (text, '') with the kept lines, or (None, reason) for a dropped page."""
     if '{' in text:
         return None, 'c4: curly bracket'
     if '[' in text:
@@ -64,29 +48,29 @@ def clean(text):
     lowered = text.lower()
     if 'lorem ipsum' in lowered:
         return None, 'c4: lorem ipsum'
-    notices = tuple(one for one in NOTICES if one in lowered)
+    notices = tuple(notice for notice in NOTICES if notice in lowered)
     has_long = len(text) > MAX_WORD_LENGTH and LONG_WORD.search(text) is not None
     lines = [
         line
         for line in map(str.strip, text.splitlines())
-        if line.endswith(TERMINAL) and _stays(line, notices, has_long)
+        if line.endswith(TERMINAL) and _is_kept(line, notices, has_long)
     ]
-    # Each line is a sentence at least.
+    # Each line has at least one sentence.
     if len(lines) < MIN_SENTENCES and sum(map(_sentences, lines)) < MIN_SENTENCES:
         return None, 'c4: too few sentences'
     return '\n'.join(lines), ''
 
 
 def _without_citations(text):
-    """The text without marks of citations, nor any that appear when one is gone."""
+    """Removes citation marks, including those that appear when another is removed."""
     text, count = CITATION.subn('', text)
     while count:
         text, count = CITATION.subn('', text)
     return text
 
 
-def _stays(line, notices, has_long):
-    """Does a line that ends in terminal punctuation stay?"""
+def _is_kept(line, notices, has_long):
+    """Whether to keep a line that ends in terminal punctuation."""
     if line.endswith(ELLIPSES) or len(line.split(None, MIN_WORDS - 1)) < MIN_WORDS:
         return False
     if has_long and LONG_WORD.search(line):

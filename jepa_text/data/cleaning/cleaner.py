@@ -1,8 +1,8 @@
-"""One document at a time: the text that stays, or why the document does not.
+"""Cleaning of one document: returns the cleaned text, or the reason it is dropped.
 
-    text -> normalized -> lines of C4 -> length? -> Gopher? -> bad words? -> contaminated?
+    text -> normalize -> C4 lines -> length? -> Gopher? -> bad words? -> contaminated?
 
-A text that has been cleaned is left as it is when it is cleaned again.
+Cleaning is idempotent.
 """
 
 import typing
@@ -12,11 +12,12 @@ from jepa_text.data.cleaning import c4, contamination, gopher, settings
 
 
 class Cleaned(typing.NamedTuple):
-    """What became of a document.
+    """The result of cleaning a document.
 
-    `text` is None if it is left out, for `reason`; of one that stays, `reason` is ''.
-    `notes` says what else is to be counted: 'normalized', 'c4: lines left out', and
-    'contaminated: NAME' if such documents are only counted.
+    text     the cleaned text; None if the document is dropped
+    reason   why it is dropped; '' if it is kept
+    notes    further events to count: 'normalized', 'c4: lines left out', and
+             'contaminated: NAME' if contaminated documents are counted, not dropped
     """
 
     text: str | None
@@ -25,14 +26,15 @@ class Cleaned(typing.NamedTuple):
 
 
 class Cleaner:
-    """Cleans documents by a settings.Config. `sets` tells what was read of the sets to
-    decontaminate from, a tuple of contamination.Read.
+    """Cleans documents as a settings.Config says.
 
-    Making it reads these sets; it can be pickled, so that is done once for all workers.
+    `sets` is a tuple with the contamination.SetSummary of each set to decontaminate from.
+    Creating a Cleaner reads these sets; it can be pickled, so that this is done once for
+    all workers.
     """
 
     def __init__(self, config):
-        """Raises ValueError or OSError for sets or lists that cannot be read."""
+        """Raises ValueError or OSError if a set or the list of bad words is unusable."""
         self.config = config
         self._evaluation, self.sets = contamination.read(
             config.decontaminate, config.overlap, config.min_overlap
@@ -42,9 +44,9 @@ class Cleaner:
         )
 
     def clean(self, text):
-        """The Cleaned of a text."""
+        """Returns the Cleaned of a text."""
         config, notes = self.config, []
-        cleaned = self._normalized(text)
+        cleaned = self._normalize(text)
         if cleaned != text:
             notes.append('normalized')
         if 'c4' in config.quality:
@@ -52,8 +54,8 @@ class Cleaner:
             cleaned, reason = c4.clean(before)
             if reason:
                 return Cleaned(None, reason)
-            # A mark of a citation may have stood before an accent.
-            cleaned = self._normalized(cleaned)
+            # Removing a citation mark may have joined a letter and a combining accent.
+            cleaned = self._normalize(cleaned)
             if cleaned != before:
                 notes.append('c4: lines left out')
         reason = self._reason(cleaned)
@@ -64,25 +66,25 @@ class Cleaner:
                 reason = ''
         return Cleaned(None, reason) if reason else Cleaned(cleaned, '', tuple(notes))
 
-    def _normalized(self, text):
+    def _normalize(self, text):
         form = self.config.normalize
         return unicodedata.normalize(form, text) if form else text
 
     def _reason(self, text):
-        """Why a text is left out, but for what it is shared with; '' if it is not."""
+        """Why a text is dropped, apart from contamination; '' if it is kept."""
         config = self.config
         if len(text) < config.min_chars:
             return 'too short'
         if config.max_chars and len(text) > config.max_chars:
             return 'too long'
-        reason = (
-            gopher.reason(text, config.stop_words) if 'gopher' in config.quality else ''
-        )
-        if not reason and self._bad_words and self._bad_words.find(text) is not None:
+        is_gopher = 'gopher' in config.quality
+        if is_gopher and (reason := gopher.reason(text, config.stop_words)):
+            return reason
+        if self._bad_words and self._bad_words.find(text) is not None:
             return 'c4: bad words'
-        return reason
+        return ''
 
     def _contaminated(self, text):
-        """The name of the first evaluation set that the text shares a phrase with."""
+        """The name of the first evaluation set that shares a phrase with the text."""
         number = self._evaluation.find(text)
         return None if number is None else self.sets[number].name

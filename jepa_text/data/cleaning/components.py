@@ -1,24 +1,24 @@
-"""Which nodes hang together, given edges in any order: union-find on arrays.
+"""Connected components of a graph: union-find on arrays, for edges in any order.
 
-    parents[i] <= i;  the root of a component is its least node
+    parents[i] <= i;  the root of a component is its smallest node
 
-The roots depend on the edges alone, not on their order.
+The roots depend only on the set of edges, not on their order.
 """
 
 import numpy as np
 
-NODES = 2**18  # made at a time
+NODES = 2**18  # initialized at a time
 
 
-def alone(parents):
-    """Makes every node of `parents` [N] a component of its own, in place."""
+def reset(parents):
+    """Makes every node of `parents` [N] its own component, in place."""
     for start in range(0, len(parents), NODES):
         end = min(start + NODES, len(parents))
         parents[start:end] = np.arange(start, end)
 
 
 def roots(parents, nodes):
-    """int64 [M], the roots of `nodes` [M], which then know them directly."""
+    """Returns the roots of `nodes` [M] as int64 [M], and compresses their paths."""
     found = np.asarray(parents[nodes])
     while True:
         above = np.asarray(parents[found])

@@ -1,10 +1,10 @@
-"""The phrases of evaluation sets, and of a list of bad words, to be looked for in texts.
+"""Decontamination: finds phrases of evaluation sets, or of a list of bad words, in texts.
 
 Brown et al. 2020 (arXiv 2005.14165), appendix C: a document is contaminated if it shares
-13 words in a row with a text of a test set, in lower case and without punctuation; a text
-of fewer words is looked for as a whole, unless it has fewer than 8. (At last they cut out
-200 characters on each side instead of the document, and let phrases of more than ten
-documents pass; neither is done here.)
+13 consecutive words with a text of a test set, ignoring case and punctuation; a text of
+fewer words must occur as a whole, and one of fewer than 8 words is ignored. (In the end
+they removed 200 characters on each side instead of the document, and ignored phrases that
+occur in more than ten documents; neither is done here.)
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from jepa_text.files import paths
 
 
 @dataclasses.dataclass(frozen=True)
-class Read:
-    """What was read of an evaluation set: its name, the names of its files, its texts,
-    and how many of these are too short to be looked for."""
+class SetSummary:
+    """What was read of an evaluation set: its name, its file names, how many texts it
+    has, and how many of them are too short to be searched for."""
 
     name: str
     files: tuple[str, ...]
@@ -29,24 +29,24 @@ class Read:
 
 
 def read(sets, overlap, min_overlap):
-    """(Phrases, tuple of Read) of settings.EvaluationSet.
+    """Returns (phrases.Phrases, tuple of SetSummary) of some settings.EvaluationSet.
 
-    Of a set with several splits, those to validate and test on; of another, all. Raises
-    ValueError for a set without text, or without a text that can be looked for, and what
-    tables.read raises.
+    Of a set with several splits, the validation and test splits are read, otherwise all.
+    Raises ValueError for a set without a text that is long enough to be searched for, and
+    what tables.read raises.
     """
     found = [_read(one, overlap, min_overlap) for one in sets]
     return phrases.Phrases([grams for grams, _ in found]), tuple(r for _, r in found)
 
 
 def bad_words(path):
-    """Phrases of a file of words and phrases, one a line. Raises FileNotFoundError if
-    there is none, and ValueError for one that is not UTF-8 or holds no words."""
+    """Returns the Phrases of a file with one word or phrase per line. Raises
+    FileNotFoundError if it does not exist, ValueError if it is not UTF-8 or empty."""
     path = Path(paths.local('The file of bad words', path))
     if not path.is_file():
         raise FileNotFoundError(
-            f'clean.bad_words={str(path)!r}: there is no such file. Give one of words '
-            'and phrases, one a line.'
+            f'clean.bad_words={str(path)!r}: this file does not exist. Give a file with '
+            'one word or phrase per line.'
         )
     try:
         lines = path.read_text(encoding='utf-8').splitlines()
@@ -56,13 +56,14 @@ def bad_words(path):
         ) from error
     grams, empty = grams_of(lines, 1, 2**31)
     if empty == len(lines):
-        raise ValueError(f'clean.bad_words={str(path)!r} holds no words.')
+        raise ValueError(f'clean.bad_words={str(path)!r} contains no words.')
     return phrases.Phrases([grams])
 
 
 def grams_of(texts, shortest, longest):
-    """({number of words: [uint64 hashes]}, how many texts have fewer than `shortest`):
-    all n-grams of `longest` words, of a text of fewer words its whole."""
+    """Returns ({n: [uint64 hashes]}, how many texts have fewer than `shortest` words).
+
+    A text gives all its n-grams of `longest` words, or itself if it has fewer words."""
     grams, short = {}, 0
     for text in texts:
         hashes = np.concatenate([np.zeros(0, np.uint64), *words.folded(text)])
@@ -74,25 +75,27 @@ def grams_of(texts, shortest, longest):
     return grams, short
 
 
-def _read(one, overlap, min_overlap):
-    found, _ = tables.files(one.path)
-    known = [word for word in found if word in (*tables.VALIDATION, *tables.TEST)]
-    files = [file for word in known or found for file in found[word]]
-    texts = [text for file in files for text in _texts(file, one.fields)]
-    name = one.name or tables.stem(one.path)
+def _read(evaluation_set, overlap, min_overlap):
+    path = evaluation_set.path
+    found, _ = tables.files(path)
+    known = [split for split in found if split in (*tables.VALIDATION, *tables.TEST)]
+    files = [file for split in known or found for file in found[split]]
+    texts = [text for file in files for text in _texts(file, evaluation_set.fields)]
+    name = evaluation_set.name or tables.stem(path)
     grams, short = grams_of(texts, min_overlap, overlap)
     if not grams:
         raise ValueError(
-            f'clean.decontaminate: of {one.path} there are {len(texts):,} texts in '
-            f'{", ".join(file.name for file in files) or "no file"}, none of '
-            f'{min_overlap} words or more. Name its `fields` that hold text, or lower '
+            f'clean.decontaminate: none of the {len(texts):,} texts of {path} '
+            f'({", ".join(file.name for file in files) or "no file"}) has '
+            f'{min_overlap} words or more. Name the `fields` that contain text, or lower '
             'clean.min_overlap.'
         )
-    return grams, Read(name, tuple(file.name for file in files), len(texts), short)
+    names = tuple(file.name for file in files)
+    return grams, SetSummary(name, names, len(texts), short)
 
 
 def _texts(file, fields):
-    """The texts of a file: those of the named fields, or all that are within."""
+    """The texts of a file: those of the named fields, or of all if none are named."""
     rows = tables.read(file)
     if not fields:
         return [text for row in rows for text in _strings(list(row.values()))]
@@ -101,7 +104,7 @@ def _texts(file, fields):
 
 
 def _strings(value):
-    """All texts within lists and dicts."""
+    """Yields all strings in nested lists and dicts."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):

@@ -1,17 +1,17 @@
-"""Which documents of a corpus are left out as copies, once all of them are known.
+"""Deduplication: decides which documents of a corpus are dropped as copies.
 
-Of documents with the same text, the first in the order of the corpus stays (by the number
-of its part, then its own). Of near copies, the one whose text has the lowest hash does;
-what hangs together by pairs is one group, even where its ends differ. So the same texts
-stay, whatever the order of the documents and parts, and however many workers there were.
+Of documents with the same text, the first in corpus order is kept (by the number of its
+part, then its own). Of near duplicates, the one whose text has the lowest hash is kept;
+they are grouped transitively, so the two ends of a group may differ. Thus the same texts
+are kept whatever the order of documents and parts and the number of workers.
 
-On the disk, a document takes 24 bytes, 4 for each permutation, and, while this runs, 25
-in arrays that are mapped into memory and 16 for each band: 785 bytes with 128
-permutations and a threshold of 0.8. Held in memory at once: about `memory` bytes,
-whatever the corpus, and what the system caches of the files.
+Disk space per document: 24 bytes, 4 for each permutation, and, while this runs, 25 in
+memory-mapped arrays and 16 for each band: 785 bytes with 128 permutations and a threshold
+of 0.8. Memory: about `memory` bytes whatever the corpus, plus the system's file cache.
 """
 
 import functools
+import itertools
 import shutil
 import typing
 from pathlib import Path
@@ -22,13 +22,13 @@ from jepa_text.data.cleaning import components, exact, fingerprints, near, spans
 from jepa_text.files import atomic
 
 MEMORY = 2**28
-STAYS, EXACT, NEAR = range(3)
+KEPT, EXACT, NEAR = range(3)
 REASONS = {EXACT: 'exact duplicate', NEAR: 'near duplicate'}
 
 
 class Decision(typing.NamedTuple):
-    """How many documents there were, and how many are left out for each reason; and how
-    many spans of those that stay are repeated (spans.py)."""
+    """The numbers of documents in total and of those dropped for each reason, and of
+    repeated spans in the documents kept (spans.py)."""
 
     documents: int
     exact: int
@@ -37,65 +37,66 @@ class Decision(typing.NamedTuple):
 
 
 def decide(folder, parts, config, memory=MEMORY):
-    """Decides about the documents whose fingerprints lie in `folder`, writes what
-    `left_out` reads there, and returns the Decision.
+    """Finds the duplicates among the documents fingerprinted in `folder`, writes them
+    there for `left_out`, and returns the Decision.
 
-    `parts` are the numbers of all parts of the corpus. Raises ValueError for one that is
-    not complete, and for fingerprints that were made with other settings. Run again, it
-    writes the same.
+    `parts` are the numbers of all parts of the corpus. Raises ValueError if one of them
+    is incomplete, and for fingerprints made with other settings. Running it again writes
+    the same files.
     """
     folder = Path(folder)
     missing = [part for part in parts if not fingerprints.is_complete(folder, part)]
     if missing:
         raise ValueError(
             f'{folder} has no fingerprints of {len(missing):,} parts, the first of them '
-            f'{missing[0]}: make those before duplicates are looked for.'
+            f'{missing[0]}. Write all fingerprints before looking for duplicates.'
         )
-    known = [fingerprints.Part(folder, part, config) for part in sorted(parts)]
-    offsets = np.cumsum([0, *(part.count for part in known)])
+    parts = [fingerprints.Part(folder, part, config) for part in sorted(parts)]
+    offsets = np.cumsum([0, *(part.count for part in parts)])
+    slices = [slice(start, end) for start, end in itertools.pairwise(offsets)]
     scratch = folder / '.deciding'
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
-        verdicts = _verdicts(known, offsets, config, scratch, memory)
-        for part, start, end in zip(known, offsets, offsets[1:]):
+        verdicts = _verdicts(parts, offsets, config, scratch, memory)
+        for part, documents in zip(parts, slices):
             path = _path(folder, part.number)
-            atomic.write(path, np.asarray(verdicts[start:end]).tobytes())
+            atomic.write(path, np.asarray(verdicts[documents]).tobytes())
         counts = [_count(verdicts, kind, memory) for kind in REASONS]
         if config.repeated_spans:
             out = [
-                functools.partial(_numbers_out, part, verdicts[start:end])
-                for part, start, end in zip(known, offsets, offsets[1:])
+                functools.partial(_numbers_out, part, verdicts[documents])
+                for part, documents in zip(parts, slices)
             ]
-            counts.append(spans.decide(known, out, scratch, memory))
+            counts.append(spans.decide(parts, out, scratch, memory))
         return Decision(int(offsets[-1]), *counts)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def left_out(folder, part, config):
-    """{number of a document: reason} of the documents of a part that are left out.
+    """Returns {document number: reason} of the dropped documents of a part.
 
     Raises FileNotFoundError before `decide` has run.
     """
     path = _path(folder, part)
     if not path.exists():
         raise FileNotFoundError(
-            f'There is no {path}: duplicates.decide has not run for this part.'
+            f'{path} does not exist: duplicates.decide has not run for this part.'
         )
     verdicts = np.frombuffer(path.read_bytes(), np.uint8)
     numbers = _numbers_out(fingerprints.Part(folder, part, config), verdicts)
-    reasons = (REASONS[int(verdict)] for verdict in verdicts[verdicts != STAYS])
+    reasons = (REASONS[int(verdict)] for verdict in verdicts[verdicts != KEPT])
     return dict(zip(numbers.tolist(), reasons))
 
 
 def _numbers_out(part, verdicts):
-    """int64 [N]: the documents of a part that are left out."""
+    """int64 [N], the numbers of the dropped documents of a part."""
     return part.documents['number'][np.flatnonzero(verdicts)]
 
 
 def _verdicts(parts, offsets, config, scratch, memory):
-    """uint8 [documents]: STAYS, EXACT or NEAR."""
+    """uint8 [documents]: KEPT, EXACT or NEAR."""
     total = int(offsets[-1])
     offsets = offsets[:-1]
     ids, places = (_array(scratch / name, total, np.int64) for name in ('ids', 'places'))
@@ -106,17 +107,17 @@ def _verdicts(parts, offsets, config, scratch, memory):
         verdicts[start : start + room] = (ids[start : start + room] == exact.COPY) * EXACT
     if config.near_duplicates > 0:
         parents = _array(scratch / 'parents', ranks, np.int64)
-        components.alone(parents)
+        components.reset(parents)
         near.unite(parts, offsets, ids, places, parents, config, scratch, memory)
         for start in range(0, ranks, room):
-            mine = np.arange(start, min(start + room, ranks))
-            mine = mine[components.roots(parents, mine) != mine]
-            verdicts[places[mine]] = NEAR
+            nodes = np.arange(start, min(start + room, ranks))
+            nodes = nodes[components.roots(parents, nodes) != nodes]
+            verdicts[places[nodes]] = NEAR
     return verdicts
 
 
 def _array(path, count, dtype):
-    """An array of zeros in a file; an empty file cannot be mapped."""
+    """A memory-mapped array of zeros; a plain one if empty, which cannot be mapped."""
     return np.memmap(path, dtype, 'w+', shape=count) if count else np.zeros(0, dtype)
 
 

@@ -1,7 +1,7 @@
-"""Copies among all documents: those whose texts have the same hash of 128 bits.
+"""Exact duplicates: documents whose texts have the same 128-bit hash.
 
-The first in the order of the corpus stays. The others have an id that depends on nothing
-but the texts: their rank by hash.
+The first in corpus order is kept. Each of the others gets an id that depends only on the
+texts: its rank by hash.
 """
 
 import numpy as np
@@ -9,15 +9,17 @@ import numpy as np
 from jepa_text.data.cleaning import buckets
 
 ENTRY = np.dtype([('high', '<u8'), ('low', '<u8'), ('place', '<i8')])
-ROW_BYTES = 128  # of an entry, while it is sorted
+ROW_BYTES = 128  # memory per entry while sorting
 COPY = -1
 
 
 def rank(parts, offsets, ids, places, scratch, memory):
-    """Fills ids [documents] with the rank of each document's hash, COPY for a copy, and
-    places with the document of each rank; returns how many ranks there are.
+    """Fills `ids` and `places`, and returns the number R of distinct texts.
 
-    Document d of part p stands at offsets[p] + d. At most about `memory` bytes are held.
+    ids [documents]      the rank of each document's hash, COPY for a copy
+    places [documents]   in its first R entries, the document of each rank
+
+    Document d of part p has index offsets[p] + d. Uses about `memory` bytes at most.
     """
     room = max(memory // ROW_BYTES, 1)
     found = buckets.Buckets(scratch, 'hashes', ENTRY)
@@ -29,13 +31,13 @@ def rank(parts, offsets, ids, places, scratch, memory):
             entries['high'], entries['low'] = documents['high'], documents['low']
             begin = offset + start
             entries['place'] = np.arange(begin, begin + len(documents))
-            # So that a text with many copies fills no bucket.
-            entries, copies = _apart(entries)
+            # Dropping copies early keeps a text with many copies from filling a bucket.
+            entries, copies = _split(entries)
             ids[copies['place']] = COPY
             found.append(buckets.first_bits(entries['high'], bits), entries)
     total = 0
     for number in range(2**bits):
-        entries, copies = _apart(found.read_all(number))
+        entries, copies = _split(found.read_all(number))
         ids[copies['place']] = COPY
         ids[entries['place']] = np.arange(total, total + len(entries))
         places[total : total + len(entries)] = entries['place']
@@ -44,10 +46,5 @@ def rank(parts, offsets, ids, places, scratch, memory):
     return total
 
 
-def _apart(entries):
-    """(the first entry of each hash, by hash; the others)."""
-    ordered = entries[np.lexsort((entries['place'], entries['low'], entries['high']))]
-    again = np.zeros(len(ordered), bool)
-    again[1:] = ordered['high'][1:] == ordered['high'][:-1]
-    again[1:] &= ordered['low'][1:] == ordered['low'][:-1]
-    return ordered[~again], ordered[again]
+def _split(entries):
+    return buckets.split_repeats(entries, ('high', 'low'), ('place',))

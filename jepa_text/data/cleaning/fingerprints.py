@@ -1,13 +1,13 @@
-"""What is kept of every document until all are known: its hash, and its MinHash.
+"""Document fingerprints, stored until all documents are known: hashes and MinHash.
 
-A part of a corpus writes its files into a folder that all parts share, whoever makes
-them, in whatever order:
+The parts of a corpus write their files into one shared folder, from any process and in
+any order:
 
     000012.signatures    uint32 [documents, permutations], for near duplicates only
     000012.spans         spans.SPAN [spans], for repeated spans only
-    000012.documents     DOCUMENT [documents]; there once the part is complete
+    000012.documents     DOCUMENT [documents]; exists once the part is complete
 
-Documents are numbered within their part, by whoever calls, in ascending order.
+The caller numbers the documents of a part in ascending order.
 """
 
 import hashlib
@@ -18,22 +18,22 @@ import numpy as np
 
 from jepa_text.data.cleaning import minhash, spans
 
-# The hash as two halves, so that it can be ordered.
+# The 128-bit hash as two halves, so that it can be sorted.
 DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
 SIGNATURE = np.dtype('<u4')
 BUFFERED = 1024  # documents
-CHUNK = 2**20  # characters: a long text is not copied as a whole
+CHUNK = 2**20  # characters hashed at a time, to avoid copying a long text as a whole
 
 
 class Writer:
     """Writes the fingerprints of one part: `with Writer(...) as writer: writer.add(...)`.
 
-    Its files appear when the block ends without an error; what an earlier try left is
-    written over.
+    The files appear when the block ends without an error, and replace those of an earlier
+    attempt.
     """
 
     def __init__(self, folder, part, config):
-        """`part` is its number, and `config` a settings.Config that finds duplicates."""
+        """`part` is its number, `config` a settings.Config with `finds_duplicates`."""
         self._final = {end: _file(folder, part, end) for end in _ends(config)}
         self._partial = {
             end: path.with_name(f'.{path.name}.partial')
@@ -48,8 +48,8 @@ class Writer:
         return self
 
     def add(self, number, text):
-        """Adds a document by its number in the part and its text, as cleaned. Raises
-        ValueError for a number that is not above the last one."""
+        """Adds the cleaned text of a document by its number in the part. Raises
+        ValueError unless numbers ascend."""
         if number <= self._last:
             raise ValueError(
                 f'Document {number} follows document {self._last}: the numbers within a '
@@ -89,16 +89,16 @@ class Writer:
             for path in self._partial.values():
                 path.unlink(missing_ok=True)
             return
-        # The documents last: with them the part is complete.
+        # The documents file is renamed last: it marks the part as complete.
         for end, final in self._final.items():
             os.replace(self._partial[end], final)
 
 
 class Part:
-    """The fingerprints of one part, read as they are needed."""
+    """The fingerprints of one part, read on demand."""
 
     def __init__(self, folder, number, config):
-        """Raises ValueError for files that do not fit each other or the settings."""
+        """Raises ValueError if the files are damaged or do not match the settings."""
         self.number, self._folder = number, folder
         self.documents = _open(_file(folder, number, 'documents'), DOCUMENT)
         self.count = len(self.documents)
@@ -111,35 +111,35 @@ class Part:
                 raise ValueError(
                     f'{self._path} has {max(size, 0):,} bytes; {self.count:,} documents '
                     f'of {config.permutations} permutations need {expected:,}. Delete '
-                    f'{self._path.parent} and begin anew.'
+                    f'{self._path.parent} and start over.'
                 )
 
     def path(self, end):
-        """Where a file of the part lies."""
+        """The path of the part's file with this suffix."""
         return _file(self._folder, self.number, end)
 
     def spans(self):
-        """spans.SPAN [spans], read from the disk as it is used."""
+        """spans.SPAN [spans], memory-mapped."""
         return _open(self.path('spans'), spans.SPAN)
 
     def signatures(self):
-        """uint32 [documents, permutations], read from the disk as it is used."""
+        """uint32 [documents, permutations], memory-mapped."""
         return _open(self._path, SIGNATURE).reshape(self._shape)
 
 
 def parts(folder, config):
-    """The complete parts of a folder as Part, by number."""
+    """Returns the complete parts of a folder as a list of Part, by number."""
     numbers = sorted(int(path.stem) for path in Path(folder).glob('[0-9]*.documents'))
     return [Part(folder, number, config) for number in numbers]
 
 
 def is_complete(folder, part):
-    """Has this part written its fingerprints?"""
+    """Whether a part has written all its fingerprints."""
     return _file(folder, part, 'documents').exists()
 
 
 def _halves(text):
-    """The two halves of the hash of 128 bits of a text."""
+    """The two halves of a text's 128-bit hash."""
     digest = hashlib.blake2b(digest_size=16)
     for start in range(0, len(text), CHUNK):
         digest.update(text[start : start + CHUNK].encode('utf-8', 'surrogatepass'))
@@ -152,17 +152,17 @@ def _file(folder, part, end):
 
 
 def _ends(config):
-    """What a part writes, the documents last."""
+    """The suffixes of the files of a part, the documents file last."""
     more = {'signatures': config.near_duplicates > 0, 'spans': config.repeated_spans}
     return (*(end for end, is_wanted in more.items() if is_wanted), 'documents')
 
 
 def _open(path, dtype):
-    """A file as a read-only array; an empty one cannot be mapped."""
+    """Memory-maps a file read-only; an empty file, which cannot be mapped, is read."""
     size = path.stat().st_size
     if size % dtype.itemsize:
         raise ValueError(
             f'{path} has {size:,} bytes, no multiple of {dtype.itemsize}: it is damaged. '
-            f'Delete {path.parent} and begin anew.'
+            f'Delete {path.parent} and start over.'
         )
     return np.memmap(path, dtype, 'r') if size else np.zeros(0, dtype)

@@ -1,18 +1,18 @@
-"""Gopher's filters: is a document natural text, and does it repeat itself?
+"""Gopher's quality and repetition filters for documents.
 
 Rae et al. 2021 (arXiv 2112.11446), appendix A.1.1, with the thresholds of its text and of
-its table A1. What the paper leaves open is read so:
+its table A1. What the paper leaves open is interpreted as follows:
 
-    words        stand between whitespace; their characters count without it
-    lines        that are not blank, without the whitespace around them
-    paragraphs   stand between blank lines
-    a duplicate  a line, paragraph or n-gram that has stood before in the document; the
-                 first of its kind is none
-    the top      n-gram is the one that stands there most often, at least twice; of
-                 several, the longest
-    bullets      the usual ones, '-' and '*'
+    words        are separated by whitespace, which does not count as characters
+    lines        are non-blank lines, stripped of surrounding whitespace
+    paragraphs   are separated by blank lines
+    duplicates   are lines, paragraphs or n-grams that occurred earlier in the document;
+                 the first occurrence is not a duplicate
+    top n-gram   is the most frequent one that occurs at least twice; among equally
+                 frequent ones, the longest
+    bullets      are the usual characters, '-' and '*'
 
-A document exactly at a threshold stays. Only the two stop words are English.
+A document exactly at a threshold is kept. Only the stop words are specific to English.
 """
 
 import re
@@ -31,18 +31,20 @@ STOP_WORDS = re.compile(r'\b(?:the|be|to|of|and|that|have|with)\b', re.IGNORECAS
 MIN_STOP_WORDS = 2  # different ones
 BULLETS = ('•', '‣', '◦', '▪', '●', '-', '*')
 ELLIPSES = ('...', '…')
-# Table A1: of lines or paragraphs, of their characters, and of the characters of n-grams.
+# Table A1: share of duplicate lines or paragraphs, of their characters, and of the
+# characters of n-grams.
 MAX_DUPLICATES, MAX_DUPLICATE_CHARACTERS = 0.30, 0.20
 MAX_TOP = {2: 0.20, 3: 0.18, 4: 0.16}
 MAX_DUPLICATE_NGRAMS = {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.10}
-# Of more characters, only the words are looked at first: it may be a whole library.
+# Above this many characters, only the words are checked first: it may be very long.
 LONG = 2 * MAX_WORDS
 
 
 def reason(text, stop_words=True):
-    """Why a document is left out, as 'gopher: too few words'; '' if it stays.
+    """Returns why a document is dropped, as 'gopher: too few words'; '' if it is kept.
 
-    `stop_words` asks for two English ones; without it, the filter knows no language.
+    With `stop_words`, at least two English stop words are required; without, the filter
+    is independent of the language.
     """
     if len(text) > LONG:
         first = text.split(None, MAX_WORDS)
@@ -52,15 +54,18 @@ def reason(text, stop_words=True):
             return 'gopher: word length'
     words = word_arrays.spaced(text)
     lines = [line for line in map(str.strip, text.split('\n')) if line]
-    found = _quality(text, words, lines) or (stop_words and _stop_words(text))
-    found = found or _lines(lines, 'lines')
-    found = found or _lines(_paragraphs(text), 'paragraphs')
-    found = found or _ngrams(words)
+    found = (
+        _quality(text, words, lines)
+        or (stop_words and _stop_words(text))
+        or _lines(lines, 'lines')
+        or _lines(_paragraphs(text), 'paragraphs')
+        or _ngrams(words)
+    )
     return f'gopher: {found}' if found else ''
 
 
 def _quality(text, words, lines):
-    """The first rule of A.1.1 that a document breaks, but for stop words."""
+    """The first quality rule of A.1.1 that is broken, except for the stop words."""
     count = len(words.hashes)
     if count < MIN_WORDS:
         return 'too few words'
@@ -89,32 +94,32 @@ def _stop_words(text):
 
 
 def _paragraphs(text):
-    found = map(str.strip, text.split('\n\n')) if '\n\n' in text else ()
-    return [one for one in found if one]
+    parts = map(str.strip, text.split('\n\n')) if '\n\n' in text else ()
+    return [part for part in parts if part]
 
 
-def _lines(lines, what):
-    """Duplicates among lines or paragraphs, by number and by characters."""
+def _lines(lines, kind):
+    """Checks the shares of duplicate lines or paragraphs and of their characters."""
     distinct = set(lines)
     copies = len(lines) - len(distinct)
     if not copies:
         return ''
     if copies > MAX_DUPLICATES * len(lines):
-        return f'duplicate {what}'
+        return f'duplicate {kind}'
     characters = sum(map(len, lines))
     if characters - sum(map(len, distinct)) > MAX_DUPLICATE_CHARACTERS * characters:
-        return f'characters of duplicate {what}'
+        return f'characters of duplicate {kind}'
     return ''
 
 
 def _ngrams(words):
-    """The n-grams that take too many of the characters."""
+    """Checks the shares of characters in top and duplicate n-grams."""
     hashes = words.hashes
     ends = np.concatenate([[0], np.cumsum(words.lengths)])
     characters = ends[-1]
     grams = hashes
     for n in range(2, 11):
-        grams = word_arrays.longer(grams, hashes, n)
+        grams = word_arrays.extend_ngrams(grams, hashes, n)
         if n in MAX_TOP:
             if _top(grams, ends, n) > MAX_TOP[n] * characters:
                 return f'top {n}-gram'
@@ -122,14 +127,14 @@ def _ngrams(words):
         covered = _covered(grams, words.lengths, n)
         if covered > MAX_DUPLICATE_NGRAMS[n] * characters:
             return f'duplicate {n}-grams'
-        # Longer n-grams cover part of the same, and the last threshold is the lowest.
+        # Longer n-grams cover a subset of these characters; 10 has the lowest threshold.
         if covered <= MAX_DUPLICATE_NGRAMS[10] * characters:
             return ''
     return ''
 
 
 def _top(grams, ends, n):
-    """Characters within the n-gram that stands there most often; 0 if none does twice."""
+    """Characters in all occurrences of the top n-gram; 0 if none occurs twice."""
     ordered = np.sort(grams)
     bounds = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     counts = np.diff(bounds, prepend=0, append=len(ordered))
@@ -142,7 +147,7 @@ def _top(grams, ends, n):
 
 
 def _covered(grams, lengths, n):
-    """Characters within n-grams that have stood before, each counted once."""
+    """Characters within n-grams that occurred before, each character counted once."""
     ordered = np.sort(grams)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(repeated):
@@ -157,6 +162,7 @@ def _covered(grams, lengths, n):
 
 
 def _is_in(grams, ordered):
-    """bool [G]: which n-grams are among the ordered ones."""
+    """bool [G]: which n-grams occur in the sorted array `ordered`."""
+
     at = np.minimum(np.searchsorted(ordered, grams), len(ordered) - 1)
     return ordered[at] == grams

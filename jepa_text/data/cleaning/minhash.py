@@ -1,14 +1,14 @@
-"""MinHash: how alike two texts are, from 128 numbers each; and the bands that find them.
+"""MinHash signatures, and the bands (LSH) that find pairs of similar texts.
 
-    shingles     A = the n-grams of the words of a text
+    shingles     A = the word n-grams of a text
     signature    s_k = min over x in A of (a_k * h(x) + b_k  mod 2**32),  a_k odd
     estimate     of |A & B| / |A | B|  =  the share of k where s_k(A) = s_k(B)
-    bands        b pieces of r numbers; two texts meet if one piece is equal:
-                 with Jaccard similarity s, in 1 - (1 - s**r)**b of cases
+    bands        b groups of r numbers; two texts are candidates if one group is equal:
+                 with Jaccard similarity s, with probability 1 - (1 - s**r)**b
 
 Broder 1997; Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. The
-permutations are those that datasketch 2 calls affine32: given the same hashes, a and b,
-the signatures are equal to the bit; and so is the choice of bands.
+permutations are datasketch 2's affine32: given the same hashes, a and b, the signatures
+are bitwise equal, and so is the choice of bands.
 """
 
 import functools
@@ -18,24 +18,24 @@ import numpy as np
 
 from jepa_text.data.cleaning import words
 
-SHORT = words.BLOCK // 8  # characters of a text that is done with others
-NOTHING = np.uint32(2**32 - 1)  # in all places: a text without words
-# Those that meet are compared, which takes time; those that miss each other both stay.
-MEET, MISS = 0.1, 0.9
-TOGETHER = 2048  # hashes permuted together: what fits in a cache
+SHORT = words.BLOCK // 8  # characters, up to which texts are processed in batches
+EMPTY = np.uint32(2**32 - 1)  # every entry of the signature of a text without words
+# Weights of false positives, which cost time, and false negatives, which keep duplicates.
+FALSE_POSITIVE, FALSE_NEGATIVE = 0.1, 0.9
+TOGETHER = 2048  # hashes permuted at once, so that they fit in a cache
 
 
 @functools.cache
 def permutations(count):
-    """uint32 [count] twice: the odd factors and the summands, the same everywhere."""
+    """Returns (odd factors, summands), each uint32 [count], the same on every machine."""
     stream = hashlib.shake_128(b'jepa_text minhash').digest(8 * count)
     both = np.frombuffer(stream, '<u4').astype(np.uint32)
     return both[:count] | np.uint32(1), both[count:]
 
 
 def signature(hashes, factors, summands):
-    """uint32 [K] of a set of hashes uint32 [N]: the least of each permutation."""
-    found = np.full(len(factors), NOTHING)
+    """Returns uint32 [K], the minimum over hashes uint32 [N] under each permutation."""
+    found = np.full(len(factors), EMPTY)
     mixed = _mix(hashes)
     for start in range(0, len(mixed), TOGETHER):
         some = mixed[start : start + TOGETHER]
@@ -46,49 +46,49 @@ def signature(hashes, factors, summands):
 
 
 def of_text(text, ngram, count):
-    """uint32 [count], the signature of a text by its n-grams of `ngram` words.
+    """Returns uint32 [count], the signature of a text's n-grams of `ngram` words.
 
-    A shorter text is one shingle, and one without words NOTHING in all places.
+    A text of fewer words is one shingle; one without words has EMPTY in all places.
     """
     factors, summands = permutations(count)
-    found = np.full(count, NOTHING)
+    found = np.full(count, EMPTY)
     before = 0
-    for hashes, new in words.carried(words.folded(text), ngram):
+    for hashes, new in words.overlapping(words.folded(text), ngram):
         if not new:
             continue
         size = min(len(hashes), ngram)
         grams = words.mix(words.ngrams(hashes, size)).astype(np.uint32)
         if size > before:
-            # What came before was a text of fewer words.
-            found[:] = NOTHING
+            # The blocks so far had fewer words than an n-gram: their shingle is void.
+            found[:] = EMPTY
             before = size
         np.minimum(found, signature(grams, factors, summands), out=found)
     return found
 
 
 def of_texts(texts, ngram, count):
-    """uint32 [T, count]: what `of_text` says of each; short ones are done together."""
-    found = np.full((len(texts), count), NOTHING)
+    """Returns uint32 [T, count], `of_text` of each text; short texts are batched."""
+    found = np.full((len(texts), count), EMPTY)
     short, characters = [], 0
     for number, text in enumerate(texts):
         if len(text) > SHORT:
             found[number] = of_text(text, ngram, count)
             continue
         if characters + len(text) > 4 * SHORT:
-            found[short] = _together([texts[n] for n in short], ngram, count)
+            found[short] = _batched([texts[n] for n in short], ngram, count)
             short, characters = [], 0
         short.append(number)
         characters += len(text)
     if short:
-        found[short] = _together([texts[n] for n in short], ngram, count)
+        found[short] = _batched([texts[n] for n in short], ngram, count)
     return found
 
 
-def _together(texts, ngram, count):
-    """uint32 [T, count] of short texts."""
+def _batched(texts, ngram, count):
+    """The signatures of short texts, uint32 [T, count]."""
     factors, summands = permutations(count)
     hashes, sizes = words.folded_together(texts)
-    found = np.full((len(texts), count), NOTHING)
+    found = np.full((len(texts), count), EMPTY)
     grams, counts = _shingles(hashes, sizes, ngram)
     grams = _mix(words.mix(grams).astype(np.uint32))
     some = np.flatnonzero(counts)
@@ -106,16 +106,16 @@ def _together(texts, ngram, count):
 
 
 def _shingles(hashes, sizes, ngram):
-    """(uint64 [S], int64 [T]): the n-grams of texts of `sizes` [T] words, or of a shorter
-    one its whole, one after the other, and how many each has."""
+    """(uint64 [S], int64 [T]): the concatenated n-grams of texts of `sizes` [T] words,
+    and how many each text has. A text of fewer than `ngram` words is one shingle."""
     starts = np.cumsum(sizes) - sizes
     left = np.repeat(starts + sizes, sizes) - np.arange(len(hashes))
     is_first = np.zeros(len(hashes), bool)
     is_first[starts[sizes > 0]] = True
     grams = found = hashes.copy()
     for n in range(2, ngram + 1):
-        found = words.longer(found, hashes, n)
-        # Of a shorter text, what its words have made so far stays.
+        found = words.extend_ngrams(found, hashes, n)
+        # In a text of fewer than n words, the gram of its last words is final.
         reach = left[: len(found)] >= n
         grams[: len(found)][reach] = found[reach]
     counts = np.where(sizes > 0, np.maximum(sizes - ngram + 1, 1), 0)
@@ -123,19 +123,19 @@ def _shingles(hashes, sizes, ngram):
 
 
 def estimate(first, second):
-    """The estimated Jaccard similarity of signatures [..., K], float64 [...]."""
+    """Returns the estimated Jaccard similarity of signatures [..., K], float64 [...]."""
     return np.mean(first == second, axis=-1)
 
 
 @functools.cache
 def bands(threshold, count):
-    """(bands, rows in each) by which texts that are alike miss each other in few cases,
-    and those that are not alike meet in few.
+    """Returns (number of bands b, rows per band r), chosen to minimize a weighted sum of
+    false positives and false negatives.
 
-    With p(s) = 1 - (1 - s**r)**b and the threshold t, over all b * r <= count, the least
-    of  MEET * integral_0^t p(s) ds + MISS * integral_t^1 (1 - p(s)) ds.
+    With p(s) = 1 - (1 - s**r)**b and the threshold t, the minimum over all b * r <= count
+    of FALSE_POSITIVE * integral_0^t p(s) ds + FALSE_NEGATIVE * integral_t^1 1 - p(s) ds.
     """
-    # Exact for polynomials of degree `count`.
+    # Gauss-Legendre quadrature, exact for polynomials of degree `count`.
     at, weights = np.polynomial.legendre.leggauss(count // 2 + 1)
     at, weights = (at + 1) / 2, weights / 2
     best = (np.inf, 0, 0)
@@ -143,15 +143,15 @@ def bands(threshold, count):
         rows = np.arange(1, count // b + 1)[:, None]
         below = 1 - (1 - (threshold * at) ** rows) ** b
         above = (1 - (threshold + (1 - threshold) * at) ** rows) ** b
-        error = MEET * threshold * below @ weights
-        error += MISS * (1 - threshold) * above @ weights
+        error = FALSE_POSITIVE * threshold * below @ weights
+        error += FALSE_NEGATIVE * (1 - threshold) * above @ weights
         lowest = int(np.argmin(error))
         best = min(best, (float(error[lowest]), b, lowest + 1))
     return best[1:]
 
 
 def band_keys(signatures, bands, rows):
-    """uint64 [bands, N]: what each band of signatures [N, K] is found by."""
+    """Returns uint64 [bands, N], a hash of each band of the signatures [N, K]."""
     keys = np.zeros((bands, len(signatures)), np.uint64)
     for band in range(bands):
         for row in range(rows):

@@ -1,13 +1,13 @@
-"""Near copies among documents: pairs that share a band and whose signatures agree.
+"""Near duplicates: pairs of documents that share a band and have similar signatures.
 
     1. every document enters one bucket for each band of its signature
-    2. within a band, a document is compared with the COMPARED lowest ids of those that
-       have the same key: all pairs of a small group, and no square of a large one
-    3. pairs whose estimated similarity reaches the threshold are edges; of what hangs
-       together, the lowest id stays
+    2. within a band, a document is compared with the COMPARED lowest ids that have the
+       same key: all pairs of a small group, but not quadratically many of a large one
+    3. pairs whose estimated similarity reaches the threshold become edges; of each
+       connected component, the lowest id is kept
 
-Ids are ranks of hashes, so neither the order of the corpus nor the work's partition into
-buckets and batches can change which texts stay.
+Ids are ranks of hashes, so neither the order of the corpus nor the partition of the work
+into buckets and batches changes which texts are kept.
 """
 
 import functools
@@ -18,14 +18,14 @@ from jepa_text.data.cleaning import buckets, components, minhash
 
 ENTRY = np.dtype([('key', '<u8'), ('id', '<i8')])
 COMPARED = 64
-ROW_BYTES = 96  # of an entry, while it is sorted
-OPEN = 256  # files of signatures at a time
+ROW_BYTES = 96  # memory per entry while sorting
+OPEN_FILES = 256  # files of signatures open at a time
 
 
 def unite(parts, offsets, ids, places, parents, config, scratch, memory):
-    """Makes one component of `parents` [ranks] of all documents that are near copies.
+    """Unites near duplicates in `parents` [ranks] (components.py), in place.
 
-    `ids` and `places` are those of exact.rank. At most about `memory` bytes are held.
+    `ids` and `places` are those of exact.rank. Uses about `memory` bytes at most.
     """
     count = config.permutations
     bands, rows = minhash.bands(config.near_duplicates, count)
@@ -36,21 +36,21 @@ def unite(parts, offsets, ids, places, parents, config, scratch, memory):
     for part, offset in zip(parts, offsets):
         if part.count:
             mine = ids[offset : offset + part.count]
-            _enter(found, part.signatures(), mine, bands, rows, bits, batch)
+            _fill(found, part.signatures(), mine, bands, rows, bits, batch)
     pairs = Pairs(parts, offsets, places, parents, config, memory // 4)
     for number in range(bands << bits):
-        _meet(found, number, room, pairs)
+        _compare(found, number, room, pairs)
         found.delete(number)
 
 
-def _enter(found, signatures, ids, bands, rows, bits, batch):
-    """Step 1 for the documents of one part, `batch` of them at a time."""
+def _fill(found, signatures, ids, bands, rows, bits, batch):
+    """Step 1: adds the documents of a part to the buckets, `batch` at a time."""
     for start in range(0, len(ids), batch):
         mine = np.asarray(ids[start : start + batch])
         some = np.asarray(signatures[start : start + batch])
-        # Copies, and texts without words, are near to nothing.
-        stays = (mine >= 0) & (some != minhash.NOTHING).any(axis=1)
-        mine, some = mine[stays], some[stays]
+        # Copies and texts without words have no near duplicates.
+        is_used = (mine >= 0) & (some != minhash.EMPTY).any(axis=1)
+        mine, some = mine[is_used], some[is_used]
         for band, keys in enumerate(minhash.band_keys(some, bands, rows)):
             entries = np.empty(len(mine), ENTRY)
             entries['key'], entries['id'] = keys, mine
@@ -58,7 +58,7 @@ def _enter(found, signatures, ids, bands, rows, bits, batch):
             found.append(numbers, entries)
 
 
-def _meet(found, number, room, pairs):
+def _compare(found, number, room, pairs):
     """Steps 2 and 3 for one bucket, which is read twice."""
     lowest = np.empty(0, ENTRY)
     for entries in found.read(number, room):
@@ -84,7 +84,7 @@ def _meet(found, number, room, pairs):
 
 
 def _lowest(entries):
-    """By key, the entries with the COMPARED lowest ids of each."""
+    """The entries with the COMPARED lowest ids of each key, sorted by key."""
     ordered = entries[np.lexsort((entries['id'], entries['key']))]
     place = np.arange(len(ordered))
     is_first = np.diff(ordered['key'], prepend=ordered['key'][:1] + np.uint64(1)) != 0
@@ -93,17 +93,18 @@ def _lowest(entries):
 
 
 class Pairs:
-    """Makes edges of the pairs whose signatures agree."""
+    """Unites pairs of documents whose signatures agree."""
 
     def __init__(self, parts, offsets, places, parents, config, memory):
         self._offsets, self._places, self._parents = offsets, places, parents
         self._threshold, self._count = config.near_duplicates, config.permutations
         self._batch = max(memory // (12 * config.permutations), 1)
-        # The files stay open, as long as there are few.
-        self._signatures = functools.lru_cache(OPEN)(lambda p: parts[p].signatures())
+        self._signatures = functools.lru_cache(OPEN_FILES)(
+            lambda number: parts[number].signatures()
+        )
 
     def join(self, first, second):
-        """Unites first[i] with second[i] where they are near copies."""
+        """Unites first[i] with second[i] if they are near duplicates."""
         for start in range(0, len(first), self._batch):
             one, other = (ids[start : start + self._batch] for ids in (first, second))
             apart = components.roots(self._parents, one)
@@ -115,7 +116,7 @@ class Pairs:
             components.unite(self._parents, one[alike], other[alike])
 
     def _of(self, ids):
-        """uint32 [N, permutations], the signatures of documents by their ids."""
+        """uint32 [N, permutations], the signatures of documents given by id."""
         places = np.asarray(self._places[ids])
         part = np.searchsorted(self._offsets, places, 'right') - 1
         found = np.empty((len(ids), self._count), np.uint32)

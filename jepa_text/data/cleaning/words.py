@@ -1,15 +1,15 @@
-"""A text to its words as arrays, and a hash of 64 bits for every word and n-gram.
+"""Text to words as numpy arrays, with a 64-bit hash for every word and n-gram.
 
     "The cat's  hat." --folded--> the cat s hat    letters, digits and marks, case-folded
-                      --spaced--> The cat's hat.   whatever stands between whitespace
+                      --spaced--> The cat's hat.   separated by whitespace
 
 Chinese, Japanese, Thai, Lao, Burmese and Khmer have no spaces: when folded, each of their
-characters is a word. All is done in numpy, a block of text at a time:
+characters is a word. Everything is vectorized, one block of text at a time:
 
     hash of a word     mix(sum_i (code[i] + 1) * BASE**i)  mod 2**64
     hash of an n-gram  sum_i word[i] * STEP**(n-1-i)        mod 2**64
 
-The hashes are the same on any machine and in any process.
+The hashes are the same on every machine and in every process.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ import unicodedata
 
 import numpy as np
 
-BLOCK = 2**16  # characters looked at together; a longer word is cut
-PLANES = 2**18  # planes 0 to 3 of Unicode; above them there are no words
-BETWEEN, INSIDE, ALONE = 0, 1, 2  # words, a word, a word of its own
+BLOCK = 2**16  # characters processed at a time; a longer word is cut
+PLANES = 2**18  # code points of Unicode planes 0 to 3; higher ones have no words
+BETWEEN, INSIDE, ALONE = 0, 1, 2  # between words, in a word, a word by itself
 BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse mod 2**64
 STEP = 0xD1342543DE82EF95
 WITHOUT_SPACES = (
@@ -40,8 +40,8 @@ WITHOUT_SPACES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Words:
-    """Words of a text: their hashes uint64 [W], their characters int64 [W], and whether
-    one of these is a letter, bool [W]."""
+    """Words of a text: their hashes, uint64 [W]; their lengths in characters, int64 [W];
+    and whether they contain a letter, bool [W]."""
 
     hashes: np.ndarray
     lengths: np.ndarray
@@ -50,15 +50,15 @@ class Words:
 
 def folded(text):
     """Yields uint64 [W], the hashes of the words of each block of a text: runs of
-    letters, digits and marks, without regard to case."""
+    letters, digits and marks, case-folded."""
     kinds, codes_of, _ = _folding()
     for codes in _blocks(text, kinds):
         yield _hashes(codes_of[codes], kinds[codes])[0]
 
 
 def folded_together(texts):
-    """(uint64 [W], int64 [T]): the hashes of `folded` of some short texts, one after the
-    other, and how many words each has."""
+    """Returns (uint64 [W], int64 [T]): the concatenated `folded` hashes of short texts,
+    and how many words each text has."""
     kinds, codes_of, _ = _folding()
     codes = _codes('\n'.join(texts))
     begins = _begins(kinds[codes])
@@ -68,40 +68,33 @@ def folded_together(texts):
 
 
 def spaced(text):
-    """The Words of a text, set apart by whitespace; one block, so the text is short."""
-    kinds = _spacing()
-    found = [
-        (*_hashes(codes, kinds[codes]), codes, kinds[codes] > 0)
-        for codes in _blocks(text, kinds)
-    ]
-    letters = _folding()[2]
-    hashes, lengths, lettered = [], [], []
-    for one, starts, codes, inside in found:
-        if len(one):
-            hashes.append(one)
-            is_letter = letters[codes[inside]]
-            lengths.append(np.diff(starts, append=len(is_letter)))
-            lettered.append(np.logical_or.reduceat(is_letter, starts))
-    if not hashes:
-        return Words(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, bool))
-    return Words(*map(np.concatenate, (hashes, lengths, lettered)))
+    """Returns the Words of a text, separated by whitespace, all in memory at once."""
+    kinds, letters = _spacing(), _folding()[2]
+    found = [(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, bool))]
+    for codes in _blocks(text, kinds):
+        hashes, starts = _hashes(codes, kinds[codes])
+        if len(hashes):
+            is_letter = letters[codes[kinds[codes] > 0]]
+            lengths = np.diff(starts, append=len(is_letter))
+            found.append((hashes, lengths, np.logical_or.reduceat(is_letter, starts)))
+    return Words(*map(np.concatenate, zip(*found)))
 
 
 def ngrams(hashes, n):
-    """uint64 [W - n + 1]: the hash of every n-gram of the words `hashes` [W]."""
+    """Returns uint64 [W - n + 1], the hash of every n-gram of the words `hashes` [W]."""
     found = hashes
     for size in range(2, n + 1):
-        found = longer(found, hashes, size)
+        found = extend_ngrams(found, hashes, size)
     return found
 
 
-def longer(found, hashes, n):
-    """The hashes of n-grams from `found`, those of (n - 1)-grams."""
-    return found[:-1] * np.uint64(STEP) + hashes[n - 1 :]
+def extend_ngrams(shorter, hashes, n):
+    """Returns the hashes of the n-grams, given `shorter`, those of the (n - 1)-grams."""
+    return shorter[:-1] * np.uint64(STEP) + hashes[n - 1 :]
 
 
 def mix(hashes):
-    """The finalizer of MurmurHash3 for 64 bits: every bit depends on all."""
+    """The 64-bit finalizer of MurmurHash3: every output bit depends on all input bits."""
     hashes = hashes ^ (hashes >> np.uint64(33))
     hashes *= np.uint64(0xFF51AFD7ED558CCD)
     hashes ^= hashes >> np.uint64(33)
@@ -110,9 +103,9 @@ def mix(hashes):
     return hashes
 
 
-def carried(blocks, n):
-    """(hashes, new) of blocks of words, each with the last n - 1 words of those before
-    it, so that no n-gram is lost; `new` is how many words of a block are its own."""
+def overlapping(blocks, n):
+    """Yields (hashes, new) for blocks of words, each prefixed with the n - 1 words before
+    it, so that no n-gram is lost; `new` is the number of words in the block itself."""
     tail = np.zeros(0, np.uint64)
     for block in blocks:
         joined = np.concatenate([tail, block]) if len(tail) else block
@@ -121,12 +114,12 @@ def carried(blocks, n):
 
 
 def _blocks(text, kinds):
-    """uint32 codes of a text, BLOCK characters at a time, cut between words."""
+    """Yields uint32 codes of a text, at most BLOCK characters each, cut between words."""
     start = 0
     while start < len(text):
         codes = _codes(text[start : start + BLOCK])
         if start + BLOCK < len(text):
-            # The last place that is not within a word, or else the block's end.
+            # Cut at the last position outside a word, or else at the end of the block.
             places = np.flatnonzero(kinds[codes[1:]] != INSIDE)
             codes = codes[: places[-1] + 1] if len(places) else codes
         yield codes
@@ -139,13 +132,13 @@ def _codes(text):
 
 
 def _hashes(codes, kinds):
-    """(uint64 [W], int64 [W]): the hash of each word, and where it begins in the codes
-    that are within words."""
+    """(uint64 [W], int64 [W]): the hash of each word, and the index of its first
+    character among the characters that belong to words."""
     inside = kinds > 0
     starts = np.flatnonzero(_begins(kinds)[inside])
     if not len(starts):
         return np.zeros(0, np.uint64), starts
-    # From 1 on, so that no character counts for nothing.
+    # Codes count from 1, so that no character contributes nothing.
     letters = codes[inside].astype(np.uint64) + np.uint64(1)
     powers, inverse = _powers()
     letters *= powers[: len(letters)]
@@ -155,7 +148,7 @@ def _hashes(codes, kinds):
 
 
 def _begins(kinds):
-    """bool, where a word begins."""
+    """bool: positions where a word begins."""
     begins = kinds == INSIDE
     begins[1:] &= kinds[:-1] != INSIDE
     begins |= kinds == ALONE
@@ -164,7 +157,7 @@ def _begins(kinds):
 
 @functools.cache
 def _powers():
-    """uint64 [BLOCK] twice: BASE**i and BASE**-i mod 2**64."""
+    """(BASE**i, BASE**-i) mod 2**64, each uint64 [BLOCK]."""
     inverse = pow(BASE, -1, 2**64)
     ones = (np.full(BLOCK, base, np.uint64) for base in (BASE, inverse))
     tables = [np.multiply.accumulate(one) for one in ones]
@@ -173,19 +166,21 @@ def _powers():
 
 @functools.cache
 def _folding():
-    """Of every character: uint8 what it is, uint32 its folded code, bool a letter?"""
+    """For every character: its kind uint8, its folded code uint32, and whether it is a
+    letter, bool."""
     characters = [chr(code) for code in range(PLANES)]
-    classes = [unicodedata.category(one)[0] for one in characters]
+    classes = [unicodedata.category(character)[0] for character in characters]
     kinds = np.array([INSIDE if one in 'LMN' else BETWEEN for one in classes], np.uint8)
     for first, last in WITHOUT_SPACES:
         kinds[first : last + 1] *= ALONE
-    codes = np.array([ord(one.casefold()[0]) for one in characters], np.uint32)
+    codes = np.array([ord(c.casefold()[0]) for c in characters], np.uint32)
     return kinds, codes, np.array([one == 'L' for one in classes])
 
 
 @functools.cache
 def _spacing():
-    """uint8 of every character: is it BETWEEN words, or INSIDE one?"""
+    """For every character: BETWEEN if it is whitespace, otherwise INSIDE, uint8."""
+
     return np.array(
         [BETWEEN if chr(code).isspace() else INSIDE for code in range(PLANES)], np.uint8
     )

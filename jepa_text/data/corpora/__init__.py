@@ -1,1 +1,1 @@
-"""What a corpus is, and how its files are read."""
+"""Text corpora: reading files, splitting them into units, and sampling."""

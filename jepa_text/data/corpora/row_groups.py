@@ -1,10 +1,10 @@
-"""Parquet files to rows, a few at a time, of the row groups that begin in a part of one.
+"""Rows of Parquet files, read in batches, from the row groups that begin in a byte range.
 
     bytes      0 ............ start ............ stop ............ size
     groups     [ 1 ][   2   ][  3  ][     4       ][   5   ][ 6  ][ footer ]
     read                            [     4       ][   5   ]
 
-So a file is shared by its size alone: only who reads a part looks into the footer.
+So a file can be cut by its size alone: only the reader of a part needs the footer.
 """
 
 import contextlib
@@ -13,47 +13,47 @@ import types
 from jepa_text.data.corpora import invalid_text
 from jepa_text.files import addresses, streams
 
-_AWAY = (addresses.AddressError, FileNotFoundError, PermissionError)
-ROWS, BYTES = 1024, 2**24  # at once: of rows at most, and of what they hold about
+_REMOTE_ERRORS = (addresses.AddressError, FileNotFoundError, PermissionError)
+ROWS, BYTES = 1024, 2**24  # of a batch: at most so many rows, of about so many bytes
 
 
 def rows(path, wanted=None):
-    """The rows of a Parquet file as dicts; of `wanted` columns only.
+    """Yields the rows of a Parquet file as dicts, with the `wanted` columns or all.
 
-    Raises as `numbered` does.
+    Raises what `numbered` raises, and ValueError for a row that is not UTF-8.
     """
     for _, row in numbered(path, wanted):
         if isinstance(row, invalid_text.Bad):
-            raise ValueError(row.told)
+            raise ValueError(row.message)
         yield row
 
 
 def numbered(path, wanted=None, start=0, stop=None):
-    """(number from 1, row) of the row groups that begin from byte `start` to `stop` of a
-    file; a invalid_text.Bad in the place of a row with what is not UTF-8.
+    """Yields (number from 1, row) of the row groups that begin from byte `start` to
+    `stop` of a file; an invalid_text.Bad in place of a row that is not UTF-8.
 
-    Raises ValueError, with the file, for what is not Parquet, is damaged (seen where
-    pages are compressed or have checksums), or has no such column.
+    Raises ValueError, with the file, if it is not Parquet, is damaged (which is detected
+    if pages are compressed or have checksums), or lacks a wanted column.
     """
     from pyarrow import parquet
 
-    with _damage_told(path) as read:
-        opened = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
-        known = opened.schema_arrow.names
+    with _clear_errors(path) as progress:
+        file = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
+        known = file.schema_arrow.names
         for name in wanted or ():
             if name not in known:
                 raise ValueError(_no_column(path, name, known))
-        groups, read.rows = _share(opened.metadata, start, stop)
+        groups, progress.rows = _select(file.metadata, start, stop)
         for number in groups:
-            size = _at_once(opened.metadata.row_group(number), wanted)
-            for batch in opened.iter_batches(size, [number], wanted):
-                for row in _decoded(batch, path, read.rows):
-                    read.rows += 1
-                    yield read.rows, row
+            size = _batch_size(file.metadata.row_group(number), wanted)
+            for batch in file.iter_batches(size, [number], wanted):
+                for row in _decoded(batch, path, progress.rows):
+                    progress.rows += 1
+                    yield progress.rows, row
 
 
-def _at_once(group, wanted):
-    """So many rows of a group that they take about BYTES in these columns."""
+def _batch_size(group, wanted):
+    """How many rows of a group take about BYTES in these columns."""
     columns = (group.column(number) for number in range(group.num_columns))
     size = sum(
         column.total_uncompressed_size
@@ -63,20 +63,19 @@ def _at_once(group, wanted):
     return max(1, min(ROWS, BYTES * group.num_rows // max(size, 1)))
 
 
-def before(path, start):
-    """Rows of the groups that begin before byte `start`."""
+def rows_before(path, start):
+    """Returns how many rows are in the groups that begin before byte `start`."""
     from pyarrow import parquet
 
-    with _damage_told(path):
-        return _share(parquet.read_metadata(_seekable(path)), start, None)[1]
+    with _clear_errors(path):
+        return _select(parquet.read_metadata(_seekable(path)), start, None)[1]
 
 
-def _share(said, start, stop):
-    """(numbers of the row groups that begin from `start` to before `stop`, rows of those
-    before) of the metadata of a file."""
+def _select(metadata, start, stop):
+    """(numbers of the row groups that begin in [start, stop), number of rows before)."""
     groups, rows_before = [], 0
-    for number in range(said.num_row_groups):
-        group = said.row_group(number)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
         begins = _begins(group)
         if begins < start:
             rows_before += group.num_rows
@@ -86,7 +85,7 @@ def _share(said, start, stop):
 
 
 def _begins(group):
-    """The first byte of a row group."""
+    """The offset of the first byte of a row group."""
     columns = (group.column(number) for number in range(group.num_columns))
     offsets = [
         offset
@@ -98,7 +97,7 @@ def _begins(group):
 
 
 def _decoded(batch, path, number):
-    """The rows of a batch; `number` stand before it."""
+    """The rows of a batch that follows `number` others."""
     try:
         return batch.to_pylist()
     except UnicodeDecodeError:
@@ -119,33 +118,35 @@ def _row(batch, index, where):
 
 
 def _seekable(path):
-    """What pyarrow reads a part of; files here it finds itself."""
-    away = addresses.is_address(str(path))
-    return streams.open_bytes(path) if away else str(path)
+    """Returns what pyarrow can read parts of; it opens local files itself."""
+    is_remote = addresses.is_address(str(path))
+    return streams.open_bytes(path) if is_remote else str(path)
 
 
 @contextlib.contextmanager
-def _damage_told(path):
+def _clear_errors(path):
+    """Raises errors of Arrow as ValueError with the file and the row."""
     import pyarrow
 
-    read = types.SimpleNamespace(rows=0)
+    progress = types.SimpleNamespace(rows=0)
     try:
-        yield read
+        yield progress
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        # The system's own errors have a number, those of an address a type; Arrow says
-        # OSError of bad bytes, too.
-        if isinstance(error, _AWAY):
+        # Arrow raises OSError for bad bytes, too; unlike it, errors of the system have an
+        # errno, and those of remote files have their own types.
+        if isinstance(error, _REMOTE_ERRORS):
             raise
         if getattr(error, 'errno', None) is not None:
-            raise streams.unread(error, f'{path}, after row {read.rows:,},') from error
+            place = f'{path} after row {progress.rows:,}'
+            raise streams.read_error(error, place) from error
         raise ValueError(
-            f'{path} is not a Parquet file, or damaged after row {read.rows:,}: '
+            f'{path} is not a Parquet file, or is damaged after row {progress.rows:,}: '
             f'{str(error).rstrip(".")}. Copy or download it again.'
         ) from error
 
 
 def _no_column(path, name, known):
     return (
-        f'{path} has no column {name!r}; it has: {", ".join(known)}. Name the one that '
-        'holds the text, such as --config.prepare.source.field=...'
+        f'{path} has no column {name!r}; it has: {", ".join(known)}. Name the text '
+        'column, for example with --config.prepare.source.field=...'
     )

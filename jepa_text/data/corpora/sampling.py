@@ -1,14 +1,14 @@
-"""A sample of a corpus on disk: documents chosen by the hash of their text.
+"""Random samples of a corpus on disk, chosen by the hashes of the texts.
 
 The sample of at most `size` bytes is
 
     all documents whose h(text) < t,      h = sha256 as a number in [0, 1),
 
-with the largest t of 1, 2^(-1/8), 2^(-2/8), ... for which they fit. So it depends on
-which documents there are and on nothing else: neither on their order nor on how they lie
-in files. A document goes to the file of its step of t, and the step that no longer fits
-is deleted: memory holds one document, the disk `size` bytes and one document. Of a very
-long document only the beginning is taken, so that none takes the place of all others.
+with the largest t of 1, 2^(-1/8), 2^(-2/8), ... for which they fit. So it depends only on
+the set of documents, not on their order or on the layout of files. A document is written
+to the file of its step of t, and the file of a step that no longer fits is deleted:
+memory is bounded by one document, the disk by `size` bytes and one document. A very long
+document is truncated, so that it does not displace all others.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ import hashlib
 import math
 import pathlib
 
-STEPS = 8  # of t, each time it halves
-LAST = 25 * STEPS  # so many files are open at once
-PARTS = 16  # of the sample: what one document may take
+STEPS = 8  # of t, per halving
+LAST = 25 * STEPS  # the last step; one file per step is open
+PARTS = 16  # a document takes at most 1 / PARTS of the sample
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """Texts on disk, read anew whenever one iterates, and what they are a sample of.
+    """A sample of texts on disk, read again on each iteration.
 
-    documents   in the sample; of these, `cut` are there with their beginning only
-    bytes       in UTF-8
-    share       the t above: that of the documents read which is in the sample
+    documents   in the sample, of which `cut` are truncated
+    bytes       of UTF-8
+    share       t above: the expected share of documents that is in the sample
     read        {'documents', 'bytes'} that were read
-    is_all      was the corpus read to its end?
+    is_all      whether the corpus was read to its end
     """
 
     folder: pathlib.Path
@@ -49,15 +49,15 @@ class Sample:
                     yield file.read(int.from_bytes(head, 'little')).decode('utf-8')
 
     def about(self):
-        """The counts, for a report."""
+        """Returns the counts, for a report."""
         return {key: value for key, value in vars(self).items() if key != 'folder'}
 
 
 def draw(texts, folder, size, limit=0):
-    """The Sample of at most `size` bytes of some texts, in files of a new folder.
+    """Writes a Sample of at most `size` bytes of some texts to files in a new folder.
 
-    Blank texts are left out. Reading ends after `limit` bytes, if not 0. Raises OSError
-    for a full disk.
+    Skips blank texts, and stops reading after `limit` bytes unless it is 0. Raises
+    OSError if the disk is full.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
@@ -83,19 +83,19 @@ def draw(texts, folder, size, limit=0):
                 first = min(steps) + 1
                 steps.pop(first - 1).delete()
     counts = [(step.documents, step.cut, step.bytes) for step in steps.values()]
-    documents, cut, kept = map(sum, zip((0, 0, 0), *counts))
-    return Sample(folder, documents, cut, kept, 2 ** (-first / STEPS), read, is_all)
+    documents, cut, size = map(sum, zip((0, 0, 0), *counts))
+    return Sample(folder, documents, cut, size, 2 ** (-first / STEPS), read, is_all)
 
 
 def _step(data):
-    """The first step of t at which a document falls out, from 0 on."""
-    # Other bytes of the hash than those that say what is held out.
+    """The first step of t, from 0, at which a document is not in the sample."""
+    # The last bytes of the hash, as the first ones decide what is held out.
     number = int.from_bytes(hashlib.sha256(data).digest()[-8:], 'little')
     return min(LAST, math.floor(-STEPS * math.log2((number + 1) / 2**64)))
 
 
 class _Step:
-    """The documents of a step of t, in a file."""
+    """The documents of one step of t, in a file."""
 
     def __init__(self, file, path):
         self._file, self._path = file, path
@@ -103,7 +103,7 @@ class _Step:
 
     def add(self, data, longest):
         if len(data) > longest:
-            # A character may be cut, too: what is left of it is dropped.
+            # A character that was cut in the middle is dropped.
             data = data[:longest].decode('utf-8', 'ignore').encode('utf-8')
             self.cut += 1
         self._file.write(len(data).to_bytes(8, 'little') + data)
@@ -123,7 +123,7 @@ def _clear_disk_errors(folder):
             raise
         raise OSError(
             error.errno,
-            f'The disk of {folder} was full while a sample of the corpus was written '
-            f'there ({error.strerror}). Free some space, name a workdir on another disk, '
-            'or take a smaller sample (sample.bytes).',
+            f'The disk of {folder} is full: a sample of the corpus could not be written '
+            f'({error.strerror}). Free some space, use a workdir on another disk, or '
+            'take a smaller sample (sample.bytes).',
         ) from error

@@ -1,19 +1,19 @@
-"""A corpus as a data set of TensorFlow Datasets, stored as ArrayRecord; no TensorFlow.
+"""Exports a corpus as a TensorFlow Datasets dataset in ArrayRecord, without TensorFlow.
 
     tfds_builder.build('mine', {'name': 'text', 'path': '/texts'})
 
-makes ~/tensorflow_datasets/jepa_corpus/mine/1.0.0 (or in TFDS_DATA_DIR). Where TensorFlow
-is, which that program wants, so does
+creates ~/tensorflow_datasets/jepa_corpus/mine/1.0.0 (or in TFDS_DATA_DIR). So does, if
+TensorFlow is installed, which this command requires,
 
     tfds build jepa_corpus --imports=jepa_text.data.corpora.tfds_builder \\
       --file_format=array_record --config='{"name": "mine", "source": ...}'
 
-Then
+It is read with
 
     config.prepare.source = dict(name='tfds', path='tfds:jepa_corpus/mine',
                                  splits=('train', 'heldout'))
 
-reads it. An example is the text of a document, as the source has it.
+An example is the text of a document, as the source yields it.
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ from jepa_text.data.corpora import reading
 
 @dataclasses.dataclass
 class Config(tfds.core.BuilderConfig):
-    """`source` is a section as prepare.source; its splits are those of the data set."""
+    """`source` is a section like prepare.source; its splits are those of the dataset."""
 
     name: str = 'bundled'
     source: dict = dataclasses.field(default_factory=lambda: {'name': 'bundled'})
 
 
 class JepaCorpus(tfds.core.GeneratorBasedBuilder):
-    """The texts of a corpus, train and held out."""
+    """The texts of a corpus in the splits 'train' and 'heldout'."""
 
     VERSION = tfds.core.Version('1.0.0')
     BUILDER_CONFIGS = [Config()]
@@ -58,8 +58,9 @@ class JepaCorpus(tfds.core.GeneratorBasedBuilder):
 
 
 def build(name, source, data_dir=None):
-    """Makes the data set jepa_corpus/NAME of a section as prepare.source, unless it is
-    there; returns its folder."""
+    """Creates the dataset jepa_corpus/NAME from a section like prepare.source, unless it
+    exists, and returns its folder."""
+
     config = Config(name=name, source=source)
     builder = JepaCorpus(config=config, data_dir=data_dir, file_format='array_record')
     builder.download_and_prepare()

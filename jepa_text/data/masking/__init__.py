@@ -1,1 +1,1 @@
-"""Which tokens are masked or predicted: numpy samplers of fixed shape, on the host."""
+"""Selection of masked and target tokens: numpy samplers of fixed shape, on the host."""

@@ -1,29 +1,29 @@
-"""Blocks to predict, and the context that they are predicted from.
+"""Block masking: target blocks to predict, and the context to predict them from.
 
-I-JEPA (arXiv 2301.08243), on text as in arXiv 2606.05173; for encoders that read the
-context only.
+I-JEPA (arXiv 2301.08243), for text as in arXiv 2606.05173, for encoders that only see the
+context.
 
     tokens      <bos> a b c d e f g h i j k l <eos>      12 valid
     block 1       .   . . 1 1 . . . . . . . .   .        0.15 to 0.2 of them
     block 2       .   . . . . . . . 1 1 1 . .   .
     context       .   1 1 . . 1 1 1 . . . . .   .        0.85 to 1 of them (here a to k),
-                                                         less every target block
+                                                         minus all target blocks
     kept_indices(context_L, 6) -> 1 2 5 6 7 0, ok 1 1 1 1 1 0
 
-The context never has a target, and neither has a special or padding: a latent that is
-predicted cannot be seen. Documents that share a row are masked each for itself, as none
-attends to another. Shapes are fixed: masks over L, cut to a capacity by `kept_indices`.
-Beside the axes of the package, J counts the blocks of one mask and C the masks of a row.
+Targets are never in the context, so that a latent to predict is never visible; specials
+and padding are in neither. Documents that share a row are masked independently, as they
+do not attend to each other. Shapes are fixed: masks over L, cut to a capacity by
+`kept_indices`. Axes of this module: J counts the blocks of a mask, C the masks of a row.
 
-    target_blocks        the blocks alone              blocks_JL
+    target_blocks        only the blocks               blocks_JL
     context_and_targets  and a context without them    context_L, blocks_JL
-    several              of one row, for one target    contexts_CL, targets_CL
-    capacity             how many positions at most
+    several              draws for one row             contexts_CL, targets_CL
+    capacity             the maximum number of positions
     kept_indices         a mask as indices             index_XK, ok_XK
 
-Masks are bool, randomness comes in as a numpy generator, inputs stay as they are.
-`valid_L` are the positions that may be context or target (`masking.maskable`);
-`segment_ids_L` number the documents from 1 in their order, 0 is padding.
+Masks are bool; randomness comes from a numpy generator; inputs are not modified.
+`valid_L` marks the positions that may be context or target (`masking.maskable`);
+`segment_ids_L` numbers the documents from 1 in order, 0 is padding.
 """
 
 import dataclasses
@@ -33,11 +33,11 @@ import numpy as np
 
 
 def target_blocks(valid_L, rng, count, scale, segment_ids_L):
-    """blocks_JL: `count` contiguous blocks in every document, which may overlap.
+    """Returns blocks_JL: `count` contiguous blocks in every document, which may overlap.
 
-    Of n valid positions a block has ceil(n * u), u uniform in `scale` = (low, high), from
-    a start uniform in [0, n - length]: never cut at an edge. Raises ValueError for a
-    count below 1 and for scales outside 0 < low <= high <= 1.
+    With n valid positions, a block has ceil(n * u) of them, with u uniform in `scale` =
+    (low, high), from a start uniform in [0, n - length]: it is never cut at an edge.
+    Raises ValueError for a count below 1 and for scales outside 0 < low <= high <= 1.
 
     >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
     >>> blocks_JL = target_blocks(valid_L, np.random.default_rng(0), 4, (0.2, 0.2), ids_L)
@@ -58,13 +58,13 @@ def context_and_targets(
     context_scale=(0.85, 1.0),
     min_keep=4,
 ):
-    """context_L and blocks_JL: `count` target blocks, and one block of `context_scale`
-    less all of them.
+    """Returns context_L and blocks_JL: `count` target blocks, and one block of
+    `context_scale` without any of their positions.
 
-    At least `min_keep` positions of each document are context (all of them, if it has
-    no more). If the blocks leave fewer, the context may lie in the whole document; if
-    that is not enough, the targets give up their outermost positions on one side.
-    Raises ValueError as `target_blocks` does, and for min_keep below 1.
+    At least `min_keep` positions of each document are context, or all if it has fewer.
+    If the blocks leave fewer, the context is the whole document without targets; if that
+    is not enough, the outermost targets on one side are dropped. Raises ValueError as
+    `target_blocks` does, and for min_keep below 1.
 
     >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
     >>> rng = np.random.default_rng(0)
@@ -80,17 +80,17 @@ def context_and_targets(
     is_short = documents.count(context_N & ~target_N) < min_keep
     if is_short.any():
         context_N |= is_short[documents.of_N]
-        target_N &= ~_given_up(documents, target_N, min_keep, rng)
+        target_N &= ~_dropped(documents, target_N, min_keep, rng)
         blocks_JN &= target_N
     context_N &= ~target_N
     return documents.scatter(context_N), documents.scatter(blocks_JN)
 
 
 def several(valid_L, rng, segment_ids_L, masks, **options):
-    """contexts_CL and targets_CL: `masks` independent draws for one row, so that one
-    forward of the target encoder serves them all (data2vec 2.0, arXiv 2212.07525).
+    """Returns contexts_CL and targets_CL: `masks` independent draws for one row, so that
+    one forward of the target encoder serves them all (data2vec 2.0, arXiv 2212.07525).
 
-    The targets are the union of the blocks; `options` are `context_and_targets`'s.
+    Targets are the union of the blocks; `options` are those of `context_and_targets`.
 
     >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
     >>> contexts_CL, targets_CL = several(
@@ -108,8 +108,8 @@ def several(valid_L, rng, segment_ids_L, masks, **options):
 
 
 def capacity(share, length, documents=1):
-    """The most positions that blocks of at most `share` have in a row of `length` with
-    at most so many documents: each of them rounds its own block up.
+    """Returns the most positions that blocks of at most `share` have in a row of `length`
+    with at most so many documents, each of which rounds its block up.
 
     >>> capacity(0.2, 512), capacity(0.2, 512, documents=4)
     (103, 106)
@@ -118,12 +118,12 @@ def capacity(share, length, documents=1):
 
 
 def kept_indices(mask_XL, capacity, rng=None):
-    """index_XK (int32, increasing where ok) and ok_XK: the true positions of each mask.
+    """Returns index_XK (int32, increasing where ok) and ok_XK: the true positions of each
+    mask, for any number of axes X.
 
-    Of more than `capacity` the first ones are kept, or random ones if `rng` is given.
-    Where there are fewer, ok is False and the index is some other position: an index
-    never occurs twice. X is any number of axes. Raises ValueError for a capacity that
-    is not in [1, L].
+    Of more than `capacity`, the first are kept, or random ones if `rng` is given. If
+    there are fewer, ok is False and the index is that of another position: no index
+    occurs twice. Raises ValueError unless capacity is in [1, L].
 
     >>> index_K, ok_K = kept_indices(np.array([False, True, False, True]), capacity=3)
     >>> index_K, ok_K
@@ -144,8 +144,8 @@ def kept_indices(mask_XL, capacity, rng=None):
 
 @dataclasses.dataclass(frozen=True)
 class _Documents:
-    """The N valid positions of a row: where they are, of which document (from 0), at
-    which place among its valid ones; and how many each document has."""
+    """The N valid positions of a row: their positions, their documents (from 0), their
+    places among the valid positions of the document; and the documents' sizes."""
 
     length: int
     position_N: np.ndarray
@@ -154,11 +154,11 @@ class _Documents:
     sizes: np.ndarray
 
     def count(self, chosen_N):
-        """How many are chosen in each document."""
+        """The number of chosen positions in each document."""
         return np.bincount(self.of_N[chosen_N], minlength=len(self.sizes))
 
     def scatter(self, chosen_XN):
-        """The same over all positions of the row."""
+        """The same choice over all positions of the row."""
         chosen_XL = np.zeros((*chosen_XN.shape[:-1], self.length), bool)
         chosen_XL[..., self.position_N] = chosen_XN
         return chosen_XL
@@ -182,27 +182,27 @@ def _draw(documents, rng, count, scale):
     return (offset_JN >= 0) & (offset_JN < lengths[:, of_N])
 
 
-def _given_up(documents, target_N, min_keep, rng):
-    """bool [N]: targets to drop, so that `min_keep` of each document are none.
+def _dropped(documents, target_N, min_keep, rng):
+    """bool [N]: targets to drop, so that `min_keep` of each document are not targets.
 
-    The outermost on a random side of the document: blocks stay contiguous.
+    The outermost ones on a random side of the document, so that blocks stay contiguous.
     """
     too_many = documents.count(target_N) - np.maximum(documents.sizes - min_keep, 0)
     of_N, sizes = documents.of_N, documents.sizes
-    # How many targets of the document lie at this place or before it.
+    # The number of the document's targets at this place or before it.
     total_N = np.cumsum(target_N)
     before = np.append(0, total_N)[np.cumsum(sizes) - sizes]
     rank_N = total_N - before[of_N]
     from_left = rng.random(len(sizes)) < 0.5
-    kept = documents.count(target_N) - too_many
-    is_outer_N = np.where(from_left[of_N], rank_N <= too_many[of_N], rank_N > kept[of_N])
+    left = documents.count(target_N) - too_many
+    is_outer_N = np.where(from_left[of_N], rank_N <= too_many[of_N], rank_N > left[of_N])
     return target_N & is_outer_N
 
 
 def _check(count, min_keep, **scales):
     for name, value in (('count', count), ('min_keep', min_keep)):
         if value < 1:
-            raise ValueError(f'blocks: {name}={value} must be 1 or more.')
+            raise ValueError(f'blocks: {name}={value} must be at least 1.')
     for name, (low, high) in scales.items():
         if not 0 < low <= high <= 1:
             raise ValueError(

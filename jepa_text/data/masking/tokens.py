@@ -1,4 +1,4 @@
-"""What is hidden: numpy samplers of fixed shape, on the host.
+"""Token masking: numpy samplers of fixed shape, on the host.
 
     tokens      <bos> Call  me  Ish ma  el  .  Some years ago <eos> <pad> <pad>
     segment_ids   1    1    1    1  1   1   1   1     1    1    1     0     0
@@ -12,21 +12,20 @@ Four of the five samplers, at rate 1/3:
     whole_word    .    .    .    1  1   1   .   .     .    .    .     .     .
     span          .    1    1    .  .   .   .   1     .    .    .     .     .
     sentence      .    .    .    .  .   .   .   1     1    1    .     .     .
-    inputs of it  <bos> Call me Ish ma  el  .  [M]   [M]  [M] <eos> <pad> <pad>
+    its inputs    <bos> Call me Ish ma  el  .  [M]   [M]  [M] <eos> <pad> <pad>
 
-    maskable, word_starts, sentence_ids     what a row is made of
-    fixed_count, iid                        which single tokens are masked
-    whole_word, span, sentence              which groups of tokens
-    capacity, limit, overflow               how many at most
-    replace                                 what stands there instead
+    maskable, word_starts, sentence_ids     describe a row
+    fixed_count, iid                        mask single tokens
+    whole_word, span, sentence              mask groups of tokens
+    capacity, limit, overflow               bound the number of masked tokens
+    replace                                 replaces masked tokens
 
 A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
-`iid` hide a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
-[0, 1): floor or ceiling, and right in expectation, so that short rows are not biased.
-`capacity` is never exceeded. Specials and padding are never maskable. Inputs stay as they
-are, and randomness comes in as a numpy generator, keyed by the pipeline to the row, so a
-row is masked alike on every number of hosts. A rate for each document:
-documents.py.
+`iid` mask a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
+[0, 1): the floor or ceiling, unbiased in expectation even for short rows. `capacity` is
+never exceeded. Specials and padding are never maskable. Inputs are not modified.
+Randomness comes from a numpy generator that the pipeline keys to the row, so masks do not
+depend on the number of hosts. For a rate per document, see documents.py.
 """
 
 import functools
@@ -36,18 +35,18 @@ import numpy as np
 
 
 def maskable(tokens_L, segment_ids_L, special_ids):
-    """bool [L]: positions that may be masked, in a document and not a special token.
+    """Returns bool [L]: positions in a document whose token is not a special one.
 
     >>> maskable(np.array([1, 7, 8, 2, 0]), np.array([1, 1, 1, 1, 0]), [0, 1, 2])
     array([False,  True,  True, False, False])
     """
     maskable_V = _not_special(tuple(special_ids))
-    # Ids above the table's are none of the special ones: its last entry stands for them.
+    # Larger ids are not special: they are clipped to the last entry of the table.
     return (segment_ids_L > 0) & maskable_V.take(tokens_L, mode='clip')
 
 
 def capacity(rate, length):
-    """The most positions that a sampler of a fixed count hides in a row of `length`.
+    """Returns the most positions that a fixed-count sampler masks in `length` tokens.
 
     >>> capacity(0.3, 512)
     154
@@ -56,7 +55,7 @@ def capacity(rate, length):
 
 
 def fixed_count(maskable_L, rate, rng):
-    """Masks single tokens, every set of them equally likely.
+    """Masks single tokens; all sets of them are equally likely.
 
     >>> mask_L = fixed_count(np.arange(512) > 0, 0.3, np.random.default_rng(0))
     >>> int(mask_L.sum()) in (153, 154), bool(mask_L[0])
@@ -68,8 +67,8 @@ def fixed_count(maskable_L, rate, rng):
 
 
 def iid(maskable_L, rate, rng):
-    """Masks each maskable position with probability `rate`, as arXiv 2507.00994 does;
-    how many is binomial, see `overflow`.
+    """Masks each maskable position with probability `rate`, as in arXiv 2507.00994; the
+    count is binomial, see `overflow`.
 
     >>> iid(np.array([True, False, True]), 1.0, np.random.default_rng(0))
     array([ True, False,  True])
@@ -80,10 +79,10 @@ def iid(maskable_L, rate, rng):
 def whole_word(maskable_L, rate, rng, starts_word_L):
     """Masks whole words, drawn in random order as long as they fit into the count.
 
-    A word is a start (`word_starts`) and the maskable tokens behind it up to the next
-    start or special. When no word is left that fits, fewer are masked than the count;
-    only when the first word drawn exceeds all of the count, a part of it is masked.
-    BERT's whole-word masking (its repository, May 2019) with a count that is kept.
+    A word is a start (`word_starts`) and the maskable tokens after it up to the next
+    start or special. If no remaining word fits, fewer tokens are masked than the count;
+    only if the first word drawn exceeds the whole count, a part of it is masked. This is
+    BERT's whole-word masking (its repository, May 2019) with a count that is respected.
 
     >>> starts_word_L = np.array([True, False, True, False])
     >>> rng = np.random.default_rng(0)
@@ -98,7 +97,7 @@ def whole_word(maskable_L, rate, rng, starts_word_L):
 
 
 def word_starts(tokens_L, segment_ids_L, starts_word_V):
-    """bool [L]: tokens that begin a word, and the first token of each document.
+    """Returns bool [L]: tokens that begin a word, and the first token of each document.
 
     `starts_word_V` is the tokenizer's table of tokens that begin a word.
 
@@ -110,8 +109,8 @@ def word_starts(tokens_L, segment_ids_L, starts_word_V):
 
 
 def sentence(maskable_L, rate, rng, sentence_L):
-    """Masks whole sentences, as `whole_word` does words; so it falls short of the count
-    more often, by less than the shortest sentence left visible.
+    """Masks whole sentences, as `whole_word` masks words; so it falls short of the count
+    more often, by less than the length of the shortest sentence left unmasked.
 
     >>> sentence_L = np.array([1, 1, 1, 2, 2, 2])
     >>> mask_L = sentence(np.ones(6, bool), 0.5, np.random.default_rng(0), sentence_L)
@@ -122,9 +121,9 @@ def sentence(maskable_L, rate, rng, sentence_L):
 
 
 def sentence_ids(tokens_L, segment_ids_L, ends_sentence_V):
-    """int [L]: number of the sentence within the row, from 1; 0 is padding.
+    """Returns int [L]: the number of the sentence within the row, from 1; 0 is padding.
 
-    A sentence ends behind a token of the table `ends_sentence_V` (behind the last one of
+    A sentence ends after a token of the table `ends_sentence_V` (after the last of
     several in a row, as in `?!`), and with its document.
 
     >>> ends_sentence_V = np.array([False, False, True])
@@ -138,31 +137,31 @@ def sentence_ids(tokens_L, segment_ids_L, ends_sentence_V):
 
 
 def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
-    """Masks spans, with a visible token between any two as long as there are enough.
+    """Masks spans, separated by at least one unmasked token if there are enough.
 
-    Their lengths are geometric, P(l) ~ p (1 - p)^(l - 1), l = 1..`longest`: SpanBERT's,
+    Lengths are geometric, P(l) ~ p (1 - p)^(l - 1), l = 1..`longest`: SpanBERT's,
     mean 3.80 (arXiv 1907.10529, 3.1); or all `fixed_length`, 4 in data2vec (arXiv
-    2202.03555). The last one is shortened to make the count exact. The spans lie on a
-    ring of the row's maskable tokens, in any arrangement alike, so that every position
-    is equally likely to be masked; the ends of documents and specials cut them in two.
-    Raises ValueError for p outside (0, 1) and lengths below 1.
+    2202.03555). The last span is shortened to make the count exact. The spans lie on a
+    ring of the row's maskable tokens, all arrangements being equally likely, so that
+    every position is masked with the same probability; document boundaries and specials
+    split them. Raises ValueError for p outside (0, 1) and lengths below 1.
 
     >>> mask_L = span(np.ones(12, bool), 0.5, np.random.default_rng(0), fixed_length=6)
     >>> int(mask_L.sum()), int(np.abs(np.diff(mask_L, append=mask_L[0])).sum())
     (6, 2)
     """
     if not 0 < p < 1:
-        raise ValueError(f'span: p={p} is not inside (0, 1); SpanBERT has 0.2.')
+        raise ValueError(f'span: p={p} must be in (0, 1); SpanBERT has 0.2.')
     if longest < 1 or (fixed_length is not None and fixed_length < 1):
         raise ValueError(
-            f'span: longest={longest} and fixed_length={fixed_length} must be 1 or more.'
+            f'span: longest={longest} and fixed_length={fixed_length} must be at least 1.'
         )
     candidates = np.flatnonzero(maskable_L)
     count = _count(len(candidates), rate, rng)
     if count == 0:
         return _at(maskable_L, [])
     if fixed_length is None:
-        # By inversion; no length is below 1, so `count` of them are enough.
+        # Inverse transform sampling; all lengths are at least 1, so `count` are enough.
         u = rng.random(count) * (1 - (1 - p) ** longest)
         lengths = 1 + np.floor(np.log1p(-u) / np.log1p(-p)).astype(int)
     else:
@@ -175,7 +174,7 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
 
 
 def limit(mask_L, maximum, rng):
-    """Drops random positions of a mask until at most `maximum` are left.
+    """Unmasks random positions until at most `maximum` are masked.
 
     >>> int(limit(np.ones(5, bool), 3, np.random.default_rng(0)).sum())
     3
@@ -189,7 +188,7 @@ def limit(mask_L, maximum, rng):
 
 
 def overflow(mask_L, maximum):
-    """How many positions `limit` drops: to be counted, never to pass in silence.
+    """Returns how many positions `limit` drops, to be reported as a metric.
 
     >>> overflow(np.ones(5, bool), 3), overflow(np.zeros(5, bool), 3)
     (2, 0)
@@ -198,11 +197,11 @@ def overflow(mask_L, maximum):
 
 
 def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_share):
-    """inputs_L: of the masked positions a share becomes the mask token, a share a
-    random token of `random_ids`, and the rest keeps its token.
+    """Returns inputs_L: a share of the masked positions becomes the mask token, a share a
+    random token of `random_ids`, and the rest keep their tokens.
 
-    BERT (arXiv 1810.04805, 3.1) has shares 0.8 and 0.1; arXiv 2507.00994 has 1 and 0. The
-    dtype is that of the tokens.
+    BERT (arXiv 1810.04805, 3.1) has shares 0.8 and 0.1; arXiv 2507.00994 has 1 and 0.
+    The dtype is that of the tokens.
 
     >>> tokens_L, mask_L = np.array([5, 6]), np.array([False, True])
     >>> replace(tokens_L, mask_L, np.random.default_rng(0), mask_id=3,
@@ -223,7 +222,7 @@ def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_sh
 
 @functools.lru_cache(maxsize=8)
 def _not_special(special_ids):
-    """bool [highest id + 2]: is an id none of the special ones?"""
+    """bool [highest id + 2]: whether an id is not a special one."""
     maskable_V = np.ones(max(special_ids, default=-1) + 2, bool)
     maskable_V[list(special_ids)] = False
     return maskable_V
@@ -245,7 +244,7 @@ def _document_starts(segment_ids_L):
 
 
 def _whole(maskable_L, rate, rng, unit_L):
-    """Masks all members of units (words, sentences), never more than the count."""
+    """Masks whole units (words, sentences), never more than the count."""
     candidates = np.flatnonzero(maskable_L)
     left = _count(len(candidates), rate, rng)
     unit_N = unit_L[candidates]
@@ -261,7 +260,7 @@ def _whole(maskable_L, rate, rng, unit_L):
         taken = np.searchsorted(total, left, side='right')
         is_masked[order[:taken]] = True
         left -= total[taken - 1]
-        # Units that are too large now are passed over: all that stay fit, alone.
+        # Units that no longer fit are dropped; each of the rest fits by itself.
         order = order[taken:]
         order = order[sizes[order] <= left]
     return _at(maskable_L, candidates[is_masked[unit_N]])
@@ -270,7 +269,8 @@ def _whole(maskable_L, rate, rng, unit_L):
 def _ring(lengths, size, rng):
     """bool [size]: spans of these lengths in a uniformly random arrangement on a ring."""
     visible = size - lengths.sum()
-    # A piece is a span and the visible token behind it, or a visible token.
+    # A piece is a span and the unmasked token after it, or an unmasked token.
+
     gaps = np.arange(len(lengths)) < visible
     singles = max(0, visible - len(lengths))
     masked = np.append(lengths, np.zeros(singles, int))

@@ -1,1 +1,1 @@
-"""Units of a corpus to rows, by who is free."""
+"""Preparation of the units of a corpus in parallel."""

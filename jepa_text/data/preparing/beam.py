@@ -1,9 +1,9 @@
-"""Units of a corpus shared among machines, by Apache Beam: prepare.engine='beam'.
+"""Preparation of units on several machines with Apache Beam: prepare.engine='beam'.
 
-    numbers of units --Beam--> workers --> shards in the folder, which all must see
+    numbers of units --Beam--> workers --> shards in the folder, which all must share
 
-A worker does what a process of this machine would (data/preparing/processes.py), so the
-bytes are the same. This file alone imports Beam.
+A worker does what a local process does (data/preparing/processes.py), so the output is
+the same. Only this module imports Beam.
 """
 
 import json
@@ -19,29 +19,29 @@ FAILED = 'failed-{}.json'
 
 
 class Do(apache_beam.DoFn):
-    """Does a task of processes.TASKS for a unit."""
+    """Runs a task of processes.TASKS on a unit."""
 
     def __init__(self, folder, task):
         self._folder, self._task = str(folder), task
 
     def setup(self):
-        self._work = works.begin(self._folder)
+        self._work = works.load(self._folder)
 
     def process(self, number):
         try:
             processes.TASKS[self._task](self._work, number)
         except ValueError as error:
-            # Bad text stays bad: Beam would try again.
+            # Stored, not raised: Beam would retry, and invalid text stays invalid.
             path = self._work.folder / FAILED.format(number)
-            atomic.write(path, json.dumps(processes.told(error)))
+            atomic.write(path, json.dumps(processes.error_to_dict(error)))
         return []
 
 
 def run(work, task, numbers, flags):
-    """Has a task done for the units of these numbers. `flags` are those of a pipeline,
-    such as '--runner=FlinkRunner'; without, it is Beam's runner on this machine.
+    """Runs a task on the units of these numbers. `flags` are those of a Beam pipeline,
+    such as '--runner=FlinkRunner'; by default it runs on this machine.
 
-    Raises ValueError as the first unit does that has bad text, and what Beam raises.
+    Raises the ValueError of the first unit with invalid text, and what Beam raises.
     """
     for path in work.folder.glob(FAILED.format('*')):
         path.unlink()
@@ -55,4 +55,5 @@ def run(work, task, numbers, flags):
         )
     failed = sorted(work.folder.glob(FAILED.format('*')))
     if failed:
-        raise processes.error_of(json.loads(failed[0].read_text(encoding='utf-8')))
+        error = json.loads(failed[0].read_text(encoding='utf-8'))
+        raise processes.error_from_dict(error)

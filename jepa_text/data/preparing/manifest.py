@@ -1,8 +1,9 @@
-"""What the units of a corpus say of themselves, together: the manifest of the rows."""
+"""The manifest of prepared rows, aggregated from the counts of all units."""
 
 import collections
 import dataclasses
 import hashlib
+import itertools
 
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import row_folder, writing
@@ -10,11 +11,11 @@ from jepa_text.files import partial
 from jepa_text.report import rows_page
 
 
-def made(work, about):
-    """The manifest of a folder whose units are all done; ValueError for a split without
-    text. `about` is what the tokenizer was."""
+def build(work, about):
+    """Returns the manifest of a folder whose units are all done. `about` describes the
+    tokenizer. Raises ValueError for a split without text."""
     settings, tokenizer = work.settings, work.tokenizer
-    parts = [one for _, one in sorted(partial.marked(work.folder).items())]
+    parts = [part for _, part in sorted(partial.done_parts(work.folder).items())]
     manifest = {
         'format': row_folder.FORMAT,
         'settings': settings,
@@ -31,35 +32,34 @@ def made(work, about):
         'examples': _examples(part['examples'] for part in parts),
         'splits': {},
     }
-    # Of a corpus in files: how many were read, and what was left out.
+    # For a corpus of files: how many were read, and which were skipped.
     if found := getattr(next(iter(work.corpora.values())), 'found', None):
         manifest['read'] = str(found)
     if sets := work.cleaner.sets if work.cleaner else ():
         manifest['evaluation_sets'] = [dataclasses.asdict(one) for one in sets]
     for split in settings['splits']:
-        counts = _together([part['splits'][split] for part in parts])
+        counts = _merged([part['splits'][split] for part in parts])
         if not counts['documents']:
-            partial.forget(work.folder)
-            left = rows_page.counted(manifest['left_out'])
+            partial.discard_done(work.folder)
+            left_out = rows_page.counted(manifest['left_out'])
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
-                f'{settings["source"]}); documents left out of all splits: '
-                f'{left or "none"}. Give a source with at least one document that is not '
-                'blank; of a small one hold out more (heldout_every), or leave out less.'
+                f'{settings["source"]}); documents dropped from all splits: '
+                f'{left_out or "none"}. Give a source with at least one document that is '
+                'not blank; of a small one hold out more (heldout_every), or drop less.'
             )
-        places = counts['rows'] * settings['row_length']
-        manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / places}
+        capacity = counts['rows'] * settings['row_length']
+        manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / capacity}
     return manifest
 
 
-def _together(counts):
-    """The counts of a split in all units."""
+def _merged(counts):
+    """The counts of a split over all units."""
     digests = [one['text_sha256'] for one in counts]
-    longest = max(len(one['lengths']) for one in counts)
-    lengths = [one['lengths'] + [0] * (longest - len(one['lengths'])) for one in counts]
+    lengths = itertools.zip_longest(*(one['lengths'] for one in counts), fillvalue=0)
     return {
         **{key: sum(one[key] for one in counts) for key in writing.COUNTED},
-        'lengths': [sum(column) for column in zip(*lengths)],
+        'lengths': [sum(column) for column in lengths],
         'max_documents': max(one['max_documents'] for one in counts),
         'text_sha256': digests[0]
         if len(digests) == 1
@@ -76,10 +76,10 @@ def _sum(counts):
 
 
 def _examples(parts):
-    """The first ones for each reason."""
-    together = {}
+    """The first examples for each reason."""
+    merged = {}
     for part in parts:
-        for reason, some in part.items():
-            known = together.setdefault(reason, [])
-            known += some[: works.max_examples(reason) - len(known)]
-    return dict(sorted(together.items()))
+        for reason, examples in part.items():
+            known = merged.setdefault(reason, [])
+            known += examples[: works.max_examples(reason) - len(known)]
+    return dict(sorted(merged.items()))

@@ -1,12 +1,12 @@
-"""Units of a corpus shared among processes of this machine.
+"""Preparation of units in parallel processes on this machine.
 
-    parent                     worker
-    what to do with a unit ->  reads it, writes its shards, marks it as done
-    the next one           <-  {}, or what went wrong
+    parent                  worker
+    task, unit number   ->  reads the unit, writes its shards, marks it as done
+    the next one        <-  {}, or an error
 
-A worker is a program of its own, so a script that prepares needs no guard against being
-imported again. It ends when the parent does. An interrupt, which a terminal sends to all
-of them, is for the parent, which kills its workers: their units are begun anew.
+A worker is a separate program, so scripts need no `if __name__ == '__main__'` guard. It
+ends with the parent. On an interrupt, which a terminal sends to all processes, the parent
+kills its workers; their unfinished units start over on resume.
 """
 
 import builtins
@@ -34,11 +34,11 @@ processes.main(sys.argv[1])
 
 
 def run(work, task, numbers, workers=0):
-    """Has TASKS[task] done for the units of these numbers, and shows how far it is; by as
-    many workers as there are cores, if not told.
+    """Runs TASKS[task] on the units of these numbers with a progress bar, with as many
+    workers as there are cores by default.
 
-    Raises what the first worker that fails raises, RuntimeError when one is killed; what
-    is done by then stays done.
+    Raises the error of the first worker that fails, RuntimeError if one is killed;
+    finished units are kept.
     """
     workers = min(workers or cores(), len(numbers))
     if workers < 2:
@@ -55,10 +55,9 @@ def run(work, task, numbers, workers=0):
 
     def serve():
         try:
-            told = lambda: bar.update(next(done))  # noqa: E731
-            with _started(work.folder, max(1, cores() // workers)) as worker:
+            with _start(work.folder, max(1, cores() // workers)) as worker:
                 started.append(worker)
-                _serve(worker, waiting, failures, told)
+                _serve(worker, waiting, failures, lambda: bar.update(next(done)))
         except BaseException as error:
             failures.append(error)
 
@@ -81,16 +80,16 @@ def run(work, task, numbers, workers=0):
         raise failures[0]
 
 
-def _serve(worker, waiting, failures, told):
-    """Gives one worker unit after unit, until there is none or one has failed."""
+def _serve(worker, waiting, failures, on_done):
+    """Sends units to one worker until none is left or one has failed."""
     try:
         while not failures:
-            answer = _asked(worker, waiting.get_nowait())
+            answer = _request(worker, waiting.get_nowait())
             if not answer:
-                raise RuntimeError(_death(worker.wait()))
+                raise RuntimeError(_exit_message(worker.wait()))
             if error := json.loads(answer):
-                raise error_of(error)
-            told()
+                raise error_from_dict(error)
+            on_done()
     except queue.Empty:
         pass
     finally:
@@ -98,71 +97,75 @@ def _serve(worker, waiting, failures, told):
             worker.stdin.close()
 
 
-def _asked(worker, line):
-    """What a worker answers; '' if it is dead."""
+def _request(worker, line):
+    """Sends a line to a worker and returns its answer; '' if it has exited."""
     with contextlib.suppress(BrokenPipeError):
         worker.stdin.write(line)
         worker.stdin.flush()
     return worker.stdout.readline()
 
 
-def _started(folder, threads):
-    # Modules of the user's own are found where the parent finds them.
-    here = {'PYTHONPATH': os.pathsep.join(filter(None, sys.path))}
-    # Of the tokenizers library.
-    here |= {'RAYON_NUM_THREADS': str(threads), 'TOKENIZERS_PARALLELISM': 'true'}
+def _start(folder, threads):
+    variables = {
+        # So that the worker finds the same modules, including those of the user.
+        'PYTHONPATH': os.pathsep.join(filter(None, sys.path)),
+        # For the tokenizers library.
+        'RAYON_NUM_THREADS': str(threads),
+        'TOKENIZERS_PARALLELISM': 'true',
+    }
     return subprocess.Popen(
         [sys.executable, '-c', WORKER, os.fspath(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | here,
+        env=os.environ | variables,
     )
 
 
-def _death(code):
-    ended = f'signal {-code}' if code < 0 else f'exit code {code}'
+def _exit_message(code):
+    cause = f'signal {-code}' if code < 0 else f'exit code {code}'
     return (
-        f'A process that prepared rows was ended by {ended}; by signal 9 most often for '
-        'want of memory. Units that are done are kept: run the same command again, with '
+        f'A worker process of `prepare` ended with {cause}; signal 9 usually means that '
+        'memory ran out. Finished units are kept: run the same command again, with '
         '--config.prepare.workers=1 if memory is short.'
     )
 
 
-def error_of(told):
-    """The error that `told` told of."""
-    if told['errno'] is not None:
-        return OSError(told['errno'], told['text'], told['file'])
-    return getattr(builtins, told['kind'])(told['text'])
+def error_from_dict(content):
+    """Returns the error that `error_to_dict` converted."""
+    if content['errno'] is not None:
+        return OSError(content['errno'], content['text'], content['file'])
+    return getattr(builtins, content['kind'])(content['text'])
 
 
 def cores():
-    """Cores that this process may use (a container often has fewer than the machine)."""
+    """Returns how many cores this process may use, in a container often fewer than
+    all."""
     if hasattr(os, 'sched_getaffinity'):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def main(folder):
-    """A worker: does what it is told, line by line."""
-    # What a source prints is no answer.
+    """Runs a worker: reads a task and a unit number per line and answers each."""
+    # What a source prints goes to stderr, so that it is not taken for an answer.
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     work = None
     for line in sys.stdin:
         answer = {}
         try:
-            work = work or works.begin(folder)
+            work = work or works.load(folder)
             task, number = line.split()
             TASKS[task](work, int(number))
         except Exception as error:
-            answer = told(error)
+            answer = error_to_dict(error)
         answers.write(f'{json.dumps(answer)}\n')
         answers.flush()
 
 
-def told(error):
-    """An error as JSON."""
+def error_to_dict(error):
+    """Converts an error to a dict that can be written as JSON."""
     if isinstance(error, OSError) and error.errno is not None:
         more = {'errno': error.errno, 'file': error.filename}
         return {'kind': 'OSError', 'text': error.strerror, **more}
@@ -170,5 +173,5 @@ def told(error):
         kinds = (kind.__name__ for kind in type(error).__mro__)
         kind = next(name for name in kinds if hasattr(builtins, name))
         return {'kind': kind, 'errno': None, 'text': str(error)}
-    # A fault of the program, or of a source of the user's own.
+    # A bug, in this program or in a source of the user.
     return {'kind': 'RuntimeError', 'errno': None, 'text': traceback.format_exc()}

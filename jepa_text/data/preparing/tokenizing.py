@@ -1,28 +1,29 @@
-"""Documents to token arrays, in bounded memory however long one of them is.
+"""Tokenization of documents in bounded memory, however long a document is.
 
-The `tokenizers` library holds some 170 bytes for each character that it encodes at once.
-So a long document goes through it in pieces, cut where no word reaches over:
+The `tokenizers` library uses about 170 bytes per character that it encodes at once. So a
+long document is encoded in pieces, cut between words:
 
-    ... and the sea| and the whale ...      after a letter or a digit, before white space
-    ... 城市在海边|。鲸鱼 ...                   or else before a mark
+    ... and the sea| and the whale ...      after a letter or digit, before whitespace
+    ... 城市在海边|。鲸鱼 ...                   or else before punctuation
 
-A tokenizer with a pre-tokenizer looks at one word at a time, and these places lie between
-two. That is not taken on trust: each cut is tried on the text around it, where
+A tokenizer with a pre-tokenizer processes one word at a time, and these places are
+between words. Each cut is verified on the text around it:
 
     words(left + right) = words(left) + words(right), and so their ids,
 
-must hold, or another place is looked for. Without a pre-tokenizer nothing is cut.
+must hold; otherwise another place is tried. Without a pre-tokenizer nothing is cut.
 """
 
+import itertools
 import re
 from concurrent import futures
 
 import numpy as np
 
-# Characters: of what is encoded at once, so that all cores have work; of a piece, from
-# which on a cut is looked for, and within which there must be one; around a cut.
+# Characters: of a batch, which should occupy all cores; of a piece before a cut is
+# sought; within which a cut must be found; on each side of a cut to verify.
 BATCH, PIECE, LONGEST, AROUND = 1_000_000, 65_536, 1_000_000, 256
-# Before an apostrophe a word may go on.
+# Not before an apostrophe, which may continue a word.
 PLACES = (
     re.compile(r'(?<=[^\W_])(?=\s)'),
     re.compile(r'(?<=[^\W_])(?=[.,;:!?)。、，；：！？」』）])'),
@@ -31,10 +32,11 @@ TRIES = 32
 
 
 def encoded(documents, tokenizer):
-    """(document, its ids) of each dict with a `text`, in order; ids int32, no specials.
+    """Yields (document, its ids) for each dict with a `text`, in order. Ids are int32,
+    without specials.
 
-    While one batch is encoded, by all cores, the next one is read. Raises ValueError for
-    a long document in which no place can be cut.
+    The next batch is read while one is encoded, on all cores. Raises ValueError for a
+    long document that cannot be cut.
     """
     parts = []
     for batch, ids_of_pieces in _ahead(_batched(documents, tokenizer), tokenizer):
@@ -46,21 +48,20 @@ def encoded(documents, tokenizer):
 
 
 def _ahead(batches, tokenizer):
-    """(batch, ids of its pieces), each encoded while the next one is made."""
+    """Yields (batch, ids of its pieces); each is encoded while the next one is read."""
     with futures.ThreadPoolExecutor(1) as thread:
-        before = None
-        for batch in batches:
-            texts = [piece for _, piece in batch]
-            following = batch, thread.submit(tokenizer.encode_many, texts)
-            if before is not None:
-                yield before[0], before[1].result()
-            before = following
-        if before is not None:
-            yield before[0], before[1].result()
+        submitted = (
+            (batch, thread.submit(tokenizer.encode_many, [piece for _, piece in batch]))
+            for batch in batches
+        )
+        # Pairs, so that the next batch is submitted before the result of one is awaited.
+        for (batch, ids), _ in itertools.pairwise(itertools.chain(submitted, [None])):
+            yield batch, ids.result()
 
 
 def _batched(documents, tokenizer):
-    """Lists of (the document that ends here or None, piece), about BATCH long."""
+    """Yields lists of (the document if it ends here, else None, piece) of about BATCH
+    characters."""
     batch, characters = [], 0
     for document in documents:
         text, end = document['text'], 0
@@ -76,9 +77,9 @@ def _batched(documents, tokenizer):
 
 
 def pieces(text, tokenizer):
-    """The text in parts whose ids, one after the other, are the ids of the text.
+    """Yields parts of a text whose concatenated ids are the ids of the text.
 
-    Raises ValueError when LONGEST characters have no place where it may be cut.
+    Raises ValueError if LONGEST characters have no place where they can be cut.
     """
     start = 0
     while len(text) - start > PIECE + AROUND:
@@ -89,10 +90,10 @@ def pieces(text, tokenizer):
             raise ValueError(
                 f'The document that begins with {text[:60]!r} has {len(text):,} '
                 f'characters; from number {start:,} on {LONGEST:,} of them cannot be cut '
-                'without changing the tokens, and at once the rest would take about '
-                f'{(len(text) - start) * 170 / 1e9:.1f} GB. Split the document, for '
-                'example at its paragraphs, or take a tokenizer that splits at white '
-                'space (byte-level BPE).'
+                'without changing the tokens, and encoding the rest at once would take '
+                f'about {(len(text) - start) * 170 / 1e9:.1f} GB. Split the document, '
+                'for example at its paragraphs, or use a tokenizer that splits at '
+                'whitespace (byte-level BPE).'
             )
         yield text[start:at]
         start = at
@@ -100,7 +101,7 @@ def pieces(text, tokenizer):
 
 
 def _cut(text, start, tokenizer):
-    """Where a piece that begins at `start` may end; None if nowhere."""
+    """Returns where a piece that begins at `start` can end; None if nowhere."""
     if tokenizer.backend.pre_tokenizer is None:
         return None
     for pattern in PLACES:
@@ -114,14 +115,15 @@ def _cut(text, start, tokenizer):
 
 
 def _splits(left, right, tokenizer):
-    """Are the words of two texts together, and their ids, those of each?"""
+    """Whether the words and ids of the joined text are those of its two parts."""
     together, *apart = (_words(t, tokenizer) for t in (left + right, left, right))
     ids, *ids_apart = tokenizer.encode_many([left + right, left, right])
     return together == sum(apart, []) and np.array_equal(ids, np.concatenate(ids_apart))
 
 
 def _words(text, tokenizer):
-    """What the model looks at one by one."""
+    """The words that the tokenizer processes separately."""
+
     backend = tokenizer.backend
     text = backend.normalizer.normalize_str(text) if backend.normalizer else text
     return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]

@@ -1,7 +1,8 @@
-"""A unit of a corpus -> its shards; and, if copies are to be left out, before that its
-fingerprints.
+"""Preparation of one unit of a corpus: fingerprints for deduplication, then shards.
 
     fingerprint(each unit) --> decide(all) --> make(each unit)
+
+The first two steps are skipped unless duplicates are dropped.
 """
 
 import json
@@ -13,13 +14,13 @@ from jepa_text.data.rows import shards, writing
 from jepa_text.files import atomic, partial
 
 FINGERPRINTS, DECIDED = 'fingerprints', 'decided.json'
-# The version of what is marked of a unit: a folder half filled by another begins anew.
+# The format version of a unit's mark; a partial folder of another version starts over.
 MARKS = 3
-COMPARED = f'{FINGERPRINTS}/*.documents'  # files of units that need not be read again
+COMPARED = f'{FINGERPRINTS}/*.documents'  # files of the units with fingerprints
 
 
 def fingerprint(work, number):
-    """Writes what tells the copies among the documents of unit `number`."""
+    """Writes the fingerprints of the documents of unit `number`."""
     folder = work.folder / FINGERPRINTS
     with (
         shards.clear_disk_errors(work.folder),
@@ -30,13 +31,12 @@ def fingerprint(work, number):
 
 
 def has_fingerprint(work, number):
-    """Is `fingerprint` of this unit done?"""
+    """Whether `fingerprint` of this unit is done."""
     return fingerprints.is_complete(work.folder / FINGERPRINTS, number)
 
 
 def decide(work):
-    """Decides which documents are left out as copies, once all units have fingerprints;
-    once only."""
+    """Finds the duplicates, once all units have fingerprints, unless this is done."""
     folder = work.folder / FINGERPRINTS
     if not (folder / DECIDED).is_file():
         numbers = range(len(work.units))
@@ -47,13 +47,13 @@ def decide(work):
 def make(work, number):
     """Writes the shards of unit `number` into the folder, and marks it as done.
 
-    Raises ValueError for a long document in which no place can be cut, OSError when the
-    disk is full, and whatever the source raises.
+    Raises ValueError for a long document that cannot be cut, OSError if the disk is full,
+    and what the source raises.
     """
     settings, tally = work.settings, works.Tally()
     count = len(work.units)
     share = -(-settings['shards'] // count)
-    made = {
+    writers = {
         split: writing.Writer(
             work.folder,
             split,
@@ -67,19 +67,20 @@ def make(work, number):
     try:
         documents = _originals(work, number, tally)
         for document, ids in tokenizing.encoded(documents, work.tokenizer):
-            made[document['split']].add(document['text'], ids)
+            writers[document['split']].add(document['text'], ids)
         splits = {
-            split: one.close(number * share, count * share) for split, one in made.items()
+            split: writer.close(number * share, count * share)
+            for split, writer in writers.items()
         }
     finally:
-        for one in made.values():
-            one.abandon()
+        for writer in writers.values():
+            writer.abandon()
     with shards.clear_disk_errors(work.folder):
-        partial.mark(work.folder, number, {'splits': splits, **tally.as_dict()})
+        partial.mark_done(work.folder, number, {'splits': splits, **tally.as_dict()})
 
 
 def _originals(work, number, tally):
-    """Documents of a unit as dicts of split and text, without copies."""
+    """Yields the documents of a unit as dicts of split and text, without duplicates."""
     copies, repeated = {}, {}
     folder = work.folder / FINGERPRINTS
     if work.clean.finds_duplicates:
@@ -88,12 +89,12 @@ def _originals(work, number, tally):
         repeated = spans.repeated(fingerprints.Part(folder, number, work.clean))
     for count, split, text in works.documents(work, number, tally):
         if count in copies:
-            tally.leave(copies[count], text)
+            tally.drop(copies[count], text)
             continue
         if count in repeated:
-            before, text = text, spans.without(text, repeated[count])
+            before, text = text, spans.remove(text, repeated[count])
             if not text:
-                tally.leave(spans.REASON, before)
+                tally.drop(spans.REASON, before)
                 continue
             tally.changed[spans.NOTE] += 1
         yield {'split': split, 'text': text}

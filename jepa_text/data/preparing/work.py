@@ -1,8 +1,8 @@
-"""What a process needs to make any unit of a corpus, and the documents of one.
+"""The state that a process needs to prepare units, and the cleaned documents of a unit.
 
     unit --read--> document --cleaned--> text --by its hash--> (number, split, text)
 
-Documents are numbered within their unit, those that are left out, too.
+Documents are numbered within their unit, including those that are dropped.
 """
 
 import collections
@@ -19,20 +19,22 @@ from jepa_text.files import partial
 from jepa_text.report import rows_page
 
 TOKENIZER = 'tokenizer.json'
-# Of what is left out for a reason; characters of each; and of what is called by its name.
+# Reported per reason: examples of dropped texts, their characters, and names of
+# documents.
 EXAMPLES, SHOWN, NAMED = 2, 80, 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """All that does not depend on the unit.
+    """Everything that does not depend on the unit.
 
-    folder      that is filled
-    settings    of `prepare`, as the manifest tells them
-    units       [[piece, ...], ...], or [None] of a source without files
+    folder      the partial folder to write to
+    settings    of `prepare`, as in the manifest
+    units       [[piece, ...], ...], or [None] for a source without files
     corpora     {split: documents}
     tokenizer   a tokenizers.Tokenizer
-    clean       a cleaning.settings.Config; cleaner of it, or None if nothing is cleaned
+    clean       a cleaning.settings.Config
+    cleaner     its Cleaner, or None if nothing is cleaned
     """
 
     folder: pathlib.Path
@@ -45,7 +47,7 @@ class Work:
 
 
 def corpora(settings):
-    """{split: its documents} of the settings of `prepare`."""
+    """Returns {split: documents} of the source in the settings of `prepare`."""
     source = settings['source']
     return {
         split: resolve.build('data/sources', source, split=split)
@@ -54,16 +56,16 @@ def corpora(settings):
 
 
 def units(found):
-    """[[piece, ...], ...] of what `corpora` gives: [None] where a source has no files,
-    and its documents are one unit."""
+    """Returns the units of `corpora`, [[piece, ...], ...]; [None] if the source has no
+    files, so that its documents are one unit."""
     one = next(iter(found.values()))
     return one.units() if isinstance(one, corpus.Corpus) else [None]
 
 
-def begin(folder, found=None):
-    """The Work of a folder that is being filled, with its tokenizer in it; `found` is
-    what `corpora` gave, if it was called."""
-    plan = partial.plan_of(folder)
+def load(folder, found=None):
+    """Returns the Work of a partial folder that has a tokenizer; `found` is the result of
+    `corpora`, if known."""
+    plan = partial.read_plan(folder)
     settings = plan['settings']
     clean = schema.read(cleaning.Config, settings.get('clean', {}), 'prepare.clean')
     return Work(
@@ -78,38 +80,35 @@ def begin(folder, found=None):
 
 
 def max_examples(reason):
-    """How many of what is left out for a reason are told."""
+    """Returns how many examples are reported of what is dropped for a reason."""
     return NAMED if rows_page.is_named(reason) else EXAMPLES
 
 
 class Tally:
-    """Counts of what is left out of a unit, or changed, by reason; and examples."""
+    """Counts of dropped and changed documents by reason, and examples of dropped ones."""
 
     def __init__(self):
         self.left_out, self.changed = collections.Counter(), collections.Counter()
         self.examples = {}
 
-    def leave(self, reason, text):
-        """Counts a document that is left out."""
-        self._count(reason, text[:SHOWN].strip())
+    def drop(self, reason, text):
+        """Counts a dropped document, with the beginning of its text as an example."""
+        self.drop_named(reason, text[:SHOWN].strip())
 
-    def leave_named(self, reason, where):
-        """Counts one that has no text to be shown, and names it."""
-        self._count(reason, where)
+    def drop_bad(self, bad):
+        """Counts a dropped invalid_text.Bad, with its name as an example."""
+        self.drop_named(rows_page.BAD + bad.reason, bad.where)
 
-    def leave_bad(self, bad):
-        """Counts a invalid_text.Bad, and names it."""
-        self.leave_named(rows_page.BAD + bad.reason, bad.where)
-
-    def _count(self, reason, example):
+    def drop_named(self, reason, example):
+        """Counts a dropped document or file, with its name as an example."""
         self.left_out[reason] += 1
-        some = self.examples.setdefault(reason, [])
-        if len(some) < max_examples(reason) and example:
-            some.append(example)
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < max_examples(reason) and example:
+            examples.append(example)
 
     def as_dict(self):
-        """As JSON has it."""
-        examples = {why: some for why, some in sorted(self.examples.items()) if some}
+        """Returns the counts and examples as plain, sorted dicts."""
+        examples = {key: found for key, found in sorted(self.examples.items()) if found}
         return {
             'left_out': dict(sorted(self.left_out.items())),
             'changed': dict(sorted(self.changed.items())),
@@ -118,9 +117,10 @@ class Tally:
 
 
 def documents(work, number, tally):
-    """(number, split, text) of the documents of a unit that stay, copies among them.
+    """Yields (number, split, text) of the documents of a unit that remain after cleaning,
+    before deduplication, and counts the others in `tally`.
 
-    Raises ValueError for a bad one, unless the settings leave these out.
+    Raises ValueError for an invalid document, unless the settings skip these.
     """
     heldout_every = getattr(next(iter(work.corpora.values())), 'heldout_every', None)
     skips = work.settings.get('bad_documents') == invalid_text.SKIP
@@ -129,27 +129,28 @@ def documents(work, number, tally):
         if isinstance(document, invalid_text.Bad):
             if not skips:
                 raise document.error()
-            tally.leave_bad(document)
+            tally.drop_bad(document)
             continue
         text = document['text']
         if not text or text.isspace():
-            tally.leave_named(rows_page.BLANK, name())
+            tally.drop_named(rows_page.BLANK, name())
             continue
         if work.cleaner is not None:
             before, (text, reason, notes) = text, work.cleaner.clean(text)
             if reason:
-                tally.leave(reason, before)
+                tally.drop(reason, before)
                 continue
             tally.changed.update(notes)
-        # Texts that cleaning makes equal are on one side.
+        # By the cleaned text, so that texts that become equal are in the same split.
         split = split or reading.split_of(text, heldout_every)
         if split in work.corpora:
             yield count, split, text
 
 
 def _read(work, pieces, tally):
-    """(split or None, document or invalid_text.Bad, what gives its name) of a unit; a
-    file is read once for all splits. Counts files in which there is no document."""
+    """Yields (split or None, document or invalid_text.Bad, function that returns its
+    name) of a unit; files are read once for all splits. Counts files without
+    documents."""
     if pieces is None:
         source = work.settings['source']['name']
         for split, found in work.corpora.items():
@@ -158,9 +159,9 @@ def _read(work, pieces, tally):
                 yield split, document, functools.partial(invalid_text.NAME, where, number)
         return
     one = next(iter(work.corpora.values()))
-    for piece in (corpus.Piece(*given) for given in pieces):
+    for piece in (corpus.Piece(*fields) for fields in pieces):
         number = 0
         for number, document in enumerate(one.documents(piece), 1):
-            yield None, document, functools.partial(one.named, piece, number)
+            yield None, document, functools.partial(one.describe, piece, number)
         if not number and piece.is_whole:
-            tally.leave_named(rows_page.EMPTY, piece.path)
+            tally.drop_named(rows_page.EMPTY, piece.path)

@@ -1,1 +1,1 @@
-"""Rows: packed, in a folder on disk, brought from elsewhere."""
+"""Prepared rows: packing, storage in a folder, and copies of remote folders."""

@@ -1,5 +1,4 @@
-"""A folder of prepared rows at an address -> a copy on this machine, as ArrayRecord reads
-files alone."""
+"""Local copies of remote folders of prepared rows, as ArrayRecord reads only files."""
 
 import hashlib
 import os
@@ -9,12 +8,12 @@ from jepa_text.data.rows import row_folder
 from jepa_text.files import addresses, cache, paths, streams
 
 
-def here(folder, shards=True):
-    """The path of a folder of rows: itself, or the copy of one at an address, made if it
-    is not there: manifest, tokenizer and, with `shards`, all rows.
+def fetch(folder, shards=True):
+    """Returns the local path of a folder of rows. One at an address is copied to the
+    cache first: the manifest, the tokenizer and, with `shards`, all rows.
 
-    Raises FileNotFoundError where there is no manifest, ValueError for a damaged one, and
-    as `cache.copied` does.
+    Raises FileNotFoundError if there is no manifest, ValueError if it is damaged, and
+    what `cache.download` raises.
     """
     if not addresses.is_address(folder):
         return pathlib.Path(paths.local('data.folder', folder))
@@ -33,15 +32,15 @@ def here(folder, shards=True):
     except ValueError as error:
         raise ValueError(f'{folder}: {error}') from error
     entries = dict(row_folder.files(manifest, None if shards else ()))
-    return cache.copied(folder, name, entries)
+    return cache.download(folder, name, entries)
 
 
 def check(address):
-    """The manifest of a folder of rows at an address, whose files are all read there and
-    compared with it; whatever copies there are. Raises ValueError, naming the file, when
-    one differs, and as `here` does."""
+    """Returns the manifest of a folder of rows at an address, after reading all its files
+    there, whether copied or not, and comparing them with it. Raises ValueError, naming
+    the file, if one differs, and what `fetch` raises."""
     address = os.fspath(address)
-    manifest = row_folder.read_manifest(here(address, shards=False))
+    manifest = row_folder.read_manifest(fetch(address, shards=False))
     for name, entry in row_folder.files(manifest):
         with streams.open_bytes(_within(address, name)) as stream:
             found = hashlib.file_digest(stream, 'sha256').hexdigest()
@@ -49,12 +48,12 @@ def check(address):
     return manifest
 
 
-def is_there(folder, name=row_folder.MANIFEST):
-    """Has a folder of rows, here or at an address, that file?"""
+def exists(folder, name=row_folder.MANIFEST):
+    """Whether a local or remote folder of rows has a file with this name."""
     if not addresses.is_address(folder):
         return pathlib.Path(paths.local('data.folder', folder), name).is_file()
     try:
-        return addresses.stated(_within(folder, name)) is not None
+        return addresses.stat(_within(folder, name)) is not None
     except FileNotFoundError:
         return False
 

@@ -1,4 +1,4 @@
-"""Documents to rows of equal length, with next to no padding.
+"""Packing of documents into rows of equal length, with almost no padding.
 
 Best fit, rows of 8. Document A has 19 tokens, B 4, C 3, D 2; every letter is one token:
 
@@ -7,33 +7,33 @@ Best fit, rows of 8. Document A has 19 tokens, B 4, C 3, D 2; every letter is on
 
     1. pieces of 8 are rows:        aaaaaaaa
                                     aaaaaaaa
-    2. the rest, longest first,     bbbbaaa.    A's rest fits behind B: 1 left
-       each where the least         cccdd...    D does not fit above: with C
-       room would be left
+    2. the remainders, longest      bbbbaaa.    A's remainder fits after B: 1 left
+       first, each go to the row    cccdd...    D does not fit above: it joins C
+       with the least room left
 
     segment_ids of row 3            1111222.    0 is padding
     positions of row 3              0123012.    from 0 in every piece
 
-Concat (what the papers' code does): the stream, cut every 8 tokens; nothing is padded but
-the end, and a document may be cut at any place, even after one token:
+Concat (used in the papers' code): the stream is cut every 8 tokens; only the end is
+padded, and a document may be cut anywhere, even after one token:
 
                                     aaaaaaaa
                                     aaaaaaaa
                                     aaabbbbc
                                     ccdd....
 
-One per row: pieces of 8 at most, none beside another.
+One per row: pieces of at most 8, each in its own row.
 
 Paper (arXiv 2507.00994, footnote 6, and its code): the stream is cut into sequences of a
-random length r, then 8 - r, and so on; attention and positions know sequences, not
-documents. Of rows of 2,048 tokens they have 12 to 2,036, and 1,024 on average:
+random length r, then 8 - r, and so on; attention and positions are per sequence, not per
+document. With rows of 2,048 tokens, sequences have 12 to 2,036, and 1,024 on average:
 
     |aaaaa|aaa        sequences of 5 and 3, segment_ids 11111222
     |aa|aaaaaa        of 2 and 6            segment_ids 11222222
     |aaabbb|bc        of 6, across documents, and 2
 
-Packing looks at lengths only, so it needs no tokens in memory. It is deterministic: what
-is drawn, `rng` draws.
+Packing only needs the lengths, so no tokens are held in memory. It is deterministic given
+`rng`.
 """
 
 import bisect
@@ -41,14 +41,14 @@ import dataclasses
 
 import numpy as np
 
-SHORTEST = 12  # tokens of a sequence of the paper
+SHORTEST = 12  # minimum tokens of a sequence in the 'paper' packing
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows of pieces: piece p is `length[p]` tokens of `document[p]` from `start[p]` on.
+    """Rows of pieces: piece p is `length[p]` tokens of `document[p]` from `start[p]`.
 
-    int64 [P] in the order of the rows; row r has the pieces splits[r] to splits[r + 1].
+    int64 [P] in row order; row r has the pieces splits[r] to splits[r + 1].
     """
 
     document: np.ndarray
@@ -60,25 +60,26 @@ class Packed:
         return len(self.splits) - 1
 
     def __getitem__(self, row):
-        """The pieces of a row: a list of (document, start, length)."""
+        """Returns the pieces of a row as a list of (document, start, length)."""
         pieces = slice(self.splits[row], self.splits[row + 1])
         columns = (self.document[pieces], self.start[pieces], self.length[pieces])
         return [tuple(int(value) for value in piece) for piece in zip(*columns)]
 
     def rows(self, numbers):
-        """(pieces of each of these rows, and of all: document, start, length), int64."""
+        """Returns, as int64, (the number of pieces of each of these rows; document, start
+        and length of all these pieces)."""
         first, count = self.splits[numbers], np.diff(self.splits)[numbers]
         at = ranges(first, count)
         return count, self.document[at], self.start[at], self.length[at]
 
     @property
     def tokens(self):
-        """Tokens in all rows, padding not counted."""
+        """The number of tokens in all rows, without padding."""
         return int(self.length.sum())
 
 
 def ranges(starts, lengths):
-    """start, start + 1, ... of each, one after the other.
+    """Returns the concatenated ranges start, start + 1, ..., start + length - 1.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -88,10 +89,10 @@ def ranges(starts, lengths):
 
 
 def best_fit(lengths, row_length, rng=None):
-    """Packs documents of these lengths into rows by best fit decreasing: O(n log n).
+    """Packs documents of these lengths into rows by best-fit decreasing, O(n log n).
 
-    A document longer than a row is cut every `row_length` tokens from its beginning;
-    what is left over is packed with the rests of others, never cut again.
+    A document longer than a row is cut every `row_length` tokens from its beginning; its
+    remainder is packed with those of others and never cut again.
     """
     lengths = np.asarray(lengths, np.int64)
     full = lengths // row_length
@@ -100,7 +101,7 @@ def best_fit(lengths, row_length, rng=None):
     rests = np.flatnonzero(lengths % row_length)
     rests = rests[np.argsort(-(lengths[rests] % row_length), kind='stable')]
     row_of_rest = _best_fit_decreasing((lengths[rests] % row_length).tolist(), row_length)
-    # Stable: pieces of one row stay longest first.
+    # A stable sort, so that the pieces of a row stay longest first.
     order = np.argsort(row_of_rest, kind='stable')
     rests = rests[order]
     pieces_of_row = np.bincount(row_of_rest[order]) if len(rests) else np.zeros(0, int)
@@ -119,7 +120,8 @@ def best_fit(lengths, row_length, rng=None):
 def _best_fit_decreasing(lengths, row_length):
     """The row of every length (sorted, longest first), int64 [n]."""
     rows = np.zeros(len(lengths), np.int64)
-    # open_rows[room] are the rows with that much room; rooms lists those in use, sorted.
+    # open_rows[room] are the rows with that much room; rooms has the values in use,
+    # sorted.
     open_rows = [[] for _ in range(row_length + 1)]
     rooms, opened = [], 0
     for index, length in enumerate(lengths):
@@ -142,9 +144,9 @@ def _best_fit_decreasing(lengths, row_length):
 
 
 def concat(lengths, row_length, rng=None):
-    """Packs documents of these lengths into rows by cutting their stream: O(n).
+    """Packs documents of these lengths into rows by cutting their stream, O(n).
 
-    Every row is full but the last.
+    Every row except the last is full.
     """
     lengths = np.asarray(lengths, np.int64)
     row_starts = np.arange(0, lengths.sum(), row_length)
@@ -153,9 +155,9 @@ def concat(lengths, row_length, rng=None):
 
 
 def _cut(lengths, starts, row_starts):
-    """The stream of documents cut at `starts`, some of which are those of rows."""
+    """Cuts the stream of documents at `starts`, which include the starts of rows."""
     ends = np.cumsum(lengths)
-    # The first document that ends after the piece begins: empty ones are passed over.
+    # The first document that ends after the piece begins, which skips empty ones.
     document = np.searchsorted(ends, starts, side='right')
     return Packed(
         document=document,
@@ -166,7 +168,7 @@ def _cut(lengths, starts, row_starts):
 
 
 def one_per_row(lengths, row_length, rng=None):
-    """A row for each document, or for each `row_length` tokens of a long one."""
+    """Gives each document, or each `row_length` tokens of a long one, its own row."""
     lengths = np.asarray(lengths, np.int64)
     pieces = -(-lengths // row_length)
     document = np.repeat(np.arange(len(lengths)), pieces)
@@ -176,15 +178,15 @@ def one_per_row(lengths, row_length, rng=None):
 
 
 def paper(lengths, row_length, rng):
-    """Cuts the stream of documents into sequences of r and row_length - r tokens, a pair
-    a row, r uniform from SHORTEST to row_length - SHORTEST.
+    """Cuts the stream of documents into pairs of sequences, one pair per row, of r and
+    row_length - r tokens, with r uniform from SHORTEST to row_length - SHORTEST.
 
-    A piece is a sequence, which may go on into the documents after its own. Raises
-    ValueError for rows of fewer than 2 * SHORTEST tokens.
+    A piece is a sequence, which may extend over several documents. Raises ValueError for
+    rows of fewer than 2 * SHORTEST tokens.
     """
     if row_length < 2 * SHORTEST:
         raise ValueError(
-            f"packing='paper' makes pairs of sequences of {SHORTEST} tokens or more: "
+            f"packing='paper' makes pairs of sequences of at least {SHORTEST} tokens: "
             f'row_length={row_length} must be at least {2 * SHORTEST}.'
         )
     lengths = np.asarray(lengths, np.int64)

@@ -1,12 +1,12 @@
-"""A folder of rows on disk: what the writer and the reader must agree on.
+"""On-disk format of a folder of rows: manifest, checksums and records.
 
     rows/manifest.json                        settings, counts, checksums; sealed
          tokenizer.json
          train-00000-of-00004.array_record    one record = one row
          ...
 
-A record is little-endian unsigned integers, `dtype` of the manifest: L tokens, then the
-lengths of the pieces of documents in the row. What the lengths leave is padding:
+A record is little-endian unsigned integers of the manifest's `dtype`: L tokens, then the
+lengths of the pieces of documents in the row. Tokens beyond these lengths are padding:
 
     tokens       17 4 9 2 17 5 2 0 | 4 3
     segment_ids   1 1 1 1  2 2 2 0          0 = padding
@@ -23,24 +23,24 @@ from jepa_text.files import atomic, checksums, paths
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
-CHUNK = 2**22  # tokens that are laid out at once
-REMEDY = 'Delete the folder and run `jepa-text prepare` again, or copy it anew.'
+CHUNK = 2**22  # tokens laid out at a time
+REMEDY = 'Delete the folder and run `jepa-text prepare` again, or copy it again.'
 
 
 def dtype_for(vocab_size, row_length):
-    """The smaller dtype that holds every id and every length: '<u2' or '<u4'."""
+    """Returns the smallest dtype for all ids and lengths: '<u2' or '<u4'."""
     return '<u2' if max(vocab_size, row_length) < 65536 else '<u4'
 
 
 def records(ids, starts, packed, order, pad_id, row_length):
-    """The records of rows `order` of a packing.Packed; document d begins at
+    """Yields the records of rows `order` of a packing.Packed; document d begins at
     ids[starts[d]]."""
     step = max(1, CHUNK // row_length)
     for begin in range(0, len(order), step):
         count, document, start, length = packed.rows(order[begin : begin + step])
         ends = np.cumsum(length)
         row = np.repeat(np.arange(len(count)), count)
-        # Where in its row a piece begins: tokens before it, without those of other rows.
+        # Where a piece begins in its row: the tokens before it in the row.
         before = ends - length
         first = before[np.cumsum(count) - count]
         place = row * row_length + before - first[row]
@@ -53,10 +53,10 @@ def records(ids, starts, packed, order, pad_id, row_length):
 
 
 def from_record(record, row_length, dtype, vocab_size=None):
-    """tokens, segment_ids and positions of a record, int32 [L] each.
+    """Returns tokens, segment_ids and positions of a record, int32 [L] each.
 
-    Raises ValueError when the bytes cannot be a row of this length, and for an id that
-    is not below `vocab_size`.
+    Raises ValueError if the bytes cannot be a row of this length, and for an id that is
+    not below `vocab_size`.
     """
     values = np.frombuffer(record, dtype)
     lengths = values[row_length:].astype(np.int64)
@@ -65,7 +65,7 @@ def from_record(record, row_length, dtype, vocab_size=None):
         raise ValueError(f'{len(record)} bytes are not a row of {row_length} tokens')
     tokens_L = values[:row_length].astype(np.int32)
     if vocab_size is not None and (highest := tokens_L.max()) >= vocab_size:
-        raise ValueError(f'it holds the id {highest}, the vocabulary has {vocab_size}')
+        raise ValueError(f'it has the id {highest}, the vocabulary has {vocab_size}')
     segment_ids_L = np.zeros(row_length, np.int32)
     positions_L = np.zeros(row_length, np.int32)
     filled = ends[-1]
@@ -85,40 +85,40 @@ def from_record(record, row_length, dtype, vocab_size=None):
 
 
 def shard_name(split, number, count):
-    """Such as train-00000-of-00004.array_record."""
+    """Returns a name such as train-00000-of-00004.array_record."""
     return f'{split}-{number:05d}-of-{count:05d}.array_record'
 
 
 def entry(path):
-    """What the manifest says about a file: name, bytes, sha256."""
-    return {'name': path.name, **checksums.described(path)}
+    """Returns the manifest entry of a file: name, bytes, sha256."""
+    return {'name': path.name, **checksums.file_entry(path)}
 
 
 def write_manifest(folder, manifest):
-    """Writes manifest.json, with its checksum, and returns it as read back."""
-    whole = manifest | {'checksum': checksums.checksum(manifest)}
-    atomic.write(pathlib.Path(folder, MANIFEST), json.dumps(whole, indent=2) + '\n')
+    """Writes manifest.json with its checksum, and returns the manifest as read back."""
+    content = manifest | {'checksum': checksums.checksum(manifest)}
+    atomic.write(pathlib.Path(folder, MANIFEST), json.dumps(content, indent=2) + '\n')
     return json.loads(json.dumps(manifest))
 
 
 def read_manifest(folder):
-    """The manifest of a folder of rows, checked to be whole.
+    """Returns the manifest of a folder of rows, after checking its checksum.
 
-    Raises FileNotFoundError when there is none, ValueError when it was changed or is of
+    Raises FileNotFoundError if it does not exist, ValueError if it was changed or has
     another format.
     """
     path = pathlib.Path(paths.local('The folder of rows', folder), MANIFEST)
     if not path.is_file():
         raise FileNotFoundError(
-            f'There are no prepared rows in {folder}: it has no {MANIFEST}. Make them '
-            'with `jepa-text prepare`, or name the folder that has it.'
+            f'There are no prepared rows in {folder}: it has no {MANIFEST}. Create them '
+            'with `jepa-text prepare`, or give the folder that has it.'
         )
     try:
         manifest = json.loads(path.read_text(encoding='utf-8'))
-        is_whole = manifest.pop('checksum') == checksums.checksum(manifest)
+        is_intact = manifest.pop('checksum') == checksums.checksum(manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        is_whole = False
-    if not is_whole:
+        is_intact = False
+    if not is_intact:
         raise ValueError(
             f'{path} is damaged or was edited: its content does not match its checksum. '
             f'{REMEDY}'
@@ -132,7 +132,7 @@ def read_manifest(folder):
 
 
 def files(manifest, splits=None):
-    """(name, entry) of the tokenizer and of the shards of `splits` (None: of all)."""
+    """Returns [(name, entry)] of the tokenizer and the shards of `splits` (None: all)."""
     entries = [*manifest['files']]
     for split in manifest['splits'] if splits is None else splits:
         entries += manifest['splits'][split]['files']
@@ -140,7 +140,7 @@ def files(manifest, splits=None):
 
 
 def check_sizes(folder, manifest, splits=None):
-    """Raises ValueError, naming the file, when one is missing, cut or grown."""
+    """Raises ValueError, naming the file, if one is missing or has the wrong size."""
     for name, entry in files(manifest, splits):
         path = pathlib.Path(folder, name)
         if not path.is_file():
@@ -148,12 +148,12 @@ def check_sizes(folder, manifest, splits=None):
         if path.stat().st_size != entry['bytes']:
             raise ValueError(
                 f'{path} has {path.stat().st_size} bytes, the manifest says '
-                f'{entry["bytes"]}: it was cut or replaced. {REMEDY}'
+                f'{entry["bytes"]}: it was truncated or replaced. {REMEDY}'
             )
 
 
 def check_sums(folder, manifest):
-    """Raises ValueError, naming the file, when one's sha256 is not the manifest's."""
+    """Raises ValueError, naming the file, if one has the wrong size or sha256."""
     check_sizes(folder, manifest)
     for name, entry in files(manifest):
         path = pathlib.Path(folder, name)
@@ -161,7 +161,7 @@ def check_sums(folder, manifest):
 
 
 def check_sum(place, found, entry):
-    """Raises ValueError where the sha256 found in a place is not that of its entry."""
+    """Raises ValueError if the sha256 `found` differs from that of the entry."""
     if found != entry['sha256']:
         raise ValueError(
             f'{place} is damaged: its sha256 is {found[:16]}..., the manifest says '

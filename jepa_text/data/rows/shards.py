@@ -1,4 +1,4 @@
-"""Writing shards so that a full disk is said in words, and nothing stays in a cache."""
+"""Writing of ArrayRecord shards, with clear errors if the disk is full."""
 
 import contextlib
 import errno
@@ -11,9 +11,9 @@ from jepa_text.files import atomic
 
 
 class Writer:
-    """Writes records to an ArrayRecord file, each readable on its own.
+    """Writes records to an ArrayRecord file, each readable by itself.
 
-    `rows` counts them. The file has no name of its own until `close` gives it one.
+    `rows` counts them. The file has a temporary name until `close` renames it.
     """
 
     def __init__(self, path):
@@ -30,7 +30,7 @@ class Writer:
                 self.rows += 1
 
     def close(self, name):
-        """Ends the file, brings it to the disk, and calls it `name`."""
+        """Completes the file, flushes it to the disk, and renames it to `name`."""
         with clear_disk_errors(self._path.parent):
             writer, self._writer = self._writer, None
             writer.close()
@@ -38,7 +38,7 @@ class Writer:
             os.replace(self._path, self._path.with_name(name))
 
     def abandon(self):
-        """Ends the file if `close` did not; what was written counts for nothing."""
+        """Deletes the file unless `close` has completed it."""
         if self._writer is not None:
             # A broken writer fails again when closed; the first error is the cause.
             with contextlib.suppress(RuntimeError):
@@ -48,24 +48,25 @@ class Writer:
 
 
 def check_free_space(folder, needed):
-    """Raises OSError when the disk of `folder` has fewer than `needed` bytes free."""
+    """Raises OSError if the disk of `folder` has fewer than `needed` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
             errno.ENOSPC,
-            f'The rows need up to {needed / 1e6:,.1f} MB, and the disk of '
-            f'{folder.parent} has {free / 1e6:,.1f} MB free. Free some space, or name a '
-            'folder on another disk.',
+            f'The rows need up to {needed / 1e6:,.1f} MB, but the disk of '
+            f'{folder.parent} has {free / 1e6:,.1f} MB free. Free some space, or choose '
+            'a folder on another disk.',
         )
 
 
 @contextlib.contextmanager
 def clear_disk_errors(folder):
-    """Turns a full disk, however it is reported, into an OSError that says so."""
+    """Raises the errors of a full disk, of any type, as an OSError with a clear
+    message."""
     try:
         yield
     except (OSError, RuntimeError) as error:
-        # ArrayRecord reports by RuntimeError, with the system's words in it.
+        # ArrayRecord raises RuntimeError with the message of the system.
         full = (errno.ENOSPC, errno.EDQUOT)
         is_full = getattr(error, 'errno', None) in full or any(
             os.strerror(number) in str(error) for number in full
@@ -74,7 +75,7 @@ def clear_disk_errors(folder):
             raise
         raise OSError(
             errno.ENOSPC,
-            f'The disk of {folder.parent} was full while the rows were written '
-            f'({error}). Free some space, or name a folder on another disk, and run the '
-            'same command again.',
+            f'The disk of {folder.parent} was full while writing the rows '
+            f'({error}). Free some space, or choose a folder on another disk, and run '
+            'the same command again.',
         ) from error

@@ -1,9 +1,9 @@
-"""The rows of one split of a unit: gathered into windows, packed, shuffled, written.
+"""Writing of one split of a unit: documents to windows, packed and shuffled, to shards.
 
     ids --> window of some millions of tokens --packed, shuffled--> rows --> shards
 
-So memory is bounded however long the unit is. What is written depends on the documents,
-the settings and the unit's number alone.
+So memory is bounded however long the unit is. The output depends only on the documents,
+the settings and the unit's number.
 """
 
 import collections
@@ -14,15 +14,16 @@ import numpy as np
 from jepa_text.data.rows import packing, row_folder, shards
 
 WINDOW = 2**24  # tokens
-BUFFERED = 2**12  # documents whose ids are arrays of their own
-SAMPLED = 16  # one document in that many: its words are counted
+BUFFERED = 2**12  # documents whose ids are kept as separate arrays
+SAMPLED = 16  # words are counted in one document in SAMPLED
 COUNTED = ('documents', 'bytes', 'sampled_words', 'sampled_tokens', 'tokens', 'rows')
 
 
 class Writer:
-    """Writes the shards of a split, `share` of them at most, into a folder.
+    """Writes at most `share` shards of a split into a folder.
 
-    `seed` is that of the order of rows: numbers, the last one being the unit's.
+    `seed` is a list of integers that seeds the order of rows; the last is the unit's
+    number.
     """
 
     def __init__(self, folder, split, seed, share, tokenizer, settings):
@@ -32,14 +33,14 @@ class Writer:
         self._dtype = row_folder.dtype_for(tokenizer.vocab_size, self._length)
         self._before = np.array([tokenizer.bos_id] * settings['add_bos'], self._dtype)
         self._after = np.array([tokenizer.eos_id] * settings['add_eos'], self._dtype)
-        self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
+        self._buffer, self._ids, self._lengths, self._pending = [], [], [], 0
         self._digest, self._writers, self._windows = hashlib.sha256(), [], 0
         self._counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         self._histogram = np.zeros(64, np.int64)
         self._max_documents = 0
 
     def add(self, text, ids):
-        """Takes a document in."""
+        """Adds a document."""
         data = text.encode('utf-8')
         self._digest.update(data + b'\0')
         if self._counts['documents'] % SAMPLED == 0:
@@ -49,24 +50,24 @@ class Writer:
         self._buffer += [self._before, ids.astype(self._dtype), self._after]
         length = len(self._before) + len(ids) + len(self._after)
         self._lengths.append(length)
-        self._held += length
+        self._pending += length
         if len(self._buffer) >= 3 * BUFFERED:
             self._ids, self._buffer = [*self._ids, np.concatenate(self._buffer)], []
-        if self._held >= WINDOW:
+        if self._pending >= WINDOW:
             self._write()
 
     def _write(self):
-        """Packs what is held, and shares its rows, shuffled, among the shards."""
+        """Packs the pending documents, and distributes their shuffled rows to shards."""
         ids = np.concatenate([*self._ids, *self._buffer])
         lengths = np.array(self._lengths, np.int64)
-        self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
+        self._buffer, self._ids, self._lengths, self._pending = [], [], [], 0
         rng = np.random.default_rng([*self._seed, self._windows])
         packed = packing.PACKINGS[self._pack](lengths, self._length, rng)
-        # Full rows come first out of the packing: shuffled, every shard is alike and the
+        # Packing puts full rows first; after shuffling, all shards are alike and the
         # first n rows are a fair sample.
         order = rng.permutation(len(packed))
         self._windows += 1
-        # A record costs about 100 bytes beside its values, a file 64 KiB blocks.
+        # A record has about 100 bytes of overhead, a file blocks of 64 KiB.
         values = len(packed) * self._length + len(packed.length)
         needed = values * ids.itemsize + 100 * len(packed) + 2**18 * self._share
         shards.check_free_space(self._folder, needed)
@@ -79,20 +80,20 @@ class Writer:
         for writer, part in zip(
             self._writers, np.array_split(order, len(self._writers)), strict=True
         ):
-            made = row_folder.records(
-                ids, starts, packed, part, self._pad_id, self._length
+            writer.extend(
+                row_folder.records(ids, starts, packed, part, self._pad_id, self._length)
             )
-            writer.extend(made)
         self._counts.update(tokens=packed.tokens, rows=len(packed))
         largest = int(np.diff(packed.splits).max())
         self._max_documents = max(self._max_documents, largest)
         self._histogram += np.bincount(np.frexp(lengths)[1] - 1, minlength=64)
 
     def close(self, first, count):
-        """Counts of the split, and its files: shards `first` and on of `count`."""
+        """Writes the rest, and returns the counts and files of the split: its shards from
+        number `first` of `count`."""
         if self._lengths:
             self._write()
-        # A corpus of one unit has no more shards than rows.
+        # A corpus of a single unit gets no more shards than rows.
         if first == 0 and count == self._share:
             count = max(len(self._writers), 1)
         files = []
@@ -103,13 +104,13 @@ class Writer:
         return {
             **self._counts,
             'lengths': np.trim_zeros(self._histogram, 'b').tolist(),
-            # Of a row, pieces of documents too.
+            # Of a row; pieces of documents count.
             'max_documents': self._max_documents,
             'text_sha256': self._digest.hexdigest(),
             'files': files,
         }
 
     def abandon(self):
-        """Ends the shards, if `close` did not."""
+        """Deletes the shards, unless `close` has completed them."""
         for writer in self._writers:
             writer.abandon()

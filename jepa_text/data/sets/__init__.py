@@ -1,1 +1,1 @@
-"""Labeled sets, and sets by name."""
+"""Labeled datasets from tables, CoNLL files, the hub or TensorFlow Datasets."""

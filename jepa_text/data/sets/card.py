@@ -1,6 +1,6 @@
-"""Which files of a repository a config and a split mean, by its card or their names.
+"""Files of a hub dataset by config and split, from its card or from file names.
 
-Names are those in the repository, with / between folders; nothing is read but the card.
+Names are paths in the repository, separated by /; only the card is read.
 """
 
 import pathlib
@@ -10,18 +10,18 @@ from fsspec import utils
 
 from jepa_text.config import resolve
 
-# No data: label.json says what numbers of classes mean.
+# Not data files; label.json gives the names of classes.
 _ABOUT = ('dataset_info.json', 'dataset_infos.json', 'state.json', 'label.json')
 _SPLITS = 'train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?|eval(?:uation)?'
 _SPLIT = re.compile(rf'({_SPLITS})(_\w+)?')
 _WITHIN = re.compile(rf'(?:^|[^a-zA-Z])({_SPLITS})(?:[^a-zA-Z]|$)')
-# The same split by its usual name.
+# Alternative names of splits.
 _CALLED = {'val': 'validation', 'valid': 'validation', 'training': 'train'}
 _CALLED |= dict.fromkeys(('testing', 'eval', 'evaluation'), 'test')
 
 
 def config_of(config, known, where):
-    """The name of the config that is asked for, or of the only one, or the default."""
+    """Returns the requested config, if None the default or only one; else ValueError."""
     if config in known:
         return config
     if config is not None:
@@ -36,76 +36,76 @@ def config_of(config, known, where):
 
 
 def wanted(where, config, card):
-    """{split, or None where names tell it: [pattern, ...]} of a config; all files of a
-    kind where the card names none."""
+    """Returns {split, or None if file names determine it: [pattern, ...]} of a config;
+    all files if the card lists none."""
     configs = []
     if card.is_file():
         from huggingface_hub import repocard
 
         configs = (repocard.metadata_load(card) or {}).get('configs') or []
     known = {}
-    for one in configs:
-        known[one['config_name']] = one
-        if one.get('default'):
-            known.setdefault('default', one)
+    for content in configs:
+        known[content['config_name']] = content
+        if content.get('default'):
+            known.setdefault('default', content)
     if not known:
-        # Of a config its folder, or as in BEIR's sets, the file of its name.
+        # The config is a folder or, as in BEIR's datasets, the name of a file.
         named = [] if config is None else [_inside(where, '', f'{config}.*')]
         return {None: [_inside(where, config or '', '**/*'), *named]}
-    one = known[config_of(config, known, where)]
-    files, top = one.get('data_files', '**/*'), one.get('data_dir', '')
+    content = known[config_of(config, known, where)]
+    files, top = content.get('data_files', '**/*'), content.get('data_dir', '')
     if isinstance(files, dict):
         files = [{'split': split, 'path': path} for split, path in files.items()]
     if not isinstance(files, list) or not isinstance(files[0], dict):
         files = [{'split': None, 'path': files}]
     return {
-        file['split']: [_inside(where, top, x) for x in _listed(file['path'])]
+        file['split']: [_inside(where, top, path) for path in _as_list(file['path'])]
         for file in files
     }
 
 
-def _listed(given):
-    return given if isinstance(given, list) else [given]
+def _as_list(value):
+    return value if isinstance(value, list) else [value]
 
 
 def _inside(where, top, pattern):
-    """The pattern from the top of the repository; ValueError if it leads out of it."""
+    """Returns the pattern relative to the repository; ValueError if it leads outside."""
     path = pathlib.PurePosixPath(top, pattern)
     if path.is_absolute() or '..' in path.parts or ':' in str(path):
         raise ValueError(
-            f'{where}: {str(path)!r} lies elsewhere; only files of '
-            'the set itself are read. Download it yourself and give its path.'
+            f'{where}: {str(path)!r} is outside of the dataset; only its own files are '
+            'read. Download it yourself and give its path.'
         )
     return str(path)
 
 
 def top_of(pattern):
-    """The folder that all files of a pattern are in, '' for that of the repository."""
+    """Returns the folder that contains all files of a pattern, '' for the top one."""
     folders = pattern.split('/')[:-1]
     magic = [n for n, folder in enumerate(folders) if set(folder) & set('*?[')]
     return '/'.join(folders[: magic[0]] if magic else folders)
 
 
 def sort(names, patterns, suffixes):
-    """({split: [name, ...]}, the names that are meant and not taken) of those that
-    `patterns`, {split or None: [pattern, ...]}, mean; taken are those of `suffixes`.
+    """Returns ({split: [name, ...]}, skipped names) of the names that match `patterns`,
+    {split or None: [pattern, ...]}; names are skipped unless they end in `suffixes`.
 
-    Files of which the patterns do not tell the split are of one ending, the first of
-    `suffixes` that any has, as the same rows may be there in two.
+    If patterns do not give the split, only files with one suffix are taken, the first of
+    `suffixes` that occurs, as the same rows may exist in several formats.
     """
-    splits, left = {}, set()
-    for split, some in patterns.items():
-        fits = re.compile('|'.join(utils.glob_translate(one) for one in some)).fullmatch
-        meant = sorted(filter(fits, names))
-        taken = [name for name in meant if name.endswith(tuple(suffixes))]
+    splits, skipped = {}, set()
+    for split, globs in patterns.items():
+        pattern = re.compile('|'.join(utils.glob_translate(glob) for glob in globs))
+        matching = sorted(filter(pattern.fullmatch, names))
+        taken = [name for name in matching if name.endswith(tuple(suffixes))]
         if split is None:
             taken = _of_one_kind(taken, suffixes)
         for name in taken:
-            called = _CALLED.get(split, split) or split_of(pathlib.PurePosixPath(name))
-            splits.setdefault(called, []).append(name)
-        left.update(set(meant).difference(taken))
-    taken = {name for some in splits.values() for name in some}
-    return splits, sorted(left - taken)
+            usual = _CALLED.get(split, split) or split_of(pathlib.PurePosixPath(name))
+            splits.setdefault(usual, []).append(name)
+        skipped.update(set(matching).difference(taken))
+    taken = {name for names_of in splits.values() for name in names_of}
+    return splits, sorted(skipped - taken)
 
 
 def _of_one_kind(names, suffixes):
@@ -115,7 +115,7 @@ def _of_one_kind(names, suffixes):
 
 
 def split_of(path):
-    """The split that the names of a file and its folders tell, 'train' if none does.
+    """Returns the split that the names of a file or its folders contain, else 'train'.
 
     >>> split_of(pathlib.Path('sst2/test-00000-of-00001.parquet'))
     'test'

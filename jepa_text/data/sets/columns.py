@@ -1,13 +1,13 @@
-"""Files of columns, a word a line and a blank line between sentences, as of CoNLL.
+"""CoNLL files: one word per line in columns, sentences separated by blank lines.
 
     EU      NNP  B-NP  B-ORG        word in the first column, tag in the last
     rejects VBZ  B-VP  O
 
     Germany ...
 
-Columns are apart by tabs, or where a line has none, by spaces. A line before a sentence
-that begins with # says something of it, but for the word # itself, which has a tag that
-other words have, too; -DOCSTART- says that a document begins.
+Columns are separated by tabs or, in lines without a tab, by spaces. A line before a
+sentence that begins with # is a comment, unless the word is # itself with a tag that also
+occurs with other words; a -DOCSTART- line marks the beginning of a document.
 """
 
 import re
@@ -19,7 +19,7 @@ _BRACKETS = re.compile(r'(\(([^()*]+))?\*(\))?')
 
 
 class Sentence(NamedTuple):
-    """`where` it is, for messages: 'FILE, line N' of its first word."""
+    """`where` locates it in messages: 'FILE, line N' of its first word."""
 
     where: str
     words: list
@@ -27,30 +27,30 @@ class Sentence(NamedTuple):
 
 
 def sentences(path, words=0, tags=-1):
-    """The Sentences of a file; `words` and `tags` are the numbers of the columns, from 0,
-    or from -1 down from the last.
+    """Returns the Sentences of a file; `words` and `tags` are column numbers, from 0, or
+    negative from the end.
 
-    Tags of entities in brackets, '(ORG*', '*', '*)', as in the files of OntoNotes, become
-    B-ORG, I-ORG, I-ORG. Raises ValueError, with the line, where a line has no such column
-    or not as many as the line before.
+    Bracketed entity tags as in the OntoNotes files, '(ORG*', '*', '*)', become B-ORG,
+    I-ORG, I-ORG. Raises ValueError, with the line, if a line lacks a column or has a
+    different number of columns from the line before.
     """
     lines = [(f'{path}, line {n}', _cells(line)) for n, line in reading.lines(path)]
-    usual = {
+    known_tags = {
         _cell(cells, tags, where, 'tags')
         for where, cells in lines
         if len(cells) > 1 and cells[0][:1] != '#'
     }
     found, width = [], 0
     for where, cells in lines:
-        if not cells or (not width and _is_about(cells, tags, usual)):
+        if not cells or (not width and _is_comment(cells, tags, known_tags)):
             width = 0
             continue
         if not width:
             found.append(Sentence(where, [], []))
         elif len(cells) != width:
             raise ValueError(
-                f'{where} has {len(cells)} columns, the line before it {width}: each '
-                'line of a sentence has as many, and a blank line ends it.'
+                f'{where} has {len(cells)} columns, but the line before it {width}: all '
+                'lines of a sentence need the same number; a blank line ends a sentence.'
             )
         width = len(cells)
         found[-1].words.append(_cell(cells, words, where, 'words'))
@@ -66,28 +66,28 @@ def _cells(line):
     return line.split('\t') if '\t' in line else line.split()
 
 
-def _is_about(cells, tags, usual):
+def _is_comment(cells, tags, known_tags):
     if cells[0] == '-DOCSTART-':
         return True
     is_word = (
-        cells[0] == '#' and -len(cells) <= tags < len(cells) and cells[tags] in usual
+        cells[0] == '#' and -len(cells) <= tags < len(cells) and cells[tags] in known_tags
     )
     return cells[0].startswith('#') and not is_word
 
 
-def _cell(cells, column, where, what):
-    if not -len(cells) <= column < len(cells) or (what == 'tags' and len(cells) < 2):
+def _cell(cells, column, where, content):
+    if not -len(cells) <= column < len(cells) or (content == 'tags' and len(cells) < 2):
         raise ValueError(
-            f'{where} has {len(cells)} columns, but the {what} are asked for in column '
-            f'{column}, counted from 0, or from -1 at the end. A line has a word and its '
-            'tag at least.'
+            f'{where} has {len(cells)} columns, but the {content} should be in column '
+            f'{column}, counted from 0, or from -1 at the end. A line needs at least a '
+            'word and its tag.'
         )
     return cells[column].strip()
 
 
 def _unbracketed(tags, where):
-    """IOB2 of tags such as '(ORG*', '*', '*)' and '(DATE)' written '(DATE*)'."""
-    made, inside = [], ''
+    """Converts tags such as '(ORG*', '*', '*)' and '(DATE)' or '(DATE*)' to IOB2."""
+    found, inside = [], ''
     for tag in tags:
         parts = _BRACKETS.fullmatch(tag)
         if (
@@ -96,11 +96,12 @@ def _unbracketed(tags, where):
             or (parts[3] and not (inside or parts[2]))
         ):
             raise ValueError(
-                f'{where}: the sentence has the tag {tag!r}, where one of (TYPE*, *, *) '
-                'and (TYPE*) fits: entities neither overlap nor end before they begin.'
+                f'{where}: the sentence has the tag {tag!r}, but (TYPE*, *, *) or '
+                '(TYPE*) is expected here: entities must not overlap or end before they '
+                'begin.'
             )
-        made.append(f'B-{parts[2]}' if parts[2] else f'I-{inside}' if inside else 'O')
+        found.append(f'B-{parts[2]}' if parts[2] else f'I-{inside}' if inside else 'O')
         inside = '' if parts[3] else parts[2] or inside
     if inside:
-        raise ValueError(f'{where}: an entity {inside} does not end with its sentence.')
-    return made
+        raise ValueError(f'{where}: the entity {inside} does not end in its sentence.')
+    return found

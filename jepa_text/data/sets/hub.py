@@ -1,15 +1,15 @@
-"""`hub:NAME[/CONFIG][@REVISION]`: a data set on Hugging Face's hub -> files here.
+"""Hugging Face Hub datasets by name, `hub:NAME[/CONFIG][@REVISION]`, as local files.
 
-    hub:nyu-mll/glue/sst2                    a config of a set
-    hub:rajpurkar/squad@7b6d24c440a36b68     as it was at a commit, branch or tag
+    hub:nyu-mll/glue/sst2                    a config of a dataset
+    hub:rajpurkar/squad@7b6d24c440a36b68     at a commit, branch or tag
 
-Files are downloaded once, into the cache that HF_HOME names; without a network, what is
-in the cache is taken. Which file belongs to which config and split, the card of the set
-says, or else the names of folders and files. Sets without files that can be read here,
-as those made by a script, are taken from what the hub made of them: its branch
-refs/convert/parquet. Nothing is executed from what was downloaded.
+Files are downloaded once, into the cache of HF_HOME; without a network, the cache is
+used. The config and split of a file are determined by the dataset's card, or else by the
+names of folders and files. A dataset without supported files, such as one made by a
+script, is read from the hub's conversion, the branch refs/convert/parquet. Downloaded
+code is never executed.
 
-A corpus is read under the same name without being downloaded (data/sources/hub.py).
+A corpus with such a name is streamed instead (data/sources/hub.py).
 """
 
 import contextlib
@@ -32,11 +32,11 @@ _NAME = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The files of a set on this machine.
+    """The local files of a dataset.
 
-    folder      where they lie, as in the repository
+    folder      of the files, laid out as in the repository
     commit      of the repository, 40 hexadecimal digits
-    splits      {'train': [path, ...], ...}; files that no split is said of are 'train'
+    splits      {'train': [path, ...], ...}; files without a known split are 'train'
     """
 
     folder: pathlib.Path
@@ -45,38 +45,38 @@ class Found:
 
 
 def is_name(path):
-    """Is it a name on the hub, not a path?"""
+    """Whether this is a name on the hub, not a path."""
     return str(path).startswith(PREFIX)
 
 
 def find(path):
-    """The Found of `hub:NAME[/CONFIG][@REVISION]`, downloaded where it is not here.
+    """Returns the Found of `hub:NAME[/CONFIG][@REVISION]`, downloaded if necessary.
 
-    Raises ValueError for what is no such name and a config that does not exist,
-    FileNotFoundError for a set or revision that does not, PermissionError for one whose
-    terms must be accepted, ModuleNotFoundError without huggingface_hub.
+    Raises ValueError for an invalid name or an unknown config, FileNotFoundError for an
+    unknown dataset or revision, PermissionError if terms must be accepted first, and
+    ModuleNotFoundError without huggingface_hub.
     """
     return locate(path, _fetched, SUFFIXES)
 
 
 def parse(path):
-    """(name, config or None, revision or None) of `hub:NAME[/CONFIG][@REVISION]`;
-    ValueError for what is none."""
+    """Returns (name, config or None, revision or None) of
+    `hub:NAME[/CONFIG][@REVISION]`. Raises ValueError for any other form."""
     parts = _NAME.fullmatch(str(path).removeprefix(PREFIX))
     if not is_name(path) or parts is None:
         raise ValueError(
-            f"{path!r} is no name of a set: write '{PREFIX}NAME[/CONFIG][@REVISION]', "
-            f"such as '{PREFIX}nyu-mll/glue/sst2'."
+            f"{path!r} is not a name on the hub: write '{PREFIX}NAME[/CONFIG]"
+            f"[@REVISION]', such as '{PREFIX}nyu-mll/glue/sst2'."
         )
     return parts['name'], parts['config'], parts['revision']
 
 
 def locate(path, files_of, suffixes):
-    """What `files_of(name, revision, patterns)` gives of the files of a path, whose
-    `splits` are not empty; of the set itself or, without a revision, as converted.
+    """Returns `files_of(name, revision, patterns)`, whose `splits` must not be empty; if
+    they are and no revision is given, that of the dataset as converted by the hub.
 
-    Patterns are {split, or None where names tell it: [pattern, ...]}. The card alone is
-    downloaded. Raises as `find` does.
+    Patterns are {split, or None if file names determine it: [pattern, ...]}. Only the
+    card is downloaded. Raises what `find` raises.
     """
     name, config, revision = parse(path)
     found = None
@@ -99,7 +99,7 @@ def locate(path, files_of, suffixes):
 
 
 def _converted(name, config, files_of):
-    """As `locate`, of the parquet files that the hub has made of a set, if it has."""
+    """`locate` for the parquet files that the hub has converted a dataset to, if any."""
     where = f'{PREFIX}{name}'
     if config is None:
         config = card.config_of(None, _configs_converted(name), where)
@@ -109,8 +109,8 @@ def _converted(name, config, files_of):
     partial = [split for split in found.splits if split.startswith('partial-')]
     if partial:
         raise FileNotFoundError(
-            f'{where}: the hub has made parquet files of a part of it only '
-            f'({", ".join(partial)}). Download the set yourself and give its path.'
+            f'{where}: the hub has converted only a part of it to parquet '
+            f'({", ".join(partial)}). Download the dataset yourself and give its path.'
         )
     return found
 
@@ -118,7 +118,7 @@ def _converted(name, config, files_of):
 def _configs_converted(name):
     import huggingface_hub
 
-    with explained(name, CONVERTED):
+    with clear_errors(name, CONVERTED):
         files = huggingface_hub.HfApi().list_repo_files(
             name, repo_type='dataset', revision=CONVERTED
         )
@@ -126,25 +126,25 @@ def _configs_converted(name):
 
 
 def _fetched(name, revision, wanted):
-    """Found of the files that patterns mean: {split, or None: [pattern, ...]}."""
-    patterns = [one for some in wanted.values() for one in some]
-    # A * of huggingface_hub may be a /, that of pathlib is none.
-    loose = [one.replace('**/', '*') for one in patterns]
-    begun = [x.removesuffix('.*') for x in loose if x.endswith('*')]
-    ended = [f'{x}{end}' for x in begun for end in SUFFIXES]
-    loose = [x for x in loose if not x.endswith('*')]
-    folder = _download(name, revision, [*loose, *ended])
+    """The Found of the files that match {split, or None: [pattern, ...]}."""
+    patterns = [pattern for patterns in wanted.values() for pattern in patterns]
+    # In patterns of huggingface_hub, unlike those of pathlib, * matches /.
+    loose = [pattern.replace('**/', '*') for pattern in patterns]
+    open_ended = [x.removesuffix('.*') for x in loose if x.endswith('*')]
+    closed = [x for x in loose if not x.endswith('*')]
+    closed += [f'{x}{suffix}' for x in open_ended for suffix in SUFFIXES]
+    folder = _download(name, revision, closed)
     files = (file for file in folder.rglob('*') if file.is_file())
     names = [file.relative_to(folder).as_posix() for file in files]
     splits, _ = card.sort(names, wanted, SUFFIXES)
-    splits = {split: [folder / one for one in some] for split, some in splits.items()}
-    return Found(folder, folder.name, splits)
+    paths = {split: [folder / name for name in names] for split, names in splits.items()}
+    return Found(folder, folder.name, paths)
 
 
 def _download(name, revision, patterns):
-    """The folder of a commit, with those files in it."""
+    """Downloads the matching files of a revision; returns the folder of its commit."""
     huggingface_hub = client(name)
-    with explained(name, revision):
+    with clear_errors(name, revision):
         folder = huggingface_hub.snapshot_download(
             name, repo_type='dataset', revision=revision, allow_patterns=patterns
         )
@@ -152,20 +152,21 @@ def _download(name, revision, patterns):
 
 
 def client(name):
-    """The module huggingface_hub; ModuleNotFoundError with the remedy without it."""
+    """Returns the module huggingface_hub; ModuleNotFoundError with a remedy without
+    it."""
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f'To ask the hub for {name}, huggingface_hub is needed: pip install '
-            "'jepa-text[hf]'. Or download the set and give its path."
+            f'To read {name} from the hub, huggingface_hub is needed: pip install '
+            "'jepa-text[hf]'. Or download the dataset and give its path."
         ) from error
     return huggingface_hub
 
 
 @contextlib.contextmanager
-def explained(name, revision):
-    """What the hub refuses, in words."""
+def clear_errors(name, revision):
+    """Raises errors of the hub as built-in ones with a clear message."""
     from huggingface_hub import errors
 
     where = f'{PREFIX}{name}' + (f'@{revision}' if revision else '')
@@ -177,23 +178,23 @@ def explained(name, revision):
             'with `hf auth login` or set HF_TOKEN.'
         ) from error
     except errors.RevisionNotFoundError as error:
-        made = ' The hub has made no parquet files of it, either: download the set '
-        remedy = f'{made}and give its path.' if revision == CONVERTED else ''
+        hint = ' Nor has the hub converted it to parquet: download the dataset and give '
+        remedy = f'{hint}its path.' if revision == CONVERTED else ''
         raise FileNotFoundError(
             f'{where}: no such revision on the hub.{remedy}'
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise FileNotFoundError(
-            f'{where} is no data set on the hub; private ones need HF_TOKEN.'
+            f'{where} is not a dataset on the hub; private ones need HF_TOKEN.'
         ) from error
     except errors.HFValidationError as error:
-        raise ValueError(f'{where} can be no name on the hub: {error}.') from error
+        raise ValueError(f'{where} is not a valid name on the hub: {error}.') from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
-            f'{where} is not whole in the local cache, and the hub cannot be reached: go '
-            'online once, unset HF_HUB_OFFLINE, or give the path of the files.'
+            f'{where} is not complete in the local cache, and the hub cannot be reached: '
+            'go online once, unset HF_HUB_OFFLINE, or give the path of the files.'
         ) from error
     except errors.HfHubHTTPError as error:
-        if refused := addresses.barred(where, error):
+        if refused := addresses.permission_error(where, error):
             raise refused from error
         raise

@@ -1,12 +1,12 @@
-"""Labeled sets: .jsonl, .tsv, .csv, .json or .parquet files -> a list of dicts.
+"""Labeled datasets from .jsonl, .tsv, .csv, .json or .parquet files, as lists of dicts.
 
     read(path)          one file
-    splits(path, ...)   a folder as GLUE or Hugging Face lay it out, or one file
+    splits(path, ...)   a folder in the layout of GLUE or Hugging Face, or one file
     files(path)         {split: files} of the same
 
-'hub:NAME/CONFIG@REVISION' is a set on Hugging Face's hub (data/sets/hub.py). Nothing else
-is downloaded. 'tfds:glue/sst2' reads what tensorflow_datasets has prepared on this
-machine, through ArrayRecord.
+'hub:NAME/CONFIG@REVISION' is a dataset on the Hugging Face Hub (data/sets/hub.py), the
+only ones that are downloaded. 'tfds:glue/sst2' reads what tensorflow_datasets has
+prepared on this machine, through ArrayRecord.
 """
 
 import csv
@@ -23,7 +23,7 @@ from jepa_text.files import paths
 
 SUFFIXES = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json')
 SUFFIXES = (*SUFFIXES, *(f'{suffix}.gz' for suffix in SUFFIXES), '.parquet')
-# Columns of words and tags, a word a line: not tables of rows (data/sets/columns.py).
+# CoNLL files with one word per line, which are not tables of rows (data/sets/columns.py).
 COLUMNS = ('.conll', '.iob2', '.bio', '.txt')
 COLUMNS = (*COLUMNS, *(f'{suffix}.gz' for suffix in COLUMNS))
 READ = (*SUFFIXES, *COLUMNS)
@@ -35,7 +35,7 @@ CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 
 
 class Splits(NamedTuple):
-    """Rows of each split, None where there is none, and the commit of the hub, or ''."""
+    """Rows of each split, None if it does not exist; the commit on the hub, or ''."""
 
     train: list
     validation: list | None
@@ -44,14 +44,14 @@ class Splits(NamedTuple):
 
 
 def read(path, header=None, skip_short=False):
-    """The rows of a file; `header` names the columns of a TSV that has no header line.
+    """Returns the rows of a file; `header` names the columns of a TSV without a header.
 
-    With `skip_short`, lines of a TSV with too few cells are left out, with a warning.
+    With `skip_short`, lines of a TSV with too few cells are skipped with a warning.
 
-    Cells of a TSV are never quoted, as in GLUE; those of a CSV may be, as RFC 4180 says.
-    A .json file holds a list of objects, an object with such a list as 'data', or as many
-    do on the hub, an object a line. Raises FileNotFoundError for a missing file and
-    ValueError, with the line, for what cannot be read.
+    Cells of a TSV are never quoted, as in GLUE; those of a CSV may be, as in RFC 4180. A
+    .json file has a list of objects, an object with such a list as 'data', or, as often
+    on the hub, one object per line. Raises FileNotFoundError for a missing file and
+    ValueError, with the line, if it cannot be read.
     """
     path = Path(paths.local('The file', path))
     if not path.is_file():
@@ -63,8 +63,7 @@ def read(path, header=None, skip_short=False):
         return list(row_groups.rows(path))
     if not path.name.endswith(SUFFIXES):
         raise ValueError(
-            f'{path} is not a file that can be read: its name must end in '
-            f'{", ".join(SUFFIXES)}.'
+            f'{path} is not a supported file: its name must end in {", ".join(SUFFIXES)}.'
         )
     if kind in ('tsv', 'csv'):
         return _cells(path, header, kind, skip_short)
@@ -74,40 +73,45 @@ def read(path, header=None, skip_short=False):
 
 
 def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
-    """The Splits of files whose names begin with one of these words, the first that has
-    files; of a single file all is `train`. `reader(file)` gives the rows of one.
+    """Returns the Splits of the files of each split: those whose names begin with one of
+    its words, the first for which there are any; a single file is `train`.
+    `reader(file)` returns the rows of a file.
 
-    Where only one of validation and test is there, it is the test set. A folder may hold
-    the files itself or in a folder `data`; a * in the name of a file stands for the word,
-    as in 'en-*.conll'. 'tfds:NAME' asks tensorflow_datasets, and 'hub:NAME' the hub.
+    If only one of validation and test exists, it is the test set. A folder has the files
+    itself or in a subfolder `data`; a * in a file name stands for the word, as in
+    'en-*.conll'. 'tfds:NAME' is read by tensorflow_datasets, 'hub:NAME' from the hub.
     """
     words = (train, validation, test)
     if str(path).startswith(prepared.TFDS):
-        sides, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
+        rows, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
     else:
         found, revision = files(path)
-        chosen = [next((found[w] for w in some if w in found), None) for some in words]
+        chosen = [
+            next((found[name] for name in names if name in found), None)
+            for names in words
+        ]
         if chosen[0] is None:
-            names = sorted(file.name for some in found.values() for file in some)
+            names = sorted(file.name for paths in found.values() for file in paths)
             raise ValueError(
                 f'{path} has no file whose name begins with {train[0]!r}; it has: '
-                f'{", ".join(names) or "none that can be read"}.'
+                f'{", ".join(names) or "none with a supported suffix"}.'
             )
-        sides = [
-            some and [row for file in some for row in reader(file)] for some in chosen
+        rows = [
+            paths and [row for file in paths for row in reader(file)] for paths in chosen
         ]
-    if sides[2] is None:
-        sides = (sides[0], None, sides[1])
-    return Splits(*sides, revision)
+    training, validating, testing = rows
+    if testing is None:
+        validating, testing = None, validating
+    return Splits(training, validating, testing, revision)
 
 
 def files(path):
-    """({word: [file, ...]}, the commit of the hub or '') of a folder, file or name on
-    the hub: the first word of a file's name, 'train' of a single file."""
+    """Returns ({word: [file, ...]}, the commit on the hub or '') of a folder, file or
+    name on the hub. The word is the first of a file's name, 'train' for a single file."""
     if hub.is_name(path):
         found = hub.find(path)
         return found.splits, found.commit
-    path = Path(paths.local('The path of the set', path))
+    path = Path(paths.local('The path of the dataset', path))
     if path.is_file():
         return {'train': [path]}, ''
     if '*' in path.name and path.parent.is_dir():
@@ -127,38 +131,40 @@ def files(path):
         }
     else:
         raise FileNotFoundError(
-            f'There is no file or folder {path}. Get the set first, then give its path; '
-            f"or name one on Hugging Face's hub, as '{hub.PREFIX}nyu-mll/glue/sst2'."
+            f'There is no file or folder {path}. Download the dataset first and give its '
+            f"path, or name one on the Hugging Face Hub, as '{hub.PREFIX}nyu-mll/glue/"
+            "sst2'."
         )
     found = {}
     for file in sorted(named):
-        # 'test-00000-of-00002', and 'train00' as sets of T-NER have it; not 'test2'.
+        # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; but not 'test2'.
         found.setdefault(re.split(r'[.-]|\d\d', named[file])[0], []).append(file)
     return found, ''
 
 
 def stem(path):
-    """What a set is called: the name of its file or folder up to a dot; on the hub, the
-    last of its name and config.
+    """Returns the name of a dataset: of its file or folder up to a dot; on the hub, the
+    config or else the last part of the name.
 
     >>> stem('a/trec.jsonl.gz'), stem('hub:lab/glue/sst2@main')
     ('trec', 'sst2')
     """
     if hub.is_name(path):
         return Path(path.split('@')[0]).name
-    return Path(paths.local('The path of the set', path)).name.split('.')[0]
+    return Path(paths.local('The path of the dataset', path)).name.split('.')[0]
 
 
 def class_names(path, field):
-    """Names of the classes that a column holds the numbers of, in their order: of a
-    Parquet file as Hugging Face's `datasets` writes them; else as a file label.json
-    beside it says, {name: number}, as in the sets of T-NER. () if nothing tells them."""
+    """Returns the names of the classes in order of the numbers that a column contains:
+    from the metadata of a Parquet file written by Hugging Face's `datasets`; for other
+    files from a file label.json next to it, {name: number}, as in T-NER's datasets; () if
+    unknown."""
     if not path.name.endswith('.parquet'):
-        return _names_beside(path.with_name(LABELS))
+        return _names_in(path.with_name(LABELS))
     from pyarrow import parquet
 
-    said = parquet.read_schema(path).metadata or {}
-    features = json.loads(said.get(b'huggingface', b'{}')).get('info', {})
+    metadata = parquet.read_schema(path).metadata or {}
+    features = json.loads(metadata.get(b'huggingface', b'{}')).get('info', {})
     feature = features.get('features', {}).get(field)
     while isinstance(feature, list | dict):
         if isinstance(feature, dict) and 'names' in feature:
@@ -167,8 +173,8 @@ def class_names(path, field):
     return ()
 
 
-def _names_beside(path):
-    """The names in a file {name: number}, () if it is not there or holds what else."""
+def _names_in(path):
+    """The names in a file {name: number}; () if it is missing or has other content."""
     try:
         number = json.loads(path.read_text())
         names = {number[name]: name for name in number}
@@ -178,8 +184,8 @@ def _names_beside(path):
 
 
 def read_named(path, field):
-    """`read`, with the names of the classes in a field that a Parquet file holds the
-    numbers of, where it tells them."""
+    """Returns the rows of a file like `read`, with the class numbers in a field replaced
+    by the names of the classes if those are known."""
     rows, names = read(path), class_names(path, field)
     for row in rows if names else ():
         number = row[field]
@@ -189,12 +195,12 @@ def read_named(path, field):
 
 
 def column(rows, name, where):
-    """The values of one field; ValueError with the fields that exist if it is missing."""
+    """Returns the values of one field; ValueError with the known fields if missing."""
     return [value(row, name, f'{where}, row {n}') for n, row in enumerate(rows, 1)]
 
 
 def value(row, name, where):
-    """The value of one field; ValueError with the fields that exist if it is missing."""
+    """Returns the value of one field; ValueError with the known fields if missing."""
     if name not in row:
         near = resolve.nearest(name, [str(key) for key in row])
         raise ValueError(f'{where}, has no field {name!r}.{near}')
@@ -206,24 +212,24 @@ def _cells(path, header, kind, skip_short):
     for number, cells in _lines_of_csv(path) if kind == 'csv' else _lines_of_tsv(path):
         if names is None:
             names = cells
-            said = [name for name in names if name]
-            if len(set(said)) < len(said):
+            present = [name for name in names if name]
+            if len(set(present)) < len(present):
                 raise ValueError(
-                    f'{path}, line {number} names a column twice: {", ".join(names)}.'
+                    f'{path}, line {number} repeats a column name: {", ".join(names)}.'
                 )
         elif len(cells) < len(names) or (kind == 'csv' and len(cells) > len(names)):
-            words = (
+            message = (
                 f'{path}, line {number} has {len(cells)} cells, but there are '
                 f'{len(names)} columns: {", ".join(names)}.'
             )
             if not skip_short:
-                raise ValueError(words)
-            short.append(words)
+                raise ValueError(message)
+            short.append(message)
         else:
             rows.append(dict(zip(names, cells)))
     if short:
         warnings.warn(
-            f'{len(short):,} lines are left out, the first: {short[0]}', stacklevel=4
+            f'{len(short):,} lines are skipped, the first: {short[0]}', stacklevel=4
         )
     return rows
 
@@ -233,16 +239,16 @@ def _lines_of_tsv(path):
 
 
 def _lines_of_csv(path):
-    """(number of its last line, cells) of a record, which may go over several lines."""
-    found = csv.reader((line + '\n' for _, line in reading.lines(path)), strict=True)
+    """Yields (number of its last line, cells) of each record; it may span lines."""
+    records = csv.reader((line + '\n' for _, line in reading.lines(path)), strict=True)
     try:
-        for cells in found:
+        for cells in records:
             if cells:
-                yield found.line_num, cells
+                yield records.line_num, cells
     except csv.Error as error:
         raise ValueError(
-            f'{path}, line {found.line_num} is not CSV: {error}. A cell with a comma or '
-            'a quote is put in quotes, and a quote in it is doubled.'
+            f'{path}, line {records.line_num} is not CSV: {error}. A cell with a comma '
+            'or a quote must be quoted, and a quote in it doubled.'
         ) from error
 
 
@@ -250,14 +256,14 @@ def _json(path):
     try:
         found = json.loads('\n'.join(line for _, line in reading.lines(path)))
     except (json.JSONDecodeError, RecursionError) as error:
-        # More than one value: an object a line.
+        # More than one value means one object per line.
         if getattr(error, 'msg', '') == 'Extra data':
             return [row for _, row in reading.objects(path)]
         raise ValueError(f'{path} is not JSON: {error}.') from error
     rows = found.get('data') if isinstance(found, dict) else found
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(
-            f'{path} must hold a JSON list of objects, one a row, or an object with such '
-            "a list as 'data'. Of one object a line, the name ends in .jsonl."
+            f'{path} must be a JSON list of objects, one per row, or an object with such '
+            "a list as 'data'. A file with one object per line should end in .jsonl."
         )
     return rows

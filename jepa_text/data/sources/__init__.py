@@ -1,1 +1,1 @@
-"""One corpus per file: make(split, **section) gives documents."""
+"""Corpus sources, one per module: make(split, **section) returns the documents."""

@@ -1,10 +1,10 @@
-"""Tables of text: .csv and .tsv files, also .gz and .zst, one or a folder of them.
+"""CSV and TSV corpora: a .csv or .tsv file, also .gz or .zst, or a folder of them.
 
     config.prepare.source = dict(name='csv', path='reviews/', field='text')
 
-The first line names the columns. Cells of a .csv may be quoted, as RFC 4180 says, and go
-over several lines; those of a .tsv are as they stand. As a quoted cell may hold what
-looks like the end of a row, a file is never cut: one process reads it.
+The first line names the columns. Cells of a .csv may be quoted as in RFC 4180 and span
+several lines; those of a .tsv are taken literally. As a quoted cell may contain what
+looks like the end of a row, a file is never cut: it is read by one process.
 """
 
 import csv
@@ -14,23 +14,23 @@ from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.files import streams
 
 SUFFIXES = tuple(f'.{kind}{end}' for kind in ('csv', 'tsv') for end in reading.ENDS)
-BLOCK = 2**24  # bytes, which a row must be within
+BLOCK = 2**24  # maximum bytes of a row
 
 
 def make(split, path, field='text', columns=(), heldout_every=100):
-    """The documents of a split: the rows, `text` taken from `field`.
+    """Returns the documents of a split: rows as dicts, with `text` from `field`.
 
-    Of the other columns only `columns` are kept. About one in `heldout_every` is held
-    out, by its text (corpora/reading.py). A file is read a block at a time; a row with
-    what is not UTF-8 is bad. Raises FileNotFoundError for a missing path, and ValueError
-    with the file for what is no such table, or has no such column.
+    Of the other columns, only `columns` are kept. About one row in `heldout_every` is
+    held out, by its text (corpora/reading.py). A file is read in blocks; a row that is
+    not UTF-8 is an invalid_text.Bad. Raises FileNotFoundError for a missing path, and
+    ValueError with the file if it is not such a table or lacks a column.
     """
     read = functools.partial(documents, field=field, columns=columns)
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every)
 
 
 def documents(piece, field, columns):
-    """The documents of a corpus.Piece; raises as `make` says."""
+    """Yields the documents of a corpus.Piece; raises what `make` raises."""
     wanted = list(dict.fromkeys([field, *columns]))
     number = 0
     for batch in _batches(piece, wanted):
@@ -41,7 +41,7 @@ def documents(piece, field, columns):
 
 
 def _batches(piece, wanted):
-    """Some rows at a time, of these columns, as bytes."""
+    """Yields batches of rows of these columns, as bytes."""
     import pyarrow
     from pyarrow import csv as arrow
 
@@ -62,27 +62,27 @@ def _batches(piece, wanted):
             yield from arrow.open_csv(stream, **options)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(
-                f'{piece.path} is no table that can be read: {error}. A row has as many '
-                f'cells as there are columns, and {BLOCK:,} bytes at most; in a .csv, a '
-                'cell with a comma or a quote is quoted, and a quote in it is doubled.'
+                f'{piece.path} is not a readable table: {error}. A row must have one '
+                f'cell per column and at most {BLOCK:,} bytes; in a .csv, a cell with a '
+                'comma or a quote must be quoted, and a quote in it doubled.'
             ) from error
 
 
 def _check_columns(piece, wanted):
-    """Raises ValueError unless the first line names these columns, and none twice."""
+    """Raises ValueError unless the first line names these columns, without repeats."""
     lines = (f'{line}\n' for _, line in reading.lines(piece.file))
     if _is_tsv(piece):
         known = next(lines, '').rstrip('\n').split('\t')
     else:
         known = next(csv.reader(lines), [])
     if len(set(known)) < len(known):
-        raise ValueError(f'{piece.path} names a column twice: {", ".join(known)}.')
+        raise ValueError(f'{piece.path} repeats a column name: {", ".join(known)}.')
     for name in wanted:
         if name not in known:
-            there = ', '.join(filter(None, known)) or 'none'
+            present = ', '.join(filter(None, known)) or 'none'
             raise ValueError(
-                f'{piece.path} has no column {name!r}; it has: {there}. Name the one '
-                'that holds the text, such as --config.prepare.source.field=...'
+                f'{piece.path} has no column {name!r}; it has: {present}. Name the text '
+                'column, for example with --config.prepare.source.field=...'
             )
 
 

@@ -1,16 +1,16 @@
-"""A data set on Hugging Face's hub, by name, read as it comes, not downloaded first.
+"""Hugging Face Hub datasets as corpora, streamed from the hub without a download.
 
     config.prepare.source = dict(
         name='hub', path='hub:HuggingFaceFW/fineweb-edu/sample-100BT')
 
-Its path is written as that of any set of the hub, with its config and revision
-(data/sets/hub.py), so that a name means one set in tables, in mixtures and here.
+The path has the form of all hub datasets in this package (data/sets/hub.py), with config
+and revision.
 
-The revision is looked up once and becomes a commit, which is in the address of every
-file: hf://datasets/NAME@COMMIT/FILE. A plan of `prepare` holds these addresses, so all
-that work on it, and whoever goes on with it later, read the same bytes, though the set
-gets others meanwhile. A plan that is made anew of a newer commit is another plan, and
-nothing of the two is mixed. The manifest tells the commit.
+The revision is resolved to a commit once, which is part of the address of every file:
+hf://datasets/NAME@COMMIT/FILE. A plan of `prepare` stores these addresses, so all
+workers, and those that resume later, read the same bytes even if the dataset has changed.
+A new plan made from a newer commit is a different plan, and their rows are never mixed.
+The manifest records the commit.
 """
 
 import dataclasses
@@ -21,20 +21,21 @@ from jepa_text.data.sets import card, hub
 from jepa_text.data.sources import csv, jsonl, parquet
 from jepa_text.files import addresses, listing
 
-# What the hub calls JSON is one object a line.
+# The hub uses the suffix .json for JSON lines.
 JSON = tuple(f'.json{end}' for end in reading.ENDS)
 SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *JSON, *csv.SUFFIXES)
 
 
 def make(split, path, field='text', splits=('train',), columns=(), heldout_every=100):
-    """The documents of a split: the rows of the set's own `splits`, `text` from `field`.
+    """Returns the documents of a split: rows of the dataset's `splits`, with `text` from
+    `field`.
 
-    Of Parquet and tables, of other columns only `columns` are read. About one in
-    `heldout_every` is held out, by its text (corpora/reading.py). Raises ValueError for a
-    config or split that there is not, FileNotFoundError for such a set or revision, or
-    when the hub must not be asked (HF_HUB_OFFLINE), PermissionError for a set whose terms
-    must be accepted, ModuleNotFoundError without huggingface_hub, addresses.AddressError
-    without a network; and, when read, as the sources csv, jsonl and parquet do.
+    Of Parquet and tables, only `columns` are read besides. About one row in
+    `heldout_every` is held out, by its text (corpora/reading.py). Raises ValueError for
+    an unknown config or split, FileNotFoundError for an unknown dataset or revision or if
+    HF_HUB_OFFLINE is set, PermissionError if terms must be accepted first,
+    ModuleNotFoundError without huggingface_hub, addresses.AddressError without a network;
+    and when read, what the sources csv, jsonl and parquet raise.
     """
     reading.check_split(split, heldout_every)
     if isinstance(splits, str) or not splits:
@@ -45,72 +46,73 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
             known = ', '.join(sorted(listed.splits))
             raise ValueError(f'{path} has no split {name!r}; it has: {known}.')
     files = tuple(file for name in dict.fromkeys(splits) for file in listed.splits[name])
-    skipped = {listing.OTHER: listed.left} if listed.left else {}
+    skipped = {listing.OTHER: listed.skipped} if listed.skipped else {}
     found = listing.Found(listed.top, files, skipped, listed.commit)
     read = functools.partial(_documents, field=field, columns=columns)
-    return corpus.Corpus(found, read, split, heldout_every, _cut, _named)
+    options = {'cut': _cut, 'describe': _describe}
+    return corpus.Corpus(found, read, split, heldout_every, **options)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Listed:
-    """{split: [addresses.File, ...]} at the address `top` of a commit; and the addresses
-    of files that are of the set and cannot be read."""
+    """{split: [addresses.File, ...]} at the address `top` of a commit, and the addresses
+    of files of the dataset that cannot be read."""
 
     top: str
     commit: str
     splits: dict
-    left: list
+    skipped: list
 
 
-# Within a process a name means one commit, for all splits of a corpus.
+# Cached, so that within a process a name means the same commit for all splits.
 @functools.cache
 def _listed(path):
     name, _, revision = hub.parse(path)
-    # A set that may not be read can be listed all the same.
-    if _said(name, revision).gated:
-        _asked(name, revision, lambda hf: hf.auth_check(name, repo_type='dataset'))
+    # A gated dataset can be listed without permission to read it.
+    if _info(name, revision).gated:
+        _request(name, revision, lambda hf: hf.auth_check(name, repo_type='dataset'))
     return hub.locate(path, _files, SUFFIXES)
 
 
 def _files(name, revision, patterns):
-    """The _Listed of the files that patterns mean: {split, or None: [pattern, ...]}."""
-    said = _said(name, revision)
-    top, entries = f'hf://datasets/{said.id}@{said.sha}', {}
-    for folder in {card.top_of(one) for some in patterns.values() for one in some}:
-        for entry in _tree(name, said.sha, folder):
-            # A folder has no size.
+    """The _Listed of the files that match {split, or None: [pattern, ...]}."""
+    info = _info(name, revision)
+    top, entries = f'hf://datasets/{info.id}@{info.sha}', {}
+    globs = [glob for globs in patterns.values() for glob in globs]
+    for folder in {card.top_of(glob) for glob in globs}:
+        for entry in _tree(name, info.sha, folder):
+            # Folders have no size.
             if (size := getattr(entry, 'size', None)) is not None:
                 address = f'{top}/{entry.path}'
                 file = addresses.File(address, size, entry.blob_id)
                 entries[entry.path] = file
-    splits, left = card.sort(entries, patterns, SUFFIXES)
-    splits = {split: [entries[one] for one in some] for split, some in splits.items()}
-    return _Listed(top, said.sha, splits, [entries[one].path for one in left])
+    splits, skipped = card.sort(entries, patterns, SUFFIXES)
+    files = {split: [entries[name] for name in some] for split, some in splits.items()}
+    return _Listed(top, info.sha, files, [entries[name].path for name in skipped])
 
 
-def _said(name, revision):
-    """What the hub says of a set at a revision: `id`, `sha`, `gated`."""
+def _info(name, revision):
+    """The hub's `id`, `sha` and `gated` of a dataset at a revision."""
     expand = ['sha', 'gated']
-    return _asked(
+    return _request(
         name, revision, lambda hf: hf.dataset_info(name, revision=revision, expand=expand)
     )
 
 
 def _tree(name, commit, folder):
-    """All that lies in a folder of a repository and below; [] if there is none."""
+    """All entries below a folder of a repository; [] if it does not exist."""
     from huggingface_hub import errors
 
-    given = dict(revision=commit, recursive=True, repo_type='dataset')
-    given |= {'path_in_repo': folder} if folder else {}
+    options = dict(revision=commit, recursive=True, repo_type='dataset')
+    options |= {'path_in_repo': folder} if folder else {}
     try:
-        return _asked(name, commit, lambda hf: list(hf.list_repo_tree(name, **given)))
+        return _request(name, commit, lambda hf: list(hf.list_repo_tree(name, **options)))
     except errors.EntryNotFoundError:
         return []
 
 
-def _asked(name, revision, call):
-    """What `call(huggingface_hub.HfApi())` gives; again after a pause when the network
-    failed."""
+def _request(name, revision, call):
+    """Returns `call(huggingface_hub.HfApi())`, retried if the network fails."""
     client, where = hub.client(name).HfApi(), f'{hub.PREFIX}{name}'
     from huggingface_hub import errors
 
@@ -126,17 +128,17 @@ def _asked(name, revision, call):
         try:
             return call(client)
         except final as error:
-            # Not to be asked again, and told in words of its own.
+            # Returned, so that it is not retried.
             return error
 
-    addresses.answered(where, hub.PREFIX, ask)
-    with hub.explained(name, revision):
-        answer = addresses.patiently(where, ask)
+    addresses.check_reachable(where, hub.PREFIX, ask)
+    with hub.clear_errors(name, revision):
+        answer = addresses.with_retries(where, ask)
         if isinstance(answer, errors.OfflineModeIsEnabled):
             raise FileNotFoundError(
-                f'{where} is read from the hub as it is needed, and HF_HUB_OFFLINE says '
-                'not to ask it: unset that, or download the files and give their path '
-                "to the source 'parquet', 'jsonl' or 'csv'."
+                f'{where} is read from the hub on demand, but HF_HUB_OFFLINE is set: '
+                'unset it, or download the files and give their path to the source '
+                "'parquet', 'jsonl' or 'csv'."
             ) from answer
         if isinstance(answer, Exception):
             raise answer
@@ -159,7 +161,7 @@ def _cut(file, size):
     return corpus.cut_lines(file, size)
 
 
-def _named(piece, number):
+def _describe(piece, number):
     if piece.path.endswith(parquet.SUFFIXES):
-        return piece.named_row(number)
-    return piece.named(number)
+        return piece.describe_row(number)
+    return piece.describe(number)

@@ -1,8 +1,8 @@
-"""JSON lines: .jsonl files, also .gz and .zst, one or a folder of them, in UTF-8.
+"""JSON lines corpora: a .jsonl file, also .gz or .zst, or a folder of them, in UTF-8.
 
     config.prepare.source = dict(name='jsonl', path='corpus.jsonl.gz', field='text')
 
-One line is one document; what it says besides the text (author, year, label) is kept.
+One line is one document; its other fields (author, year, label) are kept.
 """
 
 import functools
@@ -13,19 +13,20 @@ SUFFIXES = tuple(f'.{kind}{end}' for kind in ('jsonl', 'ndjson') for end in read
 
 
 def make(split, path, field='text', heldout_every=100):
-    """The documents of a split: the objects of the lines, `text` taken from `field`.
+    """Returns the documents of a split: objects as dicts, with `text` from `field`.
 
     About one in `heldout_every` is held out, by its text (corpora/reading.py); blank
-    lines are passed over. What is not UTF-8, or null, is bad. Raises FileNotFoundError
-    for a missing path, and ValueError with file and line for what is not JSON, not an
-    object, or has no `field`, or a number in it.
+    lines are skipped. A line that is not UTF-8, or a null text, is an invalid_text.Bad.
+    Raises FileNotFoundError for a missing path, and ValueError with file and line for
+    invalid JSON, anything but an object, and a `field` that is missing or not a string.
     """
     read = functools.partial(documents, field=field)
-    cut = corpus.cut_lines
-    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
+    return corpus.of_files(
+        path, SUFFIXES, read, split, heldout_every, cut=corpus.cut_lines
+    )
 
 
 def documents(piece, field):
-    """The documents of a corpus.Piece; raises as `make` says."""
-    for where, found in reading.objects(*piece.place, strict=False):
+    """Yields the documents of a corpus.Piece; raises what `make` raises."""
+    for where, found in reading.objects(*piece.extent, strict=False):
         yield invalid_text.document(found, field, where)

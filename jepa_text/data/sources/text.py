@@ -1,4 +1,4 @@
-"""Plain text: .txt files, also .gz and .zst, one or a folder of them, in UTF-8.
+"""Plain text corpora: a .txt file, also .gz or .zst, or a folder of them, in UTF-8.
 
 config.prepare.source = dict(name='text', path='books/', documents='file')
 """
@@ -14,28 +14,28 @@ DOCUMENTS = ('blank_line', 'file')
 
 
 def make(split, path, documents='blank_line', heldout_every=100):
-    """The documents of a split: dicts of text and title (the file's name).
+    """Returns the documents of a split: dicts of text and title (the file name).
 
-    A document is what lies between blank lines, or a whole file (`documents='file'`).
-    About one in `heldout_every` is held out, by its text (corpora/reading.py). Files
-    are read line by line; one with bytes that are not UTF-8 is bad. Raises
+    A document is a block between blank lines, or with documents='file' a whole file.
+    About one in `heldout_every` is held out, by its text (corpora/reading.py). Files are
+    read line by line; a document that is not UTF-8 is an invalid_text.Bad. Raises
     FileNotFoundError for a missing path; when read, ValueError for a document of more
     than reading.LONGEST characters.
     """
     if documents not in DOCUMENTS:
         raise ValueError(
-            f'text: documents={documents!r} is not one of {DOCUMENTS}: blank lines lie '
-            'between documents, or every file is one.'
+            f'text: documents={documents!r} is not one of {DOCUMENTS}: documents are '
+            'separated by blank lines, or every file is one.'
         )
     if documents == 'file':
         read, cut = _file, corpus.whole
     else:
         read, cut = _blocks, functools.partial(corpus.cut_lines, blank=True)
-    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
+    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut=cut)
 
 
 def _file(piece):
-    """A whole file, without the blank lines around it."""
+    """The document of a whole file, without leading and trailing blank lines."""
     found = _document(_lines(piece), piece)
     if isinstance(found, invalid_text.Bad):
         return [found]
@@ -49,7 +49,7 @@ def _blocks(piece):
 
 
 def _lines(piece):
-    return (line for _, line in reading.lines(*piece.place, strict=False))
+    return (line for _, line in reading.lines(*piece.extent, strict=False))
 
 
 def _has_text(line):
@@ -57,24 +57,24 @@ def _has_text(line):
 
 
 def _document(lines, piece):
-    """The document of some lines, or the first that is bad."""
-    held, size, bad = [], 0, None
+    """Returns the document of some lines, or the first invalid one as a Bad."""
+    texts, size, bad = [], 0, None
     for line in lines:
         if isinstance(line, invalid_text.Bad):
             bad = bad or line
             continue
         size += len(line)
         if size > reading.LONGEST:
-            raise ValueError(_too_long(piece, held[0] if held else line))
-        held.append(line)
+            raise ValueError(_too_long(piece, texts[0] if texts else line))
+        texts.append(line)
     if bad is not None:
         return bad
-    return {'text': '\n'.join(held), 'title': os.path.basename(piece.path)}
+    return {'text': '\n'.join(texts), 'title': os.path.basename(piece.path)}
 
 
 def _too_long(piece, line):
     return (
-        f'{piece.path} has a document of more than {reading.LONGEST:,} characters, that '
+        f'{piece.path} has a document of more than {reading.LONGEST:,} characters, which '
         f"begins with {line[:60]!r}. With documents='blank_line' a document ends at a "
-        'blank line: put some in; or make each a line of a .jsonl file.'
+        'blank line: insert some, or make each document a line of a .jsonl file.'
     )

@@ -1,11 +1,11 @@
-"""TensorFlow Datasets without TensorFlow: what was prepared as ArrayRecord.
+"""TensorFlow Datasets as corpora: datasets prepared as ArrayRecord, without TensorFlow.
 
     config.prepare.source = dict(name='tfds', path='tfds:lm1b')
     config.prepare.source = dict(name='tfds', path='~/tensorflow_datasets/lm1b/1.1.0')
 
-It is made once, anywhere, by `tfds build --file_format=array_record lm1b`; of a corpus of
-your own by data/corpora/tfds_builder.py. A name is looked for in TFDS_DATA_DIR, or
-~/tensorflow_datasets.
+Such a dataset is built once with `tfds build --file_format=array_record lm1b`, or from
+any corpus by data/corpora/tfds_builder.py. A name is looked up in TFDS_DATA_DIR, by
+default ~/tensorflow_datasets.
 """
 
 import bisect
@@ -21,23 +21,24 @@ NAMED = 'tfds:'
 
 
 def make(split, path, field='text', splits=('train',), heldout_every=100):
-    """The documents of a split: the examples of all of the data set's own `splits`.
+    """Returns the documents of a split: examples of all `splits` of the dataset.
 
-    `text` is taken from `field`; other features are left out. About one in
-    `heldout_every` is held out, by its text (corpora/reading.py). Raises
-    FileNotFoundError for a folder or name of no prepared data set, and ValueError for
-    another file format, an unknown split or field, and, when read, a damaged file. Text
-    that is not UTF-8 is bad.
+    `text` is taken from `field`; other features are dropped. About one example in
+    `heldout_every` is held out, by its text (corpora/reading.py); one that is not UTF-8
+    is an invalid_text.Bad. Raises FileNotFoundError if the folder or name is not a
+    prepared dataset, and ValueError for another file format, an unknown split or field,
+    and, when read, a damaged file.
     """
     reading.check_split(split, heldout_every)
     builder = _builder(str(path))
     folder = builder.data_dir
     file_format = builder.info.file_format.value
     if file_format != 'array_record':
-        # Without TensorFlow others cannot be read, and Parquet is read wrongly.
+        # Without TensorFlow, others cannot be read, or incorrectly (Parquet).
         raise ValueError(
-            f'{folder} is written as {file_format}; only array_record is read here. '
-            f'Build it anew: tfds build --file_format=array_record {builder.name}.'
+            f'{folder} has the file format {file_format}; only array_record is '
+            'supported. Build it again: tfds build --file_format=array_record '
+            f'{builder.name}.'
         )
     for name in splits:
         if name not in builder.info.splits:
@@ -50,7 +51,7 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 
 
 def _builder(path):
-    """What reads a prepared data set at a path, or of a name."""
+    """The builder of a prepared dataset, given its path or name."""
     import tensorflow_datasets as tfds
 
     if path.startswith(NAMED):
@@ -59,24 +60,24 @@ def _builder(path):
             builder = tfds.builder(name)
         except (ValueError, ImportError, tfds.core.DatasetNotFoundError) as error:
             raise FileNotFoundError(
-                f'{path}: there is no data set of that name, prepared or known '
+                f'{path}: no dataset with this name is known or prepared '
                 f'({str(error).splitlines()[0]}). Give its folder, or set TFDS_DATA_DIR.'
             ) from error
         folder = Path(builder.data_dir)
-        remedy = f'Make it: tfds build --file_format=array_record {name}.'
+        remedy = f'Build it: tfds build --file_format=array_record {name}.'
     else:
-        folder = Path(paths.local('The path of the data set', path)).expanduser()
+        folder = Path(paths.local('The path of the dataset', path)).expanduser()
         remedy = 'Give the folder of one version, as ~/tensorflow_datasets/lm1b/1.1.0.'
     if not (folder / 'dataset_info.json').is_file():
         raise FileNotFoundError(
-            f'{folder} is no prepared data set: it has no dataset_info.json. {remedy}'
+            f'{folder} is not a prepared dataset: it has no dataset_info.json. {remedy}'
         )
     return tfds.builder_from_directory(folder)
 
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Those of a split, read anew whenever one iterates."""
+    """The documents of a split, read again on each iteration."""
 
     builder: Any
     field: str
@@ -85,7 +86,7 @@ class Documents:
     heldout_every: int
 
     def with_bad(self):
-        """The documents, and a invalid_text.Bad in the place of each that is no text."""
+        """Yields the documents, and an invalid_text.Bad in place of each invalid one."""
         for name in self.splits:
             for number, example in enumerate(self._examples(name)):
                 value = example[self.field]
@@ -95,38 +96,37 @@ class Documents:
                     yield document
 
     def _examples(self, name):
-        """Those of a split of the data set; ValueError where a file of it is damaged."""
+        """The examples of a split of the dataset; ValueError if a file is damaged."""
         read = 0
         try:
             for example in self.builder.as_data_source(name):
-                if example[self.field] is None:  # So it tells of some files that are cut.
+                if example[self.field] is None:  # the sign of some truncated files
                     raise self._damaged(name, read, 'it is empty')
                 yield example
                 read += 1
-        except RuntimeError as error:  # So of all others, whatever is wrong.
+        except RuntimeError as error:  # the sign of all other damage
             raise self._damaged(name, read, error) from error
 
     def _damaged(self, name, number, why):
-        """The error for the file that example `number` of a split is in."""
+        """The error for the file that contains example `number` of a split."""
         known = self.builder.info.splits[name]
         ends = list(itertools.accumulate(known.shard_lengths))
         path = known.filepaths[bisect.bisect_right(ends, number)]
         return ValueError(
-            f'{path} is damaged, cut or missing: example {number} of the split {name!r} '
-            f'cannot be read ({why}). Copy or build the data set again.'
+            f'{path} is damaged, truncated or missing: example {number} of the split '
+            f'{name!r} cannot be read ({why}). Copy or build the dataset again.'
         )
 
     def __iter__(self):
-        return invalid_text.good(self.with_bad())
+        return invalid_text.valid(self.with_bad())
 
 
 def _document(value, where):
-    """A document or a invalid_text.Bad of what a feature holds."""
+    """The document of a feature's value, or an invalid_text.Bad."""
     if not isinstance(value, str | bytes):
-        # A number has bytes too: what is no byte string is no text.
         raise ValueError(
             f'{where}: the feature is {type(value).__name__}, not UTF-8 text. Name the '
-            'one that holds the text, such as --config.prepare.source.field=...'
+            'text feature, for example with --config.prepare.source.field=...'
         )
     try:
         return {'text': value if isinstance(value, str) else value.decode('utf-8')}

@@ -1,10 +1,10 @@
-"""Text to ids and back: byte-level BPE, and what else a tokenizer.json may hold.
+"""Tokenizers: text to ids and back, for byte-level BPE and any other tokenizer.json.
 
     'Call me Ishmael.'  -> C all Ġme ĠIsh ma el .     (Ġ is a space)
                         -> int32 ids, specials not added: packing adds <bos> and <eos>
 
-Text is never read as a special token, even when it says `<mask>`: what a document
-contains cannot hide or end anything.
+Text is never parsed as special tokens, even if it contains `<mask>`: the content of a
+document cannot mask or end anything.
 """
 
 import dataclasses
@@ -22,11 +22,12 @@ from jepa_text.files import atomic, copies
 
 BUNDLED = pathlib.Path(__file__).parents[1] / 'bundled' / 'tokenizer.json'
 
-# What others call them, the commonest first; found by name, never by position.
+# Names of the special tokens in other tokenizers, the commonest first. They are found by
+# name, never by position.
 NAMES = {
     'pad': (
         *('<pad>', '[PAD]', '<|pad|>', '<|padding|>', '<|finetune_right_pad_id|>'),
-        # Decoders often have none. Any will do: padding is told by its segment.
+        # Decoders often have none. Any token will do: padding has segment id 0.
         *('<|end_of_text|>', '<|endoftext|>', '</s>'),
     ),
     'bos': ('<bos>', '[CLS]', '<s>', '<|begin_of_text|>', '<|bos|>', '<|endoftext|>'),
@@ -34,7 +35,7 @@ NAMES = {
     'mask': ('<mask>', '[MASK]', '<|mask|>', '<|mask_token|>'),
 }
 
-# Of tokenizers in other formats.
+# Files of tokenizers in other formats.
 OLDER = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model', 'vocab.txt')
 
 CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
@@ -42,10 +43,10 @@ CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """A tokenizer of the `tokenizers` library and the ids that the models need.
+    """A tokenizer of the `tokenizers` library, and the ids that models need.
 
-    `vocab_size` is the largest id + 1, so embeddings of that many rows always fit.
-    `fingerprint` is the sha256 of the tokenizer.json, whatever the order of its keys.
+    `vocab_size` is the largest id + 1, so embeddings with that many rows always fit.
+    `fingerprint` is the sha256 of the tokenizer.json, independent of the order of keys.
     """
 
     backend: backend_library.Tokenizer
@@ -59,28 +60,29 @@ class Tokenizer:
     fingerprint: str
 
     def encode(self, text):
-        """ids of a text, int32 [n], without specials."""
+        """Returns the ids of a text, int32 [n], without specials."""
         ids = self.backend.encode(text, add_special_tokens=False).ids
         return np.array(ids, np.int32)
 
     def encode_masked(self, text):
-        """ids of a text in which '<mask>' is the mask token, int32 [n].
+        """Returns the ids of a text in which '<mask>' is the mask token, int32 [n].
 
-        As in an exported model: the mask takes the space before it, and what comes after
-        does not begin a text. Other special tokens stay text.
+        As in an exported model, the mask absorbs the space before it, and the text after
+        it is not treated as the beginning of a text. Other special tokens stay text.
         """
         text = text.replace('<mask>', self.backend.id_to_token(self.mask_id))
-        ids = self._seeing_masks.encode(text, add_special_tokens=False).ids
+        ids = self._with_mask.encode(text, add_special_tokens=False).ids
         return np.array(ids, np.int32)
 
     @functools.cached_property
-    def _seeing_masks(self):
+    def _with_mask(self):
         content = json.loads(self.content)
         added = {token['id']: token for token in content.get('added_tokens') or ()}
         plain = dict(single_word=False, rstrip=False, normalized=False)
         name = self.backend.id_to_token(self.mask_id)
         mask = plain | added.get(self.mask_id, {'id': self.mask_id, 'content': name})
-        # The library finds tokens in a text that are not special.
+        # With encode_special_tokens, the library only matches tokens that are not
+        # special.
         added[self.mask_id] = mask | {'lstrip': True, 'special': False}
         content['added_tokens'] = [added[i] for i in sorted(added)]
         backend = backend_library.Tokenizer.from_str(json.dumps(content))
@@ -88,27 +90,28 @@ class Tokenizer:
         return backend
 
     def encode_many(self, texts):
-        """A list of int32 [n_i]; uses all cores (RAYON_NUM_THREADS limits them)."""
+        """Returns a list of int32 [n_i], using all cores (RAYON_NUM_THREADS limits
+        them)."""
         encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def decode(self, ids):
-        """The text of ids; specials are left out, broken UTF-8 becomes U+FFFD."""
+        """Returns the text of ids; skips specials, replaces invalid UTF-8 with U+FFFD."""
         return self.backend.decode([int(i) for i in ids], skip_special_tokens=True)
 
     def save(self, path):
-        """Writes the tokenizer.json; `load` of it has the same fingerprint."""
+        """Writes the tokenizer.json; loading it gives the same fingerprint."""
         text = json.dumps(json.loads(self.content), ensure_ascii=False, indent=1)
         atomic.write(path, text + '\n')
 
     @functools.cached_property
     def starts_word(self):
-        """bool [V]: does a token begin a word? For whole-word masking.
+        """bool [V]: whether a token begins a word, for whole-word masking.
 
-        True for tokens that begin with a space, for punctuation and for specials;
-        False for what continues a word, and for the 's and 't of contractions. A word
-        that follows punctuation without a space, as in `"Aye`, counts as going on from
-        the punctuation (not so in WordPiece, where only ## goes on).
+        True for tokens that begin with a space, for punctuation and for specials; False
+        for continuations of words and for the 's and 't of contractions. A word after
+        punctuation without a space, as in `"Aye`, is a continuation of the punctuation
+        (except in WordPiece, where only ## continues a word).
         """
         content = json.loads(self.content)
         if 'ByteLevel' in json.dumps(content.get('decoder')):
@@ -125,20 +128,21 @@ class Tokenizer:
 
 
 def load(path, optional=()):
-    """The Tokenizer of a tokenizer.json, or of a folder with one, ours or another's.
+    """Returns the Tokenizer of a tokenizer.json, or of a folder with one, of any origin.
 
-    Padding and truncation that the file may have switched on are switched off. Raises
-    FileNotFoundError, and ValueError for a file that is not a tokenizer, that is broken
-    (check.py), or that lacks one of the four special tokens. Of these, the
-    `optional` ones ('mask') may be None.
+    Padding and truncation configured in the file are disabled. Raises FileNotFoundError,
+    and ValueError if the file is not a tokenizer, is broken (check.py), or lacks one of
+    the four special tokens. Those in `optional` (such as 'mask') may be missing; their id
+    is then None.
     """
     content, path = read(path)
     return parse(content, str(path), optional)
 
 
 def read(path):
-    """(content of a tokenizer.json, its path); raises as `load` does, before `parse`."""
-    path = copies.file('The tokenizer', path, BUNDLED.name)
+    """Returns (content of a tokenizer.json, its path). Raises what `load` raises, apart
+    from the errors of `parse`."""
+    path = copies.local_file('The tokenizer', path, BUNDLED.name)
     if not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:
@@ -146,8 +150,8 @@ def read(path):
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
-            'Give the file that the `tokenizers` library writes, whole; of a '
-            'SentencePiece or tiktoken file `jepa-text tokenizer` makes one.'
+            'Give the complete file that the `tokenizers` library writes; a '
+            'SentencePiece or tiktoken file is converted by `jepa-text tokenizer`.'
         ) from error
 
 
@@ -155,7 +159,7 @@ def _remedy(folder):
     found = [name for name in OLDER if (folder / name).is_file()]
     if not found:
         return (
-            "Give the path of a tokenizer.json, or 'bundled', or make one: jepa-text "
+            "Give the path of a tokenizer.json, or 'bundled', or train one: jepa-text "
             'tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer'
         )
     return (
@@ -166,14 +170,14 @@ def _remedy(folder):
 
 
 def parse(content, where, optional=()):
-    """The Tokenizer of the content of a tokenizer.json; `where` names it in errors."""
+    """Returns the Tokenizer of a tokenizer.json's content; `where` names it in errors."""
     if not isinstance(content, dict) or 'model' not in content:
         raise ValueError(
             f'{where} is not a tokenizer.json: it has no "model". Give the file that the '
             '`tokenizers` library writes, not tokenizer_config.json or vocab.json.'
         )
     content = content | {'padding': None, 'truncation': None}
-    # Without lines: those of a large vocabulary take longer than all else.
+    # Without indentation, which would take longer than all else for a large vocabulary.
     text = json.dumps(content, ensure_ascii=False)
     try:
         backend = backend_library.Tokenizer.from_str(text)
@@ -183,7 +187,7 @@ def parse(content, where, optional=()):
             f'{error}. Write it again with this version, or install the one that wrote '
             'it.'
         ) from error
-    # Text that spells a special token stays text.
+    # Text that contains the name of a special token stays text.
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
     ids = {f'{r}_id': _find(r, vocabulary, where, r in optional) for r in NAMES}
@@ -219,7 +223,7 @@ def _starts_word_in_bytes(token):
     text = decoders.ByteLevel().decode([token])
     if text in CONTRACTIONS:
         return False
-    # A first byte that is no whole character may be the middle of a word.
+    # An incomplete character may be the middle of a word.
     return text[:1] != '\ufffd' and not text[:1].isalnum()
 
 

@@ -1,6 +1,6 @@
-"""A tokenizer of another format -> the content of a tokenizer.json.
+"""Conversion of tokenizers in other formats to the content of a tokenizer.json.
 
-tokenizer.json, or a folder with one    as it is
+tokenizer.json, or a folder with one    unchanged
 x.model                                 SentencePiece           (extra sp)
 x.tiktoken, 'tiktoken:cl100k_base'      tiktoken's ranks        (extra tiktoken)
 """
@@ -12,24 +12,24 @@ NAMED, SUFFIXES = 'tiktoken:', ('.model', '.tiktoken')
 
 
 def read(name, pattern=''):
-    """(content of a tokenizer.json, what it was read from and as: lines).
+    """Returns (content of a tokenizer.json, lines that say what was read and how).
 
     name       a path, or 'tiktoken:NAME'
-    pattern    the regular expression by which a .tiktoken file cuts a text; '': that of
-               the encoding it is named after
+    pattern    the regular expression that splits text for a .tiktoken file; '' for that
+               of the encoding it is named after
 
-    Raises FileNotFoundError, ModuleNotFoundError without the package that is needed, and
-    ValueError for a file that is none of these.
+    Raises FileNotFoundError, ModuleNotFoundError if a required package is missing, and
+    ValueError for a file in another format.
     """
     if name.startswith(NAMED):
         from jepa_text.data.tokenizers import tiktoken_ranks
 
         return tiktoken_ranks.named(name.removeprefix(NAMED))
-    path = copies.file('The tokenizer', name, tokenizers.BUNDLED.name)
+    path = copies.local_file('The tokenizer', name, tokenizers.BUNDLED.name)
     if path.suffix in SUFFIXES and not path.is_file():
         raise FileNotFoundError(
-            f'No tokenizer at {path}: there is no such file. Give the path of one that '
-            f'ends in {" or ".join(SUFFIXES)}, a tokenizer.json, or hf:NAME.'
+            f'No tokenizer at {path}: this file does not exist. Give the path of one '
+            f'that ends in {" or ".join(SUFFIXES)}, a tokenizer.json, or hf:NAME.'
         )
     if path.suffix == '.model':
         from jepa_text.data.tokenizers import sentencepiece_model

@@ -1,8 +1,8 @@
-"""How well a tokenizer fits a text: fertility, unknowns, use of its vocabulary.
+"""Fit of a tokenizer to a text: fertility, unknown tokens, use of the vocabulary.
 
-tokens a word      tokens / words; words are what lies between white space
-bytes a token      bytes in UTF-8 / tokens: what its reader is spared
-used               entries, without specials, that the text needs at all
+tokens per word    tokens / words, which are separated by whitespace
+bytes per token    bytes in UTF-8 / tokens: the compression
+used               entries, without specials, that occur in the text
 """
 
 import collections
@@ -11,23 +11,23 @@ import json
 
 import numpy as np
 
-BATCH = 1_000_000  # characters that are encoded at once
+BATCH = 1_000_000  # characters encoded at a time
 SHOWN = 8
 COVERED = (0.5, 0.9, 0.99)
 
 
 def measure(tokenizer, texts):
-    """What the docstring of this file says, as plain numbers, of any iterable of texts.
+    """Returns the measures of an iterable of texts as plain numbers.
 
     counts         documents, bytes, characters, words, tokens
     fertility      tokens_per_word, bytes_per_token, characters_per_token
-    unknown        count, share (of tokens), characters: [[character, count], ...]
-    vocabulary     entries, without specials; used, share_used, once; examples of what is
-                   never used; covering: {'0.9': how many of the commonest entries make
-                   that share of all tokens}; zipf: -slope of log count over log rank
-    longest        [[text, count], ...] of the entries in use
+    unknown        count, share (of tokens), kinds, characters: [[character, count], ...]
+    vocabulary     entries, without specials; used, share_used, once; unused: examples;
+                   covering: {'0.9': how many of the most frequent entries make up this
+                   share of all tokens}; zipf: -slope of log count over log rank
+    longest        [[text, count], ...] of the longest entries that occur
 
-    Raises ValueError for texts without a single token.
+    Raises ValueError if the texts have no tokens.
     """
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     total, unknown = collections.Counter(), collections.Counter()
@@ -43,7 +43,7 @@ def measure(tokenizer, texts):
                 words=len(text.split()),
                 tokens=len(ids),
             )
-            # Nothing is equal to None. The library makes the list anew whenever asked.
+            # Comparing with None gives no matches. Offsets are slow: read them only once.
             unknown_at = np.flatnonzero(ids == unknown_id)
             offsets = encoding.offsets if len(unknown_at) else ()
             for at in unknown_at:
@@ -66,7 +66,7 @@ def measure(tokenizer, texts):
 
 
 def unknown_id_of(tokenizer):
-    """The id of the token for what there is none for; None where that cannot be."""
+    """Returns the id of the unknown token; None if there is none."""
     model = json.loads(tokenizer.content)['model']
     if model.get('unk_id') is not None:
         return model['unk_id']
@@ -75,7 +75,7 @@ def unknown_id_of(tokenizer):
 
 
 def _batches(texts):
-    """Lists of texts that together are about BATCH long; a longer one is alone."""
+    """Yields lists of texts of about BATCH characters in total."""
     batch, size = [], 0
     for text in texts:
         batch.append(text)
@@ -98,8 +98,8 @@ def _entries(tokenizer):
 
 
 def _unknowns(tokenizer, counts_V, characters, unknown_id):
-    """An unknown token may hold a whole word: of its characters those count that are
-    unknown by themselves."""
+    """Counts unknown tokens and characters. An unknown token may cover a whole word: only
+    those of its characters count that are unknown by themselves."""
     count = 0 if unknown_id is None else int(counts_V[unknown_id])
     alone = [c for c in characters if not c.isspace()]
     found = [
@@ -136,12 +136,12 @@ def _use(tokenizer, counts_V, entries):
 
 
 def _zipf(by_rank):
-    """-slope of log count over log rank, of the ranks whose counts are no accident."""
+    """-slope of log count over log rank, for counts large enough to be reliable."""
     by_rank = by_rank[by_rank >= 5]
     if len(by_rank) < 10:
         return None
     ranks = np.log(np.arange(1, len(by_rank) + 1))
-    # Each octave of ranks counts alike: else the tail alone would tell.
+    # Weighted so that each octave of ranks counts equally, not mostly the tail.
     weights = 1 / np.arange(1, len(by_rank) + 1)
     return float(-np.polyfit(ranks, np.log(by_rank), 1, w=np.sqrt(weights))[0])
 

@@ -1,13 +1,13 @@
-"""Special tokens for a tokenizer that lacks them, and text that can spell none.
+"""Adds missing special tokens to tokenizers, and prevents text from encoding to them.
 
-A role without a token takes, in this order,
+A role without a token gets, in this order,
 
-    a token that was reserved for such a use   <|reserved_special_token_0|>, <unused0>,
-                                               [unused1], <extra_id_0>, ...
-    a new one                                  an id after all others
+    a token reserved for such uses   <|reserved_special_token_0|>, <unused0>, [unused1],
+                                     <extra_id_0>, ...
+    a new token                      with an id after all others
 
-and a reserved one is renamed, as the roles are found by name. The ids of no text change:
-a reserved token that some text is encoded with is none.
+A reserved token is renamed, as roles are found by name. The ids of texts never change: a
+reserved token that some text is encoded to is not used.
 """
 
 import copy
@@ -24,51 +24,51 @@ RESERVED = re.compile(
     re.IGNORECASE,
 )
 ROLES = ('pad', 'bos', 'eos', 'mask')
-# The score of what no text is to be read as.
+# The score of pieces that no text should be encoded to.
 NEVER = -1000.0
 
 
 def completed(content, where):
-    """(the content of a tokenizer.json with a token of each role, what was done: a line
-    each).
+    """Returns (the content of a tokenizer.json with a token for each role, a list of
+    lines that say what was done).
 
-    A pad that is another role's token, too, counts as none. Raises ValueError
-    as tokenizers.parse does.
+    A pad token that is also another role's token counts as missing. Raises ValueError as
+    tokenizers.parse does.
     """
     tokenizers.parse(content, where, ROLES)
     content, names = _lowered(content)
-    said = _of_guard(names)
-    # Names that are to change are not cut in what is written.
+    lines = _guard_lines(names)
+    # A copy, as the cuts that are written must have the names after renaming.
     found = _with_cuts(copy.deepcopy(content), names)
     found = tokenizers.parse(found, where, ROLES)
-    lacking = [role for role in ROLES if _lacks(found, role)]
+    missing = [role for role in ROLES if _is_missing(found, role)]
     free = _reserved(found)
-    for role in lacking:
+    for role in missing:
         name = tokenizers.NAMES[role][0]
         if free:
             old, i = free.pop(0)
             content = renamed(content, old, name)
             content = _made_special(content, i, name)
             names = [*(one for one in names if one != old), name]
-            said.append(f'{role}: {name} is the reserved token {old}, id {i}')
+            lines.append(f'{role}: {name} is the reserved token {old}, id {i}')
         else:
             backend = backend_library.Tokenizer.from_str(json.dumps(content))
             backend.add_special_tokens([name])
             content = json.loads(backend.to_str())
             i = backend.token_to_id(name)
-            said.append(f'{role}: {name} is new, id {i}, after all others')
-    if not lacking:
-        said.append('nothing added: pad, bos, eos and mask are there')
-    return _with_cuts(content, names), said
+            lines.append(f'{role}: {name} is new, id {i}, after all others')
+    if not missing:
+        lines.append('nothing added: pad, bos, eos and mask are present')
+    return _with_cuts(content, names), lines
 
 
-def _lacks(found, role):
+def _is_missing(found, role):
     number = getattr(found, f'{role}_id')
     return number is None or (role == 'pad' and number in (found.bos_id, found.eos_id))
 
 
 def _reserved(found):
-    """[(name, id)] of tokens that were reserved and that no text is encoded with."""
+    """[(name, id)] of reserved tokens that no text is encoded to."""
     vocabulary = found.backend.get_vocab(with_added_tokens=True)
     names = [name for name in vocabulary if RESERVED.fullmatch(name)]
     names = sorted((vocabulary[name], name) for name in names)
@@ -83,7 +83,7 @@ def _reserved(found):
 
 
 def renamed(content, old, new):
-    """The content of a tokenizer.json with one token called otherwise."""
+    """Renames a token in the content of a tokenizer.json, in place, and returns it."""
     for token in content['added_tokens']:
         if token['content'] == old:
             token['content'] = new
@@ -99,35 +99,36 @@ def renamed(content, old, new):
 
 
 def _made_special(content, i, name):
-    """The content with an entry of the vocabulary among the special tokens."""
+    """Adds an entry of the vocabulary to the special tokens of the content."""
     others = [token for token in content['added_tokens'] if token['id'] != i]
     content['added_tokens'] = sorted([*others, special(i, name)], key=lambda t: t['id'])
     return content
 
 
 def special(i, name):
-    """The entry of `added_tokens` of a special token."""
+    """Returns the entry of a special token in `added_tokens`."""
     flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
     return {'id': i, 'content': name, **flags, 'special': True}
 
 
 def guarded(content):
-    """(the content of a tokenizer.json whose special tokens no text spells, lines)."""
+    """Returns (the content of a tokenizer.json changed so that no text is encoded to
+    special tokens, lines that say so)."""
     content, names = _lowered(content)
-    return _with_cuts(content, names), _of_guard(names)
+    return _with_cuts(content, names), _guard_lines(names)
 
 
-def _of_guard(names):
+def _guard_lines(names):
     shown = ', '.join(names[:3]) + ', ...' * (len(names) > 3)
-    return [f'text that spells {shown} stays text'] if names else []
+    return [f'text that contains {shown} stays text'] if names else []
 
 
 def _lowered(content):
-    """(the content of a Unigram with special tokens as the least likely entries, names of
-    those that were not).
+    """Makes the special tokens of a Unigram model its least likely pieces; returns
+    (content, names of those that were likelier).
 
-    Unigram looks for the likeliest pieces of all its entries, its special tokens among
-    them: a text that says </s> would end there.
+    Unigram searches for the likeliest pieces among all entries including special tokens,
+    so that </s> in a text would be encoded as the end.
     """
     model = content['model']
     if model.get('type') != 'Unigram':
@@ -144,8 +145,8 @@ def _lowered(content):
 
 
 def _with_cuts(content, names):
-    """The content of a Unigram that cuts text which spells a name, where the vocabulary
-    has no character to spell it with otherwise: it would be likelier than unknowns."""
+    """Makes a Unigram model split text inside a special name if the vocabulary lacks a
+    character of the name, as the name would be likelier than unknown pieces."""
     if content['model'].get('type') != 'Unigram':
         return content
     pieces = {name for name, _ in content['model']['vocab']}
@@ -163,9 +164,10 @@ def _with_cuts(content, names):
 
 
 def _cut(name, pieces):
-    """A pattern of where a text that spells the name is cut; '' if that is not needed.
+    """Returns a pattern for where to split text that contains the name, '' if it need not
+    be split.
 
-    Beside a character that no piece is, no piece reaches over.
+    No piece extends across the boundary of a character that is not a piece.
     """
     known = [character in pieces for character in name]
     if all(known) or len(name) < 2:

@@ -1,10 +1,11 @@
-"""A SentencePiece model -> the content of a tokenizer.json with the same ids.
+"""Conversion of a SentencePiece model to a tokenizer.json with the same ids.
 
-    text --charsmap--> --spaces: ends off, runs to one, ▁ for each, one before--> pieces
+    text --charsmap--> --spaces: stripped, collapsed, ▁ for each, one added--> pieces
 
-Unigram and BPE are taken. Of BPE all ways to merge two pieces to a third are merges, by
-the score of the third. Where no piece goes on after a space, the text is cut before it,
-as the `tokenizers` library reads long words slowly; else it is one word.
+Unigram and BPE are supported. For BPE, all ways to merge two pieces into a third are
+merges, ordered by the score of the third. If no piece continues after a space, text is
+split before spaces, as the `tokenizers` library is slow on long words; otherwise a text
+is one word.
 """
 
 import base64
@@ -20,10 +21,10 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
 def read(path):
-    """(content of a tokenizer.json, lines) of a SentencePiece .model file.
+    """Returns (content of a tokenizer.json, lines) of a SentencePiece .model file.
 
-    Raises ValueError for what is no such file, and for models whose ids a tokenizer.json
-    cannot give.
+    Raises ValueError for any other file, and for models whose ids a tokenizer.json cannot
+    reproduce.
     """
     proto = _parsed(path)
     pieces, kind = proto['pieces'], MODELS.get(proto['kind'], proto['kind'])
@@ -53,38 +54,38 @@ def read(path):
         'decoder': _decoder(proto),
         'model': make(proto),
     }
-    content, said = roles.guarded(content)
-    said = [f'read from {path}: SentencePiece, {kind}, {len(pieces):,} pieces', *said]
+    content, lines = roles.guarded(content)
+    lines = [f'read from {path}: SentencePiece, {kind}, {len(pieces):,} pieces', *lines]
     if proto['charsmap'] and proto['rules'] not in rules.COMPOSING:
-        said.append(
-            f'its own rules of normalization ({proto["rules"]!r}) are applied to one '
-            'character at a time'
+        lines.append(
+            f'its custom normalization rules ({proto["rules"]!r}) are applied to single '
+            'characters only'
         )
-    return content, said
+    return content, lines
 
 
 def _check(path, proto, kind):
     types = [type_ for _, _, type_ in proto['pieces']]
     spaces = proto['prefix'] or proto['strips']
-    for is_so, what in (
+    for is_unsupported, reason in (
         (kind not in ('unigram', 'bpe'), f'is of the kind {kind}, not unigram or bpe'),
-        (proto['suffix'], 'has the space behind a word (treat_whitespace_as_suffix)'),
-        (not proto['escapes'], 'keeps spaces as they are (escape_whitespaces=false)'),
-        (UNUSED in types, 'has pieces that are switched off (UNUSED)'),
+        (proto['suffix'], 'has the space after a word (treat_whitespace_as_suffix)'),
+        (not proto['escapes'], 'does not escape spaces (escape_whitespaces=false)'),
+        (UNUSED in types, 'has disabled pieces (UNUSED)'),
         (
             types.count(UNKNOWN) != 1,
             f'has {types.count(UNKNOWN)} unknown pieces, not one',
         ),
         (
             USER_DEFINED in types and spaces,
-            'has user-defined symbols and changes the spaces beside them '
+            'has user-defined symbols and changes the spaces next to them '
             '(add_dummy_prefix, remove_extra_whitespaces)',
         ),
     ):
-        if is_so:
+        if is_unsupported:
             raise ValueError(
-                f'{path} {what}: a tokenizer.json with the same ids cannot be made of '
-                'it. Train one with `jepa-text tokenizer`, or take another.'
+                f'{path} {reason}, so it cannot be converted to a tokenizer.json with '
+                'the same ids. Train one with `jepa-text tokenizer`, or use another.'
             )
 
 
@@ -126,7 +127,7 @@ def _unknown(pieces):
 
 
 def _pre_tokenizer(pieces):
-    """Cuts before spaces, if no piece goes over such a place."""
+    """Splits before spaces, unless a piece contains a space after another character."""
     names = {piece for piece, _, type_ in pieces if type_ == NORMAL}
     over = any(a != SPACE and b == SPACE for n in names for a, b in zip(n, n[1:]))
     if over or SPACE not in names:
@@ -151,44 +152,49 @@ def _decoder(proto):
 
 
 def _parsed(path):
-    """What is needed of a ModelProto (sentencepiece_model.proto)."""
+    """Parses the required fields of a ModelProto (sentencepiece_model.proto)."""
     try:
         model = _fields(path.read_bytes())
         pieces = [_piece(_fields(data)) for data in model.get(1, ())]
-        trainer = _fields(model.get(2, [b''])[-1])
-        spec = _fields(model.get(3, [b''])[-1])
+        trainer = _fields(_last(model, 2, b''))
+        spec = _fields(_last(model, 3, b''))
         found = {
-            'kind': trainer.get(3, [UNIGRAM])[-1],
-            'suffix': bool(trainer.get(24, [0])[-1]),
-            'bytes': bool(trainer.get(35, [0])[-1]),
-            'rules': spec.get(1, [b''])[-1].decode(),
-            'charsmap': base64.b64encode(spec.get(2, [b''])[-1]).decode(),
-            'prefix': bool(spec.get(3, [1])[-1]),
-            'strips': bool(spec.get(4, [1])[-1]),
-            'escapes': bool(spec.get(5, [1])[-1]),
+            'kind': _last(trainer, 3, UNIGRAM),
+            'suffix': bool(_last(trainer, 24, 0)),
+            'bytes': bool(_last(trainer, 35, 0)),
+            'rules': _last(spec, 1, b'').decode(),
+            'charsmap': base64.b64encode(_last(spec, 2, b'')).decode(),
+            'prefix': bool(_last(spec, 3, 1)),
+            'strips': bool(_last(spec, 4, 1)),
+            'escapes': bool(_last(spec, 5, 1)),
             'pieces': pieces,
         }
     except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
-        raise ValueError(_no_model(path)) from error
+        raise ValueError(_not_a_model(path)) from error
     if not pieces:
-        raise ValueError(_no_model(path))
+        raise ValueError(_not_a_model(path))
     return found
 
 
-def _no_model(path):
+def _not_a_model(path):
     return (
-        f'{path} is not a SentencePiece model, or is cut: give the .model file that its '
-        'trainer wrote, whole.'
+        f'{path} is not a SentencePiece model, or is truncated: give the complete .model '
+        'file that its trainer wrote.'
     )
 
 
 def _piece(fields):
-    return fields[1][-1].decode('utf-8'), fields[2][-1], fields.get(3, [NORMAL])[-1]
+    return fields[1][-1].decode('utf-8'), fields[2][-1], _last(fields, 3, NORMAL)
+
+
+def _last(fields, number, default):
+    """The value of an optional field: the last one, as in protocol buffers."""
+    return fields.get(number, [default])[-1]
 
 
 def _fields(data):
-    """{number: [value, ...]} of a message of protocol buffers: whole numbers, floats and
-    bytes. Raises ValueError where it ends too early, or has another kind of field."""
+    """Parses a protocol buffer message to {number: [value, ...]}: integers, floats and
+    bytes. Raises ValueError if it is truncated or has other kinds of fields."""
     found, at = {}, 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -201,9 +207,9 @@ def _fields(data):
             (value,) = struct.unpack_from('<f', data, at)
             at += 4
         else:
-            raise ValueError(f'a field of kind {key & 7}')
+            raise ValueError(f'unsupported wire type {key & 7}')
         if at > len(data) or not key >> 3:
-            raise ValueError('it ends within a field')
+            raise ValueError('truncated field')
         found.setdefault(key >> 3, []).append(value)
     return found
 

@@ -1,16 +1,16 @@
-r"""SentencePiece's normalization -> normalizers of the `tokenizers` library.
+r"""Conversion of SentencePiece's normalization to normalizers of `tokenizers`.
 
-SentencePiece replaces, from left to right, the longest sequence of characters that its
-rules (`precompiled_charsmap`) have. The library's `Precompiled` looks at a cluster, a
-letter with its marks, and drops what follows the first character that has a rule. So here
+SentencePiece replaces, from left to right, the longest sequence of characters in its
+rules (`precompiled_charsmap`). The library's `Precompiled` processes a grapheme cluster,
+a letter with its marks, and drops what follows the first character that has a rule. So
 
-    each character is replaced by itself          apart, Precompiled
-    letters and marks are composed                apart where no rule composes them, NFC
+    each character is replaced by itself   by Precompiled, after separating all
+    letters and marks are composed         by NFC, after separating what no rule composes
 
-as the rules of more than one character are those of NFKC: they compose a letter and the
-marks of one precomposed character. NFC does more, and is kept from it: it would put marks
-into an order, and compose what is composed with another mark. What still differs: two
-marks on a letter that NFC composes with the second alone (a, cedilla, acute), and control
+because the rules of several characters are those of NFKC: they compose a letter and the
+marks of one precomposed character. NFC does more, which must be prevented: it reorders
+marks, and composes precomposed characters with further marks. Remaining differences: two
+marks on a letter that NFC composes only with the second (a, cedilla, acute), and control
 characters between the parts of a Korean syllable.
 """
 
@@ -21,20 +21,21 @@ import unicodedata
 # Rules that compose as NFKC does.
 COMPOSING = ('nmt_nfkc', 'nfkc', 'nmt_nfkc_cf', 'nfkc_cf')
 SPACE = '▁'
-# They end a cluster, and are no characters of any text: not assigned, to be ignored.
+# Separators: unassigned, ignorable characters that end a cluster and occur in no text.
 APART, KEPT_APART = '\ufff8', '\ufff7'
-# Within a cluster; what is not assigned yet may be a mark by a newer Unicode. The library
-# cannot insert where a text begins: its next step would fail.
+# Positions within a cluster; an unassigned character may be a mark in a newer Unicode.
+# Not at the beginning of a text, where an insertion makes the library's next step fail.
 CLUSTERED = r'\Y|(?!\A)(?=\p{Cn})'
 SYLLABLES, LAST_JAMO = range(0xAC00, 0xD7A4), r'\u11a8-\u11c2'
 
 
 def normalizers(charsmap, name, strips, prefix):
-    """The normalizers, as tokenizer.json has them.
+    """Returns the normalizers as in a tokenizer.json.
 
-    charsmap   the rules in base64, '' if there are none; `name` is theirs
-    strips     are spaces at the ends left out, and runs of them made one?
-    prefix     does a text begin with a space?
+    charsmap   the rules in base64, '' for none
+    name       the name of the rules
+    strips     whether spaces at the ends are removed and runs of spaces collapsed
+    prefix     whether a space is added at the beginning of a text
     """
     found = []
     if charsmap:
@@ -66,14 +67,14 @@ def normalizers(charsmap, name, strips, prefix):
 
 
 def replace(pattern, content):
-    """The step `Replace`, of normalizers and decoders."""
+    """Returns a `Replace` step, for normalizers and decoders."""
     return {'type': 'Replace', 'pattern': pattern, 'content': content}
 
 
 @functools.cache
 def _uncomposed():
-    """Patterns of the places before a mark that no rule composes with what is before:
-    with one character that stands for several or for none; and with others."""
+    """Patterns of the positions before a mark that no rule composes with what precedes:
+    after a character that normalizes to several or none, and after others."""
     several, composed, inner, later = set(), set(), set(), set()
     for code in range(sys.maxunicode + 1):
         character = chr(code)
@@ -97,7 +98,7 @@ def _uncomposed():
 
 
 def _ranges(codes):
-    """Codes as the inside of a class of characters."""
+    """Codes as the inside of a regular expression's character class."""
     found, codes = [], sorted(codes)
     for code in codes:
         if found and found[-1][1] == code - 1:

@@ -1,9 +1,9 @@
-r"""tiktoken's ranks -> the content of a tokenizer.json with the same ids.
+r"""Conversion of tiktoken's ranks to a tokenizer.json with the same ids.
 
     IQ== 0          a line of a .tiktoken file: the bytes of a token in base64, its rank
 
-The rank is the id, and the order in which pairs are merged: those become tokens of a low
-rank first. A file has no regular expression and no special tokens; both are part of the
+The rank is both the id and the merge priority: pairs that form a token of a low rank are
+merged first. A file has no regular expression and no special tokens; they belong to the
 encoding, which the package `tiktoken` knows by name.
 """
 
@@ -13,7 +13,7 @@ import re
 
 from jepa_text.data.tokenizers import roles
 
-# Of a file by its name; they say the same as those of `tiktoken` 0.14.
+# By the name of the file; equivalent to those of `tiktoken` 0.14.
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
@@ -31,61 +31,58 @@ PATTERNS |= {'cl100k_base': CL100K, 'o200k_base': O200K}
 
 
 def read(path, pattern=''):
-    """(content of a tokenizer.json, lines) of a .tiktoken file.
+    """Returns (content of a tokenizer.json, lines) of a .tiktoken file.
 
-    `pattern` cuts a text; '' stands for that of the encoding the file is named after.
-    Raises ValueError for what is no such file, and where nothing says the pattern.
+    `pattern` splits a text; '' stands for that of the encoding the file is named after.
+    Raises ValueError for any other file, and if the pattern is unknown.
     """
     if not pattern and path.stem not in PATTERNS:
         raise ValueError(
-            f'{path} does not say by which regular expression a text is cut: give it as '
-            '--config.pattern=... to `jepa-text tokenizer`, or name the file after its '
-            'encoding '
-            f'({", ".join(PATTERNS)}).'
+            f'{path} does not say by which regular expression a text is split: give it '
+            'as --config.pattern=... to `jepa-text tokenizer`, or name the file after '
+            f'its encoding ({", ".join(PATTERNS)}).'
         )
-    what = f'{path}: tiktoken, cut as {"config.pattern says" if pattern else path.stem}'
-    return _content(_ranks(path), {}, pattern or PATTERNS[path.stem], what)
+    split_by = 'config.pattern says' if pattern else path.stem
+    origin = f'{path}: tiktoken, cut as {split_by}'
+    return _content(_ranks(path), {}, pattern or PATTERNS[path.stem], origin)
 
 
 def named(name):
-    """(content of a tokenizer.json, lines) of an encoding that tiktoken knows by name.
+    """Returns (content of a tokenizer.json, lines) of a named tiktoken encoding.
 
-    It is taken from tiktoken's cache, or downloaded. Raises ModuleNotFoundError without
-    the package, ValueError for a name that it does not know, OSError where it is not in
-    the cache and cannot be downloaded.
+    It is read from tiktoken's cache or downloaded. Raises ModuleNotFoundError without
+    the package, ValueError for an unknown name, OSError if it is not in the cache and
+    cannot be downloaded.
     """
     try:
         import tiktoken
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f'For the encoding {name!r} tiktoken is needed: pip install tiktoken. A '
-            '.tiktoken file is read without it.'
+            f'The encoding {name!r} needs tiktoken: pip install tiktoken. A .tiktoken '
+            'file is read without it.'
         ) from error
     if name not in tiktoken.list_encoding_names():
         known = ', '.join(sorted(tiktoken.list_encoding_names()))
         raise ValueError(f'tiktoken has no encoding {name!r}; there are: {known}.')
     try:
         found = tiktoken.get_encoding(name)
-    except OSError as error:  # requests' errors are such
+    except OSError as error:  # the base class of requests' errors
         raise OSError(
             f"{name!r} is not in tiktoken's cache (TIKTOKEN_CACHE_DIR), and could not be "
             f'downloaded ({type(error).__name__}): go online once, or give the path of '
             f'{name}.tiktoken.'
         ) from error
-    what = f'tiktoken {tiktoken.__version__}: {name}'
+    origin = f'tiktoken {tiktoken.__version__}: {name}'
     special = found._special_tokens
-    return _content(found._mergeable_ranks, special, found._pat_str, what)
+    return _content(found._mergeable_ranks, special, found._pat_str, origin)
 
 
-def _content(ranks, special, pattern, what):
-    spelled = {bytes([b]): c for b, c in zip(_bytes_in_order(), _letters())}
-    texts = {
-        token: ''.join(spelled[token[i : i + 1]] for i in range(len(token)))
-        for token in ranks
-    }
+def _content(ranks, special, pattern, origin):
+    letters = _letters()
+    texts = {token: ''.join(letters[byte] for byte in token) for token in ranks}
     vocabulary = {texts[token]: rank for token, rank in ranks.items()}
     added = _added(special, set(ranks.values()))
-    # Ids that come before the end of the ranks must be among the entries.
+    # Special ids below the highest rank must be entries of the vocabulary.
     vocabulary |= {name: i for i, name in added if i <= max(ranks.values())}
     merges = [
         (rank, at, texts[token[:at]], texts[token[at:]])
@@ -110,17 +107,17 @@ def _content(ranks, special, pattern, what):
             'end_of_word_suffix': None,
             'fuse_unk': False,
             'byte_fallback': False,
-            # A word that is a token is that token, whatever its pairs.
+            # A word that is a token becomes that token, whatever its merges.
             'ignore_merges': True,
             'vocab': dict(sorted(vocabulary.items(), key=lambda one: one[1])),
             'merges': [[left, right] for *_, left, right in sorted(merges)],
         },
     }
-    return content, [f'read from {what}, {len(ranks):,} ranks']
+    return content, [f'read from {origin}, {len(ranks):,} ranks']
 
 
 def _added(special, taken):
-    """[(id, name)] of special tokens, with reserved ones in the gaps between ids."""
+    """[(id, name)] of the special tokens, with reserved ones for the gaps between ids."""
     names = {i: name for name, i in special.items()}
     free = (set(range(max([*taken, *names]))) - taken) - set(names)
     names |= {i: f'<|reserved_special_token_{n}|>' for n, i in enumerate(sorted(free))}
@@ -142,31 +139,28 @@ def _pre_tokenizer(pattern):
 
 
 def _in_oniguruma(pattern):
-    r"""A regular expression of Rust's fancy-regex as the `tokenizers` library reads it.
+    r"""Converts a regular expression of Rust's fancy-regex to the library's Oniguruma.
 
-    There {1,3}+ repeats {1,3}, and $ is the end of a line.
+    In Oniguruma, {1,3}+ repeats {1,3}, and $ is the end of a line.
 
     >>> _in_oniguruma(r'\p{N}{1,3}+|\s++$')
     '(?>\\p{N}{1,3})|\\s++\\z'
     """
-    one = r'(\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|[^\]\\])*\]|[^\\()\[\]{}|+*?])'
-    pattern = re.sub(one + r'(\{\d+(?:,\d*)?\})\+', r'(?>\1\2)', pattern)
+    atom = r'(\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|[^\]\\])*\]|[^\\()\[\]{}|+*?])'
+    pattern = re.sub(atom + r'(\{\d+(?:,\d*)?\})\+', r'(?>\1\2)', pattern)
     return re.sub(r'(\\.|\[(?:\\.|[^\]\\])*\])|\$', lambda m: m[1] or r'\z', pattern)
 
 
-def _bytes_in_order():
-    """The bytes in the order of their letters: GPT-2's, printable ones first."""
-    first = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    return [*first, *(byte for byte in range(256) if byte not in first)]
-
-
 def _letters():
-    first = [chr(byte) for byte in _bytes_in_order()[:188]]
-    return [*first, *(chr(256 + n) for n in range(256 - len(first)))]
+    """{byte: letter} of byte-level BPE as in GPT-2: printable bytes stay themselves."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable}
+    return letters | {byte: chr(256 + n) for n, byte in enumerate(others)}
 
 
 def _ranks(path):
-    """{bytes: rank} of a file."""
+    """Reads {bytes: rank} from a file."""
     ranks = {}
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
@@ -181,7 +175,7 @@ def _ranks(path):
     if missing or len(set(ranks.values())) < len(ranks):
         raise ValueError(
             f'{path} has no rank for {len(missing)} of the 256 bytes, and '
-            f'{len(ranks) - len(set(ranks.values()))} ranks twice: it is not a .tiktoken '
-            'file, or cut.'
+            f'{len(ranks) - len(set(ranks.values()))} duplicate ranks: it is not a '
+            '.tiktoken file, or is truncated.'
         )
     return ranks

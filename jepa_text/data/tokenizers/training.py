@@ -1,21 +1,21 @@
-"""A tokenizer of some text: byte-level BPE, byte-level Unigram, or WordPiece.
+"""Tokenizer training: byte-level BPE, byte-level Unigram, or WordPiece.
 
-    bpe         pairs that are merged, the commonest first; any text survives
-    unigram     the pieces under which the text is likeliest; any text survives
-    wordpiece   BERT's: words in pieces, white space and unknown characters are lost
+    bpe         merges the most frequent pairs; lossless for any text
+    unigram     uses the pieces that make the text likeliest; lossless for any text
+    wordpiece   BERT's: splits words into pieces; loses whitespace, unknown characters
 
-The bundled one, `jepa_text/data/bundled/tokenizer.json`, was made by
+The bundled tokenizer, `jepa_text/data/bundled/tokenizer.json`, was made by
 
     texts = [document['text'] for document in bundled.make('train')]
     training.train(texts, vocab_size=2048).save(tokenizers.BUNDLED)
 
-and takes 3.18 bytes of the held-out text a token (4096 entries: 3.64, at twice the
-embedding). The same texts give the same tokenizer, in whatever order they come: of
-`tokenizers` alone this holds for BPE. WordPiece numbers the pieces inside words as a hash
-table yields them, so here they have their numbers before. Unigram's scores differ in the
-last digits, as threads add them up in any order, and so do those of bytes that do not
-occur, so they are rounded and sorted here; where that tips a rounding, or which of two
-pieces stays, two runs can still differ.
+It has 3.18 bytes of held-out text per token (4096 entries: 3.64, with twice the
+embedding). The same texts give the same tokenizer, in any order. The `tokenizers` library
+guarantees this only for BPE. For WordPiece it numbers the pieces inside words in hash
+order, so here they are numbered in advance. For Unigram its scores differ in the last
+digits, as threads add them up in any order, and so do those of bytes that do not occur,
+so they are rounded and sorted here; if this changes how a score is rounded, or which of
+two pieces is kept, two runs can still differ.
 """
 
 import collections
@@ -46,33 +46,35 @@ def train(
     alphabet=1000,
     reserved=RESERVED,
 ):
-    """The Tokenizer of `vocab_size` entries, specials included.
+    """Returns a Tokenizer of `vocab_size` entries, specials included.
 
-    texts           any iterable that can be iterated twice; a generator for 'bpe' and
-                    'unigram'
-    min_frequency   a pair is merged that occurs so often ('bpe', 'wordpiece')
-    lowercase       'wordpiece': BERT's lower case, which takes accents off, too
-    alphabet        'wordpiece': so many characters are kept, the commonest; words with
-                    others are <unk>
-    reserved        special tokens for later use
+    texts           any iterable that can be iterated twice; a generator suffices for
+                    'bpe' and 'unigram'
+    min_frequency   minimum frequency of a pair to be merged ('bpe', 'wordpiece')
+    lowercase       'wordpiece': BERT's lowercasing, which also strips accents
+    alphabet        'wordpiece': how many of the most frequent characters are kept; words
+                    with others are <unk>
+    reserved        number of special tokens for later use
 
-    Gives fewer entries when the texts have no more pairs. Raises ValueError for an
-    unknown kind, fewer entries than are needed, and for no text at all.
+    It has fewer entries if the texts have no more pairs. Raises ValueError for an unknown
+    kind, a too small vocab_size, and if there is no text.
     """
     if kind not in KINDS:
-        raise ValueError(f'kind={kind!r} is none; there are: {", ".join(KINDS)}.')
+        raise ValueError(f'kind={kind!r} is unknown; choose from: {", ".join(KINDS)}.')
     specials = specials_of(kind, reserved)
     _check_size(vocab_size, kind, specials)
-    given = dict(vocab_size=vocab_size, show_progress=False)
+    options = dict(vocab_size=vocab_size, show_progress=False)
     if kind != 'unigram':
-        given['min_frequency'] = min_frequency
+        options['min_frequency'] = min_frequency
     if kind == 'wordpiece':
-        given |= dict(lowercase=lowercase, alphabet=alphabet)
-    return KINDS[kind](_Texts(texts), specials, **given)
+        options |= dict(lowercase=lowercase, alphabet=alphabet)
+    content = KINDS[kind](_Texts(texts), specials, **options)
+    return tokenizers.parse(content, 'The trained tokenizer')
 
 
 def specials_of(kind, reserved=RESERVED):
-    """The special tokens of a kind, in the order of their ids."""
+    """Returns the special tokens of a kind, in the order of their ids."""
+
     unknown = (UNKNOWN,) if kind == 'wordpiece' else ()
     return (*ROLES, *unknown, *(f'<reserved_{number}>' for number in range(reserved)))
 
@@ -84,12 +86,12 @@ def _check_size(vocab_size, kind, specials):
         of_text = '256 bytes' if has_bytes else 'some characters'
         raise ValueError(
             f'vocab_size {vocab_size} is too small: {of_text} and {len(specials)} '
-            f'special tokens need {minimum}. Take 2048 or more.'
+            f'special tokens need {minimum}. Use 2048 or more.'
         )
 
 
 class _Texts:
-    """Pieces of the texts that are not blank; ValueError at the end if none was."""
+    """Pieces of the texts that are not blank; raises ValueError at the end if all are."""
 
     def __init__(self, texts):
         self._texts = texts
@@ -105,8 +107,8 @@ class _Texts:
 
 
 def _pieces(text):
-    """The text in parts that end with a word: the library holds some 170 bytes for each
-    character of what it is given at once."""
+    """Yields parts of a text that end with a word, as the library needs about 170 bytes
+    per character of each part."""
     start = 0
     while len(text) - start > 2 * PIECE:
         match = CUT.search(text, start + PIECE, start + 2 * PIECE)
@@ -116,16 +118,16 @@ def _pieces(text):
     yield text[start:]
 
 
-def _fed(backend, texts, trainer):
-    """The content of the backend's tokenizer.json, trained."""
+def _trained(backend, trainer, texts):
+    """Trains a backend, and returns the content of its tokenizer.json."""
     backend.train_from_iterator(texts, trainer)
     return json.loads(backend.to_str())
 
 
-def _bytewise(model):
-    """An untrained backend whose alphabet is the 256 bytes.
+def _trained_on_bytes(model, make_trainer, texts, specials, **options):
+    """Trains a model whose alphabet is the 256 bytes; returns its tokenizer.json content.
 
-    Digits go in groups of up to three, a space belongs to the word after it.
+    Digits form groups of up to three; a space belongs to the word after it.
     """
     backend = backend_library.Tokenizer(model)
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -136,40 +138,38 @@ def _bytewise(model):
     )
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    return backend
-
-
-def _bpe(texts, specials, **given):
-    trainer = trainers.BpeTrainer(
+    trainer = make_trainer(
         special_tokens=list(specials),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        **given,
+        **options,
     )
-    content = _fed(_bytewise(models.BPE()), texts, trainer)
-    return tokenizers.parse(content, 'The trained tokenizer')
+    return _trained(backend, trainer, texts)
 
 
-def _unigram(texts, specials, **given):
-    trainer = trainers.UnigramTrainer(
-        special_tokens=list(specials),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        **given,
+def _bpe(texts, specials, **options):
+    return _trained_on_bytes(
+        models.BPE(), trainers.BpeTrainer, texts, specials, **options
     )
-    content = _fed(_bytewise(models.Unigram()), texts, trainer)
-    pieces = _settled(dict(content['model']['vocab'][len(specials) :]))
-    # A text that spells a special token is likelier as anything else.
+
+
+def _unigram(texts, specials, **options):
+    content = _trained_on_bytes(
+        models.Unigram(), trainers.UnigramTrainer, texts, specials, **options
+    )
+    pieces = _deterministic(dict(content['model']['vocab'][len(specials) :]))
+    # So unlikely that a text with the name of a special token is split in another way.
     content['model']['vocab'] = [
         *((name, roles.NEVER) for name in specials),
         *sorted(pieces.items(), key=lambda one: (-one[1], one[0])),
     ]
-    return tokenizers.parse(content, 'The trained tokenizer')
+    return content
 
 
-def _settled(pieces):
-    """{piece: score} with what differs from run to run taken out.
+def _deterministic(pieces):
+    """{piece: score} without the differences between runs.
 
-    Bytes that do not occur get the lowest score, + 1e-4, + 2e-4, ... as a hash table
-    yields them: here in their order.
+    Bytes that do not occur have the lowest score, + 1e-4, + 2e-4, ... in hash order; here
+    they are sorted.
     """
     pieces = {piece: round(score, DIGITS) for piece, score in pieces.items()}
     highest = min(pieces.values()) + 256 * 1e-4
@@ -177,7 +177,7 @@ def _settled(pieces):
     return pieces | dict(zip(last, sorted((pieces[p] for p in last), reverse=True)))
 
 
-def _wordpiece(texts, specials, lowercase, alphabet, **given):
+def _wordpiece(texts, specials, lowercase, alphabet, **options):
     backend = backend_library.Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -187,23 +187,23 @@ def _wordpiece(texts, specials, lowercase, alphabet, **given):
         counts.update(backend.normalizer.normalize_str(text))
     counts = {c: n for c, n in counts.items() if not c.isspace()}
     kept = sorted(counts, key=lambda c: (-counts[c], c))[:alphabet]
-    room = given['vocab_size'] - len(specials)
+    room = options['vocab_size'] - len(specials)
     if 2 * len(kept) > room:
         raise ValueError(
-            f'vocab_size {given["vocab_size"]} is too small: {len(kept)} characters, '
-            f'each at the beginning of a word and within, and {len(specials)} special '
-            f'tokens need {2 * len(kept) + len(specials)}. Take more, or keep fewer '
+            f'vocab_size {options["vocab_size"]} is too small: {len(kept)} characters, '
+            f'each at the beginning of a word and inside, and {len(specials)} special '
+            f'tokens need {2 * len(kept) + len(specials)}. Use more, or keep fewer '
             'characters (train.alphabet).'
         )
     trainer = trainers.WordPieceTrainer(
         special_tokens=[*specials, *(f'##{c}' for c in sorted(kept))],
         initial_alphabet=kept,
         limit_alphabet=len(kept),
-        **given,
+        **options,
     )
-    content = _fed(backend, texts, trainer)
+    content = _trained(backend, trainer, texts)
     content['added_tokens'] = content['added_tokens'][: len(specials)]
-    return tokenizers.parse(content, 'The trained tokenizer')
+    return content
 
 
 KINDS = {'bpe': _bpe, 'unigram': _unigram, 'wordpiece': _wordpiece}

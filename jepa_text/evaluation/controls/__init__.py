@@ -1,13 +1,14 @@
-"""What says the same with less: the baselines of an analysis.
+"""Baselines that need no pretraining or no context, to compare models with.
 
     untrained            the same architecture at random initialization
-    bag_of_embeddings    the mean of the model's own input embeddings: no context
-    tf_idf               counts of words: no model at all (words.tf_idf)
+    bag_of_embeddings    the mean of the model's own input embeddings, without context
+    tf_idf               TF-IDF of the text, without a model (words.tf_idf)
 
-All three read the same part of a text: what the model does (truncation.py). Where that is
-not all, TF-IDF of the whole texts stands beside them under a name of its own.
-What the first or the last reaches is no finding about training; what the bag reaches,
-whose embeddings are trained, is none about the layers.
+All three read the same part of a text that the model reads (truncation.py). If texts are
+truncated, TF-IDF of the whole texts is reported as well, under the name WHOLE.
+
+What the untrained model or TF-IDF also reaches is no evidence about training. What the
+bag also reaches, whose embeddings are trained, is no evidence about the layers.
 """
 
 import dataclasses
@@ -21,15 +22,16 @@ from jepa_text.evaluation.controls import words
 UNTRAINED, BAG, TF_IDF = 'untrained', 'bag of embeddings', 'TF-IDF'
 WHOLE = 'TF-IDF of the whole texts'
 CONTROLS = (UNTRAINED, BAG, TF_IDF)
-# What needs no vector, and so is always there: readouts.baselines.
+# Baselines that need no vectors and are always available: readouts.baselines.
 LARGEST, ALWAYS_ONE = 'largest class', 'always 1'
 TF_IDF_WORDS = 1024
 
 
 def untrained(model, seed=0):
-    """A load.Pretrained with fresh parameters, as this package would start training it.
+    """Returns a copy of a load.Pretrained with freshly initialized parameters.
 
-    For a model of others too: the initialization is ours then, not the one that it had.
+    Uses this package's initialization, also for models of other packages, whose own
+    initialization may differ.
     """
     params = jax.jit(functools.partial(model.network.init, seed))()
     return dataclasses.replace(
@@ -38,9 +40,9 @@ def untrained(model, seed=0):
 
 
 def bag_of_embeddings(model, texts):
-    """[N, D] float32: the mean over tokens, with specials, of the embedding table.
+    """Returns [N, D] float32: the mean embedding of each text's tokens.
 
-    Raises ValueError for a text without tokens.
+    Special tokens are included. Raises ValueError for a text without tokens.
     """
     table_VD = np.asarray(jax.device_get(model.params['encoder']['embedding']))
     table_VD = table_VD.astype(np.float32)
@@ -48,10 +50,13 @@ def bag_of_embeddings(model, texts):
 
 
 def tf_idf(texts, fitted_on):
-    """[N, W] float32: TF-IDF over the commonest words of the training texts."""
+    """Returns [N, W] float32: TF-IDF over the most frequent words of `fitted_on`."""
     return words.tf_idf(texts, fitted_on, max_words=TF_IDF_WORDS)
 
 
 def word_lengths(texts):
-    """[N, 2]: words (at least 1) and characters, where there is no tokenizer."""
+    """Returns [N, 2]: the number of words (at least 1) and of characters of each text.
+
+    For controls, which have no tokenizer.
+    """
     return np.array([[max(1, len(words.words(t))), max(1, len(t))] for t in texts])

@@ -1,17 +1,18 @@
-"""What a task gives away without a pretrained model: controls as members of a grid.
+"""Controls of a task as members of its grid: predictions without a pretrained model.
 
 kind      control
-labels    the largest class; TF-IDF or the bag of a model's embeddings, with logistic
-          regression
+labels    the largest class; logistic regression on TF-IDF or on a model's bag of
+          embeddings
 scores    of pairs, the cosine of TF-IDF and of the bag; of texts, ridge regression on
           both
-tags      the commonest tag of a word, for unknown ones that of words which end alike
+tags      a word's most frequent tag; for unknown words that of words with the same ending
 spans     never an answer; the sentence that shares most words with the question
-cloze     the answer that is the commonest, of the candidates if there are
+cloze     the most frequent answer, among the candidates if there are any
 
-Each learns from `train`, chooses on `validation`, and answers as the metrics take it, so
-that it is measured as the models are. The texts are those of the task: where a model
-reads less, give the task as data/truncation.py cuts it. Of retrieval, see ranking.py.
+Each control is fitted on `train`, its hyperparameters are selected on `validation`, and
+its predictions are measured by the same metrics as those of models. Controls read the
+texts of the task as given; if a model reads less, truncate the task first
+(data/truncation.py). For controls of retrieval see ranking.py.
 """
 
 import re
@@ -32,68 +33,87 @@ ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
 PENALTIES = (0.1, 1.0, 10.0)  # of ridge regression
 _TINY = 1e-12
-_SUFFIX, _RARE = 3, 5  # letters of an ending; words as rare as that are like unknown ones
+_SUFFIX = 3  # letters of a word's ending
+_RARE = 5  # training words of at most this count stand for unknown words
 
 
-class Said(NamedTuple):
-    """What a control says of the validation and of the test set, and what it `chose`."""
+class Predictions(NamedTuple):
+    """A control's predictions and the hyperparameters chosen on the validation set."""
 
     control: str
     validation: list
     test: list
-    chose: dict
+    chosen: dict
 
 
-def said(task, model=None):
-    """[Said] of each control of a task with a validation set; of the bag of embeddings,
-    if a load.Pretrained is given. Raises ValueError for a kind without controls."""
-    kinds = {'labels': _labels, 'scores': _scores, 'tags': _tags, 'spans': _spans}
-    kinds |= {'cloze': _cloze}
-    if task.kind not in kinds or task.validation is None:
+def predictions(task, model=None):
+    """Returns the Predictions of each control of a task that has a validation set.
+
+    Includes the bag of embeddings if `model`, a load.Pretrained, is given. Raises
+    ValueError for a kind of task without controls.
+    """
+    kinds = {
+        'labels': _labels,
+        'scores': _scores,
+        'tags': _tags,
+        'spans': _spans,
+        'cloze': _cloze,
+    }
+    if task.kind not in kinds:
         raise ValueError(
-            f'{task.name}, a task of {task.kind}: there are controls of '
-            f'{", ".join(kinds)}, for tasks with a validation set '
-            '(task.with_validation).'
+            f'{task.name} is a task of kind {task.kind!r}, which has no controls; kinds '
+            f'with controls: {", ".join(kinds)}.'
+        )
+    if task.validation is None:
+        raise ValueError(
+            f'{task.name} has no validation set, which controls need: see '
+            'task.with_validation.'
         )
     return list(kinds[task.kind](task, model))
 
 
 def members(task, settings, model=None):
-    """Yields (config, outcome, per_instance, predictions) of each control, as
-    results.write takes them.
+    """Yields (config, outcome, per_instance, predictions) of each control.
 
-    `settings`: the rest of a config, such as data_revision. A control has the learning
-    rate 0 and the seed 0, as no chance has a part in it.
+    They are the arguments of results.write. `settings` are the remaining fields of a
+    config, such as data_revision. Controls are deterministic, so their learning rate and
+    seed are 0.
     """
     began = time.monotonic()
-    for one in said(task, model):
-        name, revision = one.control, one.control
-        if one.control == controls.BAG:
-            name, revision = f'{model.name}, {name}', settings['model_revision']
-        own = dict(model=name, model_revision=revision, control=one.control)
-        config = {**settings, **own, 'learning_rate': 0.0, 'seed': 0, 'steps': 0}
-        measured = [
-            measure(task, examples, answers)
-            for examples, answers in (
-                (task.validation, one.validation),
-                (task.test, one.test),
-            )
-        ]
-        # Of spans and words no package has a part.
+    for predicted in predictions(task, model):
+        config = config_of(settings, predicted.control) | {'chosen': predicted.chosen}
+        if predicted.control == controls.BAG:
+            config['model'] = f'{model.name}, {predicted.control}'
+            config['model_revision'] = settings['model_revision']
+        validation = measure(task, task.validation, predicted.validation)
+        test = measure(task, task.test, predicted.test)
+        # Controls of spans and cloze use no package.
         used = () if task.kind in ('spans', 'cloze') else ('scikit-learn', 'scipy')
         versions = identity.versions(task.kind, *used)
-        found = outcome(*measured, time.monotonic() - began, versions)
-        yield {**config, 'chosen': one.chose}, found, measured[1].per_instance, one.test
+        result = outcome(validation, test, time.monotonic() - began, versions)
+        yield config, result, test.per_instance, predicted.test
         began = time.monotonic()
 
 
+def config_of(settings, control):
+    """Returns the config of a control without a model."""
+    return {
+        **settings,
+        'model': control,
+        'model_revision': control,
+        'control': control,
+        'learning_rate': 0.0,
+        'seed': 0,
+        'steps': 0,
+    }
+
+
 def outcome(validation, test, seconds, versions):
-    """What results.write takes of a control that was measured."""
-    both = [{'standard': m.standard, 'paper': m.paper} for m in (validation, test)]
+    """Returns the outcome of a measured control, as results.write takes it."""
     return {
         'status': 'done',
-        'validation': both[0],
-        'test': both[1],
+        'validation': {'standard': validation.standard, 'paper': validation.paper},
+        'test': {'standard': test.standard, 'paper': test.paper},
         'losses': [],
         'seconds': round(seconds, 3),
         'versions': versions,
@@ -101,8 +121,10 @@ def outcome(validation, test, seconds, versions):
 
 
 def measure(task, examples, answers):
-    """metrics.base.Measured of the answers of a control to examples of a task; of spans
-    by the standard definitions only, as words are no tokens."""
+    """Returns the metrics.base.Measured of a control's predictions on examples of a task.
+
+    Spans are measured by the standard definitions only: predictions are text, not tokens.
+    """
     if task.kind == 'labels':
         parts = (task.train, task.validation, task.test)
         known = sorted({str(label) for part in parts for label in part.target})
@@ -119,69 +141,71 @@ def _labels(task, model):
     target = [list(map(str, part.target)) for part in (task.train, task.validation)]
     (largest, _), *_ = sorted(Counter(target[0]).items(), key=lambda x: (-x[1], x[0]))
     parts = [[largest] * len(part) for part in (task.validation, task.test)]
-    yield Said(controls.LARGEST, *parts, {})
+    yield Predictions(controls.LARGEST, *parts, {})
     best = None
     for grams, penalties in ((1, INVERSE_PENALTIES), (2, None)):
-        features = word_features.joined(task, word_features.counted(task, grams))
-        # Pairs of words at the penalty that is best for words.
-        found = _likeliest(features, target, penalties or (best.chose['C'],))
-        if best is None or found.likelihood > best.likelihood:
-            best = found._replace(chose={**found.chose, 'words': grams})
-    yield Said(controls.TF_IDF, *best.answers, best.chose)
+        features = word_features.joint_features(task, word_features.tf_idf(task, grams))
+        # Bigrams use the penalty that is best for words.
+        fit = _likeliest(features, target, penalties or (best.chosen['C'],))
+        if best is None or fit.likelihood > best.likelihood:
+            best = fit._replace(chosen={**fit.chosen, 'words': grams})
+    yield Predictions(controls.TF_IDF, *best.answers, best.chosen)
     if model is None:
         return
-    features = word_features.joined(task, word_features.bags(task, model))
-    features = word_features.standardized(features)
+    bags = word_features.bags_of_embeddings(task, model)
+    features = word_features.standardize(word_features.joint_features(task, bags))
     best = _likeliest(features, target, probes.INVERSE_PENALTIES)
-    yield Said(controls.BAG, *best.answers, best.chose)
+    yield Predictions(controls.BAG, *best.answers, best.chosen)
 
 
 class _Fitted(NamedTuple):
     likelihood: float
-    chose: dict
+    chosen: dict
     answers: list
 
 
 def _likeliest(features, target, penalties):
-    """Logistic regression at the penalty under which the labels of the validation set
-    are likeliest, which is steadier than how many are right."""
-    found = []
+    """Returns the logistic regression under which validation labels are likeliest.
+
+    The likelihood is less noisy than the accuracy.
+    """
+    fits = []
     for inverse in penalties:
         linear_model = base.extra('sklearn.linear_model')
         model = linear_model.LogisticRegression(C=inverse, max_iter=3000)
-        answers = word_features.fitted(model, features, target[0])
-        share_NC = model.predict_proba(features[1])
-        place = {label: index for index, label in enumerate(model.classes_)}
-        # One that was never learned has no share.
-        share_N = [
-            row_C[place[label]] if label in place else 0.0
-            for row_C, label in zip(share_NC, target[1])
+        answers = word_features.fit_predict(model, features, target[0])
+        probability_NC = model.predict_proba(features[1])
+        index_of = {label: index for index, label in enumerate(model.classes_)}
+        # A label that is missing from the training set has probability 0.
+        probability_N = [
+            row_C[index_of[label]] if label in index_of else 0.0
+            for row_C, label in zip(probability_NC, target[1])
         ]
-        likelihood = float(np.mean(np.log(np.maximum(share_N, _TINY))))
-        answers = [said_N.tolist() for said_N in answers]
-        found.append(_Fitted(likelihood, {'C': inverse}, answers))
-    return max(found, key=lambda one: one.likelihood)
+        likelihood = float(np.mean(np.log(np.maximum(probability_N, _TINY))))
+        answers = [predicted_N.tolist() for predicted_N in answers]
+        fits.append(_Fitted(likelihood, {'C': inverse}, answers))
+    return max(fits, key=lambda fit: fit.likelihood)
 
 
 def _scores(task, model):
-    made = {controls.TF_IDF: word_features.counted(task, 1)}
+    vectors = {controls.TF_IDF: word_features.tf_idf(task, 1)}
     if model is not None:
-        made[controls.BAG] = word_features.bags(task, model)
-    for control, parts in made.items():
+        vectors[controls.BAG] = word_features.bags_of_embeddings(task, model)
+    for control, parts in vectors.items():
         if task.train.second is not None:
             answers = [word_features.cosine(*part).tolist() for part in parts[1:]]
-            yield Said(control, *answers, {})
+            yield Predictions(control, *answers, {})
             continue
-        features, found = [first for first, _ in parts], []
+        features, fits = [first for first, _ in parts], []
         if control == controls.BAG:
-            features = word_features.standardized(features)
+            features = word_features.standardize(features)
         for penalty in PENALTIES:
             ridge = base.extra('sklearn.linear_model').Ridge(penalty)
-            answers = word_features.fitted(ridge, features, task.train.target)
+            answers = word_features.fit_predict(ridge, features, task.train.target)
             score = scores.measure(task.validation.target, answers[0]).standard
-            found.append((score['spearman'], penalty, answers))
-        _, penalty, answers = max(found, key=lambda one: one[0])
-        yield Said(control, *(x.tolist() for x in answers), {'penalty': penalty})
+            fits.append((score['spearman'], penalty, answers))
+        _, penalty, answers = max(fits, key=lambda fit: fit[0])
+        yield Predictions(control, *(x.tolist() for x in answers), {'penalty': penalty})
 
 
 def _tags(task, model):
@@ -194,33 +218,33 @@ def _tags(task, model):
             seen['all',][tag] += 1
             if counts[word] <= _RARE:
                 seen[_ending(word)][tag] += 1
-    # Of equals the first in the alphabet.
+    # Ties go to the alphabetically first tag.
     known = {
-        key: min(found, key=lambda tag: (-found[tag], tag)) for key, found in seen.items()
+        key: min(tags, key=lambda tag: (-tags[tag], tag)) for key, tags in seen.items()
     }
 
-    def of(word):
+    def tag_of(word):
         keys = (word, ('lower', word.lower()), _ending(word), ('all',))
         return next(known[key] for key in keys if key in known)
 
     parts = [
-        [[of(word) for word in sentence] for sentence in part.first]
+        [[tag_of(word) for word in sentence] for sentence in part.first]
         for part in (task.validation, task.test)
     ]
-    yield Said(COMMONEST, *parts, {})
+    yield Predictions(COMMONEST, *parts, {})
 
 
 def _cloze(task, model):
     counts = Counter(answer for answer, _ in task.train.target)
-    # Of equals the first in the alphabet.
+    # Ties go to the alphabetically first answer.
     parts = [
         [
-            min(others or counts, key=lambda word: (-counts[word], word))
-            for _, others in part.target
+            min(candidates or counts, key=lambda word: (-counts[word], word))
+            for _, candidates in part.target
         ]
         for part in (task.validation, task.test)
     ]
-    yield Said(ANSWER, *parts, {})
+    yield Predictions(ANSWER, *parts, {})
 
 
 def _ending(word):
@@ -230,8 +254,8 @@ def _ending(word):
 
 def _spans(task, model):
     sides = task.validation, task.test
-    yield Said(NEVER, *([''] * len(part) for part in sides), {})
-    found = [
+    yield Predictions(NEVER, *([''] * len(part) for part in sides), {})
+    scored = [
         [_sentence(*pair) for pair in zip(part.first, part.second)] for part in sides
     ]
 
@@ -239,17 +263,19 @@ def _spans(task, model):
         return [text if share >= bound else '' for text, share in part]
 
     def f1(bound):
-        said = answers(found[0], bound)
-        return spans.measure(task.validation.target, said).standard['f1']
+        predicted = answers(scored[0], bound)
+        return spans.measure(task.validation.target, predicted).standard['f1']
 
     best = max(np.linspace(0, 1, 11).tolist(), key=f1)
-    yield Said(SENTENCE, *(answers(part, best) for part in found), {'shared': best})
+    yield Predictions(
+        SENTENCE, *(answers(part, best) for part in scored), {'shared': best}
+    )
 
 
 def _sentence(question, context):
-    """(the sentence that has most of a question's words, the share that it has)."""
+    """Returns (the sentence with most of the question's words, its share of them)."""
     asked = set(words.words(question))
     sentences = re.split(r'(?<=[.!?])\s+', context.strip())
-    shared = [len(asked & set(words.words(one))) for one in sentences]
-    place = int(np.argmax(shared))
-    return sentences[place], shared[place] / max(1, len(asked))
+    shared = [len(asked & set(words.words(sentence))) for sentence in sentences]
+    best = int(np.argmax(shared))
+    return sentences[best], shared[best] / max(1, len(asked))

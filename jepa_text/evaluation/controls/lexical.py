@@ -1,8 +1,8 @@
-"""Words against meaning: what vectors keep of the words, and what they say beyond them.
+"""Lexical versus semantic content of vectors: word recovery, overlap and balance.
 
-word_recovery        which content words a text has, read off its vector
-high_overlap         agreement with people among pairs that share most words
-balance_interval     meaning minus words, both corrected for chance
+word_recovery        which content words a text contains, predicted from its vector
+high_overlap         agreement with human judgments among pairs that share most words
+balance_interval     semantic minus lexical score, both corrected for chance
 paper_*              the measures of arXiv 2606.05173, for comparison with its tables
 """
 
@@ -11,21 +11,25 @@ import numpy as np
 from jepa_text.evaluation.controls import words
 from jepa_text.measures import correlations, ridge, statistics
 
-_RANKS = 10  # how far in rank of frequency a negative word may be
+_RANKS = 10  # largest distance in frequency rank between a word and its negative
 
 
 def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, seed=0):
-    """Can the content words of a text be told from its vector? Chance is 0.5 exactly.
+    """Measures how well the content words of a text can be predicted from its vector.
 
-    `vocabulary` is words, commonest first; None: `content_words` of the training texts.
-    One ridge regression from vectors to all words, on the training texts. On a test text,
-    each content word that it has meets a word of about the same frequency (10 ranks at
-    most) that it has not; AUC is how often the first scores higher, averaged over texts.
-    So neither frequency nor the length of a text can help.
+    One ridge regression maps vectors to the presence of all words and is fitted on the
+    training texts. On a test text, each content word it contains is paired with a word it
+    does not contain, of about the same frequency (at most 10 ranks apart). The AUC is how
+    often the first scores higher, averaged over texts. Neither the frequency of words nor
+    the length of a text can help, so chance is exactly 0.5.
 
-    {'auc', 'low', 'high' (over texts), 'chance_corrected' (2 auc - 1), 'words', 'texts',
-    'values' (AUCs of the texts that have such words: the same texts for every model)}.
-    Raises ValueError when too few texts have content words: see `words.content_words`.
+    `vocabulary` is a list of words, the most frequent first; None: `content_words` of the
+    training texts.
+
+    Returns {'auc', 'low', 'high' (over texts), 'chance_corrected' (2 auc - 1), 'words',
+    'texts', 'values' (the AUCs of the texts with such words, which are the same texts for
+    every model)}. Raises ValueError if too few texts have content words (see
+    `words.content_words`).
 
     >>> texts = ['the cat', 'the dog', 'the cow', 'the fox'] * 20
     >>> vectors_ND = np.tile(np.eye(4), (20, 1))
@@ -49,8 +53,9 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
             values.append(np.mean((np.sign(difference_P) + 1) / 2))
     if not values:
         raise ValueError(
-            f'None of {len(test_texts)} test texts has one of the {len(vocabulary)} '
-            'content words of the training texts. Are they of one kind?'
+            f'None of {len(test_texts)} test texts contains any of the '
+            f'{len(vocabulary)} content words of the training texts. Give training and '
+            'test texts of the same domain.'
         )
     auc = statistics.bootstrap_interval(np.mean, values, resamples=10_000, seed=seed)
     return {
@@ -65,22 +70,25 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
 
 
 def _matched(member_W, rng):
-    """(word that is there, word of like frequency that is not), one for each there."""
+    """Pairs each present word with an absent word of similar frequency, at random."""
     pairs = []
-    for there in np.flatnonzero(member_W):
-        near_W = np.arange(max(0, there - _RANKS), min(len(member_W), there + _RANKS + 1))
+    for present in np.flatnonzero(member_W):
+        near_W = np.arange(
+            max(0, present - _RANKS), min(len(member_W), present + _RANKS + 1)
+        )
         absent_W = near_W[~member_W[near_W]]
         if len(absent_W):
-            pairs.append((there, rng.choice(absent_W)))
+            pairs.append((present, rng.choice(absent_W)))
     return np.array(pairs, int).reshape(-1, 2)
 
 
 def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
-    """Same words, same meaning? AUC among the `share` of pairs that overlap most.
+    """Returns the AUC among the `share` of pairs with the highest word overlap.
 
-    `positive_N`: pairs that mean the same, such as a score of 4 or more. {'auc', 'low',
-    'high', 'overlap_auc' (of the overlap itself), 'least' overlap, 'pairs'}. AUCs are NaN
-    where these pairs are all alike.
+    `positive_N` marks pairs with the same meaning, e.g. a score of 4 or more. Returns
+    {'auc', 'low', 'high', 'overlap_auc' (AUC of the overlap itself), 'minimum' (smallest
+    overlap of these pairs), 'pairs'}. AUCs are NaN if these pairs are all positive or all
+    negative.
 
     >>> found = high_overlap([9, 1, 8, 2], [True, False] * 2, [0.9, 0.9, 0.1, 0.1], 0.5)
     >>> found['auc'], found['overlap_auc'], found['pairs']
@@ -107,46 +115,47 @@ def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
 
 
 def above_chance(value, chance):
-    """(value - chance) / (1 - chance): 0 is chance, 1 perfect.
+    """Returns (value - chance) / (1 - chance): 0 at chance, 1 for a perfect score.
 
     >>> print(above_chance(0.75, 0.5))
     0.5
     """
     if not chance < 1:
-        raise ValueError(f'Chance of {chance} leaves nothing to correct.')
+        raise ValueError(f'chance={chance} must be below 1.')
     return (value - chance) / (1 - chance)
 
 
 def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
-    """Semantic - lexical balance of two Intervals: above_chance(semantic) minus
-    above_chance(lexical), with the uncertainty of both: an Interval.
+    """Returns the Interval of the semantic - lexical balance of two Intervals.
 
-    Chance is the share of the largest test class. Positive: more of the meaning that the
-    task has than of the words; compare models on the same two tasks only.
+    The balance is above_chance(semantic) - above_chance(lexical); chance is the share of
+    the largest test class. It is positive if vectors contain more of the task's meaning
+    than of the words. Compare models on the same two tasks only.
 
-    d - sqrt((a - a_low)^2 + (b_high - b)^2) to d + sqrt((a_high - a)^2 + (b - b_low)^2),
-    of the two corrected for chance (Zou & Donner 2008): for values measured apart.
+    The interval combines the uncertainty of both (Zou & Donner 2008), for values measured
+    independently: with a and b corrected for chance and d = a - b, it is d - sqrt((a -
+    a_low)^2 + (b_high - b)^2) to d + sqrt((a_high - a)^2 + (b - b_low)^2).
 
     >>> semantic = statistics.Interval(0.75, 0.70, 0.80)
     >>> exact = statistics.Interval(0.75, 0.75, 0.75)
     >>> print(*np.round(balance_interval(semantic, 0.5, exact, 0.5), 3))
     0.0 -0.1 0.1
     """
-    one, two = (
+    first, second = (
         np.array([above_chance(x, chance) for x in interval])
         for interval, chance in ((semantic, semantic_chance), (lexical, lexical_chance))
     )
-    value = one[0] - two[0]
-    below = np.hypot(one[0] - one[1], two[2] - two[0])
-    above = np.hypot(one[2] - one[0], two[0] - two[1])
+    value = first[0] - second[0]
+    below = np.hypot(first[0] - first[1], second[2] - second[0])
+    above = np.hypot(first[2] - first[0], second[0] - second[1])
     return statistics.Interval(*map(float, (value, value - below, value + above)))
 
 
 def paper_probe_gap(semantic, token):
-    """Semantic minus token accuracy: the 'balance' of arXiv 2606.05173.
+    """Returns semantic minus token accuracy: the 'balance' of arXiv 2606.05173.
 
-    Accuracies of tasks with different numbers of classes, uncorrected: only for
-    comparison with its tables; see `balance_interval`.
+    It does not correct for the different numbers of classes of the two tasks. Use it only
+    for comparison with that paper's tables, else `balance_interval`.
 
     >>> print(round(paper_probe_gap(0.617, 0.755), 3))
     -0.138
@@ -155,11 +164,12 @@ def paper_probe_gap(semantic, token):
 
 
 def paper_token_labels(tokens_BL, valid_BL, min_count=5):
-    """(labels_N, kept_N): the commonest id of each text, ties to the smallest.
+    """Returns (labels_N, kept_N): the most frequent token id of each text.
 
-    The target of that paper's token probe, specials counting, among ids with at least
-    `min_count` texts. Small ids are punctuation in its vocabulary, so this is mostly
-    which punctuation a text has.
+    This is the target of the token probe of arXiv 2606.05173. Ties go to the smallest id,
+    and special tokens count; kept_N marks texts whose label occurs in at least
+    `min_count` texts. Small ids are punctuation in that paper's vocabulary, so the label
+    is mostly the most frequent punctuation of a text.
 
     >>> tokens_BL = np.array([[7, 3, 3], [9, 4, 0]])
     >>> paper_token_labels(tokens_BL, np.array([[1, 1, 1], [1, 1, 0]]), min_count=1)

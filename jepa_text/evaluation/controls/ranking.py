@@ -1,4 +1,4 @@
-"""Documents ranked for queries by their words alone: the controls of retrieval."""
+"""Lexical retrieval baselines: TF-IDF and BM25 rankings of documents for queries."""
 
 import numpy as np
 
@@ -8,21 +8,22 @@ from jepa_text.evaluation.metrics import base
 
 BM25 = 'BM25'
 K1, B = 1.2, 0.75
-_BLOCK = 256  # queries at once
+_BLOCK = 256  # queries per matrix product
 
 
 def runs(queries, corpus, top=100):
-    """{control: run}, run {query: {document: score}} of at most `top` documents that
-    share a word with the query, best first.
+    """Returns {control: run}, where a run is {query: {document: score}}, the best first.
 
     queries, corpus    {id: text}
+    top                at most so many documents per query; all share a word with it
 
     TF-IDF    cosine of the vectors (1 + log tf) idf, idf = log((1 + N) / (1 + n)) + 1
     BM25      sum over the query's words of idf tf (k1 + 1) / (tf + k1 (1 - b + b |d| /
               mean |d|)), idf = log(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75
-              (Robertson & Zaragoza 2009; idf as Lucene has it, never below 0)
+              (Robertson & Zaragoza 2009; idf as in Lucene, never below 0)
 
-    N documents, n of them with the word. Raises ValueError for a corpus without words.
+    N is the number of documents, n of which contain the word. Raises ValueError for a
+    corpus without words.
     """
     text = base.extra('sklearn.feature_extraction.text')
     counter = text.CountVectorizer(analyzer=words.words, dtype=np.float64)
@@ -30,13 +31,16 @@ def runs(queries, corpus, top=100):
         counts_NW = counter.fit_transform(corpus.values())
     except ValueError as error:
         raise ValueError(
-            f'None of {len(corpus)} documents has a word to be found by.'
+            f'None of {len(corpus)} documents contains a word, so none can be ranked.'
         ) from error
-    asked_QW = counter.transform(queries.values())
-    weighted = text.TfidfTransformer(sublinear_tf=True).fit(counts_NW)
+    queries_QW = counter.transform(queries.values())
+    transformer = text.TfidfTransformer(sublinear_tf=True).fit(counts_NW)
     pairs = {
-        controls.TF_IDF: (weighted.transform(asked_QW), weighted.transform(counts_NW)),
-        BM25: (asked_QW, bm25(counts_NW)),
+        controls.TF_IDF: (
+            transformer.transform(queries_QW),
+            transformer.transform(counts_NW),
+        ),
+        BM25: (queries_QW, bm25(counts_NW)),
     }
     return {
         control: _run(list(queries), list(corpus), *pair, top)
@@ -45,7 +49,7 @@ def runs(queries, corpus, top=100):
 
 
 def bm25(counts_NW):
-    """Weights of the words of documents, sparse as their counts are."""
+    """Returns the BM25 weights of documents' words, as sparse as the word counts."""
     from scipy import sparse
 
     weights_NW = sparse.csr_array(counts_NW, dtype=np.float64, copy=True)
@@ -60,14 +64,15 @@ def bm25(counts_NW):
     return weights_NW
 
 
-def _run(queries, documents, asked_QW, weights_NW, top):
-    found, weights_WN = {}, weights_NW.T.tocsr()
+def _run(queries, documents, queries_QW, weights_NW, top):
+    """Returns {query: {document: score}} by the sparse product of queries and weights."""
+    run, weights_WN = {}, weights_NW.T.tocsr()
     for start in range(0, len(queries), _BLOCK):
-        scores_BN = (asked_QW[start : start + _BLOCK] @ weights_WN).tocsr()
+        scores_BN = (queries_QW[start : start + _BLOCK] @ weights_WN).tocsr()
         bounds = zip(scores_BN.indptr, scores_BN.indptr[1:])
         for query, (low, high) in zip(queries[start : start + _BLOCK], bounds):
             places, scores = scores_BN.indices[low:high], scores_BN.data[low:high]
-            # Of equals the first document.
+            # Ties go to the document that comes first.
             order = np.lexsort((places, -scores))[:top]
-            found[query] = {documents[places[i]]: float(scores[i]) for i in order}
-    return found
+            run[query] = {documents[places[i]]: float(scores[i]) for i in order}
+    return run

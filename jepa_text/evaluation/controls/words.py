@@ -1,7 +1,7 @@
-"""The words of texts: which are content words, who shares which, TF-IDF.
+"""Word-level text statistics: tokenization, content words, overlap and TF-IDF.
 
-A word is a run of letters and digits, in lower case, with inner apostrophes and hyphens;
-so any language that puts spaces between words.
+A word is a lowercase run of letters and digits, with inner apostrophes and hyphens. This
+works for any language that separates words by spaces.
 """
 
 import re
@@ -13,7 +13,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def words(text, cased=False):
-    """The words of a text, in order; `cased` as they are written.
+    """Returns the words of a text in order; with `cased` in their original case.
 
     >>> words("Don't re-read: it's HIS 2nd_book!")
     ["don't", 're-read', "it's", 'his', '2nd', 'book']
@@ -22,7 +22,7 @@ def words(text, cased=False):
 
 
 def document_frequency(texts, cased=False):
-    """Counter: in how many texts a word is.
+    """Counts the texts that contain each word: a Counter {word: number of texts}.
 
     >>> document_frequency(['a b b', 'b'])['b']
     2
@@ -31,50 +31,50 @@ def document_frequency(texts, cased=False):
 
 
 def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
-    """Words that say what a text is about, the commonest first, at most `max_words`.
+    """Returns at most `max_words` content words, the most frequent first.
 
-    In at least `min_texts` texts, in at most the share `highest` of them (which leaves
-    out function words without a list for every language), of three letters or more.
-    Raises ValueError if there are fewer than two.
+    Content words have three letters or more and occur in at least `min_texts` texts and
+    in at most the share `highest` of them, which excludes function words without a stop
+    list for each language. Raises ValueError if there are fewer than two.
 
     >>> texts = ['the whale', 'the sea', 'the whale', 'a sea']
     >>> content_words(texts, min_texts=2, highest=0.5)
     ['sea', 'whale']
     """
     bound = highest * len(texts)
-    found = sorted(
+    candidates = sorted(
         (-count, word)
         for word, count in document_frequency(texts).items()
         if min_texts <= count <= bound and len(word) > 2
     )
-    if len(found) < 2:
+    if len(candidates) < 2:
         raise ValueError(
-            f'{len(texts)} texts have {len(found)} content word(s): in at least '
-            f'{min_texts} texts and in at most {highest:.0%} of them. Give more texts, '
-            'or a lower `min_texts`, or a higher `highest`.'
+            f'{len(texts)} texts have {len(candidates)} content word(s), i.e. words in '
+            f'at least {min_texts} and at most {highest:.0%} of the texts; at least two '
+            'are needed. Give more texts, a lower `min_texts` or a higher `highest`.'
         )
-    return [word for _, word in found[:max_words]]
+    return [word for _, word in candidates[:max_words]]
 
 
 def membership(texts, vocabulary):
-    """member_NW: whether text n has word w.
+    """Returns member_NW: whether text n contains word w.
 
     >>> membership(['a b', 'b'], ['a', 'b']).tolist()
     [[True, True], [False, True]]
     """
-    place = {word: index for index, word in enumerate(vocabulary)}
+    column = {word: index for index, word in enumerate(vocabulary)}
     member_NW = np.zeros((len(texts), len(vocabulary)), bool)
     for row, text in enumerate(texts):
-        member_NW[row, [place[word] for word in words(text) if word in place]] = True
+        member_NW[row, [column[word] for word in words(text) if word in column]] = True
     return member_NW
 
 
 def tf_idf(texts, fitted_on, max_words=2048):
-    """vectors_NW, float32, length 1: a control that has read no other text.
+    """Returns TF-IDF vectors_NW, float32, of length 1.
 
-    Count times log((1 + N) / (1 + n_w)) + 1, over the `max_words` commonest words of the
-    texts `fitted_on`, which n_w are counted in: scikit-learn's formula. A text without
-    any of them is a row of zeros.
+    scikit-learn's formula: count * (log((1 + N) / (1 + n_w)) + 1), over the `max_words`
+    most frequent words of the N texts `fitted_on`, n_w of which contain word w. A text
+    without any of these words is a row of zeros.
 
     >>> tf_idf(['b b'], ['a b', 'b']).tolist()
     [[0.0, 1.0]]
@@ -82,30 +82,31 @@ def tf_idf(texts, fitted_on, max_words=2048):
     counts = document_frequency(fitted_on)
     chosen = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
     chosen.sort()
-    place = {word: index for index, word in enumerate(chosen)}
+    column = {word: index for index, word in enumerate(chosen)}
     vectors_NW = np.zeros((len(texts), len(chosen)), np.float32)
     for row, text in enumerate(texts):
         for word, count in Counter(words(text)).items():
-            if word in place:
+            if word in column:
                 rarity = np.log((1 + len(fitted_on)) / (1 + counts[word])) + 1
-                vectors_NW[row, place[word]] = count * rarity
+                vectors_NW[row, column[word]] = count * rarity
     norm_N1 = np.linalg.norm(vectors_NW, axis=1, keepdims=True)
     return vectors_NW / np.where(norm_N1 > 0, norm_N1, 1)
 
 
 def overlap(first_texts, second_texts):
-    """Shared words over all words of each pair (Jaccard), 0 to 1; two empty texts: 1.
+    """Returns the Jaccard overlap of the words of each pair; 1 for two empty texts.
 
     >>> overlap(['the whale sank', 'a'], ['the whale swam', 'b']).tolist()
     [0.5, 0.0]
     """
     if len(first_texts) != len(second_texts):
         raise ValueError(
-            f'Overlap is of pairs, but there are {len(first_texts)} and '
+            f'overlap needs texts in pairs, but got {len(first_texts)} and '
             f'{len(second_texts)} texts.'
         )
     shares = []
-    for one, two in zip(first_texts, second_texts):
-        one, two = set(words(one)), set(words(two))
-        shares.append(len(one & two) / len(one | two) if one | two else 1.0)
+    for texts in zip(first_texts, second_texts):
+        first, second = (set(words(text)) for text in texts)
+        union = first | second
+        shares.append(len(first & second) / len(union) if union else 1.0)
     return np.array(shares)

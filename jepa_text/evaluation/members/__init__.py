@@ -1,1 +1,1 @@
-"""Members of a grid: one fine-tuning each, trained by one program."""
+"""Training of grid members: one fine-tuning run per learning rate and seed."""

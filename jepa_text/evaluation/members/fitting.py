@@ -1,8 +1,8 @@
-"""How many members the memory of the devices holds at once, by XLA's own plan.
+"""The number of members that fit into device memory, by XLA's memory analysis.
 
-    parameters, moments, gradients, activations of a step on the longest row <= room
+    parameters, moments, gradients, activations of a step on the longest row <= limit
 
-Two programs are compiled where all do not fit, and from them told how much a member is.
+If not all members fit, two programs are compiled to estimate the memory per member.
 """
 
 import jax
@@ -11,37 +11,42 @@ from jepa_text.cost import hardware
 from jepa_text.running import compilation
 
 
-def room():
-    """Bytes of each device that may be filled; None where it does not say how many it
-    has, as a CPU, which has those of the host."""
-    limits = [(one.memory_stats() or {}).get('bytes_limit') for one in jax.devices()]
+def memory_limit():
+    """Returns the usable bytes of each device; None if a device reports no limit.
+
+    CPUs report none, as they use the memory of the host.
+    """
+    limits = [
+        (device.memory_stats() or {}).get('bytes_limit') for device in jax.devices()
+    ]
     return None if None in limits else int(hardware.USABLE * min(limits))
 
 
-def width(made, rows, members):
-    """How many of so many members a grid.Grid trains at once on the rows: as many as fit,
-    filled up to a multiple of the devices, so that each has as many; 1 of one.
+def width(grid, rows, members):
+    """Returns how many of `members` members a grid.Grid trains at once on the rows.
 
-    One on each device is tried whatever it takes: XLA says what is too large.
+    As many as fit, rounded to a multiple of the number of devices, so that each device
+    has the same number; 1 for one member. One member per device is always tried, even if
+    it does not fit by this estimate: XLA reports what is too large.
     """
     if members == 1:
         return 1
-    devices, limit = jax.device_count(), room()
+    devices, limit = jax.device_count(), memory_limit()
     maximum = -(-members // devices) * devices
     if limit is None:
         return maximum
-    # Each device has these beside the members.
-    limit -= sum(x.nbytes for x in jax.tree.leaves(made.trained))
+    # The initial parameters stay on each device in addition to the members.
+    limit -= sum(x.nbytes for x in jax.tree.leaves(grid.trained))
 
-    def takes(count):
-        return compilation.peak(made.lowered(rows, count).compile())
+    def peak_bytes(count):
+        return compilation.peak(grid.lowered(rows, count).compile())
 
-    if (all_of_them := takes(maximum)) <= limit:
+    if (all_at_once := peak_bytes(maximum)) <= limit:
         return maximum
-    if maximum == devices or (first := takes(devices)) >= limit:
+    if maximum == devices or (one_each := peak_bytes(devices)) >= limit:
         return devices
-    each = max(1.0, (all_of_them - first) / (maximum - devices))
-    found = devices + int((limit - first) / each) // devices * devices
-    while found > devices and takes(found) > limit:
-        found -= devices
-    return found
+    per_member = max(1.0, (all_at_once - one_each) / (maximum - devices))
+    count = devices + int((limit - one_each) / per_member) // devices * devices
+    while count > devices and peak_bytes(count) > limit:
+        count -= devices
+    return count

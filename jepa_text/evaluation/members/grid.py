@@ -1,11 +1,11 @@
-"""Members (learning rate x seed) of one fine-tuning, trained by one program.
+"""Training of a grid of members (learning rate x seed) by one compiled program.
 
-    members   model --fresh head--> params_S --steps--> params_S, losses_ST
+    members    model --fresh head--> params_S --steps--> params_S, losses_ST
 
-The learning rate is an array, and every member has its own order of the data, its own
-head and its own dropout. `width` members go at once under vmap, spread over the devices
-that are here; what is frozen is shared. With a width of 1 they go one after the other
-through the same compiled step: on CPUs that is faster.
+The learning rate is an array, and each member has its own data order, head and dropout.
+`width` members are trained at once under vmap, spread over the available devices, and
+share the frozen parameters. With a width of 1, members are trained one after another by
+the same compiled step, which is faster on CPUs.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 
 
 class Member(NamedTuple):
-    """What tells one from another."""
+    """The learning rate and seed that identify a member."""
 
     learning_rate: float
     seed: int
@@ -38,17 +38,16 @@ class Member(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How every member is trained.
+    """Hyperparameters that all members share.
 
-    steps, batch_size   of rows; the last batch of an epoch may be smaller
-    warmup              share of the steps in which the rate rises from 0, before it
-                        falls to 0 in a line
-    layers              how many of the last ones are trained; None: all, and embeddings
-    microbatches        into so many parts a batch is cut, of which one is in memory; the
-                        same numbers for one more forward pass (losses/cached.py)
-    precision           float32: all; bfloat16: products, with float32 parameters;
-                        paper_bf16: parameters, moments and updates, too, which leaves
-                        small updates without effect (2507.00994's fine-tuning)
+    batch_size      in rows; the last batch of an epoch may be smaller
+    warmup          share of the steps with linear warmup from 0, before linear decay to 0
+    layers          number of last layers to train; None: all, and the embeddings
+    microbatches    parts of a batch, one in memory at a time; the gradient is the same,
+                    for one more forward pass (losses/cached.py)
+    precision       float32: all; bfloat16: products, with float32 parameters; paper_bf16:
+                    also parameters, moments and updates, which loses small updates (the
+                    fine-tuning of arXiv 2507.00994)
     """
 
     steps: int
@@ -64,18 +63,18 @@ class Recipe:
     clip_norm: float = 1.0
 
     def optimizer(self):
-        """AdamW without its rate: optim/optimizers.py."""
-        low = self.precision == 'paper_bf16'
+        """Returns AdamW without a learning rate (optim/optimizers.py)."""
+        options = dict(b1=self.b1, b2=self.b2, eps=self.eps)
+        dtype = 'bfloat16' if self.precision == 'paper_bf16' else 'float32'
         return optimizers.adamw(
-            b1=self.b1,
-            b2=self.b2,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
-            momentum_dtype='bfloat16' if low else 'float32',
+            **options, weight_decay=self.weight_decay, momentum_dtype=dtype
         )
 
     def factors(self):
-        """factor_T, float32: of the rate at each step, 0 at the first where it rises."""
+        """Returns factor_T, float32: the schedule as factors of the learning rate.
+
+        With warmup, the factor of the first step is 0.
+        """
         warm = round(self.warmup * self.steps)
         step_T = np.arange(self.steps, dtype=np.float64)
         rise_T = step_T / max(1, warm)
@@ -84,36 +83,35 @@ class Recipe:
 
 
 def orders(count, seed, steps, batch_size):
-    """index_TB: rows of each batch, all of them once an epoch in an order of the seed's;
-    -1 where the last batch of an epoch is not full.
+    """Returns index_TB, the rows of each batch: a random permutation per epoch.
+
+    It is drawn by the seed. The last batch of an epoch is padded with -1.
 
     >>> orders(3, seed=0, steps=2, batch_size=2).tolist()
     [[2, 0], [1, -1]]
     """
     per_epoch = -(-count // batch_size)
-    rows = []
-    for epoch in range(-(-steps // per_epoch)):
-        order = np.random.default_rng([seed, epoch]).permutation(count)
-        filled = np.full(per_epoch * batch_size, -1)
-        filled[:count] = order
-        rows.append(filled.reshape(per_epoch, batch_size))
-    return np.concatenate(rows)[:steps]
+    index_EN = np.full((-(-steps // per_epoch), per_epoch * batch_size), -1)
+    for epoch, index_N in enumerate(index_EN):
+        index_N[:count] = np.random.default_rng([seed, epoch]).permutation(count)
+    return index_EN.reshape(-1, batch_size)[:steps]
 
 
 def shape_of(encoder, kind, recipe, maximum, rows):
-    """packed.Shape of the batches of these rows, the same for all members; None where
-    padded rows cost no more, an encoder read them before, or the parts of a batch go one
-    by one."""
+    """Returns the packed.Shape of the batches of these rows, the same for all members.
+
+    None if padding costs no more, rows have features, or batches are in microbatches.
+    """
     if rows[0].features is not None or recipe.microbatches > 1:
         return None
-    given = recipe.steps, recipe.batch_size
-    index_TB = np.concatenate([orders(len(rows), seed, *given) for seed in range(5)])
+    count, steps, size = len(rows), recipe.steps, recipe.batch_size
+    index_TB = np.concatenate([orders(count, s, steps, size) for s in range(5)])
     lengths_N = list(map(kind.lengths, rows))
     return packed.shape_of(lengths_N, index_TB, maximum, encoder.width)
 
 
 class Grid:
-    """The program of all members: made once for a model, a kind and a recipe."""
+    """The training program of all members of one model, kind and Recipe."""
 
     def __init__(self, model, kind, recipe, max_length=None):
         self.kind, self.recipe = kind, recipe
@@ -121,7 +119,7 @@ class Grid:
         self.pad_id = model.tokenizer.pad_id
         self.tx = recipe.optimizer()
         encoder, params = model.network.encoder, model.params['encoder']
-        encoder, params = partition.arranged(encoder, params, recipe)
+        encoder, params = partition.prepare(encoder, params, recipe)
         self.network = Network(encoder, kind)
         partition.check_head(self.network, recipe)
         self._unrolled = recipe.layers is None and _unrolls(encoder)
@@ -131,135 +129,137 @@ class Grid:
         self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
-        """The fresh parameters of the head, of the seed; {} of a kind without one."""
+        """Initializes the head's parameters from a seed; {} for a kind without head."""
         module = self.network.modules.get(base.HEAD)
         if module is None:
             return {}
         key = jax.random.fold_in(key_of(seed), zlib.crc32(base.HEAD.encode()))
         return partition.cast(module.init(key, *module.example())['params'], self.recipe)
 
-    def read(self, rows):
-        """The rows, with what the head reads of them where no layer is trained."""
+    def with_features(self, rows):
+        """Adds the frozen encoder's features to the rows if no layer is trained."""
         if self.recipe.layers != 0 or rows[0].features is not None:
             return rows
-        given = self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
-        return prediction.with_features(*given)
+        return prediction.with_features(
+            self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
+        )
 
-    def train(self, rows, members, width=1, tell=None):
-        """Yields (Member, params, losses_T) of each member; `params` are those of the
-        model as it was given, with the head. NaN losses are a member's own: the rest go
-        on. `tell` is called with the number of steps done and of all.
+    def train(self, rows, members, width=1, report=None):
+        """Yields (Member, params, losses_T) of each member.
+
+        `params` has the layout of the given model, plus the head. A member whose losses
+        are NaN does not affect the others. `report` is called with the number of steps
+        done so far, summed over members.
         """
-        recipe, rows = self.recipe, self.read(rows)
-        words, shape = self._words(rows), self.shape(rows)
+        recipe, rows = self.recipe, self.with_features(rows)
+        used, shape = self._used_tokens(rows), self.shape(rows)
         for start in range(0, len(members), width):
             group = list(members[start : start + width])
-            # A group has one shape: what fills it is not yielded.
-            full = group + [group[-1]] * (width - len(group) if width > 1 else 0)
-            index_STB = np.stack(
-                [orders(len(rows), m.seed, recipe.steps, recipe.batch_size) for m in full]
-            )
-            state = self._begin(full, words)
-            step = self.program(len(full), words, shape)
+            # All groups have one compiled shape; the copies that pad it are not yielded.
+            full = group + [group[-1]] * (width - len(group))
+            sizes = recipe.steps, recipe.batch_size
+            index_STB = np.stack([orders(len(rows), m.seed, *sizes) for m in full])
+            state = self._initial_state(full, used)
+            step = self.program(len(full), used, shape)
             rate_S = np.array([m.learning_rate for m in full], np.float32)
             losses = []
             for number, factor in enumerate(recipe.factors()):
-                batch = self._batch(rows, index_STB[:, number], words, shape)
+                batch = self._batch(rows, index_STB[:, number], used, shape)
                 state, loss_S = step(state, self.frozen, rate_S * factor, batch)
                 losses.append(loss_S)
-                if tell is not None:
-                    tell(start * recipe.steps + (number + 1) * len(group))
+                if report is not None:
+                    report(start * recipe.steps + (number + 1) * len(group))
             losses_ST = np.stack(jax.device_get(losses), axis=1)
-            for place, member in enumerate(group):
-                trained = jax.tree.map(lambda x, i=place: x[i], state[0])
-                yield member, self._ended(trained, member, words), losses_ST[place]
+            for index, member in enumerate(group):
+                trained = jax.tree.map(lambda x, i=index: x[i], state[0])
+                yield member, self._final_params(trained, member, used), losses_ST[index]
 
     def lowered(self, rows, count):
-        """The step of so many members on the longest of the rows, to be compiled."""
+        """Lowers the step of `count` members on the longest of the rows."""
         lengths = [self.kind.row_length([row]) for row in rows]
         longest, size = int(np.argmax(lengths)), self.recipe.batch_size
-        words, shape = self._words(rows), self.shape(rows)
-        batch = self._batch(rows, np.full((count, size), longest), words, shape)
+        used, shape = self._used_tokens(rows), self.shape(rows)
+        batch = self._batch(rows, np.full((count, size), longest), used, shape)
         members = [Member(0.0, 0)] * count
-        state = jax.eval_shape(functools.partial(self._fresh, members, words))
+        state = jax.eval_shape(functools.partial(self._fresh, members, used))
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
         state = placement.shapes(state, count)
-        step = self.program(count, words, shape)
+        step = self.program(count, used, shape)
         return step.lower(state, self.frozen, rate_S, batch)
 
     def shape(self, rows):
-        """packed.Shape of what the encoder reads of a batch; None where it reads that as
-        it is."""
+        """Returns the packed.Shape of encoder inputs; None if batches are not packed."""
         return shape_of(self.network.encoder, self.kind, self.recipe, self.maximum, rows)
 
-    def _words(self, rows):
-        """vocabulary.InUse of the rows; None if the embedding is not trained. In pure
-        bfloat16 decay is rounded at each step, and the whole table is trained."""
+    def _used_tokens(self, rows):
+        """Returns the vocabulary.InUse of the rows; None to train the table as it is.
+
+        So it is if frozen, and in paper_bf16, whose decay is rounded at each step.
+        """
         table_VD = self.trained['encoder'].get(vocabulary.EMBEDDING)
         if table_VD is None or self.recipe.precision == 'paper_bf16':
             return None
-        size = self.recipe.batch_size
+        kind, size = self.kind, self.recipe.batch_size
         parts = (rows[start : start + size] for start in range(0, len(rows), size))
         batches = (
-            self.kind.collate(part, len(part), self.kind.row_length(part), self.pad_id)
-            for part in parts
+            kind.collate(p, len(p), kind.row_length(p), self.pad_id) for p in parts
         )
         return vocabulary.in_use(batches, len(table_VD))
 
-    def _ended(self, trained, member, words):
-        """The parameters of a member in the layout of the model that was given."""
+    def _final_params(self, trained, member, used):
+        """Returns the parameters of a trained member in the layout of the given model."""
         params = partition.merged(trained, self.frozen)
-        if words is not None:
-            recipe, whole_VD = self.recipe, self.trained['encoder'][vocabulary.EMBEDDING]
-            given = member.learning_rate, recipe.factors(), recipe.weight_decay
-            params['encoder'] = words.restored(
-                params['encoder'], whole_VD, vocabulary.kept(*given)
-            )
+        if used is not None:
+            whole_VD = self.trained['encoder'][vocabulary.EMBEDDING]
+            factors, weight_decay = self.recipe.factors(), self.recipe.weight_decay
+            rate = member.learning_rate
+            decay = vocabulary.decay_factor(rate, factors, weight_decay)
+            params['encoder'] = used.restore(params['encoder'], whole_VD, decay)
         if self._unrolled:
             params['encoder'] = transformer.stack_layers(params['encoder'])
         return params
 
-    def _begin(self, members, words=None):
-        return placement.arrays(self._fresh(members, words), len(members))
+    def _initial_state(self, members, used=None):
+        return placement.arrays(self._fresh(members, used), len(members))
 
-    def _fresh(self, members, words=None):
-        """(params_S, opt_state_S, key_S, step) of a group."""
+    def _fresh(self, members, used=None):
+        """Returns the initial (params_S, opt_state_S, key_S, step) of a group."""
         heads = [self.head(member.seed) for member in members]
         count, trained = len(members), self.trained
-        if words is not None:
-            trained = {'encoder': words.cut(trained['encoder'])}
+        if used is not None:
+            trained = {'encoder': used.restrict(trained['encoder'])}
         params = {
             **jax.tree.map(lambda x: jnp.stack([x] * count), trained),
             base.HEAD: jax.tree.map(lambda *x: jnp.stack(x), *heads),
         }
-        key_S = jnp.stack(
-            [jax.random.key_data(key_of(member.seed)) for member in members]
-        )
+        key_S = jnp.stack([jax.random.key_data(key_of(m.seed)) for m in members])
         return params, jax.vmap(self.tx.init)(params), key_S, jnp.zeros((), jnp.int32)
 
-    def _batch(self, rows, index_SB, words=None, shape=None):
+    def _batch(self, rows, index_SB, used=None, shape=None):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
         longest = max(map(self.kind.row_length, chosen))
         length, size = batching.padded(longest, self.maximum), index_SB.shape[1]
         if shape is not None:
             length = shape.length
         parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
-        if words is not None:
-            parts = list(map(words.read, parts))
+        if used is not None:
+            parts = list(map(used.remap, parts))
         if shape is not None:
             parts = packed.batches(parts, shape)
         return placement.arrays(
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )
 
-    def program(self, count, words, shape):
-        """The step of so many members, for vocabulary.InUse and packed.Shape, or None."""
-        tokens, texts = words and len(words.used_U), shape.texts if shape else 1
+    def program(self, count, used, shape):
+        """Returns the compiled step of `count` members; `used`, `shape` may be None."""
+        tokens, texts = used and len(used.used_U), shape.texts if shape else 1
         return self._step(count, tokens, texts)
 
     def _compiled(self, count, tokens, texts):
-        """The step of a group of so many members, of so many tokens, or all (None), and
-        of so many texts in a row."""
+        """Compiles the step of `count` members.
+
+        `tokens` in the embedding table (None: all), and at most `texts` per row.
+        """
         encoder = self.network.encoder
         if self._unrolled:
             encoder = encoder.clone(scan=False)
@@ -267,22 +267,32 @@ class Grid:
             encoder = encoder.clone(vocab_size=tokens)
         network = Network(encoder, self.kind)
         given = network, self.kind, self.tx, self.recipe
-        step = attend.of_documents(texts, functools.partial(member_step.step, *given))
+        step = attend.with_max_documents(
+            texts, functools.partial(member_step.step, *given)
+        )
         axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
-        if count > 1:
-            return jax.jit(jax.vmap(step, **axes), donate_argnums=0)
+        mapped = jax.vmap(step, **axes) if count > 1 else _without_vmap(step)
+        return jax.jit(mapped, donate_argnums=0)
 
-        def alone(state, frozen, rate_1, batch):
-            first = functools.partial(jax.tree.map, lambda x: x[0])
-            *own, number = state
-            made, loss = step((*first(own), number), frozen, rate_1[0], first(batch))
-            again = functools.partial(jax.tree.map, lambda x: x[None])
-            return (*again(list(made[:3])), made[3]), loss[None]
 
-        return jax.jit(alone, donate_argnums=0)
+def _without_vmap(step):
+    """Returns a step that removes and re-adds a member axis of size 1."""
+
+    def single(state, frozen, rate_1, batch):
+        squeeze = functools.partial(jax.tree.map, lambda x: x[0])
+        *member, number = state
+        state = (*squeeze(member), number)
+        (*member, number), loss = step(state, frozen, rate_1[0], squeeze(batch))
+        expand = functools.partial(jax.tree.map, lambda x: x[None])
+        return (*expand(member), number), loss[None]
+
+    return single
 
 
 def _unrolls(encoder):
-    """Are the layers of a scanned encoder trained one by one? On CPUs each step of a scan
-    moves its part of all gradients and activations: a quarter of the time (LOG.md)."""
+    """Returns whether to unroll a scanned encoder's layers: on CPUs.
+
+    There each step of a scan copies its part of all gradients and activations, which
+    takes a quarter of the time (LOG.md).
+    """
     return encoder.scan and jax.default_backend() == 'cpu'

@@ -1,11 +1,12 @@
-"""Texts of a batch, several to a row of the encoder: filling is not computed.
+"""Packing of a batch's texts into few encoder rows, so that padding is not computed.
 
-    batch    aaa.....    the encoder reads    aaabbbbb
-             bbbbb...                         cc......
+    batch    aaa.....    encoder rows    aaabbbbb
+             bbbbb...                    cc......
              cc......
 
-The encoder reads few rows of one length, where each text is a document of its own. Its
-hidden states go back to where the texts stand in the batch, and the loss is the same.
+The encoder reads few rows of one length, in which each text is a document of its own. Its
+hidden states are scattered back to the texts' positions in the batch, so the loss is the
+same.
 """
 
 from typing import NamedTuple
@@ -15,13 +16,12 @@ import numpy as np
 from jepa_text.data import batching
 from jepa_text.data.rows import packing
 
-LONGER = 1, 2, 4  # rows are so many times as long as the longest text
-DRAWS = 2048  # batches that are looked at, at most
+LONGER = 1, 2, 4  # candidate row lengths, as multiples of the longest text
+DRAWS = 2048  # maximum number of batches that the shape is estimated from
 
 
 class Shape(NamedTuple):
-    """Of what the encoder reads of a batch: so many rows of so many tokens, each with so
-    many texts at most."""
+    """Shape of the packed encoder input of a batch; `texts` is the maximum per row."""
 
     rows: int
     length: int
@@ -29,52 +29,61 @@ class Shape(NamedTuple):
 
 
 def shape_of(lengths_N, index_TB, maximum, width):
-    """The Shape that holds the batches index_TB of rows whose texts have so many tokens,
-    lengths_N = [(of the texts of a row), ...], and costs an encoder of this width least;
-    None where padded rows cost no more.
+    """Returns the cheapest Shape for these batches; None if padded rows cost no more.
 
-    Products cost a layer about 24 width^2 FLOPs a token, attention 4 width L.
+    lengths_N    for each row of the data, a tuple of its texts' lengths in tokens
+    index_TB     rows of each batch; -1 for padding
+    maximum      longest row that the encoder reads
+    width        of the encoder
+
+    A layer costs about 24 width^2 FLOPs per token for products and 4 width L for
+    attention.
 
     >>> index_TB = np.arange(32).reshape(2, 16)
     >>> shape_of([(30,), *[(8,)] * 31], index_TB, maximum=64, width=64)
     Shape(rows=5, length=32, texts=4)
     >>> shape_of([(30,)] * 32, index_TB, maximum=32, width=64)
     """
-    some = np.linspace(0, len(index_TB) - 1, min(DRAWS, len(index_TB))).round()
-    index_TB = index_TB[some.astype(int)]
-    drawn = [[n for i in index_B if i >= 0 for n in lengths_N[i]] for index_B in index_TB]
-    padded = [Shape(len(one), batching.padded(max(one), maximum), 1) for one in drawn]
-    alone = np.mean([_cost(one, width) for one in padded])
+    sample = np.linspace(0, len(index_TB) - 1, min(DRAWS, len(index_TB))).round()
+    index_TB = index_TB[sample.astype(int)]
+    batches = [
+        [length for i in index_B if i >= 0 for length in lengths_N[i]]
+        for index_B in index_TB
+    ]
+    padded = [Shape(len(b), batching.padded(max(b), maximum), 1) for b in batches]
+    padded_cost = np.mean([_cost(shape, width) for shape in padded])
     longest = batching.padded(max(map(max, lengths_N)), maximum)
-    found = []
+    shapes = []
     for length in sorted({min(times * longest, maximum) for times in LONGER}):
-        counts = [np.bincount(_rows_of(one, length)) for one in drawn]
-        found.append(Shape(max(map(len, counts)), length, int(max(map(max, counts)))))
-    best = min(found, key=lambda one: _cost(one, width))
-    return best if _cost(best, width) < alone else None
+        counts = [np.bincount(_rows_of(batch, length)) for batch in batches]
+        shapes.append(Shape(max(map(len, counts)), length, int(max(map(max, counts)))))
+    best = min(shapes, key=lambda shape: _cost(shape, width))
+    return best if _cost(best, width) < padded_cost else None
 
 
 def batches(padded, shape):
-    """Collated batches, of members that go at once, whose texts stand in rows of this
-    Shape, too: under packed_tokens, packed_segment_ids, packed_positions (and
-    packed_types), each [R, P]. places_BL is where each token of a batch stands in these,
-    as if they were one row; R P for what fills the batch.
+    """Adds packed inputs of this Shape to the collated batches of several members.
 
-    Where one of the batches does not fit, each text of all has a row of its own.
+    The added packed_tokens, packed_segment_ids, packed_positions (and packed_types) are
+    [R, P]. places_BL is the position of each token of the batch in these, flattened to
+    one row; R P for padding. If one of the batches does not fit, each text of all batches
+    gets a row of its own.
     """
-    length_SB = [(one['segment_ids'] > 0).sum(axis=1) for one in padded]
+    length_SB = [(batch['segment_ids'] > 0).sum(axis=1) for batch in padded]
     row_SB = [_rows_of(length_B, shape.length) for length_B in length_SB]
     counts = [np.bincount(row_B[n_B > 0]) for row_B, n_B in zip(row_SB, length_SB)]
-    if any(len(one) > shape.rows or max(one) > shape.texts for one in counts):
+    if any(len(count) > shape.rows or max(count) > shape.texts for count in counts):
         shape = Shape(len(length_SB[0]), shape.length, 1)
         row_SB = [np.arange(shape.rows)] * len(padded)
-    given = zip(padded, row_SB, length_SB)
-    return [one | _packed(one, *rest, shape) for one, *rest in given]
+    return [
+        batch | _packed(batch, row_B, length_B, shape)
+        for batch, row_B, length_B in zip(padded, row_SB, length_SB)
+    ]
 
 
 def _packed(padded, row_B, length_B, shape):
-    """What the encoder reads of a batch, and places_BL."""
-    # Texts that share a row stand one after the other: the number and begin of each.
+    """Returns places_BL and the packed encoder input of a batch."""
+    # Number and start of each text among those that share its row.
     order_B = np.argsort(row_B, kind='stable')
     first_B = np.searchsorted(row_B[order_B], row_B[order_B])
     before_B = np.cumsum(length_B[order_B]) - length_B[order_B]
@@ -85,21 +94,22 @@ def _packed(padded, row_B, length_B, shape):
     real_BL = padded['segment_ids'] > 0
     places_BL = (row_B * shape.length + start_B)[:, None] + padded['positions']
     places_BL = np.where(real_BL, places_BL, shape.rows * shape.length)
-    read = {key: padded[key] for key in ('tokens', 'positions', 'types') if key in padded}
-    read['segment_ids'] = np.broadcast_to(document_B[:, None], real_BL.shape)
-    made = {'places': places_BL.astype(np.int32)}
-    for name, values_BL in read.items():
+    names = ('tokens', 'positions', 'types')
+    inputs = {name: padded[name] for name in names if name in padded}
+    inputs['segment_ids'] = np.broadcast_to(document_B[:, None], real_BL.shape)
+    packed = {'places': places_BL.astype(np.int32)}
+    for name, values_BL in inputs.items():
         flat_N = np.zeros(shape.rows * shape.length, np.int32)
         flat_N[places_BL[real_BL]] = values_BL[real_BL]
-        made[f'packed_{name}'] = flat_N.reshape(shape.rows, shape.length)
-    return made
+        packed[f'packed_{name}'] = flat_N.reshape(shape.rows, shape.length)
+    return packed
 
 
 def _rows_of(length_B, row_length):
-    """row_B of each text, by best fit; texts without tokens are in row 0."""
-    found = packing.best_fit(length_B, row_length)
+    """Assigns each text to a row by best fit; texts without tokens are in row 0."""
+    rows = packing.best_fit(length_B, row_length)
     row_B = np.zeros(len(length_B), np.int64)
-    row_B[found.document] = np.repeat(np.arange(len(found)), np.diff(found.splits))
+    row_B[rows.document] = np.repeat(np.arange(len(rows)), np.diff(rows.splits))
     return row_B
 
 

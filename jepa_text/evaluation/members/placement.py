@@ -1,19 +1,22 @@
-"""Members over the devices that are here."""
+"""Sharding of members over the available devices."""
 
 import jax
 import numpy as np
 
-AXIS = 'members'  # of the mesh
+AXIS = 'members'  # mesh axis
 
 
 def arrays(tree, count):
-    """A tree of `count` members along the first axis, each device with as many as the
-    others; scalars on all. As it is where the members do not divide."""
+    """Shards a tree of `count` members along the first axis evenly over the devices.
+
+    Scalars are replicated. Returns the tree unchanged if the number of devices does not
+    divide `count`.
+    """
     return _placed(tree, count, jax.device_put)
 
 
 def shapes(tree, count):
-    """The same of shapes, for a program that is compiled and not run."""
+    """Does the same for shapes, for a program that is compiled but not run."""
 
     def put(x, sharding):
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)

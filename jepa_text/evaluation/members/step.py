@@ -1,6 +1,6 @@
-"""One step of one member of a grid: the gradient of a batch, clipped, and its update.
+"""One training step of one member: gradient, clipping and parameter update.
 
-state = params, opt_state, key of dropout, number of the step
+state = params, opt_state, dropout key, step number
 """
 
 import jax
@@ -13,7 +13,7 @@ from jepa_text.kinds import base
 
 
 def step(network, kind, optimizer, recipe, state, frozen, rate, batch):
-    """One update of one member: (state, loss before it). The gradient is clipped."""
+    """Updates a member by the clipped gradient; returns (state, loss before it)."""
     params, opt_state, key, number = state
     dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
     loss, grads = gradients(network, kind, recipe, params, frozen, batch, dropout)
@@ -28,7 +28,7 @@ def step(network, kind, optimizer, recipe, state, frozen, rate, batch):
 
 
 def gradients(network, kind, recipe, params, frozen, batch, dropout):
-    """(loss of a batch, its gradient by what is trained)."""
+    """Returns (loss of a batch, its gradient with respect to the trained parameters)."""
 
     def outputs(params, part):
         rows, key = part

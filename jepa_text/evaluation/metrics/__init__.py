@@ -1,5 +1,5 @@
-"""How good answers are: each metric as the field defines it, and as the paper did.
+"""Metrics by the field's definitions and by those of arXiv 2507.00994.
 
-The paper is arXiv 2507.00994, whose definitions of tags, spans and ranking are its own
-and give other values than the usual ones on the same answers. Both are always measured.
+The definitions of that paper for tags, spans and ranking differ from the usual ones and
+give other values for the same predictions. Both are always measured.
 """

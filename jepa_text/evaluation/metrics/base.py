@@ -1,4 +1,4 @@
-"""What a measurement of answers holds, and what all of them ask of their input."""
+"""The result type of all metrics, and checks of their inputs."""
 
 import dataclasses
 import importlib
@@ -8,12 +8,12 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
-    """Values between 0 and 1, or -1 and 1 where they are correlations.
+    """Metric values between 0 and 1, or between -1 and 1 for correlations.
 
     standard        {name: value} by the field's definitions
-    paper           {name: value} by those of arXiv 2507.00994
-    per_instance    {name: [N]} in the order of the instances; 'paper_' before a name
-                    where the paper's value of an instance is another
+    paper           {name: value} by the definitions of arXiv 2507.00994
+    per_instance    {name: [N]} in the order of the instances; names start with 'paper_'
+                    if the paper's value of an instance differs
     """
 
     standard: dict
@@ -22,7 +22,7 @@ class Measured:
 
 
 def extra(module):
-    """A module of the extra `eval`; ImportError that says how to get it."""
+    """Imports a module of the extra `eval`; the ImportError says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -32,20 +32,23 @@ def extra(module):
 
 
 def check_lengths(gold, predicted, what):
-    """ValueError unless both are of one length above 0; `what` names their items."""
+    """Raises ValueError unless both have the same length above 0.
+
+    `what` names their items in the message.
+    """
     if len(gold) != len(predicted) or not len(gold):
         raise ValueError(
-            f'{len(gold)} {what} and {len(predicted)} predictions: each needs one, and '
-            'there must be some.'
+            f'{len(gold)} {what} and {len(predicted)} predictions: the numbers must be '
+            'equal and above 0.'
         )
 
 
 def check_finite(values_N, what):
-    """ValueError with the first value that is NaN or infinite."""
+    """Raises ValueError, with the first bad value, if a value is NaN or infinite."""
     bad_M = np.flatnonzero(~np.isfinite(values_N))
     if len(bad_M):
         raise ValueError(
-            f'{what}: {len(bad_M)} of {len(values_N)} values are not finite; the first '
-            f'is {values_N[bad_M[0]]} of instance {bad_M[0]}. A model that gives such '
-            'has no metric: report it as "not finite".'
+            f'{what}: {len(bad_M)} of {len(values_N)} values are not finite, the first '
+            f'is {values_N[bad_M[0]]} at instance {bad_M[0]}. Such predictions cannot be '
+            'measured: report the model as "not finite".'
         )

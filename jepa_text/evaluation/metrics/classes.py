@@ -1,4 +1,4 @@
-"""Classes: accuracy, macro-F1, F1 of the second of two, Matthews' correlation."""
+"""Classification metrics: accuracy, macro-F1, binary F1 and Matthews correlation."""
 
 import numpy as np
 
@@ -6,22 +6,25 @@ from jepa_text.evaluation.metrics import base
 
 
 def measure(gold, predicted, labels):
-    """Measured of one class a text. `labels`: all classes there are, in their order.
+    """Returns the Measured of one predicted class per instance.
 
-    accuracy    share that is right; also the paper's (§3, SST-2, MNLI, QQP)
-    macro_f1    mean of F1 = 2 TP / (2 TP + FP + FN) over classes that occur, in gold or
-                predictions
-    mcc         Matthews' correlation, of any number of classes (Gorodkin 2004); 0 where
-                all of gold or all predictions are one class
-    f1          of labels[1], with two classes only; 0 where it never occurs
+    `labels` are all classes in order. By scikit-learn:
 
-    By scikit-learn. Raises ValueError for a class that is not among the labels.
+    accuracy    share of correct predictions; also the paper's (section 3: SST-2, MNLI,
+                QQP)
+    macro_f1    mean of F1 = 2 TP / (2 TP + FP + FN) over the classes that occur in gold
+                or predictions
+    mcc         Matthews correlation for any number of classes (Gorodkin 2004); 0 if gold
+                or predictions have one class only
+    f1          F1 of labels[1], for two classes only; 0 if it never occurs
+
+    Raises ValueError for a class that is not among the labels.
     """
     metrics = base.extra('sklearn.metrics')
     base.check_lengths(gold, predicted, 'labels')
     number = {label: index for index, label in enumerate(labels)}
     if len(number) < len(labels) or not number:
-        raise ValueError(f'labels={list(labels)}: classes differ, and there are some.')
+        raise ValueError(f'labels={list(labels)} must be unique and not empty.')
     gold_N = _numbers(gold, number, 'gold')
     predicted_N = _numbers(predicted, number, 'predicted')
     right_N = (gold_N == predicted_N).astype(np.float64)
@@ -38,11 +41,11 @@ def measure(gold, predicted, labels):
     return base.Measured(standard, {'accuracy': accuracy}, {'accuracy': right_N})
 
 
-def _numbers(given, number, which):
-    for index, label in enumerate(given):
+def _numbers(labels, number, which):
+    for index, label in enumerate(labels):
         if label not in number:
             raise ValueError(
-                f'{which} label {index} is {label!r}, but must be one of '
+                f'{which} label {index} is {label!r}, but must be one of: '
                 f'{", ".join(map(repr, number))}.'
             )
-    return np.array([number[label] for label in given])
+    return np.array([number[label] for label in labels])

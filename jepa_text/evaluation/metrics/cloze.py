@@ -1,4 +1,4 @@
-"""Words at a mask: how often the right one is first, and how likely it is."""
+"""Cloze metrics: accuracy, mean reciprocal rank and log-likelihood of masked words."""
 
 import numpy as np
 
@@ -8,23 +8,25 @@ DEPTH = 10
 
 
 def measure(rank_N, log_likelihood_N=None, is_open=False):
-    """Measured of one answer an instance.
+    """Returns the Measured of one masked word per instance.
 
-    rank_N              of the right word among all that were asked for, from 1
-    log_likelihood_N    of the right word, in nats; None: not known
-    is_open             was the whole vocabulary asked for?
+    rank_N              rank of the correct word among all candidates, from 1; infinite
+                        for a word that was not predicted
+    log_likelihood_N    of the correct word, in nats; None: unknown
+    is_open             whether the candidates are the whole vocabulary
 
-    accuracy            share of the first rank; also the paper's
-    mrr                 mean of 1 / rank, where all are finite
-    accuracy@10         share of the first ten ranks, of the whole vocabulary
+    accuracy            share of rank 1; also the paper's
+    mrr                 mean of 1 / rank, if all ranks are finite
+    accuracy@10         share of ranks up to 10, for open candidates
     log_likelihood      mean
 
-    An infinite rank is that of a word that was not named. Raises ValueError for ranks
-    below 1 and log-likelihoods that are not finite.
+    Raises ValueError for ranks below 1 and log-likelihoods that are not finite.
     """
     rank_N = np.asarray(rank_N, np.float64)
     if not len(rank_N) or np.isnan(rank_N).any() or rank_N.min() < 1:
-        raise ValueError(f'{len(rank_N)} ranks: there must be some, each from 1 on.')
+        raise ValueError(
+            f'{len(rank_N)} ranks were given: at least one is needed, each at least 1.'
+        )
     values = {'accuracy': (rank_N == 1).astype(np.float64)}
     if np.isfinite(rank_N).all():
         values['mrr'] = 1 / rank_N

@@ -1,4 +1,4 @@
-"""Scores: how well predicted numbers follow those that people gave."""
+"""Regression metrics: Spearman and Pearson correlation of predicted and gold scores."""
 
 import numpy as np
 import scipy
@@ -7,15 +7,15 @@ from jepa_text.evaluation.metrics import base
 
 
 def measure(gold, predicted):
-    """Measured of one number an instance, of any scale.
+    """Returns the Measured of one predicted number per instance, on any scale.
 
-    spearman    correlation of ranks, those of equals averaged; also the paper's
+    spearman    correlation of ranks, with tied ranks averaged; also the paper's
     pearson     correlation of the numbers
 
-    By scipy. Predictions that are all equal tell nothing: 0. An instance's value is its
-    product of the two standardized numbers, or ranks, so that their mean is the
-    correlation. Raises ValueError for values that are not finite, fewer than two, and
-    gold scores that are all equal, which nothing correlates with.
+    By scipy; 0 for predictions that are all equal. An instance's value is the product of
+    its two standardized numbers, or ranks, so the mean over instances is the correlation.
+    Raises ValueError for values that are not finite, fewer than two instances, and gold
+    scores that are all equal, for which the correlation is undefined.
     """
     base.check_lengths(gold, predicted, 'scores')
     gold_N = np.asarray(gold, np.float64)
@@ -25,8 +25,8 @@ def measure(gold, predicted):
     if gold_N.ndim != 1 or predicted_N.ndim != 1 or np.ptp(gold_N) == 0:
         raise ValueError(
             f'{len(gold_N)} gold scores between {gold_N.min()} and {gold_N.max()}, of '
-            f'shape {gold_N.shape}: a correlation needs one number an instance, and two '
-            'that differ.'
+            f'shape {gold_N.shape}: a correlation needs one number per instance, and '
+            'gold scores that are not all equal.'
         )
     per_instance = {'spearman': np.zeros(len(gold_N)), 'pearson': np.zeros(len(gold_N))}
     standard = {'spearman': 0.0, 'pearson': 0.0}

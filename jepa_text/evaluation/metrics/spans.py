@@ -1,7 +1,7 @@
-"""Answers that are spans of a text, as SQuAD's script scores them, and as the paper.
+"""Extractive question answering metrics, by SQuAD's script and by arXiv 2507.00994.
 
-An answer and a reference are compared after `normalized`. A question without reference
-is unanswerable, and right only if the answer is ''.
+Answers and references are compared after `normalized`. A question without a reference is
+unanswerable: its only correct answer is ''.
 """
 
 import collections
@@ -19,46 +19,47 @@ _PUNCTUATION = str.maketrans('', '', string.punctuation)
 def measure(
     references, predicted, no_answer_N=None, *, threshold=math.inf, positions=None
 ):
-    """Measured of one answer a question; '' is none.
+    """Returns the Measured of one answer per question; '' means no answer.
 
-    references     of each question, all right answers: texts, or (start, text)
-    no_answer_N    how sure the model is that there is no answer; any scale
-    threshold      answers of which it is surer than that count as none
-    positions      (gold sets, predicted sets) of the positions of tokens, for the paper's
+    references     for each question, all correct answers: texts, or (start, text)
+    no_answer_N    the model's confidence that there is no answer, on any scale
+    threshold      answers with a higher no_answer_N are replaced by no answer
+    positions      (gold sets, predicted sets) of token positions, for the paper's metric
 
-    em, f1                    exact match and F1 of words, each the best over references
-                              (Rajpurkar et al. 2016; of empty ones as in 2018)
-    has_answer_*, no_answer_* the same over questions with and without references, if
-                              there are some without
-    best_em, best_f1, *_threshold    with no_answer_N: what the best threshold reaches. It
-                              is chosen by these answers, so it is no result of a test;
-                              one chosen on validation is `threshold`
-    paper: token_f1           F1 of the sets of positions of the first reference and of
-                              the prediction, where {} is {0} (arXiv 2507.00994, §3);
-                              without positions there is none
+    em, f1                    exact match and F1 of words, each the maximum over
+                              references (Rajpurkar et al. 2016; empty answers as in 2018)
+    has_answer_*, no_answer_* the same over questions with and without references, if some
+                              questions have none
+    best_em, best_f1, *_threshold    with no_answer_N: the values at the best threshold.
+                              The threshold is chosen on these same answers, so this is
+                              not a test result; `threshold` is for one chosen on
+                              validation
+    paper: token_f1           F1 of the token positions of the first reference and of the
+                              prediction, where {} is {0} (arXiv 2507.00994, section 3);
+                              absent without `positions`
 
     Raises ValueError for lengths that differ and values that are not finite.
     """
     base.check_lengths(references, predicted, 'questions')
-    texts = [_texts(given) for given in references]
-    has_answer_N = np.array([bool(given) for given in texts])
+    texts = list(map(_texts, references))
+    has_answer_N = np.array(list(map(bool, texts)))
     scores = {'em': exact_match, 'f1': word_f1}
     per_instance = {
-        name: np.array([_best(score, one, t) for one, t in zip(predicted, texts)])
+        name: np.array([_best(score, answer, t) for answer, t in zip(predicted, texts)])
         for name, score in scores.items()
     }
     standard = {}
     if no_answer_N is not None:
-        no_answer_N = _sureness(no_answer_N, len(texts))
-        false_N = np.array([-1.0 if one else 0.0 for one in predicted])
+        no_answer_N = _checked_confidence(no_answer_N, len(texts))
+        false_N = np.array([-1.0 if answer else 0.0 for answer in predicted])
         for name, values_N in per_instance.items():
             gain_N = np.where(has_answer_N, values_N, false_N)
-            found = _best_threshold(gain_N, np.sum(~has_answer_N), no_answer_N)
-            standard[f'best_{name}'], standard[f'best_{name}_threshold'] = found
+            best = _best_threshold(gain_N, np.sum(~has_answer_N), no_answer_N)
+            standard[f'best_{name}'], standard[f'best_{name}_threshold'] = best
             none_N = no_answer_N > threshold
             per_instance[name] = np.where(none_N, ~has_answer_N, values_N)
     elif threshold != math.inf:
-        raise ValueError(f'threshold={threshold} is of no_answer_N, which is None.')
+        raise ValueError(f'threshold={threshold} needs no_answer_N, but it is None.')
     sides = {'': np.ones(len(texts), bool)}
     if not has_answer_N.all():
         sides |= {'has_answer_': has_answer_N, 'no_answer_': ~has_answer_N}
@@ -74,7 +75,7 @@ def measure(
 
 
 def normalized(text):
-    """Lower case, without ASCII punctuation, the words a, an, the, and extra spaces.
+    """Returns text in lower case without ASCII punctuation, articles and extra spaces.
 
     >>> normalized(' The  U.S. Army; an army')
     'us army army'
@@ -83,54 +84,55 @@ def normalized(text):
     return ' '.join(re.sub(r'\b(a|an|the)\b', ' ', text).split())
 
 
-def exact_match(said, reference):
-    """1.0 where both are the same after `normalized`, else 0.0."""
-    return float(normalized(said) == normalized(reference))
+def exact_match(answer, reference):
+    """Returns 1.0 if both are equal after `normalized`, else 0.0."""
+    return float(normalized(answer) == normalized(reference))
 
 
-def word_f1(said, reference):
-    """F1 of the bags of words of both; where one is empty, whether both are.
+def word_f1(answer, reference):
+    """Returns the F1 of both bags of words; if one is empty, 1.0 if both are.
 
     >>> word_f1('the grey whale', 'a whale')
     0.6666666666666666
     """
-    said, reference = normalized(said).split(), normalized(reference).split()
-    if not said or not reference:
-        return float(said == reference)
-    both = collections.Counter(said) & collections.Counter(reference)
-    return 2 * sum(both.values()) / (len(said) + len(reference))
+    answer, reference = normalized(answer).split(), normalized(reference).split()
+    if not answer or not reference:
+        return float(answer == reference)
+    both = collections.Counter(answer) & collections.Counter(reference)
+    return 2 * sum(both.values()) / (len(answer) + len(reference))
 
 
-def _texts(given):
-    return [one if isinstance(one, str) else one[1] for one in given]
+def _texts(answers):
+    return [answer if isinstance(answer, str) else answer[1] for answer in answers]
 
 
-def _best(score, said, texts):
-    """The best over references; those of which nothing is left do not count."""
-    return max(score(said, text) for text in [*filter(normalized, texts)] or [''])
+def _best(score, answer, texts):
+    """Returns the best score over references, without those that normalize to ''."""
+    return max(score(answer, text) for text in [*filter(normalized, texts)] or [''])
 
 
-def _sureness(no_answer_N, count):
+def _checked_confidence(no_answer_N, count):
     no_answer_N = np.asarray(no_answer_N, np.float64)
     if no_answer_N.shape != (count,):
         raise ValueError(
-            f'no_answer_N has the shape {no_answer_N.shape}, but there are {count} '
-            'questions: each needs one number.'
+            f'no_answer_N has shape {no_answer_N.shape}, but must have one number for '
+            f'each of {count} questions.'
         )
     base.check_finite(no_answer_N, 'no_answer_N')
     return no_answer_N
 
 
 def _best_threshold(gain_N, unanswerable, no_answer_N):
-    """(value, threshold) of the best, as the script of SQuAD 2.0 searches it.
+    """Returns (value, threshold) of the best threshold, as SQuAD 2.0's script.
 
-    Without answers all `unanswerable` are right. One more answer is given at a time, the
-    surest first, and changes that by its gain: its score, or -1 where there is none.
+    With no answers, all `unanswerable` questions are correct. Answers are then added one
+    at a time, the lowest no_answer_N first, and each changes the total by its gain: its
+    score, or -1 for an answer to an unanswerable question.
     """
     order_N = np.argsort(no_answer_N, kind='stable')
     total_N = np.cumsum([unanswerable, *gain_N[order_N]])
     best = int(np.argmax(total_N))
-    # Of no answer at all the script says 0, as its numbers are probabilities.
+    # If no answer is best, the script returns 0, as its numbers are probabilities.
     threshold = no_answer_N[order_N[best - 1]] if best else 0.0
     return float(total_N[best] / len(gain_N)), float(threshold)
 
@@ -139,8 +141,8 @@ def _position_f1(gold, predicted, count):
     if len(gold) != count or len(predicted) != count:
         raise ValueError(
             f'{len(gold)} gold and {len(predicted)} predicted sets of positions, but '
-            f'{count} questions: each needs one of both.'
+            f'there are {count} questions: each needs one of both.'
         )
-    # The paper's {0}: of nothing predicted where nothing is to be found, the F1 is 1.
-    sides = [[set(one) or {0} for one in side] for side in (gold, predicted)]
+    # The paper's {0}: F1 is 1 if there is no answer and none is predicted.
+    sides = [[set(answer) or {0} for answer in side] for side in (gold, predicted)]
     return np.array([2 * len(g & p) / (len(g) + len(p)) for g, p in zip(*sides)])

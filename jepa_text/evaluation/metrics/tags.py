@@ -1,7 +1,7 @@
-"""Tags of words: entities, whole and of the right type, and single words.
+"""Sequence labeling metrics: entity-level F1, precision and recall, and word accuracy.
 
-Gold entities are in IOB2: B- begins every entity, I- goes on, O is outside. Other tags,
-such as parts of speech, have no entities, and so no entity_* and conlleval_*.
+Gold entities are in IOB2: B- starts every entity, I- continues it, O is outside. Other
+tags, such as parts of speech, have no entities and so no entity_* and conlleval_*.
 """
 
 import functools
@@ -16,21 +16,21 @@ _ENTITY_TAG = re.compile(r'O|[BI]-\S+')
 
 
 def measure(gold, predicted):
-    """Measured of one list of tags a sentence, one tag a word.
+    """Returns the Measured of one list of tags per sentence, one tag per word.
 
     entity_f1, entity_precision, entity_recall    seqeval's strict mode: a predicted
-                      entity must begin with B-; all types together
-    conlleval_f1, conlleval_precision, conlleval_recall    by the rules of the script of
-                      CoNLL (Tjong Kim Sang & Buchholz 2000): an I- may begin one too
-    token_accuracy    share of words that are right
-    micro_f1          over words, all tags but O; with O it would be token_accuracy,
-                      which some tables call micro-F1
-    paper: sentence_macro_f1    mean over sentences of the macro-F1 of the tags of a
-                      sentence, O among them (arXiv 2507.00994, §3). It knows no
-                      entities; of O's only, all right, it is 1
+                      entity must start with B-; micro-averaged over types
+    conlleval_f1, conlleval_precision, conlleval_recall    by the rules of CoNLL's script
+                      (Tjong Kim Sang & Buchholz 2000): I- may also start an entity
+    token_accuracy    share of correct words
+    micro_f1          over words, all tags but O. (With O it equals token_accuracy, which
+                      some tables call micro-F1.)
+    paper: sentence_macro_f1    mean over sentences of the macro-F1 of a sentence's tags,
+                      including O (arXiv 2507.00994, section 3). It ignores entity
+                      boundaries; it is 1 for a sentence of correct O tags
 
-    Raises ValueError for numbers of words that differ, a sentence without words, and
-    gold entities that do not begin with B-.
+    Raises ValueError for numbers of words that differ, a sentence without words, and gold
+    entities that do not start with B-.
     """
     metrics = base.extra('sklearn.metrics')
     _check(gold, predicted)
@@ -44,11 +44,11 @@ def measure(gold, predicted):
     right_N = np.bincount(sentence_M, gold_M == predicted_M) / lengths_N
     inside = np.flatnonzero(names != OUTSIDE)
     averaged = dict(labels=inside, average='micro', zero_division=0)
-    found = metrics.f1_score(gold_M, predicted_M, **averaged) if len(inside) else 0.0
+    micro_f1 = metrics.f1_score(gold_M, predicted_M, **averaged) if len(inside) else 0.0
     standard = {
         **(_entities(gold, predicted) if _has_entities(gold, predicted) else {}),
         'token_accuracy': float(np.mean(gold_M == predicted_M)),
-        'micro_f1': float(found),
+        'micro_f1': float(micro_f1),
     }
     macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))
     return base.Measured(
@@ -64,32 +64,34 @@ def _check(gold, predicted):
         if len(ours) != len(theirs) or not len(ours):
             raise ValueError(
                 f'Sentence {index} has {len(ours)} gold and {len(theirs)} predicted '
-                'tags: each word needs one of both, and a sentence needs words.'
+                'tags: the numbers must be equal and above 0.'
             )
-        odd = [tag for tag in (*ours, *theirs) if not isinstance(tag, str)]
-        if odd:
-            raise ValueError(f'Sentence {index} has the tag {odd[0]!r}: tags are texts.')
+        invalid = [tag for tag in (*ours, *theirs) if not isinstance(tag, str)]
+        if invalid:
+            raise ValueError(
+                f'Sentence {index} has the tag {invalid[0]!r}: tags must be strings.'
+            )
 
 
 def _has_entities(gold, predicted):
-    """Whether tags are in IOB2; ValueError where it is begun and not kept."""
-    odd = [
+    """Returns whether the tags are in IOB2; raises ValueError for inconsistent tags."""
+    invalid = [
         next((t for words in side for t in words if not _ENTITY_TAG.fullmatch(t)), None)
         for side in (gold, predicted)
     ]
-    if odd[0] is not None:
+    if invalid[0] is not None:
         return False
-    if odd[1] is not None:
+    if invalid[1] is not None:
         raise ValueError(
-            f'Gold tags are of entities, but a predicted one is {odd[1]!r}: it must be '
-            'O, or begin with B- or I-.'
+            f'Gold tags are entity tags, but a predicted tag is {invalid[1]!r}: it must '
+            'be O or start with B- or I-.'
         )
     for index, sentence in enumerate(gold):
         for before, tag in zip([OUTSIDE, *sentence], sentence):
             if tag.startswith('I-') and before[2:] != tag[2:]:
                 raise ValueError(
-                    f'Gold sentence {index} has {tag!r} after {before!r}: it begins an '
-                    f'entity, which in IOB2 is B-{tag[2:]}. Convert the tags.'
+                    f'Gold sentence {index} has {tag!r} after {before!r}, but in IOB2 an '
+                    f'entity starts with B-{tag[2:]}. Convert the tags to IOB2.'
                 )
     return True
 
@@ -105,14 +107,17 @@ def _entities(gold, predicted):
     sides = [[list(map(str, words)) for words in side] for side in (gold, predicted)]
     values = {}
     for name, score in rules.items():
-        found = score(*sides, average='micro', zero_division=0)
-        parts = zip(('precision', 'recall', 'f1'), found)
+        scores = score(*sides, average='micro', zero_division=0)
+        parts = zip(('precision', 'recall', 'f1'), scores)
         values |= {f'{name}_{part}': float(value) for part, value in parts}
     return values
 
 
 def _macro_f1(sentence_M, gold_M, predicted_M, count):
-    """[N] of scikit-learn's macro-F1 a sentence, of all at once: its call takes 1 ms."""
+    """Returns [N]: scikit-learn's macro-F1 of each sentence.
+
+    Vectorized, as scikit-learn takes 1 ms per sentence.
+    """
 
     shape = sentence_M[-1] + 1, count
 

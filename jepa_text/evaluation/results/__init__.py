@@ -1,1 +1,1 @@
-"""Result lines of members: what they choose, how they compare, and how they are shown."""
+"""Result files of members: reading, selection, comparison, tables, figures and pages."""

@@ -1,11 +1,11 @@
-"""Figures of an examination: arrays -> matplotlib figures, in the style of plots.py.
+"""Figures of an evaluation as matplotlib figures, in the style of report/plots.py.
 
-    means          the mean of each model and control with its interval, a line each
-    sensitivity    mean over seeds against the learning rate, the chosen one marked
-    members        every member: its test value against its learning rate
+    means          the mean of each model and control with its interval, one per line
+    sensitivity    mean over seeds by learning rate, with the selected one marked
+    members        the test value of each member by learning rate
 
-A model has one color in all figures: `models` are all names in their order, without the
-controls, which are grey.
+A model has the same color in all figures: `models` are the names of all models in order,
+without controls, which are grey.
 """
 
 import math
@@ -16,21 +16,23 @@ from jepa_text.evaluation import controls
 from jepa_text.evaluation.results import selection
 from jepa_text.report import plots
 
-_TICKS = 8  # that have room
+_TICKS = 8  # maximum number of tick labels
 _MARKERS = ('o', 's', '^', 'D', 'v', 'P')
 
 
 def means(rows, title, xlabel, models):
-    """Means with 95 % intervals; those of controls hollow, below the models. The largest
-    class is left out: it lies so low that nothing else could be told apart."""
+    """Plots means with 95 % intervals; controls are hollow and below the models.
+
+    The largest class is left out, as it would compress the scale of all others.
+    """
     shown = [row for row in rows if row['control'] != controls.LARGEST]
     ordered = sorted(shown, key=lambda row: bool(row['control']))
     figure, axes = plots.blank(title, '', xlabel, 1.15 + 0.26 * len(ordered))
-    for place, row in enumerate(ordered):
+    for position, row in enumerate(ordered):
         value, low, high = row['standard'].get(row['metric'], (math.nan,) * 3)
         color = _color(row['model'], models)
-        axes.plot([low, high], [place, place], color=color, linewidth=1.5, zorder=2)
-        axes.plot([value], [place], **_mark(row['model'], models, 5.5), zorder=3)
+        axes.plot([low, high], [position, position], color=color, linewidth=1.5, zorder=2)
+        axes.plot([value], [position], **_mark(row['model'], models, 5.5), zorder=3)
     names = [row['model'] for row in ordered]
     axes.set_yticks(range(len(names)), names, color=plots.INK)
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -40,17 +42,19 @@ def means(rows, title, xlabel, models):
     return figure
 
 
-def sensitivity(found, title, ylabel, models):
-    """Curves over learning rates. `found` is {model: selection.Chosen and its lines}:
-    the mean over seeds of the test metric, one standard deviation to both sides, and a
-    ring at the rate that validation chose."""
-    figure, axes = _over_rates(title, ylabel, found)
-    for model, (chosen, lines) in found.items():
+def sensitivity(results, title, ylabel, models):
+    """Plots the mean test metric over seeds by learning rate, and its standard deviation.
+
+    `results` is {model: (selection.Chosen, its lines)}. The rate that validation selected
+    is circled.
+    """
+    figure, axes = _over_rates(title, ylabel, results)
+    for model, (chosen, lines) in results.items():
         rates, values = _by_rate(chosen, lines)
         if not rates:
             continue
-        middle = np.array([np.mean(one) for one in values])
-        spread = np.array([np.std(one, ddof=1) if one[1:] else 0.0 for one in values])
+        middle = np.array(list(map(np.mean, values)))
+        spread = np.array([np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values])
         color, look = _color(model, models), _mark(model, models, 3.8)
         axes.fill_between(rates, middle - spread, middle + spread, color=color, alpha=0.1)
         axes.plot(rates, middle, **look | {'linestyle': 'solid'}, label=model, zorder=3)
@@ -58,18 +62,21 @@ def sensitivity(found, title, ylabel, models):
             ring = dict(marker='o', markersize=10, markerfacecolor='none', color=color)
             axes.plot([rate], [middle[rates.index(rate)]], **ring, zorder=4)
     ring = dict(marker='o', markersize=8, markerfacecolor='none', color=plots.MUTED)
-    axes.plot([], [], **ring, linestyle='none', label='chosen on validation')
+    axes.plot([], [], **ring, linestyle='none', label='selected on validation')
     plots.legend(figure, axes)
     return figure
 
 
-def members(found, title, ylabel, models):
-    """A point a member, beside each other at a rate; members without a value are crosses
-    at the lower edge, collapsed ones with a value are crosses there."""
-    figure, axes = _over_rates(title, ylabel, found)
-    apart = 0.2 / max(1, len(found))  # of a power of ten
-    for place, (model, (chosen, lines)) in enumerate(found.items()):
-        shift = 10 ** (apart * (place - (len(found) - 1) / 2))
+def members(results, title, ylabel, models):
+    """Plots one point per member, with the models side by side at each learning rate.
+
+    Members without a value are crosses at the lower edge; collapsed ones with a value are
+    crosses at their value.
+    """
+    figure, axes = _over_rates(title, ylabel, results)
+    spacing = 0.2 / max(1, len(results))  # in powers of ten
+    for position, (model, (chosen, lines)) in enumerate(results.items()):
+        shift = 10 ** (spacing * (position - (len(results) - 1) / 2))
         color, drawn = _color(model, models), _mark(model, models, 4)
         for line in lines:
             value = selection.value(line, 'test', chosen.by, chosen.metric)
@@ -82,7 +89,7 @@ def members(found, title, ylabel, models):
                 look = drawn if line['status'] == 'done' else cross
                 axes.plot(at, [value], **look | {'alpha': 0.75}, zorder=3)
         axes.plot([], [], **drawn, label=model)
-    statuses = {line['status'] for _, lines in found.values() for line in lines}
+    statuses = {line['status'] for _, lines in results.values() for line in lines}
     if statuses - {'done'}:
         cross = dict(marker='x', markersize=5, color=plots.MUTED, linestyle='none')
         axes.plot([], [], **cross, label='collapsed; on the axis: no finite loss')
@@ -91,11 +98,11 @@ def members(found, title, ylabel, models):
     return figure
 
 
-def _over_rates(title, ylabel, found):
-    """(figure, axes) whose ticks are the learning rates that there are."""
-    height = 3.0 + 0.17 * max(0, -(-len(found) // 2) - 1)
+def _over_rates(title, ylabel, results):
+    """Returns (figure, axes) with a logarithmic learning rate axis."""
+    height = 3.0 + 0.17 * max(0, -(-len(results) // 2) - 1)
     figure, axes = plots.blank(title, ylabel, 'learning rate', height)
-    rates = {line['learning_rate'] for _, lines in found.values() for line in lines}
+    rates = {line['learning_rate'] for _, lines in results.values() for line in lines}
     rates = sorted(rate for rate in rates if rate)
     axes.set_xscale('log')
     axes.minorticks_off()
@@ -105,7 +112,7 @@ def _over_rates(title, ylabel, found):
 
 
 def _by_rate(chosen, lines):
-    """(rates, [values at each]) of the members that have a value."""
+    """Returns (rates, [values at each rate]) of the members with a value."""
     rates = {}
     for line in sorted(lines, key=lambda line: line['learning_rate']):
         value = selection.value(line, 'test', chosen.by, chosen.metric)
@@ -119,7 +126,7 @@ def _color(model, models):
 
 
 def _mark(model, models, size):
-    """Full for a model, in a shape of its own every six; hollow for a control."""
+    """Returns marker options: filled for models, a new shape every six; else hollow."""
     color = _color(model, models)
     turn = models.index(model) // len(plots.COLORS) if model in models else 0
     return dict(

@@ -1,16 +1,17 @@
-"""What a member of a grid gave: one line of JSON, and what it said of every instance.
+"""Result files of members: a JSON line of metrics, and Parquet with per-instance values.
 
 results/
-  NAME.json       one line: what was trained, by which config hash, and every metric
-  NAME.parquet    a row an instance of the test set: its prediction, its values
+  NAME.json       one line: what was trained, its config hash, and all metrics
+  NAME.parquet    one row per test instance: its prediction and its values
 
-A line has a checksum of itself and of its side file, so that a damaged one is named and
-made anew, and is written after it: where there is a line, all is there.
+A line contains checksums of itself and of its side file, so that a damaged one is
+detected and trained again. It is written after the side file, so a line that exists is
+complete.
 
-The config hash is of all that changes a number, and of nothing that does not: names of
-folders, machine, threads, how many members were trained together (`width`, `how`; which
-round otherwise, as machines do, and stand in the line). Whatever else a config has
-counts, so that a new setting is never mistaken for the old one.
+The config hash covers all settings that change a number and no others: not names of
+folders, machine or threads, nor how many members were trained together (`width`, `how`),
+which only changes rounding, as machines do, and is recorded in the line. All other
+settings count, so that a new setting is never mistaken for an old one.
 """
 
 import json
@@ -21,29 +22,32 @@ from pathlib import Path
 
 import numpy as np
 
+from jepa_text.config import resolve
 from jepa_text.files import atomic, checksums
 
 FOLDER = 'results'
 STATUSES = ('done', 'not finite', 'collapsed')
 MODES = ('standard', 'paper')
-# What a config says at least. `model` is a name, and may be a folder; `model_revision` is
-# the commit of the hub or the checksum of what was loaded, `tokenizer` its fingerprint.
+# Required fields of a config. `model` is a name or folder, `model_revision` the commit on
+# the hub or the checksum of the loaded model, `tokenizer` the tokenizer's fingerprint.
 CONFIG = (
     *('model', 'model_revision', 'task', 'data_revision', 'tokenizer', 'kind'),
     *('learning_rate', 'seed', 'steps', 'batch_size', 'max_length', 'pooling'),
     *('precision', 'template'),
 )
-# What changes no number beyond rounding.
-FREE = ('model', 'item', 'chosen', 'width', 'how', 'host', 'threads', 'devices', 'mesh')
-FREE = (*FREE, 'texts_cut')  # which the length and the data say
+# Fields that change no number beyond rounding. `texts_cut` follows from length and data.
+NOT_HASHED = (
+    *('model', 'item', 'chosen', 'width', 'how', 'host', 'threads', 'devices', 'mesh'),
+    'texts_cut',
+)
 OUTCOME = ('status', 'validation', 'test', 'losses', 'seconds', 'versions')
 
 
 def config_hash(config):
-    """The sha256 of what of a member's config changes a number.
+    """Returns the sha256 of the settings of a member's config that change a number.
 
-    Numbers count with six digits, so 1e-5 is the same in float32. Raises ValueError for a
-    config without one of CONFIG, or with an empty model or data revision.
+    Numbers are rounded to six digits, so that 1e-5 has the same hash in float32. Raises
+    ValueError if a field of CONFIG is missing, or the model or data revision is empty.
     """
     missing = [key for key in CONFIG if key not in config]
     missing += [
@@ -51,15 +55,15 @@ def config_hash(config):
     ]
     if missing:
         raise ValueError(
-            f'The config of a member lacks {", ".join(missing)}: results of two would '
-            'not be told apart. Where there is no commit, give a checksum.'
+            f'The config of a member lacks {", ".join(missing)}, without which results '
+            'cannot be distinguished. If there is no commit, give a checksum.'
         )
-    counted = {key: value for key, value in config.items() if key not in FREE}
+    counted = {key: value for key, value in config.items() if key not in NOT_HASHED}
     return checksums.checksum(_rounded(plain(counted)))
 
 
 def name_of(config):
-    """The name of a member, for files: it says what one looks for, and the hash.
+    """Returns the file name of a member: task, model, learning rate, seed and hash.
 
     >>> config = dict.fromkeys(CONFIG, 'x') | dict(model='hf:a/b', learning_rate=1e-5)
     >>> name_of(config | dict(task='sst2', seed=3))
@@ -72,15 +76,15 @@ def name_of(config):
 
 
 def write(folder, config, outcome, per_instance=None, predictions=None):
-    """Writes a member's line, and its side file first; returns the path of the line.
+    """Writes a member's side file and then its line; returns the path of the line.
 
-    config          of CONFIG, and whatever else was set
-    outcome         of OUTCOME; `validation` and `test` {'standard': {}, 'paper': {}} of
-                    what is done, None of what is not; NaN is written as null
+    config          the fields of CONFIG and all other settings
+    outcome         the fields of OUTCOME; `validation` and `test` are {'standard': {},
+                    'paper': {}}, or None if not finite; NaN is written as null
     per_instance    {metric: [N]} of the test set, as in metrics.base.Measured
     predictions     [N], or {query: {document: score}}
 
-    Raises ValueError for parts that are missing, are not known, or do not fit.
+    Raises ValueError for missing, unknown or inconsistent parts.
     """
     _check_outcome(outcome)
     folder, name = Path(folder), name_of(config)
@@ -89,7 +93,7 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
     if per_instance or predictions is not None:
         path = folder / f'{name}.parquet'
         atomic.write(path, _side_bytes(name, per_instance or {}, predictions))
-        line['side'] = {'file': path.name, **checksums.described(path)}
+        line['side'] = {'file': path.name, **checksums.file_entry(path)}
     line = plain(line)
     line['sha256'] = checksums.checksum(line)
     path = folder / f'{name}.json'
@@ -98,40 +102,41 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
 
 
 def read(folder):
-    """([line of each member], {file: what is wrong with it, in words}).
+    """Returns ([line of each member], {file: error message}).
 
-    Sides are looked for, and read by `side` only. Of two files of one config the first
-    by name counts, and the other is named.
+    Side files are checked for existence and size only; `read_side` reads them. If two
+    files have the same config, the first by name counts and the other is reported.
     """
     lines, damaged, known = [], {}, {}
     for path in sorted(Path(folder).glob('*.json')):
         try:
-            line = _line(path)
+            line = _read_line(path)
         except ValueError as error:
             damaged[path.name] = str(error)
             continue
-        # A run and its export have one config, and are two models of a table.
+        # A run and its export have the same config, but are two models in tables.
         first = known.setdefault((line['config_hash'], line.get('item')), path.name)
         if first == path.name:
             lines.append(line)
         else:
-            damaged[path.name] = f'it is of the same config as {first}'
+            damaged[path.name] = f'it has the same config as {first}'
     return lines, damaged
 
 
-def shortened(lines):
-    """The lines with the last part of each model's name, where that tells them apart: a
-    page and tables are passed on, and folders of a machine are of no use to others.
+def with_short_names(lines):
+    """Returns the lines with models named by the last part of their path, if unique.
+
+    Pages and tables are shared, and other readers do not need this machine's folders.
 
     >>> names = ('runs/mlm', 'runs/mlm, bag of embeddings', 'hf:a/MiniLM', 'TF-IDF')
-    >>> [line['model'] for line in shortened([{'model': name} for name in names])]
+    >>> [line['model'] for line in with_short_names([{'model': name} for name in names])]
     ['mlm', 'mlm, bag of embeddings', 'MiniLM', 'TF-IDF']
-    >>> [line['model'] for line in shortened([{'model': 'a/x'}, {'model': 'b/x'}])]
+    >>> [line['model'] for line in with_short_names([{'model': 'a/x'}, {'model': 'b/x'}])]
     ['a/x', 'b/x']
     """
     models = {line['model'] for line in lines}
     bare = {name: re.sub(r'^hf:|/(?=,|$)', '', name) for name in models}
-    short = {name: found.split('/')[-1] for name, found in bare.items()}
+    short = {name: path.split('/')[-1] for name, path in bare.items()}
     counts = Counter(short.values())
     return [
         line | {'model': name if counts[short[name]] > 1 else short[name]}
@@ -140,10 +145,10 @@ def shortened(lines):
     ]
 
 
-def side(folder, line):
-    """({metric: [N]}, predictions as they were given) of a member's test set.
+def read_side(folder, line):
+    """Returns ({metric: [N]}, predictions as they were given) of a member's test set.
 
-    Raises ValueError for a file that is missing or not as it was written.
+    Raises ValueError if the side file is missing or changed.
     """
     import pyarrow.parquet
 
@@ -155,8 +160,8 @@ def side(folder, line):
     path = Path(folder) / known['file']
     if not path.is_file() or checksums.sha256(path) != known['sha256']:
         raise ValueError(
-            f'{path} is missing or not as it was written: delete it and '
-            f'{line["name"]}.json, and the member is trained anew.'
+            f'{path} is missing or was changed: delete it and {line["name"]}.json to '
+            'train the member again.'
         )
     table = pyarrow.parquet.read_table(path)
     columns = {name: table[name] for name in table.column_names}
@@ -182,49 +187,49 @@ def _side_bytes(name, per_instance, predictions):
         columns['prediction'] = plain(list(predictions))
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) != 1:
-        raise ValueError(f'{name}: instances differ in number: {lengths}.')
+        raise ValueError(f'{name}: columns differ in their number of values: {lengths}.')
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(columns), sink, compression='zstd')
     return sink.getvalue().to_pybytes()
 
 
 def _check_outcome(outcome):
-    off = sorted(set(OUTCOME) ^ set(outcome))
-    if off:
+    different = sorted(set(OUTCOME) ^ set(outcome))
+    if different:
         raise ValueError(
-            f'An outcome has {", ".join(OUTCOME)}; {", ".join(off)} is missing or new.'
+            f'An outcome must have the fields {", ".join(OUTCOME)}; missing or unknown: '
+            f'{", ".join(different)}.'
         )
     status = outcome['status']
-    if status not in STATUSES:
-        raise ValueError(f'status={status!r}; there are: {", ".join(STATUSES)}.')
+    resolve.check_choice('status', status, STATUSES)
     for split in ('validation', 'test'):
-        found = outcome[split]
-        if found is None and status == 'not finite':
+        metrics = outcome[split]
+        if metrics is None and status == 'not finite':
             continue
-        if not isinstance(found, dict) or set(found) != set(MODES):
+        if not isinstance(metrics, dict) or set(metrics) != set(MODES):
             raise ValueError(
-                f'{split}={found!r} of a member that is {status}: give {{metric: value}} '
-                f'in both modes, {" and ".join(MODES)}.'
+                f'{split}={metrics!r} of a member with status {status!r}: give {{metric: '
+                f'value}} for both modes, {" and ".join(MODES)}.'
             )
 
 
-def _line(path):
+def _read_line(path):
     line = checksums.read_json(path)
     if not isinstance(line, dict) or 'sha256' not in line:
-        raise ValueError('it is no line of a member')
+        raise ValueError("it is not a member's line")
     digest = line.pop('sha256')
     if digest != checksums.checksum(line):
-        raise ValueError('its checksum does not fit: it was edited or damaged')
+        raise ValueError('its checksum is wrong: it was edited or damaged')
     known = line.get('side')
     if known:
         file = path.with_name(known['file'])
         if not file.is_file() or file.stat().st_size != known['bytes']:
-            raise ValueError(f'its side file {known["file"]} is missing or cut')
+            raise ValueError(f'its side file {known["file"]} is missing or truncated')
     return line
 
 
 def plain(value):
-    """The same as JSON gives it back; None for what is not finite."""
+    """Converts a value to types of JSON; numbers that are not finite become None."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

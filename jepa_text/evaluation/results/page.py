@@ -1,4 +1,4 @@
-"""The results of an examination as one HTML page: evaluation.html."""
+"""The HTML page of an evaluation's results: evaluation.html."""
 
 import dataclasses
 import math
@@ -14,20 +14,20 @@ _NONE = (None, math.nan, math.nan)  # of (mean, low, high)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Examined:
-    """What the page is of.
+class Contents:
+    """Contents of the page.
 
-    lines        of all members, as results.read gives them
-    chosen       of selection.select, of models and controls alike; a line that has a
-                 `control` is one of these, and stands below the models, in grey
+    lines        of all members, as results.read returns them
+    chosen       of selection.select, for models and controls; lines with a `control` are
+                 shown below the models, in grey
     compared     of comparison.compare
-    shared       [(task, test examples, how many of them have a text that was trained
-                 on, or None where that was not counted)]
+    shared       [(task, test examples, how many of them share a text with the training
+                 set, or None if unknown)]
     published    rows of published.rows, as in tables.table
-    troubles     {what: why, in words}: members that raised, and damaged files
-    cuts         truncation.Cut of each task and model
+    failures     {name: error message}: failed members and damaged files
+    truncations  truncation.Cut of each task and model
     instances    {(model, task): interval} of summary.over_instances
-    notes        what else is to be known, such as what was left out of the grid
+    notes        other remarks, e.g. what was left out of the grid
     """
 
     lines: list
@@ -35,60 +35,62 @@ class Examined:
     compared: list
     shared: tuple = ()
     published: tuple = ()
-    troubles: dict = dataclasses.field(default_factory=dict)
-    cuts: tuple = ()
+    failures: dict = dataclasses.field(default_factory=dict)
+    truncations: tuple = ()
     instances: dict = dataclasses.field(default_factory=dict)
     notes: str = ''
 
 
-def write(path, examined):
-    """Writes the page, and returns its path."""
-    lines, chosen = examined.lines, examined.chosen
+def write(path, contents):
+    """Writes the page and returns its path."""
+    lines, chosen = contents.lines, contents.chosen
     rows = summary.rows(chosen)
-    # What chance has no part in, as TF-IDF, has one run, and so never a verdict.
-    once = {row['model'] for row in rows if row['control'] and row['n'] < 2}
-    compared = [c for c in examined.compared if not once & {c.first, c.second}]
+    # Deterministic controls such as TF-IDF have one run, so there is never a verdict.
+    single = {row['model'] for row in rows if row['control'] and row['n'] < 2}
+    compared = [c for c in contents.compared if not single & {c.first, c.second}]
     by_task = {}
-    for one, row in zip(chosen, rows):
-        by_task.setdefault(one.task, []).append((one, row))
+    for choice, row in zip(chosen, rows):
+        by_task.setdefault(choice.task, []).append((choice, row))
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
     sections = [_facts(lines, by_task, models), _overview(rows, by_task, chosen)]
     for task, pairs in by_task.items():
-        sections.append(_task(task, pairs, lines, models, examined.instances))
+        sections.append(_task(task, pairs, lines, models, contents.instances))
         own = [row for _, row in pairs]
-        sections.append(_beside(own, task, examined.published))
+        sections.append(_published(own, task, contents.published))
     sections += [
         page_run.verdicts(compared),
-        page_run.troubles(rows, examined.troubles),
-        page_run.shared(examined.shared),
-        page_run.cuts(examined.cuts),
-        page_run.how(lines, chosen, examined.notes),
+        page_run.failures(rows, contents.failures),
+        page_run.shared_texts(contents.shared),
+        page_run.truncations(contents.truncations),
+        page_run.methods_section(lines, chosen, contents.notes),
     ]
     trained = any(line['learning_rate'] for line in lines)
     return page.write(
         path,
-        title='What fine-tuning makes of it' if trained else 'What it knows untaught',
-        lead=headline(rows, compared) + page_run.without_results(examined.troubles),
+        title='Fine-tuning results' if trained else 'Zero-shot results',
+        lead=headline(rows, compared) + page_run.without_results(contents.failures),
         sections=[section for section in sections if section],
-        subtitle=f'Examination of {", ".join(models)}',
+        subtitle=f'Evaluation of {", ".join(models)}',
     )
 
 
 def headline(rows, compared):
-    """What to remember: how many verdicts there are; which models no control is under;
-    what was lost."""
-    known = [one for one in compared if one.found.test]
-    sure = sum(one.p <= 1 - statistics.LEVEL for one in known)
+    """Summarizes verdicts, models no better than a control, and failures."""
+    tested = [pair for pair in compared if pair.result.test]
+    significant = sum(pair.p <= 1 - statistics.LEVEL for pair in tested)
     models = {row['model'] for row in rows if not row['control']}
-    text = 'One model, so nothing is compared.'
+    text = 'There is only one model, so nothing is compared.'
     if len(models) > 1:
         text = 'No verdict: without training there are no seeds.'
-    if known:
-        text = f'Of {len(known)} differences between models, {sure} are beyond seeds.'
-    elif compared:
-        seeds = max(one.found.seeds for one in compared)
+    if tested:
         text = (
-            f'No verdict: it takes {statistics.MIN_SEEDS} seeds of both models, and '
+            f'Of {len(tested)} differences between models, {significant} are significant '
+            'over seeds.'
+        )
+    elif compared:
+        seeds = max(pair.result.seeds for pair in compared)
+        text = (
+            f'No verdict: {statistics.MIN_SEEDS} seeds of both models are needed, and '
             f'there are {seeds}.'
         )
     reached = [
@@ -102,7 +104,7 @@ def headline(rows, compared):
 
 
 def _control_above(row, rows):
-    """Does a control of its task reach the mean of a model?"""
+    """Returns whether a control of the task reaches the mean of a model."""
     if row['control'] or not row['standard']:
         return False
     mean = row['standard'][row['metric']][0]
@@ -121,39 +123,39 @@ def _facts(lines, by_task, models):
     facts = (
         (f'{len(models)}', 'models' if models[1:] else 'model', None),
         (f'{len(by_task)}', 'tasks' if len(by_task) > 1 else 'task', ', '.join(by_task)),
-        (f'{len(trained):,}', 'members trained', 'a learning rate and a seed each'),
-        (spent, 'of computing', 'their sum'),
+        (f'{len(trained):,}', 'members trained', 'one per learning rate and seed'),
+        (spent, 'compute time', 'sum over members'),
     )
     shown = (dict(zip(('value', 'label', 'note'), fact)) for fact in facts)
     return {'facts': [{key: x for key, x in fact.items() if x} for fact in shown]}
 
 
 def _overview(rows, by_task, chosen):
-    """All models and tasks in one table; None of one task, which has its own."""
+    """Returns a table of all models and tasks; None for one task, which has its own."""
     if len(by_task) < 2:
         return None
-    made = result_tables.table(rows)
+    table = result_tables.table(rows)
     controls = {row['model'] for row in rows if row['control']}
-    models = [one for one in chosen if one.model not in controls]
+    models = [choice for choice in chosen if choice.model not in controls]
     points, left_out = comparison.borda(models)
     lines = []
-    for name, *own in made['rows']:
+    for name, *own in table['rows']:
         values = [cell and cell.value for cell in own]
         mean = None if None in values else sum(values) / len(values)
         lines.append([name, *values, mean, _points(points.get(name))])
     note = (
-        'Means over seeds; the intervals stand with each task. Borda: one point for each '
-        'other model that is beaten on a task, half a point for equals.'
+        'Means over seeds; for intervals see each task. Borda: one point for each other '
+        'model that is beaten on a task, half a point for ties.'
     )
     if left_out:
-        note += f' It leaves out {", ".join(left_out)}, which not all models ran.'
-    columns = [*made['columns'], 'mean', 'Borda']
+        note += f' Without {", ".join(left_out)}, which some models did not run.'
+    columns = [*table['columns'], 'mean', 'Borda']
     table = {'columns': columns, 'rows': lines, 'note': note}
     return {'heading': 'All tasks', 'table': table}
 
 
 def _points(number):
-    """Whole points without decimals."""
+    """Returns whole points as int."""
     return int(number) if number is not None and number == int(number) else number
 
 
@@ -161,44 +163,44 @@ def _task(task, pairs, lines, models, instances):
     rows = sorted((row for _, row in pairs), key=lambda row: bool(row['control']))
     metric = next((row['metric'] for row in rows if row['standard']), rows[0]['metric'])
     shown = [
-        one
-        for one, row in pairs
-        if not row['control'] or len(one.learning_rates) + len(one.lost) > 1
+        choice
+        for choice, row in pairs
+        if not row['control'] or len(choice.learning_rates) + len(choice.lost) > 1
     ]
     own = [line for line in lines if line['task'] == task]
-    found = {
-        one.model: (one, [line for line in own if line['model'] == one.model])
-        for one in shown
+    results = {
+        choice.model: (choice, [line for line in own if line['model'] == choice.model])
+        for choice in shown
     }
     name = metric.replace('_', ' ')
-    drawn = [figures.means(rows, f'{task}: chosen on validation', name, models)]
-    rates = {line['learning_rate'] for _, own in found.values() for line in own}
+    drawn = [figures.means(rows, f'{task}: selected on validation', name, models)]
+    rates = {line['learning_rate'] for _, own in results.values() for line in own}
     if len(rates) > 1:
         drawn.append(
-            figures.sensitivity(found, 'Which learning rate', f'test {name}', models)
+            figures.sensitivity(results, 'Learning rates', f'test {name}', models)
         )
     if any(rates):
-        drawn.append(figures.members(found, 'Every member', f'test {name}', models))
+        drawn.append(figures.members(results, 'All members', f'test {name}', models))
     return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
 
 
 def _table(rows, metric, instances):
     paper = next((name for row in rows for name in row['paper']), None)
     others = list(dict.fromkeys(n for row in rows for n in row['standard']))
-    # What the best threshold reaches is no result of a test.
+    # Values at the best threshold are chosen on the test set, so they are no test result.
     others = [n for n in others if n != metric and not n.startswith('best_')][:3]
     lines = [_cells(row, metric, others, paper) for row in rows]
     note = (
-        'Bold: the best, if its interval meets no other. Controls stand last; of those '
-        'that nothing is drawn for, one run says all.'
+        'Bold: the best, if its interval overlaps no other. Controls are last; those '
+        'without randomness have one run.'
     )
     if instances:
         for row, line in zip(rows, lines):
             over_both = instances.get((row['model'], row['task']))
-            line['95 %, seeds and texts'] = page_run.ends(over_both)
+            line['95 %, seeds and texts'] = page_run.interval_text(over_both)
         note += (
-            ' Seeds and texts: both resampled, which describes how another test set may '
-            'come out, and decides nothing.'
+            ' Seeds and texts: both resampled, to describe the variation between test '
+            'sets; not used for verdicts.'
         )
     columns = [name.replace('_', ' ') for name in lines[0]]
     ends = [row['standard'].get(metric, _NONE)[1:] for row in rows]
@@ -212,45 +214,50 @@ def _table(rows, metric, instances):
 
 
 def _cells(row, metric, others, paper):
-    """{column: cell} of a row of the summary; `paper` is its metric, or None."""
+    """Returns {column: cell} of a row of the summary; `paper` is its metric or None."""
     value = row['standard'].get(metric, _NONE)
     cells = {
         '': row['model'],
         metric: value[0],
-        '± 95 %': page_run.reach(value),
+        '± 95 %': page_run.margin_text(value),
         'seeds': row['n'],
-        'learning rate': summary.described(row['learning_rates']),
+        'learning rate': summary.learning_rate_text(row['learning_rates']),
         'sensitivity': row['sensitivity'] if math.isfinite(row['sensitivity']) else None,
     }
     cells |= {name: row['standard'].get(name, _NONE)[0] for name in others}
     if paper:
         theirs = row['paper'].get(paper, _NONE)
-        cells |= {f"paper's {paper}": theirs[0], '±': page_run.reach(theirs)}
+        cells |= {f"paper's {paper}": theirs[0], '±': page_run.margin_text(theirs)}
     return cells
 
 
-def _beside(rows, task, published):
-    """A paper's values of this task, beside ours of its mode; None without."""
-    theirs = [one for one in published if one['task'] == task]
+def _published(rows, task, published):
+    """Returns a table of a task's published values next to ours; None without any."""
+    theirs = [result for result in published if result['task'] == task]
     if not theirs:
         return None
-    named = []
-    for one in theirs:
-        who = result_tables.named(one), result_tables.mode_of(one), one['metric']
-        named.append((*who, result_tables.cell_of(one)))
-    modes = sorted({(mode, metric) for _, mode, metric, _ in named})
+    lines = [
+        (
+            result_tables.label_of(result),
+            result_tables.mode_of(result),
+            result['metric'],
+            result_tables.cell_of(result),
+        )
+        for result in theirs
+    ]
+    modes = sorted({(mode, metric) for _, mode, metric, _ in lines})
     for row in rows:
         for mode, metric in modes:
-            if found := row[mode].get(metric):
-                cell = result_tables.Cell(found[0], found[2] - found[0])
-                named.append((row['model'], mode, metric, cell))
+            if interval := row[mode].get(metric):
+                cell = result_tables.Cell(interval[0], interval[2] - interval[0])
+                lines.append((row['model'], mode, metric, cell))
     return {
         'table': {
             'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
             'rows': [
-                [*who, 100 * cell.value, _percent(cell.reach)] for *who, cell in named
+                [*names, 100 * cell.value, _percent(cell.reach)] for *names, cell in lines
             ],
-            'fold': f'Published values of {task}, beside ours',
+            'fold': f'Published values of {task}, compared with ours',
         }
     }
 

@@ -1,12 +1,12 @@
-"""What the two papers reached, as they published it: Tables 2 to 17 of arXiv 2507.00994,
-and the tables and logs of arXiv 2606.05173.
+"""Published results of arXiv 2507.00994 and arXiv 2606.05173, for comparison.
 
-A row is {paper, table, model, objective, steps, masking, pooling, task, metric, value,
-interval, unit}. Values are as they were printed, in per cent where `unit` is '%'; metrics
-are by the papers' own definitions, so those of evaluation/metrics in the mode `paper` are
-to stand beside them. `interval` is half of what was printed after ±, None if nothing was;
-`about()` says of what, and what else is to be known of a table. None is what does not
-apply. Tasks SC, TC, QA and IR are the means over three tasks each.
+Of the first, Tables 2 to 17; of the second, its tables and logs. A row is {paper, table,
+model, objective, steps, masking, pooling, task, metric, value, interval, unit}. Values
+are as printed, in percent if `unit` is '%'. Metrics are by the papers' own definitions,
+so they are comparable with the mode `paper` of evaluation/metrics. `interval` is half of
+what was printed after ±, or None; `about()` says what it means and has other notes on
+each table. Fields that do not apply are None. Tasks SC, TC, QA and IR are means over
+three tasks each.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ FIELDS = (
 
 
 def rows(**wanted):
-    """The rows whose fields have these values; a tuple or list allows several.
+    """Returns the rows whose fields have these values; a tuple or list allows several.
 
     >>> [row] = rows(table='12', task='squad', objective='clm+mlm', steps='10000+32000')
     >>> row['value'], row['interval']
@@ -29,23 +29,23 @@ def rows(**wanted):
 
     Raises ValueError for a field or a value that no row has.
     """
-    found = every = _read()['rows']
+    matching = all_rows = _read()['rows']
     for field, value in wanted.items():
         if field not in FIELDS:
             near = resolve.nearest(field, FIELDS)
             raise ValueError(f'Published rows have no field {field!r}.{near}')
         allowed = value if isinstance(value, list | tuple) else (value,)
-        known = {row[field] for row in every}
-        unknown = [one for one in allowed if one not in known]
+        known = {row[field] for row in all_rows}
+        unknown = [item for item in allowed if item not in known]
         if unknown:
             near = resolve.nearest(str(unknown[0]), sorted(map(str, known)))
             raise ValueError(f'No published row has {field}={unknown[0]!r}.{near}')
-        found = [row for row in found if row[field] in allowed]
-    return found
+        matching = [row for row in matching if row[field] in allowed]
+    return matching
 
 
 def about():
-    """{paper: {'title', 'version', 'interval', 'tables', ...}}, in words."""
+    """Returns notes on the papers, {paper: {'title', 'version', 'interval', ...}}."""
     return _read()['papers']
 
 

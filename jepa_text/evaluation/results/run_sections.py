@@ -1,5 +1,6 @@
-"""Parts of the page of an examination: verdicts, what was lost, how it was run."""
+"""Sections of the evaluation page: verdicts, failures, shared texts and methods."""
 
+import collections
 import math
 
 from jepa_text.data import truncation
@@ -7,65 +8,72 @@ from jepa_text.measures import statistics
 from jepa_text.report import page
 
 METHODS = """Every member is one fine-tuning run: a model, a task, a learning rate and a
-seed. Learning rates are chosen on validation, {rule}; the test set chooses nothing.
-Intervals are 95 %, by Student's t over seeds: they say how another seed may come out, and
-nothing of other test examples. A verdict takes {needed} seeds: a paired t-test over
-seeds, sign flips from {flipped} on, p after Holm's correction for all that is compared.
+seed. Learning rates are selected on validation, {rule}; the test set is not used for
+selection. Intervals are 95 %, by Student's t over seeds: they describe the variation
+between seeds, not between test sets. A verdict needs {needed} seeds: a paired t-test over
+seeds, sign flips from {flipped} seeds on, p after Holm's correction for all comparisons.
 
-Two values stand in each table: `standard`, as the field defines the metric, and `paper`,
-as arXiv 2507.00994 defines it, for comparison with its tables only. Sensitivity is the
-standard deviation over all learning rates and seeds (its Figure 5): smaller is calmer."""
-AS_IT_IS = """Tasks that are zero-shot train nothing and choose nothing: one member, which
-no seed changes, so of two models there is no verdict. How another test set may come out
-is the interval over texts."""
+Tables contain two values: `standard`, by the field's definition of the metric, and
+`paper`, by that of arXiv 2507.00994, for comparison with its tables only. Sensitivity is
+the standard deviation over all learning rates and seeds (its Figure 5); smaller is more
+robust."""
+ZERO_SHOT = """Zero-shot tasks train and select nothing. They have one member, which does
+not depend on a seed, so there is no verdict between models. The interval over texts
+describes the variation between test sets."""
 SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision')
 LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
 
 
-def ends(interval):
-    """'0.911 to 0.923' of (value, low, high); None where there are no ends."""
+def interval_text(interval):
+    """Formats (value, low, high) as '0.911 to 0.923'; None without finite ends."""
     if not interval or not math.isfinite(interval[1]):
         return None
     return f'{interval[1]:.3f} to {interval[2]:.3f}'.replace('-', '−')
 
 
-def reach(interval):
-    """'± 0.006' of (value, low, high); None where there are no ends."""
+def margin_text(interval):
+    """Formats (value, low, high) as '± 0.006'; None without finite ends."""
     if not interval or not math.isfinite(interval[1]):
         return None
     return f'± {(interval[2] - interval[1]) / 2:.3f}'
 
 
 def verdicts(compared):
-    """The section of comparison.compare; None of one model."""
+    """Returns the section of comparison.compare; None for one model."""
     rows = []
-    for one in compared:
-        found = one.found
-        span = reach((found.difference, found.low, found.high))
-        p = None if math.isnan(one.p) else f'{one.p:.3f}' if one.p >= 1e-3 else '< 0.001'
-        difference = None if math.isnan(found.difference) else found.difference
-        names = [one.task, one.first, one.second]
-        rows.append([*names, difference, span, found.seeds, p, one.verdict])
+    for pair in compared:
+        result = pair.result
+        margin = margin_text((result.difference, result.low, result.high))
+        p = (
+            None
+            if math.isnan(pair.p)
+            else f'{pair.p:.3f}'
+            if pair.p >= 1e-3
+            else '< 0.001'
+        )
+        difference = None if math.isnan(result.difference) else result.difference
+        names = [pair.task, pair.first, pair.second]
+        rows.append([*names, difference, margin, result.seeds, p, pair.verdict])
     columns = 'task, first, second, difference, ± 95 %, seeds, p, verdict'
     return rows and {
         'heading': 'Verdicts',
-        'text': f'Over seeds that both have, and that saw the same order of data; fewer '
-        f'than {statistics.MIN_SEEDS} give no verdict. "No difference shown" is not '
-        '"no difference".',
+        'text': f'Over the seeds that both models have, which use the same data order; '
+        f'fewer than {statistics.MIN_SEEDS} seeds give no verdict. "No difference shown" '
+        'does not mean that there is no difference.',
         'table': {'columns': columns.split(', '), 'rows': rows},
     }
 
 
-def without_results(found):
-    """A sentence on what failed or was damaged; '' where nothing was."""
-    if not found:
+def without_results(errors):
+    """Returns a sentence on failed and damaged members; '' if there are none."""
+    if not errors:
         return ''
-    what = 'group of members' if len(found) == 1 else 'groups of members'
-    return f' {len(found)} {what} failed or were damaged, and have no results here.'
+    groups = 'group of members' if len(errors) == 1 else 'groups of members'
+    return f' {len(errors)} {groups} failed or were damaged and have no results here.'
 
 
-def troubles(rows, found):
-    """What failed, collapsed or was lost, counted; says so where nothing was."""
+def failures(rows, errors):
+    """Returns the section of failed, collapsed and lost members, also without any."""
     lines = []
     for row in rows:
         counts = row['statuses']
@@ -74,99 +82,101 @@ def troubles(rows, found):
             bad = [counts.get(status, 0) for status in ('done', *LOST)]
             lines.append([row['task'], row['model'], *bad, lost])
     columns = ['task', 'model', 'done', 'not finite', 'collapsed', 'seeds without any']
-    said = 'All members that were begun have ended with a finite loss.'
-    if lines or found:
-        said = (
-            'Members without a finite loss have no values and are in no mean; a learning '
-            'rate that lost one is chosen only if every rate did. Collapsed ones give '
-            'one answer to everything, and count with what they reach.'
+    text = 'All members that were started ended with a finite loss.'
+    if lines or errors:
+        text = (
+            'Members without a finite loss have no values and are excluded from means; a '
+            'learning rate with such a member is selected only if every rate has one. '
+            'Collapsed members give the same answer to all examples and are included '
+            'with their values.'
         )
     return {
-        'heading': 'What was lost',
-        'text': said,
+        'heading': 'Failed members',
+        'text': text,
         **({'table': {'columns': columns, 'rows': lines}} if lines else {}),
-        'details': {f'{what}': why for what, why in found.items()},
+        'details': dict(errors),
     }
 
 
-def shared(found):
-    """The section of shared texts; None where nothing was counted."""
+def shared_texts(counts):
+    """Returns the section of texts shared by train and test; None without counts."""
     rows = []
-    for task, count, known in found:
-        share = None if known is None or not count else f'{100 * known / count:.1f} %'
-        rows.append([task, count, known, share])
+    for task, count, shared in counts:
+        share = None if shared is None or not count else f'{100 * shared / count:.1f} %'
+        rows.append([task, count, shared, share])
     columns = ['task', 'test examples', 'with a text trained on', 'share']
     return rows and {
-        'heading': 'Texts that train and test share',
-        'text': 'A test example counts if a text of it, but for white space, is in the '
-        'training set too. They stay where the data set has them.',
+        'heading': 'Texts shared by train and test',
+        'text': 'A test example counts if one of its texts, ignoring whitespace, is also '
+        'in the training set. Such examples are not removed.',
         'table': {'columns': columns, 'rows': rows},
     }
 
 
-def cuts(found):
-    """How many texts were longer than what a model reads; None where none was counted."""
+def truncations(cuts):
+    """Returns the section of truncated texts; None without counts."""
     rows = [
-        [one.task, one.model, one.length, one.texts, truncation.percent(one)]
-        for one in found
+        [cut.task, cut.model, cut.length, cut.texts, truncation.percent(cut)]
+        for cut in cuts
     ]
     return rows and {
-        'heading': 'Texts that were cut',
-        'text': 'A text that is longer than the rows of a model is cut there, in '
-        'training and in the test; what stands behind is not read, but by controls of '
-        'words.',
+        'heading': 'Truncated texts',
+        'text': "Texts longer than a model's rows are truncated, in training and in the "
+        'test. Only controls that use words read the whole texts.',
         'table': {
-            'columns': ['task', 'model', 'tokens of a row', 'texts', 'cut'],
+            'columns': ['task', 'model', 'tokens per row', 'texts', 'truncated'],
             'rows': rows,
         },
     }
 
 
-def how(lines, chosen, notes):
-    """The settings of members: those that all share in a sentence, the others in a table;
-    versions folded away."""
+def methods_section(lines, chosen, notes):
+    """Returns the section of methods and settings.
+
+    Settings that all members share are in a sentence, the others in a table; versions are
+    folded.
+    """
     text, table = _settings([line for line in lines if line['learning_rate']])
-    rules = ' or '.join(sorted({one.rule for one in chosen})) or 'pooled'
+    rules = ' or '.join(sorted({choice.rule for choice in chosen})) or 'pooled'
     methods = METHODS.format(
         rule={'pooled': 'by the mean over seeds'}.get(rules, rules),
         needed=statistics.MIN_SEEDS,
         flipped=statistics.FLIPPED_SEEDS,
     )
-    untaught = AS_IT_IS if any(line.get('zero_shot') for line in lines) else ''
-    versions = {}
+    zero_shot = ZERO_SHOT if any(line.get('zero_shot') for line in lines) else ''
+    counts = collections.defaultdict(collections.Counter)
     for line in lines:
         for name, version in (line.get('versions') or {}).items():
-            versions.setdefault(name, {}).setdefault(version, 0)
-            versions[name][version] += 1
-    said = {
-        name: next(iter(found)) if len(found) == 1 else found
-        for name, found in versions.items()
+            counts[name][version] += 1
+    versions = {
+        name: next(iter(count)) if len(count) == 1 else dict(count)
+        for name, count in counts.items()
     }
     return {
-        'heading': 'How it was run',
-        'text': '\n\n'.join(filter(None, [methods, untaught, text, notes])),
+        'heading': 'Methods',
+        'text': '\n\n'.join(filter(None, [methods, zero_shot, text, notes])),
         **({'table': table} if table['rows'] else {}),
-        'details': {'Versions': said, 'This page': page.versions()},
+        'details': {'Versions': versions, 'This page': page.versions()},
     }
 
 
 def _settings(lines):
-    """(the settings that all lines share, a table of the others)."""
+    """Returns (a sentence of the settings of all lines, a table of the others)."""
     grids, rows = {}, {}
     for line in lines:
         trained_by = f'{line.get("how")}, {line.get("width")} at once'
-        given = *(line.get(name) for name in SHOWN), trained_by
-        grids.setdefault((line['model'], line['task'], given), []).append(line)
+        values = *(line.get(name) for name in SHOWN), trained_by
+        grids.setdefault((line['model'], line['task'], values), []).append(line)
     names = [*(name.replace('_', ' ') for name in SHOWN), 'trained by']
-    settings = dict(zip(names, zip(*(given for _, _, given in grids))))
+    settings = dict(zip(names, zip(*(values for _, _, values in grids))))
     alike = {name: of[0] for name, of in settings.items() if len(set(of)) == 1}
     differ = [name for name in settings if name not in alike]
     for number, ((model, task, _), own) in enumerate(grids.items()):
         rates, seeds = (len({x[key] for x in own}) for key in ('learning_rate', 'seed'))
-        given = (settings[name][number] for name in differ)
-        rows.setdefault((model, f'{rates} × {seeds}', *given), []).append(task)
-    said = ', '.join(f'{name} {value}' for name, value in alike.items())
-    return said and f'The same for all members: {said}.', {
+        values = (settings[name][number] for name in differ)
+        rows.setdefault((model, f'{rates} × {seeds}', *values), []).append(task)
+    shared_texts = ', '.join(f'{name} {value}' for name, value in alike.items())
+    return shared_texts and f'The same for all members: {shared_texts}.', {
         'columns': ['model', 'tasks', 'rates × seeds', *differ],
         'rows': [[model, ', '.join(tasks), *x] for (model, *x), tasks in rows.items()],
     }

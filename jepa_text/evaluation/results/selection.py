@@ -1,16 +1,17 @@
-"""From result lines of members to one learning rate and value a model and task.
+"""Learning rate selection on validation, from the result lines of members.
 
-A member is a model fine-tuned on a task at a learning rate and a seed; its line says how
-it ended and what it reached:
+A member is a model fine-tuned on a task at a learning rate and a seed. Its line contains
+its status and its metrics:
 
     {'model', 'task', 'kind', 'learning_rate', 'seed', 'status', 'data_revision', ...,
      'validation': {'standard': {name: value}, 'paper': {...}}, 'test': the same}
 
-`select` takes the learning rate of each model and task, by validation only. What it
-chose, comparison.py averages and compares.
+`select` selects the learning rate of each model and task by validation only;
+comparison.py averages and compares the selected members.
 
-Members that are 'not finite' have no values. They are counted, and a learning rate that
-lost one is chosen only if every rate did. Collapsed ones count with the values they have.
+Members that are 'not finite' have no values. They are counted, and a learning rate with
+such a member is selected only if every rate has one. Collapsed ones count with their
+values.
 """
 
 import dataclasses
@@ -19,10 +20,11 @@ from collections import Counter
 
 import numpy as np
 
+from jepa_text.config import resolve
 from jepa_text.evaluation.results import lines as results
 from jepa_text.measures import statistics
 
-# What selects where a line names no `metric` of its own.
+# Selection metrics for lines without a `metric`.
 METRICS = {
     'labels': 'accuracy',
     'scores': 'spearman',
@@ -33,20 +35,20 @@ METRICS = {
 }
 PAPER_METRICS = METRICS | {'tags': 'sentence_macro_f1', 'spans': 'token_f1'}
 RULES = ('pooled', 'per seed')
-PAPER_RATES = (1e-5, 1e-4)  # between which the paper's Figure 5 looks
-# What the members of one model and task share; else their values are of other things.
+PAPER_RATES = (1e-5, 1e-4)  # range of the paper's Figure 5
+# Fields that must be equal for all members of a model and task to be comparable.
 _OWN = ('model', 'task', 'learning_rate', 'seed')
 _SHARED = ('metric', *(key for key in results.CONFIG if key not in _OWN))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Chosen:
-    """A model on a task at the learning rate that validation chose.
+    """A model on a task at its selected learning rate.
 
-    metric         what chose: of `by`, 'standard' or 'paper'
-    members        lines of the chosen members, one a seed, by seed
-    lost           seeds that have no such member: not finite
-    statuses       {status: how many of all members}
+    metric         selection metric, by the definitions `by`: 'standard' or 'paper'
+    members        lines of the selected members, one per seed, in order of seed
+    lost           seeds without a finite member at that rate
+    statuses       {status: number of all members}
     sensitivity    standard deviation of the test metric over seeds and learning rates
                    (arXiv 2507.00994, Figure 5), of `measured` members; NaN below two
     """
@@ -63,45 +65,42 @@ class Chosen:
     measured: int
 
     def values(self, side='test', by=None, metric=None):
-        """{seed: value} of the chosen members; of any metric in their lines.
+        """Returns {seed: value} of the selected members, for any metric in their lines.
 
-        Raises ValueError for one that a member lacks.
+        Raises ValueError for a metric that a member lacks.
         """
-        given = by or self.by, metric or self.metric
-        found = {line['seed']: value(line, side, *given) for line in self.members}
+        by, metric = by or self.by, metric or self.metric
+        values = {line['seed']: value(line, side, by, metric) for line in self.members}
         for line in self.members:
-            if found[line['seed']] is None:
-                raise ValueError(f'{_name(line)} collapsed before it had {given}.')
-        return found
+            if values[line['seed']] is None:
+                raise ValueError(f'{_name(line)} collapsed and has no {by} {metric}.')
+        return values
 
     def interval(self, side='test', by=None, metric=None):
-        """Interval of the mean over seeds, Student's t."""
+        """Returns the Interval of the mean over seeds, by Student's t."""
         return mean_over_seeds(list(self.values(side, by, metric).values()))
 
     @property
     def learning_rates(self):
-        """{seed: learning rate}; all the same where the rule is 'pooled'."""
+        """Returns {seed: learning rate}; all are equal if the rule is 'pooled'."""
         return {line['seed']: line['learning_rate'] for line in self.members}
 
 
 def select(lines, *, by='standard', rule='pooled', rates=(0.0, math.inf)):
-    """[Chosen], one a model and task, in the order of the lines.
+    """Returns one Chosen per model and task, in the order of the lines.
 
-    rule     'pooled': one learning rate, of the best mean over seeds; 'per seed': the
-             best of each seed, which is higher by what seeds differ. Of equals the
-             smallest rate
-    by       'standard' or 'paper': whose metric selects
-    rates    the lowest and highest that `sensitivity` is over
+    rule     'pooled': one learning rate, with the best mean over seeds; 'per seed': the
+             best of each seed, which is higher by the variation between seeds. Ties go to
+             the smallest rate
+    by       'standard' or 'paper': the definitions of the selection metric
+    rates    lowest and highest rate that `sensitivity` covers
 
-    Only validation chooses. Raises ValueError for a line that lacks something, two of
-    one member, and members of one model and task that differ in more than learning rate
-    and seed.
+    Only validation is used. Raises ValueError for incomplete lines, two lines of one
+    member, and members of one model and task that differ in more than learning rate and
+    seed.
     """
-    if rule not in RULES or by not in ('standard', 'paper'):
-        raise ValueError(
-            f"rule={rule!r}, by={by!r}: the rule is 'pooled' or 'per seed', and by is "
-            "'standard' or 'paper'."
-        )
+    resolve.check_choice('rule', rule, RULES)
+    resolve.check_choice('by', by, results.MODES)
     groups = {}
     for line in lines:
         _check(line)
@@ -110,35 +109,36 @@ def select(lines, *, by='standard', rule='pooled', rates=(0.0, math.inf)):
 
 
 def metric_of(line, by='standard'):
-    """What selects on the task of a line: its `metric`, else that of its kind."""
+    """Returns the selection metric of a line: its `metric`, else that of its kind."""
     kind = line['kind']
-    if kind not in METRICS:
-        raise ValueError(f'kind={kind!r}: there are {", ".join(METRICS)}.')
+    resolve.check_choice('kind', kind, METRICS)
     if by == 'paper':
         return PAPER_METRICS[kind]
     known = (line['validation'] or {}).get('standard', {})
     if kind == 'tags' and known and METRICS[kind] not in known:
-        return line.get('metric') or 'token_accuracy'  # of tags that are no entities
+        return line.get('metric') or 'token_accuracy'  # tags without entities
     return line.get('metric') or METRICS[kind]
 
 
 def value(line, side, by, metric):
-    """The metric of a member; None if it is not finite or collapsed before it had one.
+    """Returns a metric of a member; None if it is not finite, or collapsed and missing.
 
-    Raises ValueError where one that is done has none.
+    Raises ValueError if a member with status 'done' has no such value.
     """
-    found = ((line[side] or {}).get(by) or {}).get(metric)
+    number = ((line[side] or {}).get(by) or {}).get(metric)
     if line['status'] == 'not finite':
         return None
-    if found is not None and math.isfinite(found):
-        return float(found)
+    if number is not None and math.isfinite(number):
+        return float(number)
     if line['status'] == 'collapsed':
         return None
-    raise ValueError(f'{_name(line)} is done, but its {side} {by} {metric} is {found}.')
+    raise ValueError(
+        f'{_name(line)} has status done, but its {side} {by} {metric} is {number}.'
+    )
 
 
 def mean_over_seeds(values_S):
-    """Interval of the mean, t_(S - 1) s / sqrt(S) to both sides; NaN ends of one seed.
+    """Returns the Interval of the mean, +- t_(S - 1) s / sqrt(S); NaN ends for one seed.
 
     >>> mean_over_seeds([0.5, 0.5])
     Interval(value=0.5, low=0.5, high=0.5)
@@ -146,7 +146,7 @@ def mean_over_seeds(values_S):
     mean = float(np.mean(values_S)) if len(values_S) else math.nan
     reach = math.nan
     if len(values_S) > 1:
-        reach = statistics.t_reach(values_S) / math.sqrt(len(values_S))
+        reach = statistics.t_margin(values_S) / math.sqrt(len(values_S))
     return statistics.Interval(mean, mean - reach, mean + reach)
 
 
@@ -178,7 +178,7 @@ def _chosen(group, by, rule, rates):
 
 
 def _pooled(valued):
-    """Lines of the rate of the most seeds, and of these of the best mean validation."""
+    """Returns the lines of the rate with the most seeds and, of these, the best mean."""
     rates = {}
     for line, score in valued:
         rates.setdefault(line['learning_rate'], []).append((line, score))
@@ -202,11 +202,7 @@ def _check(line):
     missing = [key for key in (*needed, 'validation', 'test') if key not in line]
     if missing:
         raise ValueError(f'A result line lacks {", ".join(missing)}: {line}.')
-    if line['status'] not in results.STATUSES:
-        raise ValueError(
-            f'{_name(line)} has the status {line["status"]!r}: there are '
-            f'{", ".join(results.STATUSES)}.'
-        )
+    resolve.check_choice(f'{_name(line)}: status', line['status'], results.STATUSES)
 
 
 def _check_alike(group):
@@ -214,14 +210,14 @@ def _check_alike(group):
     for line in group:
         member = line['learning_rate'], line['seed']
         if member in seen:
-            raise ValueError(f'{_name(line)} is there twice: give each member one line.')
+            raise ValueError(f'{_name(line)} has two lines: give each member one line.')
         seen.add(member)
         for key in _SHARED:
             if line.get(key) != group[0].get(key):
                 raise ValueError(
                     f'{_name(line)} has {key}={line.get(key)!r}, another member '
-                    f'{group[0].get(key)!r}: they are not one grid. Select from each '
-                    'alone.'
+                    f'{group[0].get(key)!r}: they are from different grids. Select from '
+                    'each separately.'
                 )
 
 

@@ -1,15 +1,16 @@
-"""Results of a grid for other programs: a row a model and task, files in others' formats.
+"""Summaries of a grid: rows for tables, EuroEval records, and files for the hub.
 
-rows           what tables and the page show
-summary        summary.json: records as EuroEval writes them, `results.raw` and `.total`
+rows           one row per model and task, for tables and the page
+summary        summary.json: records in EuroEval's format, `results.raw` and `.total`
 hub_results    .eval_results/*.yaml, which the hub shows on the page of a model
 
-Each takes what selection.select gives, so all show one learning rate: that of validation.
+All take the result of selection.select, so they show the same learning rate.
 """
 
 import json
 import math
 import re
+import statistics
 from pathlib import Path
 
 from jepa_text.config import resolve
@@ -23,30 +24,30 @@ _NORMAL = 1.96
 
 
 def rows(chosen):
-    """[row] in the order of `chosen`, plain values: a dict of
+    """Returns one row per Chosen: a dict of plain values.
 
-    model, task, kind, control    '' of a model, else which control (controls.py) it is
-    metric          of standard, by which one compares
+    model, task, kind, control    control: '' for a model, else its name (controls/)
+    metric          the selection metric among standard, by which models are compared
     rule, n, seeds, learning_rates, lost, statuses, sensitivity    as in selection.Chosen
-    standard, paper {metric: (mean, low, high)} of the test set, 95 % of Student's t over
-                    seeds; NaN ends of one seed. {} where no member has values
+    standard, paper {metric: (mean, low, high)} of the test set, 95 % by Student's t over
+                    seeds; NaN ends for one seed. {} if no member has values
     """
-    return [_row(one) for one in chosen]
+    return [_row(choice) for choice in chosen]
 
 
 def summary(chosen):
-    """[record] for summary.json, one a model and task that has values.
+    """Returns the records of summary.json, one per model and task with values.
 
-    `raw` has a dict a seed, {metric: value}, the paper's metrics with 'paper_' before
-    their names; `total`, for each, test_METRIC (mean), test_METRIC_se (1.96 standard
-    errors, as EuroEval has it; null of one seed), and test_METRIC_low and _high (95 % by
-    Student's t, which is wider). Values are shares, not percents.
+    `raw` has a dict per seed, {metric: value}, with 'paper_' before the names of the
+    paper's metrics. `total` has, for each metric, test_METRIC (mean), test_METRIC_se
+    (1.96 standard errors, as in EuroEval; null for one seed), and test_METRIC_low and
+    _high (95 % by Student's t, which is wider). Values are shares, not percents.
     """
-    return [_record(one) for one in chosen if one.members]
+    return [_record(choice) for choice in chosen if choice.members]
 
 
 def write(folder, chosen):
-    """Writes summary.json, and returns its path."""
+    """Writes summary.json and returns its path."""
     path = Path(folder) / 'summary.json'
     text = json.dumps(results.plain(summary(chosen)), indent=1, allow_nan=False)
     atomic.write(path, text + '\n')
@@ -54,53 +55,55 @@ def write(folder, chosen):
 
 
 def over_instances(folder, chosen):
-    """{(model, task): Interval} over seeds and test instances, of the metric that
-    selected, where side files have values of it whose mean it is."""
-    found = {}
-    for one in chosen:
-        prefix = 'paper_' if one.by == 'paper' else ''
+    """Returns {(model, task): Interval} of the selection metric over seeds and instances.
+
+    Only for models whose side files contain per-instance values of the metric.
+    """
+    intervals = {}
+    for choice in chosen:
+        prefix = 'paper_' if choice.by == 'paper' else ''
         values = {
-            line['seed']: results.side(folder, line)[0]
-            for line in one.members
+            line['seed']: results.read_side(folder, line)[0]
+            for line in choice.members
             if line.get('side')
         }
-        for name in (f'{prefix}{one.metric}', one.metric):
-            whole = len(values) == len(one.members) > 0
-            if whole and all(name in side for side in values.values()):
-                found[one.model, one.task] = comparison.instance_interval(
-                    one, lambda line, v=values, n=name: v[line['seed']][n]
+        for name in (f'{prefix}{choice.metric}', choice.metric):
+            is_complete = len(values) == len(choice.members) > 0
+            if is_complete and all(name in side for side in values.values()):
+                intervals[choice.model, choice.task] = comparison.instance_interval(
+                    choice, lambda line, v=values, n=name: v[line['seed']][n]
                 )
                 break
-    return found
+    return intervals
 
 
 def hub_results(folder, chosen, benchmarks, date, source=None):
     """Writes .eval_results/TASK.yaml for one model; returns (paths, tasks left out).
 
     benchmarks    {task: {'id': 'nyu-mll/glue', 'task_id': 'sst2', 'revision': ...}}: the
-                  hub's data set, and the task in its eval.yaml; tasks without are left
+                  data set on the hub, and the task in its eval.yaml. Other tasks are left
                   out, as the hub shows registered benchmarks only
     date          of the evaluation, '2026-11-22'
-    source        {'url': ..., 'name': ..., 'user': ...}, where all is shown; None: none
+    source        {'url': ..., 'name': ..., 'user': ...} of the full results; None: none
 
-    The value is the mean over seeds of the metric that selected, as a share; what it is
-    stands in the notes. Raises ValueError for several models and a benchmark without id
-    or task_id.
+    The value is the mean over seeds of the selection metric, as a share; the notes
+    describe it. Raises ValueError for several models and a benchmark without id or
+    task_id.
     """
-    models = {one.model for one in chosen}
+    models = {choice.model for choice in chosen}
     if len(models) != 1:
         raise ValueError(
-            f'{HUB_FOLDER} lies in the folder of one model, but there are '
-            f'{sorted(models)}: give the results of one.'
+            f'{HUB_FOLDER} is in the folder of one model, but got results of '
+            f'{sorted(models)}: give the results of one model.'
         )
     check_benchmarks(benchmarks)
     paths, left_out = [], []
-    for one in chosen:
-        if one.task not in benchmarks or not one.members:
-            left_out.append(one.task)
+    for choice in chosen:
+        if choice.task not in benchmarks or not choice.members:
+            left_out.append(choice.task)
             continue
-        entry = _hub_entry(one, benchmarks[one.task], date, source)
-        name = re.sub(r'[^\w.-]+', '-', one.task)
+        entry = _hub_entry(choice, benchmarks[choice.task], date, source)
+        name = re.sub(r'[^\w.-]+', '-', choice.task)
         path = Path(folder) / HUB_FOLDER / f'{name}.yaml'
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write(path, '\n'.join(['- ' + _yaml(entry, '  ')[2:], '']))
@@ -109,26 +112,27 @@ def hub_results(folder, chosen, benchmarks, date, source=None):
 
 
 def check_benchmarks(benchmarks, tasks=None):
-    """Raises ValueError for a benchmark without id or task_id, and for one of a task that
-    is none of `tasks`, if they are given."""
+    """Raises ValueError for a benchmark without id or task_id, or of an unknown task."""
     for task, known in benchmarks.items():
         if not isinstance(known, dict) or not {'id', 'task_id'} <= set(known):
             raise ValueError(
-                f'benchmarks[{task!r}]={known!r}: the hub asks for id and task_id, as '
+                f'benchmarks[{task!r}]={known!r} must have id and task_id, e.g. '
                 "{'id': 'nyu-mll/glue', 'task_id': 'sst2'}."
             )
         if tasks is not None and task not in tasks:
             raise ValueError(
-                f'hub names the task {task!r}, which is none of this evaluation.'
+                f'hub names the task {task!r}, which is not part of this evaluation.'
                 f'{resolve.nearest(task, tasks)}'
             )
 
 
-def described(learning_rates):
-    """'1e-05' of {seed: learning rate}; the range where seeds differ; '–' of none.
+def learning_rate_text(learning_rates):
+    """Formats {seed: learning rate} as '1e-05', or as a range; '–' if there are none.
 
-    >>> described({0: 1e-5, 1: 1e-5}), described({0: 1e-5, 1: 1e-4}), described({0: 0})
-    ('1e-05', '1e-05 to 1e-04', '–')
+    >>> [learning_rate_text({0: 1e-5, 1: rate}) for rate in (1e-5, 1e-4)]
+    ['1e-05', '1e-05 to 1e-04']
+    >>> learning_rate_text({0: 0})
+    '–'
     """
     rates = sorted({rate for rate in learning_rates.values() if rate})
     if not rates:
@@ -137,32 +141,32 @@ def described(learning_rates):
     return words[0] if len(words) == 1 else f'{words[0]} to {words[-1]}'
 
 
-def _row(one):
-    metrics = {mode: {} for mode in results.MODES}
-    first = one.members[0] if one.members else None
-    for mode in results.MODES if first else ():
-        metrics[mode] = {
-            name: tuple(one.interval('test', mode, name)) for name in first['test'][mode]
-        }
+def _row(choice):
+    first = choice.members[0] if choice.members else {}
+    test = first.get('test') or {mode: {} for mode in results.MODES}
+    metrics = {
+        mode: {name: tuple(choice.interval('test', mode, name)) for name in test[mode]}
+        for mode in results.MODES
+    }
     return {
-        'model': one.model,
-        'task': one.task,
-        'kind': first['kind'] if first else '',
-        'control': first.get('control', '') if first else '',
-        'metric': one.metric,
-        'rule': one.rule,
-        'n': len(one.members),
-        'seeds': [line['seed'] for line in one.members],
-        'learning_rates': one.learning_rates,
-        'lost': list(one.lost),
-        'statuses': one.statuses,
-        'sensitivity': one.sensitivity,
+        'model': choice.model,
+        'task': choice.task,
+        'kind': first.get('kind', ''),
+        'control': first.get('control', ''),
+        'metric': choice.metric,
+        'rule': choice.rule,
+        'n': len(choice.members),
+        'seeds': [line['seed'] for line in choice.members],
+        'learning_rates': choice.learning_rates,
+        'lost': list(choice.lost),
+        'statuses': choice.statuses,
+        'sensitivity': choice.sensitivity,
         **metrics,
     }
 
 
-def _record(one):
-    first, row = one.members[0], _row(one)
+def _record(choice):
+    first, row = choice.members[0], _row(choice)
     raw = [
         {
             **line['test']['standard'],
@@ -170,56 +174,59 @@ def _record(one):
             'seed': line['seed'],
             'learning_rate': line['learning_rate'],
         }
-        for line in one.members
+        for line in choice.members
     ]
     total = {}
-    for mode, before in (('standard', 'test_'), ('paper', 'test_paper_')):
+    for mode, prefix in (('standard', 'test_'), ('paper', 'test_paper_')):
         for name, (mean, low, high) in row[mode].items():
-            values = one.values('test', mode, name).values()
-            key = before + name
-            ends = {f'{key}_low': low, f'{key}_high': high}
-            total |= {key: mean, f'{key}_se': _NORMAL * _error(values), **ends}
+            values = choice.values('test', mode, name).values()
+            key = prefix + name
+            total |= {
+                key: mean,
+                f'{key}_se': _NORMAL * _standard_error(values),
+                f'{key}_low': low,
+                f'{key}_high': high,
+            }
     settings = {key: first[key] for key in results.CONFIG if key in first}
     differ = ('model', 'task', 'kind', 'learning_rate', 'seed')
     return {
-        'dataset': one.task,
+        'dataset': choice.task,
         'task': first['kind'],
-        'model': one.model,
+        'model': choice.model,
         'results': {'raw': raw, 'total': total},
         'selected_by': ''
         if first.get('zero_shot')
-        else f'validation {one.by} {one.metric}, {one.rule}',
-        'learning_rates_sensitivity': one.sensitivity,
-        'members': one.statuses,
+        else f'validation {choice.by} {choice.metric}, {choice.rule}',
+        'learning_rates_sensitivity': choice.sensitivity,
+        'members': choice.statuses,
         **{key: value for key, value in settings.items() if key not in differ},
         'versions': first.get('versions', {}),
     }
 
 
-def _error(values):
-    """The standard error of a mean; NaN of one value."""
-    values, count = list(values), len(values)
-    if count < 2:
+def _standard_error(values):
+    """Returns the standard error of the mean; NaN for one value."""
+    if len(values) < 2:
         return math.nan
-    mean = sum(values) / count
-    return math.sqrt(sum((x - mean) ** 2 for x in values) / (count - 1) / count)
+    return statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _hub_entry(one, benchmark, date, source):
-    mean, low, high = one.interval()
+def _hub_entry(choice, benchmark, date, source):
+    mean, low, high = choice.interval()
     ends = f', 95 % {low:.4f} to {high:.4f}' if math.isfinite(low) else ''
-    how = (
-        f'fine-tuned, learning rate {described(one.learning_rates)} chosen on validation'
+    how = 'zero-shot'
+    if not choice.members[0].get('zero_shot'):
+        rate = learning_rate_text(choice.learning_rates)
+        how = f'fine-tuned, learning rate {rate} selected on validation'
+    notes = (
+        f'{choice.by} {choice.metric}, mean of {len(choice.members)} seed(s){ends}; {how}'
     )
-    if one.members[0].get('zero_shot'):
-        how = 'zero-shot'
-    notes = f'{one.by} {one.metric}, mean of {len(one.members)} seed(s){ends}; {how}'
     entry = {'dataset': dict(benchmark), 'value': round(mean, 6), 'date': date}
     return {**entry, **({'source': dict(source)} if source else {}), 'notes': notes}
 
 
 def _yaml(value, indent):
-    """Block YAML of nested dicts, whose texts and numbers stand as in JSON."""
+    """Formats nested dicts as block YAML, with strings and numbers as in JSON."""
     lines = []
     for key, item in value.items():
         if isinstance(item, dict):

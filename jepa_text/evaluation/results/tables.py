@@ -1,7 +1,7 @@
-"""Tables of results as Markdown, LaTeX and CSV, a paper's values beside ours.
+"""Tables of results as Markdown, LaTeX and CSV, with published values alongside.
 
-    made = result_tables.table(rows, published=...)
-    result_tables.markdown(made), .latex(made), .csv_of(made)
+    table = result_tables.table(rows, published=...)
+    result_tables.markdown(table), .latex(table), .csv_of(table)
 
 A table is {'columns': [...], 'rows': [[name, cell, ...]]}; a cell is None or a Cell.
 """
@@ -11,7 +11,7 @@ import io
 import math
 from typing import NamedTuple
 
-PAPER = '2507.00994'  # whose definitions are the mode `paper`
+PAPER = '2507.00994'  # the paper of the mode `paper`
 SPECIAL = {char: f'\\{char}' for char in '&%$#_{}'} | {
     '~': r'\textasciitilde{}',
     '^': r'\textasciicircum{}',
@@ -21,7 +21,7 @@ SPECIAL = {char: f'\\{char}' for char in '&%$#_{}'} | {
 
 
 class Cell(NamedTuple):
-    """A mean over `n` seeds and how far its 95 % interval reaches; NaN: not known."""
+    """A mean over `n` seeds and half the width of its 95 % interval (NaN: unknown)."""
 
     value: float
     reach: float = math.nan
@@ -29,13 +29,14 @@ class Cell(NamedTuple):
 
 
 def table(rows, mode='standard', metrics=None, published=()):
-    """Models down, then controls, tasks across: the metric of each task, of summary.rows.
+    """Returns a table with models, then controls, as rows and tasks as columns.
 
+    rows         of summary.rows
     mode         'standard' or 'paper'
-    metrics      {task: metric}; where there is none, the one that selected or, of the
-                 paper's mode, its first
-    published    rows of published.rows: those of the table's mode, tasks and metrics, a
-                 line a model under ours
+    metrics      {task: metric}; default: the selection metric or, for the paper's mode,
+                 its first metric
+    published    rows of published.rows; those with the table's mode, tasks and metrics
+                 are added, one row per model
 
     Raises ValueError for a metric that a task lacks.
     """
@@ -44,12 +45,12 @@ def table(rows, mode='standard', metrics=None, published=()):
     names = {task: _metric(rows, task, mode, metrics or {}) for task in tasks}
     lines = {row['model']: {} for row in rows}
     for row in rows:
-        if found := row[mode].get(names[row['task']]):
-            value, _, high = found
+        if interval := row[mode].get(names[row['task']]):
+            value, _, high = interval
             lines[row['model']][row['task']] = Cell(value, high - value, row['n'])
-    for one in published:
-        if mode_of(one) == mode and names.get(one['task']) == one['metric']:
-            lines.setdefault(named(one), {})[one['task']] = cell_of(one)
+    for result in published:
+        if mode_of(result) == mode and names.get(result['task']) == result['metric']:
+            lines.setdefault(label_of(result), {})[result['task']] = cell_of(result)
     return {
         'columns': ['model', *(f'{task}, {names[task]}' for task in tasks)],
         'rows': [
@@ -60,20 +61,20 @@ def table(rows, mode='standard', metrics=None, published=()):
 
 
 def mode_of(published):
-    """Whose definition of a metric a published row goes by."""
+    """Returns the mode whose metric definitions a published row uses."""
     return 'paper' if published['paper'] == PAPER else 'standard'
 
 
 def cell_of(published):
-    """The Cell of a published row, as a share; what is no 95 % interval is left out."""
+    """Returns the Cell of a published row, as a share; only 95 % intervals are kept."""
     unit = 100 if published['unit'] == '%' else 1
     interval = published['interval'] if published['paper'] == PAPER else None
     reach = math.nan if interval is None else interval / unit
     return Cell(published['value'] / unit, reach)
 
 
-def named(published):
-    """'210M mlm, 40 % masked, 42000 steps (2507.00994)' of a published row."""
+def label_of(published):
+    """Returns a label like '210M mlm, 40 % masked, 42000 steps (2507.00994)'."""
     masking = published['masking'] and f'{published["masking"]:.0%} masked'
     steps = published['steps'] and f'{published["steps"]} steps'
     words = (f'{published["model"]} {published["objective"] or ""}'.strip(), masking)
@@ -81,20 +82,20 @@ def named(published):
     return f'{", ".join(filter(None, words))} ({published["paper"]})'
 
 
-def markdown(made):
-    """A table of GitHub's Markdown, in percent: 85.07 ± 0.12."""
-    lines = [list(map(str, made['columns']))]
-    lines.append(['---', *('---:' for _ in made['columns'][1:])])
-    for name, *cells in made['rows']:
+def markdown(table):
+    """Formats a table as GitHub Markdown, in percent, e.g. 85.07 ± 0.12."""
+    lines = [list(map(str, table['columns']))]
+    lines.append(['---', *('---:' for _ in table['columns'][1:])])
+    for name, *cells in table['rows']:
         shown = (_percent(cell, '{:.2f} ± {:.2f}', '–') for cell in cells)
         lines.append([str(name), *shown])
     escaped = ([cell.replace('|', '\\|') for cell in line] for line in lines)
     return ''.join(f'| {" | ".join(line)} |\n' for line in escaped)
 
 
-def latex(made):
-    """A tabular of LaTeX, in percent, with the rules of booktabs."""
-    head, *body = [made['columns'], *made['rows']]
+def latex(table):
+    """Formats a table as a LaTeX tabular, in percent, with booktabs rules."""
+    head, *body = [table['columns'], *table['rows']]
     lines = [' & '.join(map(_escaped, head)) + r' \\', r'\midrule']
     for name, *cells in body:
         shown = [_percent(cell, r'${:.2f}_{{\pm {:.2f}}}$', '--') for cell in cells]
@@ -112,13 +113,13 @@ def latex(made):
     )
 
 
-def csv_of(made):
-    """A line a model and task, with all digits: model, column, value, reach, n."""
+def csv_of(table):
+    """Formats a table as CSV: one line per model and task, with all digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(['model', 'task and metric', 'value', '95 % reach', 'seeds'])
-    for name, *cells in made['rows']:
-        for column, cell in zip(made['columns'][1:], cells):
+    for name, *cells in table['rows']:
+        for column, cell in zip(table['columns'][1:], cells):
             if cell is not None:
                 reach = '' if math.isnan(cell.reach) else repr(float(cell.reach))
                 value = repr(float(cell.value))
@@ -134,7 +135,7 @@ def _metric(rows, task, mode, metrics):
     name = metrics.get(task, default)
     if name not in row[mode]:
         raise ValueError(
-            f'{task} has no {mode} metric {name!r}, but {", ".join(row[mode])}.'
+            f'{task} has no {mode} metric {name!r}; available: {", ".join(row[mode])}.'
         )
     return name
 

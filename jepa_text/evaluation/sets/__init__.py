@@ -1,1 +1,1 @@
-"""What a task is made of: texts, what people said of them, and their validation part."""
+"""Data of tasks: examples with targets, splits, and builders for labeled sets."""

@@ -1,10 +1,10 @@
-"""Documents, queries, and which of these answer which, as BEIR and MLDR lay them out.
+"""Reading of retrieval sets in the layouts of BEIR and MLDR: corpus, queries and qrels.
 
-    corpus.jsonl    {"_id": "d1", "title": "...", "text": "..."} a line
+    corpus.jsonl    {"_id": "d1", "title": "...", "text": "..."} per line
     queries.jsonl   {"_id": "q1", "text": "..."}
     qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv
 
-Files may end in .gz, or be of another kind of table (data/sets/tables.py).
+Files may be gzipped (.gz), or be another kind of table (data/sets/tables.py).
 """
 
 import warnings
@@ -18,13 +18,13 @@ from jepa_text.files import paths
 
 IDS, QUERY_IDS = ('_id', 'id', 'docid'), ('query-id', 'query_id', 'qid')
 LAYOUT = (
-    'A set has files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv.'
+    'A set needs files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv.'
 )
 DOCUMENT_IDS, SCORES = ('corpus-id', 'corpus_id', 'docid', 'doc_id'), ('score',)
 
 
-class Places(NamedTuple):
-    """Files of each part, `qrels` by split; the commits of the hub, or ''."""
+class Files(NamedTuple):
+    """Files of each part, `qrels` by split; the commits on the hub, or ''."""
 
     corpus: list
     queries: list
@@ -32,71 +32,73 @@ class Places(NamedTuple):
     revision: str
 
 
-class Asked(NamedTuple):
-    """{query: text} and {split: {query: {document: score}}}."""
+class Queries(NamedTuple):
+    """Query texts {query: text} and qrels {split: {query: {document: score}}}."""
 
     queries: dict
     qrels: dict
 
 
-def texts(files, template, wanted=None):
-    """{id: text} of files of texts, only of those `wanted` if not None.
+def read_texts(files, template, wanted=None):
+    """Reads {id: text} from files, only of the ids `wanted` if it is not None.
 
-    `template` is of the fields of a row, such as '{title} {text}'; a title that is
-    missing is ''. Raises ValueError for an id that is missing or there twice, and for a
-    field that no row has.
+    `template` is filled with the fields of a row, e.g. '{title} {text}'; a missing title
+    is ''. Raises ValueError for a missing or duplicate id, and for a field that a row
+    lacks.
     """
-    found = {}
+    texts = {}
     for file in files:
         for number, row in enumerate(_rows(file), 1):
             where = f'{file}, row {number}'
             key = str(_value(row, IDS, where))
             if wanted is not None and key not in wanted:
                 continue
-            if key in found:
+            if key in texts:
                 raise ValueError(
-                    f'{where}: the id {key!r} is there twice. Ids tell texts apart: '
-                    'leave one of the two out.'
+                    f'{where}: the id {key!r} is a duplicate. Ids must be unique: remove '
+                    'one of the two rows.'
                 )
-            found[key] = filled(template, row, where)
-    return found
+            texts[key] = fill_template(template, row, where)
+    return texts
 
 
-def qrels(files):
-    """{query: {document: score}} of files of judgments; ValueError for a score that is
-    no whole number and for two of one pair that differ."""
-    found = {}
+def read_qrels(files):
+    """Reads {query: {document: score}} from files of judgments.
+
+    Raises ValueError for a score that is not an integer, and for a pair with two
+    different scores.
+    """
+    qrels = {}
     for file in files:
         for number, row in enumerate(_rows(file), 1):
             where = f'{file}, row {number}'
-            query, document = (
-                str(_value(row, usual, where)) for usual in (QUERY_IDS, DOCUMENT_IDS)
-            )
-            score = _whole(_value(row, SCORES, where), where)
-            if found.setdefault(query, {}).setdefault(document, score) != score:
+            query = str(_value(row, QUERY_IDS, where))
+            document = str(_value(row, DOCUMENT_IDS, where))
+            score = _integer(_value(row, SCORES, where), where)
+            known = qrels.setdefault(query, {}).setdefault(document, score)
+            if known != score:
                 raise ValueError(
-                    f'{where}: document {document!r} has the score {score} for query '
-                    f'{query!r}, and {found[query][document]} before: leave one out.'
+                    f'{where}: document {document!r} has score {score} for query '
+                    f'{query!r}, but an earlier row says {known}: remove one of them.'
                 )
-    return found
+    return qrels
 
 
-def places(path, where_qrels=''):
-    """The Places of a set's files: of a folder, or of a name on the hub."""
+def find_files(path, where_qrels=''):
+    """Finds the Files of a set in a folder, or by a name on the hub."""
     if hub.is_name(path):
         name, at, revision = path.partition('@')
         return _on_hub(name, at + revision, where_qrels or f'{name}-qrels')
     top = Path(paths.local('The path of the set', path))
     inside = Path(where_qrels or top / 'qrels')
     if not top.is_dir():
-        raise FileNotFoundError(f'There is no folder {path}. {LAYOUT}')
+        raise FileNotFoundError(f'Folder {path} does not exist. {LAYOUT}')
     if hub.is_name(where_qrels):
         qrels, revision = tables.files(where_qrels)
     else:
         qrels, revision = tables.files(inside if inside.is_dir() else top)
-    return _checked(
-        Places(_found(top, 'corpus'), _found(top, 'queries'), qrels, revision)
-    )
+    corpus, queries = _files_named(top, 'corpus'), _files_named(top, 'queries')
+    return _checked(Files(corpus, queries, qrels, revision))
 
 
 def _on_hub(name, revision, where_qrels):
@@ -104,29 +106,32 @@ def _on_hub(name, revision, where_qrels):
     is_same = where_qrels.startswith(f'{name}/') and '@' not in where_qrels
     qrels = hub.find(where_qrels + revision * is_same)
     commit = ' '.join(dict.fromkeys([corpus.commit, qrels.commit]))
-    # A set whose judgments hold the queries themselves has no other file of them.
-    is_alone = where_qrels.startswith(f'{name}/')
-    queries = [] if is_alone else _all(hub.find(f'{name}/queries{revision}'))
-    return _checked(Places(_all(corpus), queries, qrels.splits, commit))
+    # If the judgments contain the query texts, as in MLDR, there is no queries file.
+    has_queries = where_qrels.startswith(f'{name}/')
+    queries = [] if has_queries else _all_files(hub.find(f'{name}/queries{revision}'))
+    return _checked(Files(_all_files(corpus), queries, qrels.splits, commit))
 
 
-def _all(found):
-    return [file for files in found.splits.values() for file in files]
+def _all_files(dataset):
+    return [file for files in dataset.splits.values() for file in files]
 
 
-def _checked(found):
-    """The Places with dev called validation; FileNotFoundError for a missing part."""
-    qrels = {tables.CALLED.get(name, name): files for name, files in found.qrels.items()}
+def _checked(files):
+    """Returns the Files with split dev renamed to validation.
+
+    Raises FileNotFoundError for a missing part.
+    """
+    qrels = {tables.CALLED.get(name, name): paths for name, paths in files.qrels.items()}
     qrels = {
         name: qrels[name] for name in ('train', 'validation', 'test') if name in qrels
     }
-    missing = 'corpus' if not found.corpus else 'test' if 'test' not in qrels else ''
+    missing = 'corpus' if not files.corpus else 'test' if 'test' not in qrels else ''
     if missing:
-        raise FileNotFoundError(f'There is no {missing} among the files. {LAYOUT}')
-    return found._replace(qrels=qrels)
+        raise FileNotFoundError(f'Among the files, {missing} is missing. {LAYOUT}')
+    return files._replace(qrels=qrels)
 
 
-def _found(folder, name):
+def _files_named(folder, name):
     return sorted(
         file
         for file in folder.iterdir()
@@ -134,87 +139,87 @@ def _found(folder, name):
     )
 
 
-def asked(place, template, where):
-    """The Asked of Places; `template` makes the text of a query.
+def read_queries(files, template, where):
+    """Reads the Queries of Files; `template` makes the text of a query.
 
-    Raises ValueError for qrels that name queries that are not there, or by which no
-    document answers any.
+    Raises ValueError if the qrels name unknown queries, or if no query of a split has a
+    relevant document.
     """
-    if not place.queries:
-        return _passages(place.qrels, template)
-    queries = texts(place.queries, template)
-    found = {split: qrels(files) for split, files in place.qrels.items()}
-    for split, side in found.items():
-        check(side, queries, 'queries', f'{where}, {split}')
+    if not files.queries:
+        return _read_passages(files.qrels, template)
+    queries = read_texts(files.queries, template)
+    qrels = {split: read_qrels(paths) for split, paths in files.qrels.items()}
+    for split, judged in qrels.items():
+        check_known(judged, queries, 'queries', f'{where}, {split}')
         if split != 'train':
-            _check_relevant(side, f'{where}, {split}')
-    return Asked(queries, found)
+            _check_relevant(judged, f'{where}, {split}')
+    return Queries(queries, qrels)
 
 
-def _passages(files, template):
-    """Of rows with a query and its `positive_passages`, as of MLDR."""
-    made = Asked({}, {split: {} for split in files})
-    for split, some in files.items():
-        for file in some:
+def _read_passages(files, template):
+    """Reads the Queries of rows with a query and its `positive_passages`, as in MLDR."""
+    queries, qrels = {}, {split: {} for split in files}
+    for split, split_files in files.items():
+        for file in split_files:
             for number, row in enumerate(_rows(file), 1):
                 where = f'{file}, row {number}'
                 key = str(_value(row, QUERY_IDS, where))
-                text = {'text': _value(row, ('query', 'text'), where)}
-                made.queries[key] = filled(template, text, where)
-                positive = _value(row, ('positive_passages',), where)
-                judged = {str(_value(one, IDS[::-1], where)): 1 for one in positive}
-                made.qrels[split][key] = judged
-    return made
+                fields = {'text': _value(row, ('query', 'text'), where)}
+                queries[key] = fill_template(template, fields, where)
+                passages = _value(row, ('positive_passages',), where)
+                ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
+                qrels[split][key] = dict.fromkeys(ids, 1)
+    return Queries(queries, qrels)
 
 
-def check(judged, known, what, where):
-    """Raises ValueError unless all `judged` ids are `known`: how many are not, and the
-    first; `what` they are."""
+def check_known(judged, known, what, where):
+    """Raises ValueError if `judged` ids are not `known`; `what` says what they name."""
     unknown = [key for key in dict.fromkeys(judged) if key not in known]
     if unknown:
         raise ValueError(
-            f'{where}: the qrels name {len(unknown):,} {what} that are not there, the '
-            f'first {unknown[0]!r}. Are these the files of one set, and of one version?'
+            f'{where}: the qrels name {len(unknown):,} {what} that do not exist, the '
+            f'first {unknown[0]!r}. Use files of the same set and version.'
         )
 
 
-def _check_relevant(side, where):
-    """Raises ValueError where no query of a split has a relevant document; warns of
-    those that have none, which count as 0."""
-    bare = [query for query, found in side.items() if max(found.values(), default=0) < 1]
-    if side and len(bare) == len(side):
+def _check_relevant(qrels, where):
+    """Raises ValueError if no query of a split has a relevant document.
+
+    Warns of queries without one, which count as 0.
+    """
+    bare = [q for q, scores in qrels.items() if max(scores.values(), default=0) < 1]
+    if qrels and len(bare) == len(qrels):
         raise ValueError(
-            f'{where}: no query has a relevant document: each score is below 1. Is it '
-            'the right column?'
+            f'{where}: no query has a relevant document, as all scores are below 1. '
+            'Check that the score column is the right one.'
         )
     if bare:
         warnings.warn(
-            f'{where}: {len(bare):,} of {len(side):,} queries have no relevant document '
+            f'{where}: {len(bare):,} of {len(qrels):,} queries have no relevant document '
             f'and count as 0, the first {bare[0]!r}.',
             stacklevel=3,
         )
 
 
-def without_empty(texts, judged, what, where):
-    """The texts without those that are empty; ValueError for one that was judged."""
+def drop_empty(texts, judged, what, where):
+    """Drops empty texts, with a warning; raises ValueError if one of them was judged."""
     empty = [key for key, text in texts.items() if not text.strip()]
     if bad := [key for key in empty if key in judged]:
         raise ValueError(
             f'{where}: {len(bad):,} {what} that the qrels name are empty, the first '
-            f'{bad[0]!r}. Does the template name the right field? Else take them out of '
-            'the qrels.'
+            f'{bad[0]!r}. Check the field in the template, or remove them from the qrels.'
         )
     if empty:
         warnings.warn(
-            f'{where}: {len(empty):,} of {len(texts):,} {what} are empty and left out, '
-            f'the first {empty[0]!r}; the qrels name none of them.',
+            f'{where}: {len(empty):,} of {len(texts):,} {what} are empty and are '
+            f'dropped, the first {empty[0]!r}; the qrels name none of them.',
             stacklevel=3,
         )
     return {key: text for key, text in texts.items() if text.strip()}
 
 
 def _rows(file):
-    """Rows, one at a time where the file allows: a corpus may be large."""
+    """Yields rows, one at a time if the format allows it, as a corpus may be large."""
     if file.name.endswith('.parquet'):
         return row_groups.rows(file)
     if file.name.endswith(('.jsonl', '.jsonl.gz', '.ndjson', '.ndjson.gz')):
@@ -230,8 +235,8 @@ def _value(row, usual, where):
     return row[name]
 
 
-def filled(template, row, where):
-    """The template with the fields of a row; ValueError for one that it lacks."""
+def fill_template(template, row, where):
+    """Fills the template with a row's fields; raises ValueError for a missing one."""
     try:
         values = {key: '' if value is None else value for key, value in row.items()}
         return template.format(**({'title': ''} | values)).strip()
@@ -242,13 +247,13 @@ def filled(template, row, where):
         ) from error
 
 
-def _whole(value, where):
+def _integer(value, where):
     try:
         if float(value) == int(float(value)):
             return int(float(value))
     except (TypeError, ValueError, OverflowError):
         pass
     raise ValueError(
-        f'{where}: the score is {value!r}, and must be a whole number: 0 for what does '
-        'not answer, from 1 on for what does.'
+        f'{where}: the score is {value!r}, but must be an integer: 0 for a document that '
+        'is not relevant, 1 or more for a relevant one.'
     )

@@ -1,22 +1,22 @@
-"""Documents -> paragraphs of whole sentences, of similar length."""
+"""Splitting of documents into paragraphs of whole sentences and similar length."""
 
 import re
 
 
 def paragraphs(documents, min_words=40, max_words=80):
-    """Cuts documents into (text, document) pieces of min_words to max_words words.
+    """Splits documents into (text, document) pieces of min_words to max_words words.
 
-    Pieces end at blank lines where they are long enough, else at sentence ends; a
-    sentence that does not fit is cut. What is left at the end of a document and is
-    shorter than min_words is dropped; white space becomes single spaces.
+    Pieces end at blank lines if they are long enough, else at sentence ends; sentences
+    longer than max_words are cut. A rest of a document shorter than min_words is dropped.
+    Whitespace becomes single spaces.
 
     >>> [text for text, _ in paragraphs([{'text': 'One. Two.\\n\\nThree.'}], 1, 2)]
     ['One. Two.', 'Three.']
     """
     if not 1 <= min_words <= max_words:
         raise ValueError(
-            f'Paragraphs of {min_words} to {max_words} words cannot be cut: min_words '
-            'must be at least 1 and at most max_words.'
+            f'min_words={min_words}, max_words={max_words}: min_words must be at least 1 '
+            'and at most max_words.'
         )
     return [
         (' '.join(words), document)
@@ -46,7 +46,7 @@ _SENTENCE_END = re.compile(r'[.!?][)\]"\'”’]*$')
 
 
 def _sentences(block):
-    """Lists of words, each up to a full stop that ends a sentence."""
+    """Yields lists of words, each up to the end of a sentence."""
     sentence = []
     for word in block.split():
         sentence.append(word)

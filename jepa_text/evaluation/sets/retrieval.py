@@ -1,4 +1,4 @@
-"""What a retrieval task is: questions, documents, and which of these answer which."""
+"""The retrieval task: queries, documents, relevance judgments and training pairs."""
 
 import dataclasses
 
@@ -9,15 +9,14 @@ from jepa_text.evaluation.sets import task as tasks
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Retrieval:
-    """One learns from `pairs`, chooses by `validation_qrels`, is scored on `qrels`.
+    """A retrieval task: trained on pairs, tuned and scored on relevance judgments.
 
     queries, corpus     {id: text}
-    qrels               {id of a query: {id of a document: score}}, whole numbers from 0
-                        on, 0 for what was judged not to answer
-    validation_qrels    the same of other queries, or None
-    pairs               [(text of a query, text of a document that answers it)], [] where
-                        nothing is to be learned from
-    revision            the commit of the hub that the data are of, or ''
+    qrels               {query id: {document id: score}} of the test queries; scores are
+                        integers, 0: judged not relevant
+    validation_qrels    the same for validation queries, or None
+    pairs               training pairs [(query text, text of a relevant document)], or []
+    revision            commit of the data on the hub, or ''
     """
 
     name: str
@@ -30,31 +29,37 @@ class Retrieval:
 
 
 def with_validation(task, seed=tasks.VALIDATION_SEED):
-    """The task with queries to validate on: its own, or half of those of `qrels`, dealt
-    by the seed, which are no test queries then."""
+    """Returns the task with validation queries: its own, or half of those of `qrels`.
+
+    The half is drawn by the seed and removed from the test queries.
+    """
     if task.validation_qrels:
         return task
     if len(task.qrels) < 2:
         raise ValueError(
-            f'{task.name} has {len(task.qrels)} test queries, and none to validate on: '
-            'give more, or qrels of a split dev.'
+            f'{task.name} has {len(task.qrels)} test queries and none for validation: '
+            'give more queries, or qrels of a split dev.'
         )
-    validation, test = dealt(task.qrels, 0.5, seed)
+    validation, test = split_queries(task.qrels, 0.5, seed)
     return dataclasses.replace(task, qrels=test, validation_qrels=validation)
 
 
-def dealt(qrels, share, seed):
-    """(so much of the queries, the others), dealt by the seed, in their order."""
+def split_queries(qrels, share, seed):
+    """Splits qrels by query into (this share, the rest), drawn by the seed, in order."""
     names = np.random.default_rng(seed).permutation(sorted(qrels)).tolist()
-    some = set(names[: round(share * len(names))])
+    chosen = set(names[: round(share * len(names))])
     return (
-        {name: found for name, found in qrels.items() if name in some},
-        {name: found for name, found in qrels.items() if name not in some},
+        {name: judged for name, judged in qrels.items() if name in chosen},
+        {name: judged for name, judged in qrels.items() if name not in chosen},
     )
 
 
 def shared_texts(task):
-    """How many queries of `qrels` have a text that a query of `pairs` has; the same words
-    with other white space between them are the same text."""
-    known = {tasks.squeezed(query) for query, _ in task.pairs}
-    return sum(tasks.squeezed(task.queries[query]) in known for query in task.qrels)
+    """Counts the test queries whose text is also that of a training pair's query.
+
+    Texts that differ only in whitespace are the same text.
+    """
+    known = {tasks.normalize_spaces(query) for query, _ in task.pairs}
+    return sum(
+        tasks.normalize_spaces(task.queries[query]) in known for query in task.qrels
+    )

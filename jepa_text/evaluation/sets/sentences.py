@@ -1,16 +1,18 @@
-"""Labeled sentences made from any text, to see what vectors keep of words and order.
+"""Labeled sentence sets made from any text, to probe vectors for words and word order.
 
-    word_content    which of some words is in it (SentEval's WC)
-    bigram_shift    were two neighbors swapped? (BShift)
+    word_content    which of some words does it contain? (SentEval's WC)
+    bigram_shift    were two neighboring words swapped? (BShift)
     word_order      were the words shuffled?
-    odd_word        was a word replaced by another as frequent? (SOMO)
-    length_bins     how long is it: a control that any pooling passes
+    odd_word        was a word replaced by one of similar frequency? (SOMO)
+    length_bins     how long is it? (a control that any pooling passes)
 
-After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so a random
-split has no sentence, changed or not, on both sides; the word sets are drawn from all. A
-bag of words is at chance on bigram_shift and word_order, as is one of tokens: there the
-first and the last word stay, whose capital, full stop and missing space before them would
-tell that they had been moved. Report it beside the model.
+After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so that a
+random split never has a sentence on both sides, changed or not; the vocabulary is drawn
+from all sentences.
+
+A bag of words or tokens is at chance on bigram_shift and word_order. This is why the
+first and the last word stay in place: their capital letter, their full stop and their
+missing space would reveal that they had been moved. Report it alongside the model.
 """
 
 from typing import NamedTuple
@@ -21,7 +23,7 @@ from jepa_text.evaluation.controls import words
 
 
 class SentenceSet(NamedTuple):
-    """Texts, their labels 0, 1, ..., and the indices of the texts they were made from."""
+    """Texts, their labels 0, 1, ..., and the index of the source text of each."""
 
     texts: list
     labels_N: np.ndarray
@@ -29,10 +31,10 @@ class SentenceSet(NamedTuple):
 
 
 def word_content(texts, *, count=50, min_texts=5, highest=0.05):
-    """Texts with exactly one of `count` content words; the label is which.
+    """Returns the texts with exactly one of `count` content words, which is the label.
 
-    Of the content words of middling frequency, as SentEval's are; words that are left
-    with fewer than `min_texts` texts drop out. Raises ValueError if fewer than two
+    Uses content words of medium frequency, as SentEval does. Words with fewer than
+    `min_texts` remaining texts are dropped. Raises ValueError if fewer than two words
     remain.
 
     >>> found = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
@@ -52,8 +54,8 @@ def word_content(texts, *, count=50, min_texts=5, highest=0.05):
     kept_N = size_W[label_N] >= min_texts
     if len(np.unique(label_N[kept_N])) < 2:
         raise ValueError(
-            f'Of {len(texts)} texts too few have exactly one of {len(chosen)} content '
-            f'words: fewer than two words have {min_texts}. Give more texts.'
+            f'Too few of {len(texts)} texts contain exactly one of {len(chosen)} content '
+            f'words: fewer than two words have {min_texts} such texts. Give more texts.'
         )
     sources_N = sources_N[kept_N]
     labels_N = np.unique(label_N[kept_N], return_inverse=True)[1]
@@ -61,9 +63,9 @@ def word_content(texts, *, count=50, min_texts=5, highest=0.05):
 
 
 def bigram_shift(texts, seed=0):
-    """Label 1: two neighboring words, which differ, were swapped; half of the texts.
+    """Swaps two different neighboring words in half of the texts, which get label 1.
 
-    Neither is the first nor the last: texts have four words or more.
+    The first and the last word are never swapped, so texts need four words or more.
 
     >>> sorted(bigram_shift(['a one two b'] * 2).texts)
     ['a one two b', 'a two one b']
@@ -72,7 +74,7 @@ def bigram_shift(texts, seed=0):
 
 
 def word_order(texts, seed=0):
-    """Label 1: all words but the first and the last were shuffled; half of the texts.
+    """Shuffles all words but the first and the last in half of the texts (label 1).
 
     >>> sorted(word_order(['one two three four'] * 2).labels_N.tolist())
     [0, 1]
@@ -81,11 +83,11 @@ def word_order(texts, seed=0):
 
 
 def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
-    """Label 1: one content word was replaced by another, next in frequency.
+    """Replaces a content word by the next in frequency in half of the texts (label 1).
 
-    Words count as they are written, and give way to one whose letters are as large: a
-    name to a name, so that no capital, or want of one, tells that a word is new. Texts
-    without content words are left out.
+    Words are case-sensitive and are replaced by words in the same case, e.g. a name by a
+    name, so that capitalization does not reveal the change. Texts without content words
+    are left out.
 
     >>> found = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
     >>> sorted(found.labels_N.tolist()) == [0] * 5 + [1] * 5
@@ -95,26 +97,26 @@ def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
         words.content_words(texts, max_words=5000, min_texts=min_texts, highest=highest)
     )
     counts = words.document_frequency(texts, cased=True)
-    alike = {}
+    same_case = {}
     for form in sorted(counts, key=lambda form: (-counts[form], form)):
         if form.lower() in known and counts[form] >= min_texts:
-            alike.setdefault(_letters(form), []).append(form)
+            same_case.setdefault(_case(form), []).append(form)
     other = {
         form: forms[rank + 1 if rank + 1 < len(forms) else rank - 1]
-        for forms in alike.values()
+        for forms in same_case.values()
         for rank, form in enumerate(forms)
         if len(forms) > 1
     }
 
     def replace(pieces, rng):
-        # The bare word of each piece, so that 'cat,' counts as 'cat'.
+        # The word of each piece without punctuation, so that 'cat,' counts as 'cat'.
         bare = [words.words(piece, cased=True) for piece in pieces]
-        there = [
-            i for i, found in enumerate(bare) if len(found) == 1 and found[0] in other
+        candidates = [
+            i for i, forms in enumerate(bare) if len(forms) == 1 and forms[0] in other
         ]
-        if not there:
+        if not candidates:
             return None
-        chosen = rng.choice(there)
+        chosen = rng.choice(candidates)
         (form,) = bare[chosen]
         piece = pieces[chosen].replace(form, other[form], 1)
         return [*pieces[:chosen], piece, *pieces[chosen + 1 :]]
@@ -122,14 +124,14 @@ def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
     return _half_changed(texts, replace, seed)
 
 
-def _letters(form):
-    """How the letters of a word are written: all small, all large, or only the first."""
+def _case(form):
+    """Returns the case of a word: lower, upper, capitalized, or other."""
     shapes = form.islower(), form.isupper(), form[:1].isupper() and form[1:].islower()
     return shapes.index(True) if any(shapes) else len(shapes)
 
 
 def length_bins(texts, bins=6):
-    """The label is the bin of the number of words; bins of about equal count.
+    """Labels texts by the bin of their number of words; bins have about equal counts.
 
     >>> length_bins(['a', 'a b', 'a b c', 'a b c d'], bins=2).labels_N.tolist()
     [0, 0, 1, 1]
@@ -142,8 +144,10 @@ def length_bins(texts, bins=6):
 
 
 def _half_changed(texts, change, seed):
-    """Of the texts that can be changed, in order, a random half is. White space becomes
-    single spaces in all, as it would give changed ones away."""
+    """Changes a random half of the texts that can be changed, and keeps their order.
+
+    Whitespace becomes single spaces in all texts, as it would reveal changed ones.
+    """
     rng = np.random.default_rng(seed)
     both = []
     for source, text in enumerate(texts):
@@ -153,12 +157,12 @@ def _half_changed(texts, change, seed):
             both.append((source, ' '.join(pieces), ' '.join(changed)))
     if len(both) < 2:
         raise ValueError(
-            f'Of {len(texts)} texts only {len(both)} can be changed: give texts of at '
-            'least two different words between the first and the last.'
+            f'Only {len(both)} of {len(texts)} texts can be changed, but two are needed: '
+            'give texts with at least two different words between the first and last.'
         )
     labels_N = rng.permutation(np.arange(len(both)) % 2)
-    made = [pair[1 + label] for pair, label in zip(both, labels_N)]
-    return SentenceSet(made, labels_N, np.array([source for source, _, _ in both]))
+    chosen = [pair[1 + label] for pair, label in zip(both, labels_N)]
+    return SentenceSet(chosen, labels_N, np.array([source for source, _, _ in both]))
 
 
 def _swap(pieces, rng):

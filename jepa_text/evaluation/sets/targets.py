@@ -1,4 +1,4 @@
-"""What a column of a set says of its texts, checked: classes, numbers, templates."""
+"""Validation of target columns (scores and class labels) and of pair templates."""
 
 import math
 import re
@@ -8,8 +8,11 @@ import numpy as np
 
 
 def scores(values, where):
-    """float64 of numbers or their spellings; ValueError with the first bad one."""
-    found = []
+    """Converts numbers or their spellings to float64.
+
+    Raises ValueError at the first value that is not a finite number.
+    """
+    numbers = []
     for number, value in enumerate(values, 1):
         try:
             score = float(value)
@@ -17,41 +20,42 @@ def scores(values, where):
             score = math.nan
         if not math.isfinite(score):
             raise ValueError(
-                f'{where}, row {number}: {value!r} is no number. Scores are finite '
-                'numbers; classes belong into the task `labeled`.'
+                f'{where}, row {number}: {value!r} is not a number. Scores must be '
+                'finite numbers; for classes use the task `labeled`.'
             )
-        found.append(score)
-    return np.array(found)
+        numbers.append(score)
+    return np.array(numbers)
 
 
 def labels(values, where, known=None):
-    """Classes as strings, 1.0 as '1'; ValueError with the first that is missing.
+    """Converts classes to strings, 1.0 to '1'.
 
-    With `known` all are among these, and '1.0' is '1' too.
+    If `known` is given, all classes must be in it, and the string '1.0' becomes '1' too.
+    Raises ValueError at the first missing or unknown class.
     """
-    found = []
+    classes = []
     for number, value in enumerate(values, 1):
         is_float = isinstance(value, float)
         is_class = value is not None and not isinstance(value, list | dict)
         if not is_class or not str(value).strip() or (is_float and math.isnan(value)):
             raise ValueError(
-                f'{where}, row {number}: the label is {value!r}. Give it one class, or '
-                'leave the row out.'
+                f'{where}, row {number}: the label is {value!r}. Give one class, or '
+                'remove the row.'
             )
         label = str(int(value)) if is_float and value.is_integer() else str(value)
         if known is not None:
             label = re.sub(r'\.0+$', '', label)
             if label not in known:
                 raise ValueError(
-                    f'{where}, row {number}: the label is {value!r}, but must be one of '
+                    f'{where}, row {number}: the label is {value!r}, but must be one of: '
                     f'{", ".join(known)}.'
                 )
-        found.append(label)
-    return found
+        classes.append(label)
+    return classes
 
 
 def check_template(template, where, wanted=('first', 'second')):
-    """Raises ValueError unless the template has a place for each text, and no other."""
+    """Raises ValueError unless the template has each field exactly once, and no other."""
     try:
         parts = list(string.Formatter().parse(template))
         fields = sorted(field for _, field, _, _ in parts if field is not None)
@@ -60,6 +64,6 @@ def check_template(template, where, wanted=('first', 'second')):
     if fields != sorted(wanted):
         places = ' and '.join(f"'{{{name}}}'" for name in wanted)
         raise ValueError(
-            f'{where}: template={template!r} makes one text of {len(wanted)}, so it must '
-            f'have {places} once each, and no other braces.'
+            f'{where}: template={template!r} must contain {places} exactly once and no '
+            'other braces.'
         )

@@ -1,17 +1,17 @@
-"""What a task is: texts, what people said of them, and a metric.
+"""The task type: train, validation and test examples with targets, and a metric.
 
 kind    first, second            target of an example              metrics
 labels  texts, None or texts     a class                           'accuracy', 'mcc',
                                                                    'f1' (of class '1')
 scores  texts, None or texts     a number                          'spearman'
-texts   texts, None              nothing                           geometry only
-tags    lists of words, None     a list with a tag a word          'entity_f1',
+texts   texts, None              none                              geometry only
+tags    lists of words, None     a list with one tag per word      'entity_f1',
                                                                    'token_accuracy'
 spans   questions, contexts      a list of (start character in     'f1' (of words)
-                                 the context, text); [] where
-                                 there is no answer
-cloze   texts with one mask,     (the hidden word, all words       'accuracy'
-        None                     that may be it; () any)
+                                 the context, text); [] if there
+                                 is no answer
+cloze   texts with one mask,     (the masked word, candidates;     'accuracy'
+        None                     () for the whole vocabulary)
 """
 
 import dataclasses
@@ -28,8 +28,11 @@ VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """`second` is None for single texts, `target` is None for unlabeled ones, an array
-    of labels and scores, and a list of lists or tuples for tags, spans and cloze."""
+    """Examples of a split.
+
+    `second` is None for single texts. `target` is None for unlabeled texts, an array for
+    labels and scores, and a list of lists or tuples for tags, spans and cloze.
+    """
 
     first: list
     second: list | None = None
@@ -39,12 +42,12 @@ class Examples:
         return len(self.first)
 
     def texts(self):
-        """All texts: the first ones, words of them joined by spaces; then the second."""
+        """Returns all first texts, then all second ones, with lists of words joined."""
         joined = (x if isinstance(x, str) else ' '.join(x) for x in self.first)
         return [*joined, *(self.second or ())]
 
     def take(self, index_M):
-        """Those examples, in that order."""
+        """Returns the examples at these indices, in that order."""
         target = self.target
         if isinstance(target, list):
             target = [target[i] for i in index_M]
@@ -59,13 +62,16 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-    """One learns from `train` and is scored on `test`; geometry is of `test`.
+    """A task that is trained on `train` and scored on `test`.
 
-    `positive`: for scores, from which on a pair says the same; for labels of pairs, the
-    class that does (None: no such). `validation` is what a learning rate is chosen by
-    (None: see with_validation). `template` makes one text of the two of a pair, such as
-    'Premise: {first}\nHypothesis: {second}' ('': none is given). `revision`: the commit
-    of the hub that the data are of, or ''.
+    Geometry is measured on `test`.
+
+    positive      for scores: a pair has the same meaning from this score on; for labels
+                  of pairs: the class with the same meaning (None: no such class)
+    validation    selects the learning rate (None: see with_validation)
+    template      makes one text of a pair, e.g. 'Premise: {first}\nHypothesis: {second}'
+                  ('': none)
+    revision      commit of the data on the hub, or ''
     """
 
     name: str
@@ -81,32 +87,34 @@ class Task:
 
 
 def named_set(kind, sets, task, path, own):
-    """The one of `sets` that `task` names; `own` for '', which is a set at `path`.
+    """Returns the set that `task` names; `own` if it is '', for a set at `path`.
 
-    Raises ValueError for a name of none of them, and for neither a name nor a path.
+    Raises ValueError for an unknown name, and if there is neither a name nor a path.
     """
     if task:
         resolve.check_choice(f'{kind}: task', task, sets)
     elif not path:
-        raise ValueError(f'{kind} needs a path, or a task; there are: {", ".join(sets)}')
+        raise ValueError(f'{kind} needs a path or one of the tasks {", ".join(sets)}.')
     return sets.get(task, own)
 
 
 def examples(first, second=None, target=None, where='the task'):
-    """Examples without those that have an empty text, with a warning of how many;
-    ValueError if few are left."""
+    """Makes Examples of those with no empty text, and warns of how many were dropped.
+
+    Raises ValueError if fewer than four are left.
+    """
     pairs = zip(first, second) if second is not None else ((text,) for text in first)
     full = [all(_is_text(text) for text in texts) for texts in pairs]
     kept = [i for i, is_full in enumerate(full) if is_full]
     if len(kept) < 4:
         raise ValueError(
-            f'{where} has {len(kept)} usable examples of {len(first)}: at least four '
-            'need texts that are not empty. Is the right field named?'
+            f'{where} has {len(kept)} examples of {len(first)} with texts that are not '
+            'empty, but at least four are needed. Check the field names.'
         )
     if empty := len(full) - len(kept):
         warnings.warn(
-            f'{where}: {empty:,} of {len(full):,} examples have an empty text, or '
-            'what is no text, and are left out, the first in row '
+            f'{where}: {empty:,} of {len(full):,} examples have an empty text or a value '
+            'that is not a string, and are dropped, the first in row '
             f'{full.index(False) + 1:,}.',
             stacklevel=2,
         )
@@ -115,92 +123,102 @@ def examples(first, second=None, target=None, where='the task'):
 
 
 def sample(task, train, test, seed):
-    """The task with at most so many examples, drawn with the seed; in their order."""
-    parts = []
-    for part, limit in ((task.train, train), (task.test, test)):
-        index_M = np.random.default_rng(seed).permutation(len(part))[:limit]
-        parts.append(part.take(np.sort(index_M)))
-    return dataclasses.replace(task, train=parts[0], test=parts[1])
+    """Returns the task with at most so many examples, drawn by the seed, in order."""
+
+    def draw(examples, limit):
+        index_M = np.random.default_rng(seed).permutation(len(examples))[:limit]
+        return examples.take(np.sort(index_M))
+
+    return dataclasses.replace(
+        task, train=draw(task.train, train), test=draw(task.test, test)
+    )
 
 
-def sides(splits, side, seed=0):
-    """{train, validation, test: Examples, revision} of tables.Splits, for a Task.
+def make_splits(splits, make_split, seed=0):
+    """Returns {train, validation, test: Examples, revision} of tables.Splits, for a Task.
 
-    `side(rows, split)` makes the Examples of one. A set without test rows is dealt by
-    train_test_split.
+    `make_split(rows, split)` makes the Examples of one split. A set without test rows is
+    split by train_test_split.
     """
-    made = {
-        name: None if rows is None else side(rows, name)
+    parts = {
+        name: None if rows is None else make_split(rows, name)
         for name, rows in zip(('train', 'validation', 'test'), splits)
     }
-    if made['test'] is None:
-        made['train'], made['test'] = train_test_split(made['train'], seed)
-    return made | {'revision': splits.revision}
+    if parts['test'] is None:
+        parts['train'], parts['test'] = train_test_split(parts['train'], seed)
+    return parts | {'revision': splits.revision}
 
 
 def train_test_split(whole, seed=0, test_share=0.4):
-    """(train, test) of Examples that come as one: dealt by the seed.
+    """Splits Examples randomly by the seed; returns (train, test).
 
-    A text that occurs twice is on one side only: examples that share a text, also by
-    way of others, stay together. Groups too large for the test set are trained on.
+    Examples that share a text, directly or through other examples, stay on one side, so
+    no text is on both. Groups too large for the test set go to the training set.
     """
     groups = {}
-    for number, root in enumerate(roots(whole)):
+    for number, root in enumerate(group_ids(whole)):
         groups.setdefault(root, []).append(number)
     groups, is_test_N = list(groups.values()), np.zeros(len(whole), bool)
     room = math.ceil(test_share * len(whole))
-    for place in np.random.default_rng(seed).permutation(len(groups)):
-        if len(groups[place]) <= room:
-            is_test_N[groups[place]] = True
-            room -= len(groups[place])
+    for index in np.random.default_rng(seed).permutation(len(groups)):
+        if len(groups[index]) <= room:
+            is_test_N[groups[index]] = True
+            room -= len(groups[index])
     if not is_test_N.any() and len(groups) > 1:
         is_test_N[min(groups, key=len)] = True
     if is_test_N.all() or not is_test_N.any():
         largest = max(map(len, groups))
         raise ValueError(
-            f'{len(whole)} examples cannot be dealt into two sides without a text on '
-            f'both: {largest} hang together by the texts that they share. Give more, or '
-            'a folder with files `train` and `test`.'
+            f'{len(whole)} examples cannot be split without having a text on both sides: '
+            f'{largest} are connected by shared texts. Give more examples, or a folder '
+            'with files `train` and `test`.'
         )
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
 
 
 def with_validation(task, share=VALIDATION_SHARE, seed=VALIDATION_SEED):
-    """The task with a validation set: its own, or so much of `train`, dealt by the seed.
+    """Returns the task with a validation set: its own, or this share of `train`.
 
-    5 % with seed 42 is the rule of arXiv 2507.00994, section 3; other than there,
-    examples that share a text stay on one side. Raises ValueError where that cannot be.
+    The share is drawn by the seed. 5 % with seed 42 is the rule of arXiv 2507.00994,
+    section 3; unlike there, examples that share a text stay on one side. Raises
+    ValueError if that is impossible.
     """
     if task.validation is not None:
         return task
     if not 0 < share < 1:
         raise ValueError(
-            f'share={share!r} of the training set becomes the validation set: give more '
-            'than 0 and less than 1.'
+            f'share={share!r} of the training set for validation must be more than 0 and '
+            'less than 1.'
         )
     train, validation = train_test_split(task.train, seed, share)
     if len(validation) < share * len(task.train) / 2:
         warnings.warn(
-            f'{task.name}: {len(validation):,} of {len(task.train):,} training examples '
-            f'are the validation set, not {share:.0%}: most hang together by the texts '
-            'that they share. Give a file `validation`.',
+            f'{task.name}: the validation set has {len(validation):,} of '
+            f'{len(task.train):,} training examples, not {share:.0%}: most are connected '
+            'by shared texts. Give a file `validation`.',
             stacklevel=2,
         )
     return dataclasses.replace(task, train=train, validation=validation)
 
 
 def shared_texts(task):
-    """How many test examples have a text that the training set has, either side of a
-    pair, of spans the context; the same words with other white space between them are
-    the same text."""
-    known = {text for side in _telling(task.train) for text in side}
-    return sum(not known.isdisjoint(one) for one in zip(*_telling(task.test)))
+    """Counts the test examples that share a text with the training set.
+
+    Either text of a pair counts; of spans, the context. Texts that differ only in
+    whitespace are the same text.
+    """
+    known = {text for side in _identifying_texts(task.train) for text in side}
+    test = zip(*_identifying_texts(task.test))
+    return sum(not known.isdisjoint(texts) for texts in test)
 
 
-def roots(whole):
-    """For each example a text, the same for all that hang together (union-find): those
-    that share a text, also by way of others; of spans those that share a context."""
-    first, *others = _telling(whole)
+def group_ids(whole):
+    """Returns one text per example that identifies its group (union-find).
+
+    Examples that share a text, directly or through others, are in one group; for spans,
+    those that share a context.
+    """
+    first, *others = _identifying_texts(whole)
     parent = {text: text for side in (first, *others) for text in side}
 
     def root(text):
@@ -208,24 +226,26 @@ def roots(whole):
             parent[text] = text = parent[parent[text]]
         return text
 
-    for one, other in zip(first, *others) if others else ():
-        parent[root(other)] = root(one)
+    for text, other in zip(first, *others) if others else ():
+        parent[root(other)] = root(text)
     return [root(text) for text in first]
 
 
-def _telling(whole):
-    """The columns of texts by which one example may tell of another. Not the questions
-    of spans: of another context, the same question has another answer. White space
-    between words does not make another text."""
-    texts, count = [squeezed(text) for text in whole.texts()], len(whole)
+def _identifying_texts(whole):
+    """Returns the columns of texts by which examples count as related.
+
+    For spans, questions do not count: the same question has another answer in another
+    context. Whitespace between words does not make another text.
+    """
+    texts, count = [normalize_spaces(text) for text in whole.texts()], len(whole)
     if whole.second is None:
         return [texts]
     is_spans = isinstance(whole.target, list)
     return [texts[count:]] if is_spans else [texts[:count], texts[count:]]
 
 
-def squeezed(text):
-    """The text with single spaces between its words."""
+def normalize_spaces(text):
+    """Replaces whitespace between words by single spaces."""
     return ' '.join(text.split())
 
 

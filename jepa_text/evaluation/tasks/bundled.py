@@ -1,4 +1,4 @@
-"""Who wrote this paragraph of the bundled corpus? It needs no file, so it always runs."""
+"""Authorship of paragraphs of the bundled corpus, a task that needs no files."""
 
 from jepa_text.data.sources import bundled
 from jepa_text.evaluation.sets import task as tasks
@@ -6,9 +6,12 @@ from jepa_text.evaluation.sets.paragraphs import paragraphs
 
 
 def make(title='bundled'):
-    """Paragraphs of 40 to 80 words; all presidents are one author, as the last ones are
-    held out. Whole documents are held out, so no paragraph's neighbor was seen. `title`
-    names the task in tables."""
+    """Makes the task of classifying paragraphs of 40 to 80 words by their author.
+
+    All presidents count as one author, as the last ones are held out. Whole documents are
+    held out, so no neighboring paragraph is in the training set. `title` is the name of
+    the task in tables.
+    """
     sides = []
     for split in ('train', 'heldout'):
         pieces = paragraphs(bundled.make(split))

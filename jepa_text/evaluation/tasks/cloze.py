@@ -1,68 +1,78 @@
-"""Any texts with one word hidden, and that word: files as in labeled.py.
+"""Cloze tasks from files: texts with one masked word, its answer, and maybe candidates.
 
 {"text": "The whale is [MASK].", "answer": "white", "candidates": ["white", "red"]}
+
+File formats are those of labeled.py.
 """
 
 from jepa_text.data.sets import tables
 from jepa_text.evaluation import cloze
 from jepa_text.evaluation.sets import task as tasks
 
-SEPARATOR = '|'  # of candidates in a cell
-
-
+SEPARATOR = '|'  # between candidates in a table cell
 CANDIDATES = 'candidates'
 
 
 def make(path, text='text', answer='answer', candidates=CANDIDATES, title='', seed=0):
-    """`text`, `answer` and `candidates` name the fields. Of all rows or of none there are
-    candidates, a list or, in a cell, set apart by '|'; without, every token of the
-    vocabulary is one. Nothing is learned: of one file, 40 % are the test set, dealt by
-    `seed`, as of every set. `title` is the task's in tables (the file's name)."""
-    title = title or tables.stem(path)
-    found = tables.splits(path)
-    there = [row for rows in found[:3] if rows for row in rows]
-    # One that is named must be there.
-    given = candidates != CANDIDATES or any(row.get(candidates) for row in there)
+    """Makes a cloze task, which is answered without training.
 
-    def side(rows, split):
+    text, answer, candidates    names of the fields. All rows or none have candidates, as
+                                a list or, in a table cell, separated by '|'; without,
+                                every token of the vocabulary is a candidate
+    title                       the name in tables (default: the file's name)
+    seed                        draws the test set: 40 % of a single file, as for other
+                                sets
+    """
+    title = title or tables.stem(path)
+    splits = tables.splits(path)
+    rows = [row for split in splits[:3] if split for row in split]
+    # A field that is named explicitly must exist.
+    has_candidates = candidates != CANDIDATES or any(row.get(candidates) for row in rows)
+
+    def examples(rows, split):
         where = f'{title}, {split}, in {path}'
         texts, answers = (tables.column(rows, name, where) for name in (text, answer))
-        others = tables.column(rows, candidates, where) if given else [None] * len(rows)
-        made = [
-            _question(*question, given, f'{where}, row {number}')
+        others = (
+            tables.column(rows, candidates, where)
+            if has_candidates
+            else [None] * len(rows)
+        )
+        if len(rows) < 4:
+            raise ValueError(f'{where}: {len(rows)} rows, but at least four are needed.')
+        questions = [
+            _question(*question, has_candidates, f'{where}, row {number}')
             for number, question in enumerate(zip(texts, answers, others), 1)
         ]
-        if len(made) < 4:
-            raise ValueError(f'{where}: {len(made)} rows, but at least four are needed.')
-        return tasks.Examples([one for one, _ in made], None, [two for _, two in made])
+        texts, targets = map(list, zip(*questions))
+        return tasks.Examples(texts, None, targets)
 
-    made = tasks.sides(found, side, seed)
-    return tasks.Task(title, 'cloze', 'accuracy', **made, zero_shot=True)
+    parts = tasks.make_splits(splits, examples, seed)
+    return tasks.Task(title, 'cloze', 'accuracy', **parts, zero_shot=True)
 
 
-def _question(text, answer, others, given, where):
-    """(the text with its mask, (answer, candidates in their alphabet))."""
+def _question(text, answer, others, has_candidates, where):
+    """Returns (text with one mask, (answer, alphabetically sorted candidates))."""
     if not isinstance(text, str):
-        raise ValueError(f'{where}: the text is {text!r}, and must be a text.')
-    cloze.halves(text, where)
-    if not given:
+        raise ValueError(f'{where}: the text is {text!r}, but must be a string.')
+    cloze.split_at_mask(text, where)
+    if not has_candidates:
         return text, (_word(answer, where), ())
     words = others.split(SEPARATOR) if isinstance(others, str) else others
     if not isinstance(words, list | tuple) or len(words) < 2:
         raise ValueError(
-            f'{where}: the candidates are {others!r}: give two or more, a list or, in a '
-            f'cell, set apart by {SEPARATOR!r}; of all rows, or of none.'
+            f'{where}: the candidates are {others!r}: give two or more, as a list or, in '
+            f'a cell, separated by {SEPARATOR!r}; for all rows or for none.'
         )
     words, answer = [_word(word, where) for word in words], _word(answer, where)
     if answer not in words or len(set(words)) < len(words):
         raise ValueError(
-            f'{where}: the answer is {answer!r}, and the candidates are '
-            f'{", ".join(map(repr, words))}: it must be one of them, each once.'
+            f'{where}: the answer is {answer!r}, but the candidates are '
+            f'{", ".join(map(repr, words))}: they must be unique and contain it.'
         )
     return text, (answer, tuple(sorted(words)))
 
 
 def _word(value, where):
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f'{where}: {value!r} is no word to stand at the mask.')
+        raise ValueError(f'{where}: {value!r} is not a word, so it cannot be masked.')
     return value.strip()

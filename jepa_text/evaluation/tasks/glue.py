@@ -1,17 +1,17 @@
-"""GLUE's tasks as they are published, from GLUE's own TSV files or Hugging Face's.
+"""GLUE tasks, from GLUE's own TSV files or the version on the Hugging Face Hub.
 
-sst2    is a film review's sentence positive?       Socher et al. 2013
-cola    is it an English sentence?                  Warstadt et al. 2019
-mrpc    do two sentences say the same?              Dolan & Brockett 2005
-qqp     do two questions ask the same?              Iyer et al. 2017
+sst2    is a sentence of a film review positive?    Socher et al. 2013
+cola    is it an acceptable English sentence?       Warstadt et al. 2019
+mrpc    do two sentences have the same meaning?     Dolan & Brockett 2005
+qqp     do two questions have the same meaning?     Iyer et al. 2017
 mnli    entailment, neutral or contradiction?       Williams et al. 2018, matched;
                                                     mnli_mismatched: other genres
 rte     does one sentence entail the other?         Dagan et al. 2005 and later
 qnli    does a sentence answer the question?        Rajpurkar et al. 2016
 stsb    how similar are two sentences, 0 to 5?      Cer et al. 2017
 
-GLUE keeps the labels of its test sets, so its validation set is the test set, as in
-arXiv 2507.00994, section 3; the templates of pairs are that paper's where it has any.
+The labels of GLUE's test sets are not public, so its validation set is the test set, as
+in arXiv 2507.00994, section 3. Templates of pairs are those of that paper if it has one.
 """
 
 import functools
@@ -26,11 +26,15 @@ HUB = 'hub:nyu-mll/glue'
 
 
 class _Set(NamedTuple):
-    """`fields`: of the texts and, last, of the label; the first that are there are taken.
+    """The format of a GLUE task.
 
-    `classes`: labels as they are written -> as they are called; {}: numbers. With
-    `skips`, rows of other labels are left out. `header`: of TSV files without one.
-    `broken`: some lines of its TSV files are cut, and are left out.
+    fields     names of the text fields and, last, the label; alternatives, of which the
+               first that exists is used
+    classes    {label in the file: class name}; {}: numbers
+    skips      drop rows with other labels
+    test       possible names of the test split
+    header     column names of TSV files without a header
+    broken     some lines of the TSV files are truncated and are dropped
     """
 
     metric: str
@@ -51,18 +55,18 @@ _PREMISE = 'Premise: {first}\nHypothesis: {second}'
 _BINARY = {'0': '0', '1': '1'}
 
 
-def _called(*names):
-    """Classes that are written by name or by number."""
+def _classes(*names):
+    """Maps class names and numbers to class names."""
     return {str(n): name for n, name in enumerate(names)} | {name: name for name in names}
 
 
-_ENTAILED = _called('entailment', 'not_entailment')
+_ENTAILED = _classes('entailment', 'not_entailment')
 _MNLI = _Set(
     'accuracy',
     (('sentence1', 'sentence2', 'gold_label'), ('premise', 'hypothesis', 'label'), _PAIR),
-    _called('entailment', 'neutral', 'contradiction'),
+    _classes('entailment', 'neutral', 'contradiction'),
     'entailment',
-    skips=True,  # '-' and -1: the annotators did not agree
+    skips=True,  # '-' and -1: the annotators disagreed
     test=('dev_matched', 'validation_matched', 'dev', 'validation'),
     template=_PREMISE,
 )
@@ -102,35 +106,45 @@ TASKS = {
 
 
 def make(task, path='', title=''):
-    """From a folder with train and dev (or validation, or dev_matched), or a name on the
-    hub, by default nyu-mll/glue; `title` names the task in tables."""
+    """Makes a GLUE task from a folder or from the hub, by default nyu-mll/glue.
+
+    A folder has train and dev (or validation, or dev_matched) files. `title` is the name
+    in tables.
+    """
     resolve.check_choice('glue: task', task, TASKS)
-    one = TASKS[task]
+    known = TASKS[task]
     path = path or f'{HUB}/{task.removesuffix("_mismatched")}'
-    read = functools.partial(tables.read, header=one.header, skip_short=one.broken)
-    found = tables.splits(path, read, validation=(), test=one.test)
-    if found.test is None:
+    read = functools.partial(tables.read, header=known.header, skip_short=known.broken)
+    splits = tables.splits(path, read, validation=(), test=known.test)
+    if splits.test is None:
         raise ValueError(
-            f'{task} in {path} needs a file whose name begins with {one.test[0]!r} or '
-            f"{one.test[1]!r}, with labels: those of GLUE's own test sets are secret."
+            f'{task} in {path} needs a file whose name starts with {known.test[0]!r} or '
+            f"{known.test[1]!r}, with labels: GLUE's own test sets have none."
         )
-    made = tasks.sides(found, lambda rows, s: _side(rows, one, f'{task} {s} in {path}'))
-    kind = 'scores' if one.metric == 'spearman' else 'labels'
-    given = dict(positive=one.positive, template=one.template)
-    return tasks.Task(title or task, kind, one.metric, **made, **given)
+    parts = tasks.make_splits(
+        splits, lambda rows, name: _examples(rows, known, f'{task} {name} in {path}')
+    )
+    return tasks.Task(
+        title or task,
+        'scores' if known.metric == 'spearman' else 'labels',
+        known.metric,
+        **parts,
+        positive=known.positive,
+        template=known.template,
+    )
 
 
-def _side(rows, one, where):
+def _examples(rows, known, where):
     if not rows:
-        raise ValueError(f'{where}: there is no row.')
-    fields = next((f for f in one.fields if set(f) <= set(rows[0])), one.fields[-1])
+        raise ValueError(f'{where}: the file has no rows.')
+    fields = next((f for f in known.fields if set(f) <= set(rows[0])), known.fields[-1])
     *texts, values = (tables.column(rows, name, where) for name in fields)
-    if one.skips:
-        kept = [n for n, value in enumerate(values) if str(value) in one.classes]
+    if known.skips:
+        kept = [n for n, value in enumerate(values) if str(value) in known.classes]
         *texts, values = ([column[n] for n in kept] for column in (*texts, values))
-    if one.classes:
-        known = targets.labels(values, where, known=tuple(one.classes))
-        target = [one.classes[value] for value in known]
+    if known.classes:
+        labels = targets.labels(values, where, known=tuple(known.classes))
+        target = [known.classes[label] for label in labels]
     else:
         target = targets.scores(values, where)
     return tasks.examples(texts[0], texts[1] if texts[1:] else None, target, where)

@@ -1,4 +1,7 @@
-"""Any texts with a class each, or pairs: .jsonl, .tsv, .csv or .parquet, or a folder."""
+"""Text classification from files: single texts or pairs with a class each.
+
+Formats are .jsonl, .tsv, .csv and .parquet, as a file, a folder or a name on the hub.
+"""
 
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
@@ -15,41 +18,50 @@ def make(
     title='',
     seed=0,
 ):
-    """`text` and `label` name the fields, `second` that of the second text of a pair, ''
-    for single texts; `template` makes one text of a pair. With `labels`, all classes that
-    there are, others are an error; numbers of classes are called as a Parquet file says.
-    `title` is the task's in tables (the file's name).
+    """Makes a classification task.
 
-    A folder with train and test (or dev, validation) keeps its split, and a name on the
-    hub does; of one file, 40 % are the test set, dealt by `seed`.
+    text, label    names of the fields
+    second         field of the second text of a pair; '' for single texts
+    template       makes one text of a pair
+    labels         all classes; other labels are then an error. Classes given as numbers
+                   get the names that a Parquet file has for them
+    title          the name in tables (default: the file's name)
+
+    A folder with files train and test (or dev, validation), or a name on the hub, keeps
+    its splits. Of a single file, 40 % are the test set, drawn by `seed`.
     """
     title = title or tables.stem(path)
     fields, known = (text, second, label), tuple(map(str, labels)) or None
-    made = tasks.sides(
+    parts = tasks.make_splits(
         tables.splits(path, lambda file: tables.read_named(file, label)),
-        lambda rows, split: _side(rows, fields, known, f'{title}, {split}, in {path}'),
+        lambda rows, split: _examples(
+            rows, fields, known, f'{title}, {split}, in {path}'
+        ),
         seed,
     )
-    _check_hidden(made, f'{title} in {path}')
+    _check_hidden(parts, f'{title} in {path}')
     if second:
         targets.check_template(template, title)
-        made['template'] = template
-    return tasks.Task(title, 'labels', 'accuracy', **made)
+        parts['template'] = template
+    return tasks.Task(title, 'labels', 'accuracy', **parts)
 
 
-def _side(rows, fields, known, where):
+def _examples(rows, fields, known, where):
     text, second, label = fields
     labels = targets.labels(tables.column(rows, label, where), where, known)
     others = tables.column(rows, second, where) if second else None
     return tasks.examples(tables.column(rows, text, where), others, labels, where)
 
 
-def _check_hidden(made, where):
-    """Sets with secret labels write -1, or the like, for all of a test set."""
-    known, given = (set(made[side].target.tolist()) for side in ('train', 'test'))
-    if not known & given:
+def _check_hidden(parts, where):
+    """Raises ValueError if no test label is a training label.
+
+    Sets with hidden labels write -1 or similar for a whole test set.
+    """
+    train, test = (set(parts[split].target.tolist()) for split in ('train', 'test'))
+    if not train & test:
         raise ValueError(
-            f'{where}: the test labels ({", ".join(sorted(given)[:5])}) are none of the '
-            f'training labels ({", ".join(sorted(known)[:5])}). Are they hidden? Then '
-            'leave that file out, and the validation set is the test set.'
+            f'{where}: none of the test labels ({", ".join(sorted(test)[:5])}) is among '
+            f'the training labels ({", ".join(sorted(train)[:5])}). If test labels are '
+            'hidden, remove that file: the validation set is then the test set.'
         )

@@ -1,9 +1,10 @@
-"""A set of one's own with fields of the usual names: the kind of task is told by these.
+"""Tasks from files whose kind is inferred from the usual field names.
 
-For other names, choose the kind and name its fields, as in
-dict(name='labeled', path='mine.csv', text='review', label='stars').
+For other field names choose the kind and name its fields, e.g. dict(name='labeled',
+path='mine.csv', text='review', label='stars').
 """
 
+import itertools
 from pathlib import Path
 
 from jepa_text.config import resolve
@@ -11,7 +12,7 @@ from jepa_text.data.corpora import row_groups
 from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.tasks import tags
 
-# A file has a field of each of these; the first kind that fits is taken.
+# A kind fits if a file has one field of each tuple; the first kind that fits is used.
 FIELDS = (
     ('tags', (tags.WORDS, tags.TAGS)),
     ('spans', (('question',), ('context',), ('answers',))),
@@ -26,28 +27,29 @@ FIELDS = (
 
 
 def make(path, title='', seed=0):
-    """The task of a file, folder or name on the hub; `title` and `seed` as in labeled.py.
+    """Makes the task of a file, folder or name on the hub.
 
-    Raises ValueError, with the fields that are there, where no kind fits.
+    `title` and `seed` are as in labeled.py. Raises ValueError, which lists the fields, if
+    no kind fits.
     """
     section = {'name': kind_of(path), 'path': path, 'title': title, 'seed': seed}
     return resolve.build('evaluation/tasks', section)
 
 
 def kind_of(path):
-    """The name of the file of this folder that reads a set."""
+    """Returns the name of the module of this folder that reads a set."""
     is_folder = not hub.is_name(path) and Path(path).is_dir()
     if is_folder and list(Path(path).glob('corpus.*')):
         return 'ranking'
     files, _ = tables.files(path)
-    file = next((file for some in files.values() for file in some), None)
+    file = next(itertools.chain.from_iterable(files.values()), None)
     if file is None:
-        raise FileNotFoundError(f'{path} has no files that can be read.')
+        raise FileNotFoundError(f'{path} has no files in a supported format.')
     if file.name.endswith(tables.COLUMNS):
         return 'texts' if file.name.endswith(('.txt', '.txt.gz')) else 'tags'
-    row = _first(file)
+    row = _first_row(file)
     if not row:
-        raise ValueError(f'{file} has no row.')
+        raise ValueError(f'{file} has no rows.')
     for kind, fields in FIELDS:
         if all(any(name in row for name in names) for names in fields):
             return kind
@@ -55,14 +57,13 @@ def kind_of(path):
         f'{kind}: {", ".join(names[0] for names in fields)}' for kind, fields in FIELDS
     )
     raise ValueError(
-        f'{file} has the fields {", ".join(map(str, row))}, which are those of no kind '
-        f'of task ({kinds}). Choose the kind and name its fields, as in '
+        f'{file} has the fields {", ".join(map(str, row))}, which match no kind of task '
+        f'({kinds}). Choose the kind and name its fields, e.g. '
         "dict(name='labeled', path='...', text='...', label='...')."
     )
 
 
-def _first(file):
-    """The first row of a file, {} if there is none."""
-    if file.name.endswith('.parquet'):
-        return next(iter(row_groups.rows(file)), {})
-    return next(iter(tables.read(file)), {})
+def _first_row(file):
+    """Returns the first row of a file, or {}."""
+    read = row_groups.rows if file.name.endswith('.parquet') else tables.read
+    return next(iter(read(file)), {})

@@ -1,4 +1,7 @@
-"""Any pairs of texts with a score each: .jsonl, .tsv, .csv or .parquet."""
+"""Text similarity from files: pairs of texts with a score each.
+
+Formats are .jsonl, .tsv, .csv and .parquet.
+"""
 
 import numpy as np
 
@@ -17,31 +20,34 @@ def make(
     seed=0,
     template='{first}\n{second}',
 ):
-    """`first`, `second` and `score` name the fields; `template` makes one text of both.
+    """Makes a similarity task.
 
-    `positive`: pairs from this score on say the same (the highest quarter if None). With
-    `score=''` every pair says the same, and as many are made that do not: each first
-    text with the second of another pair, never of one with which its own pair hangs
-    together by shared texts; the task is then to tell them apart.
+    first, second, score    names of the fields. With score='' every pair is a positive,
+                            and as many negatives are made: each first text with the
+                            second text of a pair that is not connected with its own by
+                            shared texts. The task is then to separate the two
+    positive                pairs from this score on have the same meaning (None: the
+                            highest quarter)
+    template                makes one text of a pair
     """
     title = title or tables.stem(path)
     fields, where = (first, second, score), f'{title} in {path}'
     targets.check_template(template, title)
-    made = tasks.sides(
-        tables.splits(path), lambda rows, _: _side(rows, fields, where), seed
+    parts = tasks.make_splits(
+        tables.splits(path), lambda rows, _: _examples(rows, fields, where), seed
     )
-    made['template'] = template
+    parts['template'] = template
     if not score:
         for name in ('train', 'validation', 'test'):
-            if made[name] is not None:
-                made[name] = _with_negatives(made[name], seed, where)
-        return tasks.Task(title, 'scores', 'spearman', **made, positive=1.0)
+            if parts[name] is not None:
+                parts[name] = _with_negatives(parts[name], seed, where)
+        return tasks.Task(title, 'scores', 'spearman', **parts, positive=1.0)
     if positive is None:
-        positive = float(np.quantile(made['train'].target, 0.75))
-    return tasks.Task(title, 'scores', 'spearman', **made, positive=positive)
+        positive = float(np.quantile(parts['train'].target, 0.75))
+    return tasks.Task(title, 'scores', 'spearman', **parts, positive=positive)
 
 
-def _side(rows, fields, where):
+def _examples(rows, fields, where):
     first, second = (tables.column(rows, name, where) for name in fields[:2])
     values = np.ones(len(rows))
     if fields[2]:
@@ -49,20 +55,20 @@ def _side(rows, fields, where):
     return tasks.examples(first, second, values, where)
 
 
-def _with_negatives(side, seed, where):
-    group, count = tasks.roots(side), len(side)
+def _with_negatives(positives, seed, where):
+    group, count = tasks.group_ids(positives), len(positives)
     order = np.random.default_rng(seed).permutation(count)
     negatives = []
     for i in range(count):
-        # From another place for each, so that all second texts are used about as often.
+        # Start at a different place each time, to use all second texts equally often.
         others = (order[(i + step) % count] for step in range(count))
         other = next((j for j in others if group[j] != group[i]), None)
         if other is None:
             raise ValueError(
-                f'{where}: there is no text that {side.first[i]!r} is not paired with, '
-                f'itself or by way of others, among {count} pairs. Give pairs of more '
-                'texts, or a field of scores.'
+                f'{where}: among {count} pairs, all texts are paired with '
+                f'{positives.first[i]!r}, directly or through other pairs, so there is '
+                'no negative. Give pairs of more texts, or a score field.'
             )
-        negatives.append(side.second[other])
-    target = np.repeat([1.0, 0.0], len(side))
-    return tasks.Examples(side.first * 2, side.second + negatives, target)
+        negatives.append(positives.second[other])
+    target = np.repeat([1.0, 0.0], len(positives))
+    return tasks.Examples(positives.first * 2, positives.second + negatives, target)

@@ -1,28 +1,30 @@
-"""Which documents answer a query? The named sets, and folders in BEIR's or MLDR's layout.
+"""Retrieval tasks: MS MARCO, NQ, MLDR, and folders in the layout of BEIR or MLDR.
 
 msmarco    questions to a search engine, passages      Bajaj et al. 2016
 nq         questions, passages of Wikipedia            Kwiatkowski et al. 2019
 mldr       questions on long documents, English        Chen et al. 2024
 
-With `protocol='paper'` as in arXiv 2507.00994, section 3 and appendix B: the corpus has
-labeled documents only, which makes it easy; texts begin 'Query: ' and 'Document: '; and
-where no queries are there to validate on, as in NQ, the test queries are halved, here by
-a seed. Its encoders learn from pairs='hub:hgissbkh/msmarco-pairs'.
+protocol='paper' follows arXiv 2507.00994, section 3 and appendix B. The corpus contains
+only judged documents, which makes the task easy; texts start with 'Query: ' and
+'Document: '; and without validation queries, as in NQ, half of the test queries are used,
+here drawn by a seed. The paper's encoders are trained on
+pairs='hub:hgissbkh/msmarco-pairs'.
 """
 
+import itertools
 from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import beir
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.evaluation.sets.retrieval import Retrieval, dealt
+from jepa_text.evaluation.sets.retrieval import Retrieval, split_queries
 
 PROTOCOLS = ('full', 'paper')
 
 
 class _Set(NamedTuple):
-    """Its name on the hub, where its qrels are, and the paper's text of a document."""
+    """Name on the hub, location of the qrels, and the paper's template of a document."""
 
     path: str
     qrels: str
@@ -47,15 +49,20 @@ def make(
     task='',
     seed=0,
 ):
-    """`task` is one of TASKS, or '' for a set of one's own, which is at `path`: a folder
-    as of sets/beir.py, or a name on the hub with the configs corpus and queries.
+    """Makes a retrieval task: one of TASKS by `task`, or the set at `path`.
 
-    `qrels` are in path/qrels, or where this says. `document` and `query` make a text of
-    the fields of a row ('': '{title} {text}' and '{text}', or as `protocol` says).
-    `pairs`, a file or name on the hub with the fields query and positive, is what one
-    learns from, else qrels/train. Without qrels/dev, 5 % of the queries of qrels/train
-    are what one validates on. `seed` deals the halves of the paper. Raises ValueError for
-    qrels that name documents or queries that are not there.
+    path        a folder as in sets/beir.py, or a name on the hub with the configs corpus
+                and queries
+    qrels       location of the qrels (default: path/qrels)
+    pairs       file or name on the hub with the fields query and positive, to train on
+                (default: the relevant pairs of qrels/train)
+    document    template that makes a text of a document's fields (default: '{title}
+                {text}', or as `protocol` says)
+    query       the same for queries (default: '{text}', or as `protocol` says)
+    seed        draws the halves of the paper's protocol
+
+    Without qrels/dev, 5 % of the queries of qrels/train are the validation queries.
+    Raises ValueError if the qrels name unknown documents or queries.
     """
     chosen = tasks.named_set('ranking', TASKS, task, path, _Set('', ''))
     resolve.check_choice('ranking: protocol', protocol, PROTOCOLS)
@@ -63,66 +70,72 @@ def make(
     document = document or (chosen.document if is_paper else '{title} {text}')
     query = query or ('Query: {text}' if is_paper else '{text}')
     qrels = qrels or ('' if path else chosen.qrels)
-    place = beir.places(path or chosen.path, qrels)
+    files = beir.find_files(path or chosen.path, qrels)
     where = title or task or tables.stem(path)
-    asked = beir.asked(place, query, where)
-    train, validation, test = _with_validation(asked.qrels, is_paper, seed)
+    read = beir.read_queries(files, query, where)
+    train, validation, test = _with_validation(read.qrels, is_paper, seed)
     scored = _documents(validation) | _documents(test)
     wanted = scored if pairs else scored | _documents(train)
-    texts = beir.texts(place.corpus, document, wanted if is_paper else None)
-    beir.check(wanted, texts, 'documents', where)
+    texts = beir.read_texts(files.corpus, document, wanted if is_paper else None)
+    beir.check_known(wanted, texts, 'documents', where)
     if pairs:
-        learned, commit = _pairs(pairs, document, query, where)
+        train_pairs, commit = _read_pairs(pairs, document, query, where)
     else:
-        learned, commit = _relevant(train, asked.queries, texts), ''
+        train_pairs, commit = _relevant_pairs(train, read.queries, texts), ''
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in scored}
-    queries = {name: asked.queries[name] for name in validation | test}
+    queries = {name: read.queries[name] for name in validation | test}
     return Retrieval(
         where,
-        beir.without_empty(queries, queries, 'queries', where),
-        beir.without_empty(texts, scored, 'documents', where),
-        test,
-        validation or None,
-        learned,
-        ' '.join(filter(None, (place.revision, commit))),
+        queries=beir.drop_empty(queries, queries, 'queries', where),
+        corpus=beir.drop_empty(texts, scored, 'documents', where),
+        qrels=test,
+        validation_qrels=validation or None,
+        pairs=train_pairs,
+        revision=' '.join(filter(None, (files.revision, commit))),
     )
 
 
 def _documents(qrels):
-    """Ids of all that were judged."""
-    return {document for found in qrels.values() for document in found}
+    """Returns the ids of all judged documents."""
+    return set(itertools.chain.from_iterable(qrels.values()))
 
 
 def _with_validation(qrels, is_paper, seed):
-    """(train, validation, test); the first two may be empty."""
+    """Returns (train, validation, test) qrels; the first two may be empty."""
     train, validation, test = (
         qrels.get(name, {}) for name in ('train', 'validation', 'test')
     )
     if not validation and train:
-        validation, train = dealt(train, tasks.VALIDATION_SHARE, tasks.VALIDATION_SEED)
+        rule = tasks.VALIDATION_SHARE, tasks.VALIDATION_SEED
+        validation, train = split_queries(train, *rule)
     elif not validation and is_paper:
-        validation, test = dealt(test, 0.5, seed)
+        validation, test = split_queries(test, 0.5, seed)
     return train, validation, test
 
 
-def _relevant(qrels, queries, texts):
-    pairs = [(q, d) for q, found in qrels.items() for d in found if found[d] > 0]
-    return [(queries[q], texts[d]) for q, d in pairs]
+def _relevant_pairs(qrels, queries, texts):
+    return [
+        (queries[query], texts[document])
+        for query, judged in qrels.items()
+        for document, score in judged.items()
+        if score > 0
+    ]
 
 
-def _pairs(path, document, query, where):
-    """([(query text, document text), ...], the commit of the hub or '')."""
-    found = tables.splits(path)
+def _read_pairs(path, document, query, where):
+    """Returns ([(query text, document text), ...], the commit on the hub or '')."""
+    splits = tables.splits(path)
     texts, positives = (
-        tables.column(found.train, name, f'{where}, pairs of {path}')
+        tables.column(splits.train, name, f'{where}, pairs of {path}')
         for name in ('query', 'positive')
     )
-    made = [
-        tuple(
-            beir.filled(template, {'text': text}, f'{path}, row {number}')
-            for template, text in ((query, one), (document, other))
-        )
-        for number, (one, other) in enumerate(zip(texts, positives), 1)
+
+    def fill(template, text, number):
+        return beir.fill_template(template, {'text': text}, f'{path}, row {number}')
+
+    pairs = [
+        (fill(query, text, number), fill(document, positive, number))
+        for number, (text, positive) in enumerate(zip(texts, positives), 1)
     ]
-    return made, found.revision
+    return pairs, splits.revision

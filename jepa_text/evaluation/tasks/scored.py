@@ -1,6 +1,7 @@
-"""Any texts with a number each, or pairs, to be predicted: files as in labeled.py.
+"""Text regression from files: single texts or pairs with a number each.
 
-pairs.py is for pairs whose vectors are to be as similar as the number says.
+File formats are those of labeled.py. For pairs whose vectors should be as similar as the
+number says, use pairs.py.
 """
 
 from jepa_text.data.sets import tables
@@ -17,17 +18,20 @@ def make(
     title='',
     seed=0,
 ):
-    """`text`, `second` and `score` name the fields; the rest is as in labeled.py."""
+    """Makes a regression task; `text`, `score` and `second` name the fields.
+
+    The other arguments are as in labeled.py.
+    """
     title = title or tables.stem(path)
 
-    def side(rows, split):
+    def examples(rows, split):
         where = f'{title}, {split}, in {path}'
         scores = targets.scores(tables.column(rows, score, where), where)
         others = tables.column(rows, second, where) if second else None
         return tasks.examples(tables.column(rows, text, where), others, scores, where)
 
-    made = tasks.sides(tables.splits(path), side, seed)
+    parts = tasks.make_splits(tables.splits(path), examples, seed)
     if second:
         targets.check_template(template, title)
-        made['template'] = template
-    return tasks.Task(title, 'scores', 'spearman', **made)
+        parts['template'] = template
+    return tasks.Task(title, 'scores', 'spearman', **parts)

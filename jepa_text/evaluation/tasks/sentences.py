@@ -1,4 +1,4 @@
-"""Sentences made from any text, to see what vectors keep of words and of their order."""
+"""Probing tasks of word content and word order, made from the sentences of any text."""
 
 import math
 
@@ -27,36 +27,41 @@ SEEDED = ('bigram_shift', 'word_order', 'odd_word')
 
 
 def make(made, path='', text='text', max_texts=6000, seed=0, title=''):
-    """`made` is one of SETS (see sets/sentences.py), from the texts at `path`, dealt by
-    `seed`; or from paragraphs of the bundled corpus: to learn from, of its training
-    documents, to be scored on, of those held out. Of at most so many texts. `title`:
-    `made`."""
+    """Makes a task of sentences; `made` is one of SETS (sets/sentences.py).
+
+    The sentences are the texts at `path`, split by `seed`; or paragraphs of the bundled
+    corpus, whose training documents are for training and whose held-out documents are for
+    testing. At most `max_texts` texts are used. `title` is the name in tables (default:
+    `made`).
+    """
     resolve.check_choice('sentences: made', made, SETS)
     if path:
-        texts = _some(_texts(path, text), max_texts)
+        texts = _subsample(_texts(path, text), max_texts)
     else:
         shares = (1 - TEST_SHARE) * max_texts, TEST_SHARE * max_texts
-        sides = [_some(_bundled(split), n) for split, n in zip(bundled.SPLITS, shares)]
+        sides = [
+            _subsample(_bundled(split), n) for split, n in zip(bundled.SPLITS, shares)
+        ]
         texts = [*sides[0], *sides[1]]
-    found = SETS[made](texts, **seeded(made, seed))
-    labels = [str(label) for label in found.labels_N]
+    built = SETS[made](texts, **seeded(made, seed))
+    labels = [str(label) for label in built.labels_N]
     where = f'{made} of {path or "the bundled corpus"}'
-    whole = tasks.examples(found.texts, None, labels, where)
+    whole = tasks.examples(built.texts, None, labels, where)
     if path:
         sides = tasks.train_test_split(whole, seed, TEST_SHARE)
     else:
-        is_test_N = found.sources_N >= len(sides[0])
+        is_test_N = built.sources_N >= len(sides[0])
         sides = (whole.take(np.flatnonzero(side_N)) for side_N in (~is_test_N, is_test_N))
     return tasks.Task(title or made, 'labels', 'accuracy', *sides)
 
 
 def seeded(made, seed):
-    """{'seed': seed} for the sets that chance has a part in, else nothing."""
+    """Returns {'seed': seed} for the sets that are drawn at random, else {}."""
     return {'seed': seed} if made in SEEDED else {}
 
 
-def _some(texts, max_texts):
-    """At most so many of them, evenly spaced."""
+def _subsample(texts, max_texts):
+    """Returns at most so many texts, evenly spaced."""
     return texts[:: max(1, math.ceil(len(texts) / max_texts))]
 
 
@@ -66,11 +71,11 @@ def _bundled(split):
 
 def _texts(path, field):
     if path.endswith(('.txt', '.txt.gz')):
-        found = [
+        texts = [
             line
             for file in listing.expand(path, ('.txt', '.txt.gz')).files
             for _, line in reading.lines(file)
         ]
     else:
-        found = tables.column(tables.splits(path)[0], field, path)
-    return list(dict.fromkeys(text for text in found if text.strip()))
+        texts = tables.column(tables.splits(path)[0], field, path)
+    return list(dict.fromkeys(text for text in texts if text.strip()))

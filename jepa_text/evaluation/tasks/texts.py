@@ -1,4 +1,4 @@
-"""Any text file, unlabeled: geometry, and which words a vector keeps."""
+"""Unlabeled texts from a file, for geometry and for the words that vectors contain."""
 
 from pathlib import Path
 
@@ -9,17 +9,17 @@ from jepa_text.files import paths
 
 
 def make(path, text='text', title='', seed=0):
-    """A .txt file has a text a line; of others, the field `text`.
+    """Makes a task of texts: the lines of a .txt file, or the field `text` of others.
 
-    40 % are the test set, dealt by `seed`; a text that occurs twice counts once.
+    40 % are the test set, drawn by `seed`; duplicates are dropped.
     """
     title, where = title or tables.stem(path), f'texts of {path}'
     on_hub = hub.is_name(path)
     if not on_hub and not Path(paths.local('The path of the texts', path)).exists():
-        raise FileNotFoundError(f'There is no text file {path}.')
+        raise FileNotFoundError(f'Text file {path} does not exist.')
     if not on_hub and str(path).endswith(('.txt', '.txt.gz')):
-        found = [line for _, line in reading.lines(Path(path)) if line.strip()]
+        texts = [line for _, line in reading.lines(Path(path)) if line.strip()]
     else:
-        found = tables.column(tables.splits(path)[0], text, where)
-    whole = tasks.examples(list(dict.fromkeys(found)), where=where)
+        texts = tables.column(tables.splits(path)[0], text, where)
+    whole = tasks.examples(list(dict.fromkeys(texts)), where=where)
     return tasks.Task(title, 'texts', '', *tasks.train_test_split(whole, seed))

@@ -1,31 +1,31 @@
-"""One way to compute attention per file.
+"""Attention backends, one per file, with a common interface.
 
-A file has
+Each file defines
 
     why_not(request) -> str
-        '' if it can do what the `attention.Request` asks for; else why not, in words.
+        '' if the backend supports the `attention.Request`; else the reason why not.
     attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window)
-        -> out_BLHK, in the dtype of `q_BLHK`; differentiable. Called only if it can.
-        Of a request with `gaps` it gets positions_BL, too, after order_BL.
+        -> out_BLHK, in the dtype of `q_BLHK`; differentiable. Called only if the request
+        is supported. For a request with `gaps` it also gets positions_BL after order_BL.
     SPLITS
-        whether XLA splits it over the devices of a mesh by itself. If not, it is given
-        the rows and heads of one device (`models/attention/split.py`).
+        whether XLA can split it over the devices of a mesh by itself. If not, it is
+        called with the rows and heads of one device (`models/attention/split.py`).
     RUNS
-        whether each run of equal ids is a document of its own, though its id may have
-        come before in the row. If not, equal ids are one document.
+        whether each run of equal ids is a separate document, even if its id occurred
+        earlier in the row. If not, equal ids are one document.
     MULTIPLE
-        rows come padded to a multiple of so many positions; what is added is a document
-        of its own.
+        rows are padded to a multiple of this number of positions; the padding is a
+        document of its own.
     KEEPS
-        whether what its backward pass wants, the log-sum-exp beside the result, is kept
+        whether what its backward pass needs, the log-sum-exp besides the result, is saved
         under rematerialization, so that the kernel does not run twice. If so, `attend`
-        takes `keep`, the name to keep it by. If not, the result alone is named.
+        takes `keep`, the name to save it by. If not, only the result is named.
 
-and may have `fits(segment_ids_BL) -> bool`, on the device, where what it can do depends
-on what is in the rows: rows that do not fit go to `blockwise`. Where it is known how many
-documents a row has at most (`attend.of_documents`), `attend` takes them as `documents`
-instead, and all rows fit.
+and may define `fits(segment_ids_BL) -> bool`, computed on the device, if its support
+depends on the contents of the rows: rows that do not fit are computed by `blockwise`. If
+the maximum number of documents per row is known (`attend.with_max_documents`), `attend`
+gets it as `documents` instead, and all rows fit.
 
-The scale is K**-0.5 of the true head width K, the softmax is float32, and every position
-sees itself at least. None may let one document change another.
+The scale is K**-0.5 with the true head width K, the softmax is float32, and each position
+attends at least to itself. No backend may let one document affect another.
 """

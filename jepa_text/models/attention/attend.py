@@ -1,7 +1,8 @@
-"""One attention function over several backends.
+"""One attention function for all backends, and the choice of the backend.
 
-A backend is a file of `models/attention`. 'auto' takes the fastest that can do what is
-asked; a named one that cannot is an error. Who sees whom: `models/attention/masks.py`.
+A backend is a file of `models/attention`. 'auto' takes the fastest that supports the
+request; a named backend that does not support it raises ValueError. The attention mask is
+defined in `models/attention/masks.py`.
 """
 
 import contextlib
@@ -34,17 +35,17 @@ BACKENDS = {
     'pallas': pallas,
     'splash': splash,
 }
-# The fastest first.
+# Fastest first.
 FASTEST = {
     'cpu': ('xla', 'blockwise'),
     'gpu': ('cudnn', 'tokamax', 'pallas', 'xla', 'blockwise'),
     'tpu': ('splash', 'xla', 'blockwise'),
 }
-# Above so many bytes of scores on a device, blockwise goes before xla.
+# Above this number of bytes of scores per device, blockwise is preferred to xla.
 MAX_LOGITS = 4 * 2**30
 
-_SEEN = contextvars.ContextVar('seen', default=None)
-_DOCUMENTS = contextvars.ContextVar('documents', default=None)
+_RECORD = contextvars.ContextVar('record', default=None)
+_MAX_DOCUMENTS = contextvars.ContextVar('max_documents', default=None)
 
 
 def attend(
@@ -60,53 +61,54 @@ def attend(
     backend='auto',
     keep=None,
 ):
-    """softmax(q k^T / sqrt(K)) v inside each document; heads share keys in groups.
+    """Returns softmax(q k^T / sqrt(K)) v within each document, with grouped key heads.
 
-    A document is a run of equal ids, and no id comes again after another one: some
-    kernels know runs only. Head h reads key/value head h // (H / G) (Ainslie et al.
-    2023). With a `window`, position i sees j only if |i - j| <= window; of rows with
-    gaps, `positions_BL` says what i and j are. The softmax is float32; the result has the
-    dtype of `q_BLHK`. On several devices, set the mesh (`jax.set_mesh`): kernels then
-    get each device's rows and heads. `keep` names what the backward pass wants, for the
-    policies of jax.checkpoint: the result, and with it what a kernel would else
-    run again for (`KEEPS` of its file). Raises ValueError for a backend that does not
-    exist or cannot do this: a named backend is never replaced by another.
+    A document is a run of equal ids, and an id must not occur again after another one,
+    because some kernels only see runs. Head h uses key/value head h // (H / G) (Ainslie
+    et al. 2023). With a `window`, position i attends to j only if |i - j| <= window; for
+    rows with gaps, `positions_BL` has i and j. The softmax is float32, and the result has
+    the dtype of `q_BLHK`. On several devices, set the mesh (`jax.set_mesh`): kernels then
+    get the rows and heads of each device. `keep` names what the backward pass needs, for
+    the policies of jax.checkpoint: the result and what a kernel would otherwise have to
+    recompute (`KEEPS` of its file). Raises ValueError for a backend that does not exist
+    or does not support the request: a named backend is never replaced by another.
     """
     if window is None:
         positions_BL = None
-    k_BLGK, v_BLGK = split.divided(q_BLHK.shape[2], k_BLGK, v_BLGK)
+    k_BLGK, v_BLGK = split.repeat_groups(q_BLHK.shape[2], k_BLGK, v_BLGK)
     q_BLHK, k_BLGK, v_BLGK = map(activations.by_heads, (q_BLHK, k_BLGK, v_BLGK))
     request = request_of(
         q_BLHK, k_BLGK, order_BL, positions_BL, causal=causal, window=window
     )
     name = choose(backend, request)
-    if (watched := _SEEN.get()) is not None:
-        watched[request] = backend
-    attend = split.fitted(BACKENDS[name], request, keep)
-    placed = () if positions_BL is None else (positions_BL,)
-    seen = flops.seen(request.length, causal, window)
-    with flops.counted(seen / request.length):
-        out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
+    if (record := _RECORD.get()) is not None:
+        record[request] = backend
+    attend = split.adapted(BACKENDS[name], request, keep)
+    positions = () if positions_BL is None else (positions_BL,)
+    seen = flops.visible(request.length, causal, window)
+    with flops.masked(seen / request.length):
+        out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *positions)
     out_BLHK = activations.by_positions(out_BLHK)
     if keep is None or BACKENDS[name].KEEPS:
         return out_BLHK
     return checkpoint_name(out_BLHK, keep)
 
 
-def is_kept(primitive, *_, **settings):
-    """A policy of jax.checkpoint: keeps what kernels give that cannot name it."""
+def kernel_outputs_saveable(primitive, *_, **settings):
+    """A jax.checkpoint policy that saves the outputs of kernels that cannot name them."""
     return primitive.name in cudnn.FORWARD
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What is asked of a backend, as far as it is known before any number is.
+    """Static properties of a call, by which a backend is chosen.
 
-    `platform` is cpu, gpu or tpu; `capability` that of an NVIDIA GPU. `rows` and `tensor`
-    are over how many devices rows and heads are split, heads over `context`, too;
-    `devices` is how many there are if no mesh says over which of them arrays lie, else 1.
-    With `gaps`, windows go by positions that are given. `documents`: as many has a row at
-    most, padding left out; None if that is not known.
+    `platform` is cpu, gpu or tpu; `capability` the compute capability of an NVIDIA GPU.
+    `rows` and `tensor` are the numbers of devices over which rows and heads are split,
+    heads over `context` as well. `devices` is the number of devices if no mesh tells how
+    arrays are split over them, else 1. With `gaps`, windows are measured in given
+    positions. `documents` is the maximum number of documents per row, without padding;
+    None if unknown.
     """
 
     platform: str
@@ -128,10 +130,10 @@ class Request:
 
 
 def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, window=None):
-    """The Request of a call with these arrays, under the mesh that is set."""
+    """Returns the Request of a call with these arrays, under the current mesh."""
     batch, length, heads, head_width = q_BLHK.shape
     mesh = jax.sharding.get_abstract_mesh()
-    # Axes of an enclosing shard_map are split already.
+    # Axes of an enclosing shard_map are already split.
     sizes = {a: n for a, n in mesh.shape.items() if a not in mesh.manual_axes}
     device = mesh.abstract_device
     platform = jax.default_backend() if device is None else device.platform
@@ -152,12 +154,12 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, wind
         rows=sizes.get('data', 1) * sizes.get('fsdp', 1),
         tensor=sizes.get('tensor', 1) * sizes.get('context', 1),
         devices=jax.device_count() if mesh.empty else 1,
-        documents=_DOCUMENTS.get(),
+        documents=_MAX_DOCUMENTS.get(),
     )
 
 
 def _capability(platform, device):
-    """CUDA's, of the GPU here, or of one elsewhere that the mesh describes."""
+    """Returns the compute capability of the local GPU, or of the mesh's abstract GPU."""
     if platform != 'gpu':
         return (0, 0)
     if jax.default_backend() == 'gpu':
@@ -168,24 +170,24 @@ def _capability(platform, device):
 
 
 def choose(backend, request):
-    """The name of the backend that does what is asked: 'auto', or an explicit name.
+    """Returns the name of a backend that supports the request: the given or the fastest.
 
-    Raises ValueError for a name that does not exist, or cannot do it.
+    Raises ValueError for a name that does not exist or does not support the request.
     """
     check(backend)
     if backend == 'auto':
         return next(name for name in order(request) if not why_not(name, request))
     if reason := why_not(backend, request):
-        can = [name for name, reason in available(request).items() if not reason]
+        others = [name for name, reason in available(request).items() if not reason]
         raise ValueError(
-            f'attention backend {backend!r} cannot do this: {reason}. Of the others can: '
-            f"{', '.join(can)}; or let 'auto' choose."
+            f'attention backend {backend!r} does not support this call: {reason}. These '
+            f"do: {', '.join(others)}. Choose one of them, or 'auto'."
         )
     return backend
 
 
 def check(backend):
-    """Raises ValueError for a name that is neither 'auto' nor a backend's."""
+    """Raises ValueError for a name that is neither 'auto' nor a backend."""
     if backend != 'auto' and backend not in BACKENDS:
         raise ValueError(
             f'attention backend {backend!r} does not exist; there are: auto, '
@@ -194,7 +196,7 @@ def check(backend):
 
 
 def order(request):
-    """Names of the backends of the request's platform, the fastest first."""
+    """Returns the names of the backends for the request's platform, fastest first."""
     names = FASTEST.get(request.platform, FASTEST['cpu'])
     cells = request.batch * request.heads * request.length**2
     if 4 * cells / (request.rows * request.tensor) <= MAX_LOGITS:
@@ -203,22 +205,22 @@ def order(request):
 
 
 def why_not(name, request):
-    """'' if the backend `name` can do what is asked, tried out where it is a kernel; else
-    why not, in words."""
+    """Returns '' if the backend `name` supports the request, else the reason why not. A
+    kernel is also tried on the device (trial.py)."""
     backend = BACKENDS[name]
     reason = backend.why_not(request)
     if reason or backend.SPLITS:
         return reason
     if request.devices > 1:
         return (
-            f'there are {request.devices} devices and no mesh is set (jax.set_mesh), '
-            'which a kernel needs to be split'
+            f'there are {request.devices} devices but no mesh is set (jax.set_mesh), '
+            'which is needed to split a kernel'
         )
     if request.kv_heads % request.tensor:
-        return f'kv_heads={request.kv_heads} do not divide over tensor={request.tensor}'
+        return f'kv_heads={request.kv_heads} is not a multiple of tensor={request.tensor}'
     if request.platform != jax.default_backend():
-        return ''  # Compiled here for another machine: nothing to try it on.
-    return trial.fails(
+        return ''  # Compiled for another platform: it cannot be tried here.
+    return trial.failure(
         backend.attend,
         xla.attend,
         runs=backend.RUNS,
@@ -232,67 +234,67 @@ def why_not(name, request):
 
 
 def available(request):
-    """{name: '' or why not} of all backends."""
+    """Returns {name: '' or the reason why not} of all backends."""
     return {name: why_not(name, request) for name in BACKENDS}
 
 
 def explain(request, backend='auto'):
-    """Lines for people: what was chosen, and of each other one why it was not."""
+    """Returns lines of text: the chosen backend, and why others were not chosen."""
     chosen = choose(backend, request)
-    ways = 'causal' if request.causal else 'bidirectional'
-    ways += '' if request.window is None else f' within {request.window}'
-    ways += ', an order by row' if request.order else ''
-    ways += ', of rows with gaps' if request.gaps else ''
+    mask = 'causal' if request.causal else 'bidirectional'
+    mask += '' if request.window is None else f' within {request.window}'
+    mask += ', with an order per row' if request.order else ''
+    mask += ', rows with gaps' if request.gaps else ''
     lines = [
         f'attention {chosen} ({backend}): {request.platform}, {request.dtype}, '
         f'{request.batch} x {request.length}, {request.heads} heads of '
-        f'{request.head_width} on {request.kv_heads}, {ways}'
+        f'{request.head_width} on {request.kv_heads}, {mask}'
     ]
     names = order(request)
     for name in dict.fromkeys((*names, *BACKENDS)):
         if name == chosen:
             continue
         slower = name in names and names.index(name) > names.index(chosen)
-        # Nothing is tried out that would not be taken anyway.
+        # A slower kernel would not be chosen, so it is not tried on the device.
         reason = BACKENDS[name].why_not(request) if slower else why_not(name, request)
         lines.append(f'  not {name}: {reason or "expected to be slower here"}')
     return lines
 
 
-def of_documents(maximum, function):
-    """`function`, in which no row has more than `maximum` documents; None: any number.
+def with_max_documents(maximum, function):
+    """Returns `function` with at most `maximum` documents per row; None: unknown.
 
-    Whoever made the rows knows it. It counts while the function is traced.
+    The producer of the rows knows the number. It applies while the function is traced.
     """
 
     @functools.wraps(function)
     def called(*inputs):
-        token = _DOCUMENTS.set(maximum)
-        try:
+        with _set(_MAX_DOCUMENTS, maximum):
             return function(*inputs)
-        finally:
-            _DOCUMENTS.reset(token)
 
     return called
 
 
-@contextlib.contextmanager
-def watch():
-    """Collects {Request: the backend that was asked for} of what is traced inside.
+def record_requests():
+    """A context that yields {Request: requested backend} of all calls traced in it.
 
-    What was compiled before is not traced again, and so not seen.
+    Functions that are already compiled are not traced again, and so not recorded.
     """
-    seen = {}
-    token = _SEEN.set(seen)
+    return _set(_RECORD, {})
+
+
+@contextlib.contextmanager
+def _set(variable, value):
+    token = variable.set(value)
     try:
-        yield seen
+        yield value
     finally:
-        _SEEN.reset(token)
+        variable.reset(token)
 
 
 def explain_call(function, *args):
-    """`explain` of all that is attended to in a call of a function, which is traced but
-    not run: the arguments may be ShapeDtypeStructs."""
-    with watch() as seen:
+    """Returns the lines of `explain` for all attention in a call of a function, which is
+    traced but not run: the arguments may be ShapeDtypeStructs."""
+    with record_requests() as record:
         jax.eval_shape(function, *args)
-    return [line for pair in seen.items() for line in explain(*pair)]
+    return [line for pair in record.items() for line in explain(*pair)]

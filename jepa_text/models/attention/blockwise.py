@@ -1,7 +1,7 @@
-"""Block of keys by block of keys: runs everywhere, and memory grows with L only.
+"""Blockwise attention in XLA: supports all requests, with memory linear in L.
 
-The softmax is summed up as the blocks come, and computed again in the backward pass, so
-no array of scores outlives its block (Dao et al. 2022, arXiv 2205.14135).
+The softmax is accumulated over blocks of keys and recomputed in the backward pass, so no
+array of scores outlives its block (Dao et al. 2022, arXiv 2205.14135).
 """
 
 import functools
@@ -14,12 +14,12 @@ from jax.ad_checkpoint import checkpoint_name
 from jepa_text.models.attention import masks
 
 SPLITS, MULTIPLE, RUNS, KEEPS = True, 128, False, True
-# Keys at a time: the largest that divides the row.
+# Keys per block: the largest of these that divides the row length.
 BLOCKS = (512, 256, 128)
 
 
 def why_not(request):
-    """It can always."""
+    """Returns '': all requests are supported."""
     return ''
 
 
@@ -35,7 +35,7 @@ def attend(
     window,
     keep=None,
 ):
-    """Every query against one block of keys after the other; no block is skipped."""
+    """Computes all queries against one block of keys after another; none is skipped."""
     groups = k_BLGK.shape[2]
     out_BGRLK = _attend(
         causal,
@@ -60,8 +60,9 @@ def _forward(causal, window, keep, q_BGRLK, k_BGMK, v_BGMK, positions):
         k_BGNK, v_BGNK, keys = part
         scores_BGRLN = _scores(q_BGRLK, k_BGNK, positions, keys, causal, window)
         new_top_BGRL = jnp.maximum(top_BGRL, jnp.max(scores_BGRLN, axis=-1))
-        # A block without visible keys adds weights of 1, which the factor of the first
-        # block that has one makes 0: a position sees itself, so there is one.
+        # A block without visible keys adds weights of 1. The factor of the first block
+        # with a visible key sets them to 0; each position attends to itself, so there
+        # is one.
         weights_BGRLN = jnp.exp(scores_BGRLN - new_top_BGRL[..., None])
         factor_BGRL = jnp.exp(top_BGRL - new_top_BGRL)
         sum_BGRL = sum_BGRL * factor_BGRL + jnp.sum(weights_BGRLN, axis=-1)
@@ -82,7 +83,7 @@ def _forward(causal, window, keep, q_BGRLK, k_BGMK, v_BGMK, positions):
 
 
 def _backward(causal, window, keep, saved, d_out_BGRLK):
-    """d score = p (d out . v - d out . out), with p = exp(score - z)."""
+    """Computes d score = p (d out . v - d out . out), with p = exp(score - z)."""
     del keep
     q_BGRLK, k_BGMK, v_BGMK, positions, out_BGRLK, z_BGRL = saved
     dtype = q_BGRLK.dtype
@@ -115,7 +116,7 @@ _HIDDEN = -1e30
 
 
 def _blocks(k_BGMK, v_BGMK, positions):
-    """Keys, values and places of every block, stacked in front."""
+    """Returns keys, values and positions, stacked by block along a new first axis."""
     length = k_BGMK.shape[2]
     size = next(size for size in BLOCKS if length % size == 0)
     starts = jnp.arange(0, length, size)

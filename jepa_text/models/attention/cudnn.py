@@ -1,7 +1,7 @@
-"""cuDNN's flash attention over packed documents, on Hopper and later.
+"""cuDNN flash attention over packed documents, for Hopper GPUs and later.
 
-jax reaches this through an inner interface only, hence the test of what is there. It
-takes a length and an offset for every document of a row, up to a fixed number.
+jax supports this only in its internal interface, so what it offers is checked. The kernel
+takes a length and an offset for each document of a row, up to a fixed number.
 """
 
 import importlib.util
@@ -10,14 +10,14 @@ import inspect
 import jax.numpy as jnp
 
 SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
-# What gives the result and the log-sum-exp, under the policies of jax.checkpoint.
+# The primitive that returns the result and the log-sum-exp, for jax.checkpoint policies.
 FORWARD = ('dot_product_attention_fwd_wrapper',)
 _INNER = 'jax._src.cudnn.fused_attention_stablehlo'
 _NEEDED = {'q_seqlen', 'kv_seqlen', 'q_offsets', 'kv_offsets', 'mask_type'}
 
 
 def why_not(request):
-    """Hopper, half precision, no window to both sides, no order."""
+    """Requires Hopper, half precision, no two-sided window and no order."""
     if request.platform != 'gpu':
         return 'it runs on NVIDIA GPUs'
     if request.capability < (9, 0):
@@ -28,11 +28,11 @@ def why_not(request):
     if request.head_width > 128 or request.head_width % 8:
         return f'head width {request.head_width} is not a multiple of 8 up to 128'
     if request.window is not None and not request.causal:
-        return 'its window is to the left only'
+        return 'its windows are to the left only'
     if request.order:
-        return 'it has no order by row'
+        return 'it does not support an order per row'
     if request.gaps:
-        return 'its window counts places of a row, and these rows have gaps'
+        return 'its windows count indices of a row, but these rows have gaps'
     return _missing()
 
 
@@ -41,27 +41,30 @@ def _missing():
         return f'this version of jax has no {_INNER}'
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
-    takes = set(inspect.signature(inner.dot_product_attention).parameters)
-    if not takes >= _NEEDED:
-        return f'{_INNER} of this jax does not take {", ".join(_NEEDED - takes)}'
+    parameters = set(inspect.signature(inner.dot_product_attention).parameters)
+    if not parameters >= _NEEDED:
+        return f'{_INNER} of this jax does not take {", ".join(_NEEDED - parameters)}'
     try:
         version = inner.check_cudnn_version()
     except RuntimeError as error:
         return f'cuDNN: {error}'
     if version < 90600:
-        return f'packed documents need cuDNN 9.6, and this is {version}'
+        return f'packed documents need cuDNN 9.6, but this is {version}'
     return ''
 
 
 def max_documents(length, documents=None):
-    """For how many documents of a row the kernel is made: those that there are at most,
-    with padding and what fills a row up to MULTIPLE, or where that is not known, for one
-    in 64 tokens. Memory grows with it: [documents, H, L]."""
+    """Returns the number of documents per row for which the kernel is built.
+
+    That is the known maximum `documents` plus one for padding and one for what fills a
+    row up to MULTIPLE; if it is unknown, one per 64 tokens. Memory grows with it:
+    [documents, H, L].
+    """
     return max(8, length // 64) if documents is None else documents + 2
 
 
 def fits(segment_ids_BL):
-    """Whether no row has more documents than `max_documents`, padding being one."""
+    """Returns whether all rows have at most `max_documents`, padding included."""
     maximum = max_documents(segment_ids_BL.shape[1])
     return jnp.all(_number(segment_ids_BL)[:, -1] < maximum)
 
@@ -78,16 +81,18 @@ def attend(
     keep=None,
     documents=None,
 ):
-    """Every position belongs to a document, padding too: outputs are never left out.
-    What its gradients need is known as FORWARD, not by the name `keep`. `documents`: as
-    many has a row at most, padding left out."""
+    """Padding counts as a document: outputs are computed for all positions.
+
+    What gradients need is identified by FORWARD, not by the name `keep`. `documents` is
+    the maximum number of documents per row, without padding, or None.
+    """
     del order_BL, keep
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
     maximum = max_documents(segment_ids_BL.shape[1], documents)
     lengths_BN, offsets_BN = ranges(segment_ids_BL, maximum)
-    # One key head per query head: offsets of keys are in steps of query heads, wrong for
-    # groups, before jax 0.11 (jax-ml/jax pull request 39521).
+    # Groups are repeated to one key head per query head: before jax 0.11, offsets of keys
+    # are in units of query heads, wrong for groups (jax-ml/jax pull request 39521).
     repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
     masks = inner.MaskType
     return inner.dot_product_attention(
@@ -100,17 +105,17 @@ def attend(
         kv_offsets=offsets_BN,
         scale=q_BLHK.shape[3] ** -0.5,
         mask_type=masks.PADDING_CAUSAL if causal else masks.NO_MASK,
-        # It counts the position itself.
+        # cuDNN's window includes the position itself.
         sliding_window_length=None if window is None else window + 1,
     )
 
 
 def ranges(segment_ids_BL, maximum):
-    """(lengths_BN, offsets_BN) of the documents of each row, N = `maximum` and N + 1
-    wide.
+    """Returns (lengths_BN, offsets_BN) of the documents of each row.
 
-    -1 where a row has fewer; so there is at least one such offset, which cuDNN takes for
-    the end.
+    N is `maximum` for the lengths and `maximum` + 1 for the offsets. Entries are -1 if a
+    row has fewer documents; thus there is at least one offset of -1, which cuDNN takes
+    for the end.
     """
     number_BL = _number(segment_ids_BL)
     is_in_BLN = number_BL[:, :, None] == jnp.arange(maximum)[None, None]
@@ -123,6 +128,6 @@ def ranges(segment_ids_BL, maximum):
 
 
 def _number(segment_ids_BL):
-    """The number of each position's document in its row, from 0."""
+    """Returns the index of each position's document in its row, from 0."""
     new_BL = segment_ids_BL[:, 1:] != segment_ids_BL[:, :-1]
     return jnp.cumsum(jnp.pad(new_BL, ((0, 0), (1, 0))), axis=1, dtype=jnp.int32)

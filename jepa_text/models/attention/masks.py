@@ -1,17 +1,17 @@
-"""Who sees whom, as a mask.
+"""The attention mask: which positions attend to which.
 
-Two things decide it: `segment_ids` (a position sees its own document and no other;
-padding is segment 0 and sees padding, so no row of the softmax is ever empty), and either
-`causal`, the same for all, or `order_BL`: a position sees those of its own or a lower
-order. So rows of one batch may differ:
+It depends on two things. First, `segment_ids`: a position attends only to its own
+document (padding is segment 0 and attends to padding, so no row of the softmax is empty).
+Second, either `causal`, for all rows, or `order_BL`: a position attends to those with the
+same or a lower order. Thus rows of one batch may differ:
 
     order    0 0 0 0 0     bidirectional (MLM)
              0 1 2 3 4     causal (CLM)
-             0 0 0 1 2     a prefix bidirectionally, then causally (prefix-LM)
+             0 0 0 1 2     bidirectional prefix, then causal (prefix-LM)
 
-A window narrows this to positions that are near: |i - j| <= window. Of a whole row i and
-j are places in it, as a document's positions are consecutive there; of a row that was cut
-out of another, with gaps, they are the positions that are given.
+A window restricts attention to nearby positions: |i - j| <= window. In a whole row, i and
+j are indices in the row, because the positions of a document are consecutive. In a row
+that was cut out of another, with gaps, they are the given positions.
 """
 
 from typing import NamedTuple
@@ -21,8 +21,11 @@ import jax.numpy as jnp
 
 
 class Positions(NamedTuple):
-    """What decides about positions: their index in the row, document, and order; and
-    where windows are measured, None for the index."""
+    """Properties of positions that define the mask.
+
+    Their index in the row, document and order, and the positions in which windows are
+    measured, None for the index.
+    """
 
     index_L: jax.Array
     segment_ids_BL: jax.Array
@@ -30,34 +33,34 @@ class Positions(NamedTuple):
     positions_BL: jax.Array | None
 
     def cut(self, start, size):
-        """`size` of the positions, from `start` on."""
+        """Returns `size` of the positions, from `start` on."""
         return jax.tree.map(
             lambda x: jax.lax.dynamic_slice_in_dim(x, start, size, axis=x.ndim - 1), self
         )
 
 
 def positions(segment_ids_BL, order_BL=None, positions_BL=None):
-    """The Places of all of a row."""
+    """Returns the Positions of whole rows."""
     index_L = jnp.arange(segment_ids_BL.shape[1])
     return Positions(index_L, segment_ids_BL, order_BL, positions_BL)
 
 
 def between(queries, keys, causal, window=None):
-    """mask_BLM: may the position L of `queries` look at M of `keys`? [B, L, M] bool."""
+    """Returns mask_BLM, [B, L, M] bool: whether query L may attend to key M."""
     mask_BLM = queries.segment_ids_BL[:, :, None] == keys.segment_ids_BL[:, None, :]
-    back_1LM = (queries.index_L[:, None] - keys.index_L[None, :])[None]
+    offset_1LM = (queries.index_L[:, None] - keys.index_L[None, :])[None]
     if causal:
-        mask_BLM = mask_BLM & (back_1LM >= 0)
+        mask_BLM = mask_BLM & (offset_1LM >= 0)
     if window is not None:
         if queries.positions_BL is not None:
-            back_1LM = queries.positions_BL[:, :, None] - keys.positions_BL[:, None, :]
-        mask_BLM = mask_BLM & (jnp.abs(back_1LM) <= window)
+            offset_1LM = queries.positions_BL[:, :, None] - keys.positions_BL[:, None, :]
+        mask_BLM = mask_BLM & (jnp.abs(offset_1LM) <= window)
     if queries.order_BL is not None:
         mask_BLM &= keys.order_BL[:, None, :] <= queries.order_BL[:, :, None]
     return mask_BLM
 
 
 def visible(segment_ids_BL, causal, order_BL=None, window=None, positions_BL=None):
-    """mask_BLM over whole rows: may position L look at position M? [B, L, L] bool."""
+    """Returns mask_BLM of whole rows, [B, L, L] bool: whether L may attend to M."""
     whole = positions(segment_ids_BL, order_BL, positions_BL)
     return between(whole, whole, causal, window)

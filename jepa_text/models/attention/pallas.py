@@ -1,6 +1,7 @@
-"""The Triton kernel that comes with jax: documents and causality on NVIDIA GPUs.
+"""The Triton attention kernel of jax for NVIDIA GPUs, with documents and causality.
 
-Keys and values are repeated for every query head, as the kernel knows no groups.
+Keys and values are repeated for each query head, because the kernel does not support
+groups.
 """
 
 import functools
@@ -14,7 +15,7 @@ SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
 
 
 def why_not(request):
-    """GPUs, half precision, no window, no order."""
+    """Requires a GPU, half precision, no window and no order."""
     if request.platform != 'gpu':
         return 'it runs on NVIDIA GPUs'
     if request.capability < (8, 0):
@@ -25,9 +26,9 @@ def why_not(request):
     if request.head_width > 128:
         return f'tiles of head width {request.head_width} are too large: at most 128'
     if request.window is not None:
-        return 'it has no window'
+        return 'it does not support windows'
     if request.order:
-        return 'it has no order by row'
+        return 'it does not support an order per row'
     return ''
 
 
@@ -43,7 +44,7 @@ def attend(
     interpret=False,
     keep=None,
 ):
-    """Pads a head width that is no power of two by itself, in registers."""
+    """A head width that is not a power of two is padded by the kernel, in registers."""
     del order_BL, window
     repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
     return _attend(
@@ -57,7 +58,7 @@ def attend(
     )
 
 
-# The kernel's own rule, but for names on what it keeps.
+# The kernel's own rule, with names for the residuals.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _attend(causal, interpret, keep, *inputs):
     return _forward(causal, interpret, keep, *inputs)[0]
@@ -66,11 +67,11 @@ def _attend(causal, interpret, keep, *inputs):
 def _forward(causal, interpret, keep, *inputs):
     settings = _settings(causal, interpret, inputs[0].shape[3])
     out_BLHK, saved = _kernels().mha.fwd(*inputs, *settings)
-    *given, kept_BLHK, z_BHL = saved
+    *rest, saved_BLHK, z_BHL = saved
     if keep is not None:
-        kept_BLHK, z_BHL = (checkpoint_name(x, keep) for x in (kept_BLHK, z_BHL))
-        out_BLHK = kept_BLHK
-    return out_BLHK, (*given, kept_BLHK, z_BHL)
+        saved_BLHK, z_BHL = (checkpoint_name(x, keep) for x in (saved_BLHK, z_BHL))
+        out_BLHK = saved_BLHK
+    return out_BLHK, (*rest, saved_BLHK, z_BHL)
 
 
 def _backward(causal, interpret, keep, saved, d_out_BLHK):
@@ -83,7 +84,7 @@ _attend.defvjp(_forward, _backward)
 
 
 def _settings(causal, interpret, head_width):
-    """Those of `mha`, in its order: the defaults, but for what is asked."""
+    """Returns the arguments of `mha` in order: its defaults except for the given."""
     kernels = _kernels()
     blocks = kernels.BlockSizes.get_default()
     return (
@@ -96,14 +97,14 @@ def _settings(causal, interpret, head_width):
         None,  # grid, by the blocks
         interpret,
         False,  # debug
-        False,  # no log-sum-exp beside the result
+        False,  # no log-sum-exp in addition to the result
     )
 
 
 def _kernels():
     with warnings.catch_warnings():
-        # jax 0.12 asks for Tokamax in its place: a backend of its own, tried before.
+        # jax 0.12 recommends Tokamax instead, which is a backend here and preferred.
         warnings.simplefilter('ignore', DeprecationWarning)
-        # Triton is not there on every platform, and takes a second to import.
+        # Triton is not available on all platforms, and takes a second to import.
         from jax.experimental.pallas.ops.gpu import attention
     return attention

@@ -1,6 +1,6 @@
-"""Splash attention, the kernel for TPUs that comes with jax.
+"""Splash attention, the attention kernel for TPUs that comes with jax.
 
-Blocks of scores that causality or the window hide are not computed.
+Blocks of scores that causality or the window mask out are not computed.
 """
 
 import jax
@@ -10,15 +10,15 @@ SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
 
 
 def why_not(request):
-    """TPUs, no order."""
+    """Requires a TPU and no order."""
     if request.platform != 'tpu':
         return 'it runs on TPUs'
     if request.dtype not in ('bfloat16', 'float32'):
         return f'it takes bfloat16 or float32, not {request.dtype}'
     if request.order:
-        return 'it has no order by row'
+        return 'it does not support an order per row'
     if request.gaps:
-        return 'its window counts places of a row, and these rows have gaps'
+        return 'its windows count indices of a row, but these rows have gaps'
     return ''
 
 
@@ -34,7 +34,7 @@ def attend(
     interpret=False,
     keep=None,
 ):
-    """Row by row of the batch; query heads share keys in groups, as they are."""
+    """Computes row by row; query heads share keys in groups, which are not repeated."""
     del order_BL
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel as kernels,
@@ -76,7 +76,10 @@ def _mask(length, heads, causal, window):
 
 
 def _block_sizes(kernels, length, window):
-    """The largest blocks that divide the row; smaller ones skip more of a window."""
+    """Returns the largest blocks that divide the row.
+
+    With a window they are smaller, because smaller blocks skip more scores.
+    """
     largest = 512 if window is None else 256
     size = next(s for s in (512, 256, 128) if s <= largest and length % s == 0)
     names = ('q', 'kv', 'kv_compute', 'q_dkv', 'kv_dkv', 'kv_dkv_compute', 'q_dq')

@@ -1,4 +1,4 @@
-"""A backend, made to take rows of any length, on one device or many."""
+"""Adapts a backend to rows of any length and to meshes of devices."""
 
 import functools
 import math
@@ -11,67 +11,74 @@ from jepa_text.models.attention import blockwise
 from jepa_text.parallel import sharding
 
 
-def fitted(backend, request, keep=None):
-    """`attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)` of a backend; of a
-    request with `gaps`, which no kernel takes, with positions_BL at the end. `keep`: as
-    attend.attend has it."""
+def adapted(backend, request, keep=None):
+    """Returns `attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)` of a backend.
+
+    For a request with `gaps`, which no kernel supports, positions_BL is the last
+    argument. `keep` is as in attend.attend.
+    """
     options = dict(causal=request.causal, window=request.window)
     named = {'keep': keep} if backend.KEEPS else {}
     attend = functools.partial(backend.attend, **options, **named)
     if hasattr(backend, 'fits') and request.documents is not None:
-        # All rows fit, as the kernel is made for so many: nothing is left to ask.
+        # The kernel is built for that many documents, so all rows fit.
         attend = functools.partial(attend, documents=request.documents)
     elif hasattr(backend, 'fits'):
-        attend = _where_it_fits(backend.fits, attend, **options)
-    more = -request.length % backend.MULTIPLE
-    if more:
-        attend = _padded(attend, request.length, more)
+        attend = _or_blockwise(backend.fits, attend, **options)
+    padding = -request.length % backend.MULTIPLE
+    if padding:
+        attend = _padded(attend, request.length, padding)
     if not backend.SPLITS and request.rows * request.tensor > 1:
         attend = _on_mesh(attend, request)
     return attend
 
 
-def divided(heads, k_BLGK, v_BLGK):
-    """Keys and values, repeated where the heads divide over the devices that share them,
-    but their groups do not: as seldom as will do."""
+def repeat_groups(heads, k_BLGK, v_BLGK):
+    """Returns keys and values, repeated if needed to be split over devices by heads.
+
+    They are repeated if the number of heads is a multiple of the devices but the number
+    of groups is not, and as few times as possible.
+    """
     mesh = jax.sharding.get_abstract_mesh()
     sizes = {a: n for a, n in mesh.shape.items() if a not in mesh.manual_axes}
     ways = math.prod(sizes.get(axis, 1) for axis in sharding.HEADS)
     groups = k_BLGK.shape[2]
-    enough = math.lcm(groups, ways)
-    if groups % ways == 0 or heads % enough:
+    repeated = math.lcm(groups, ways)
+    if groups % ways == 0 or heads % repeated:
         return k_BLGK, v_BLGK
-    return (jnp.repeat(x, enough // groups, axis=2) for x in (k_BLGK, v_BLGK))
+    return (jnp.repeat(x, repeated // groups, axis=2) for x in (k_BLGK, v_BLGK))
 
 
-def _padded(attend, length, more):
-    """`attend` with that many positions added to each row."""
+def _padded(attend, length, padding):
+    """Returns `attend` with `padding` positions added to each row."""
 
     def pad(x, value=0):
-        sizes = ((0, 0), (0, more), *((0, 0),) * (x.ndim - 2))
+        sizes = ((0, 0), (0, padding), *((0, 0),) * (x.ndim - 2))
         return jnp.pad(x, sizes, constant_values=value)
 
-    def padded(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed):
-        # Document -1 is no other's number: what is added sees itself only.
+    def padded(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *positions):
+        # No other document has id -1: the padding attends only to itself.
         ids_BL = pad(segment_ids_BL, -1)
         order_BL = None if order_BL is None else pad(order_BL)
-        given = (pad(q_BLHK), pad(k_BLGK), pad(v_BLGK), ids_BL, order_BL)
-        out_BLHK = attend(*given, *map(pad, placed))
+        inputs = (pad(q_BLHK), pad(k_BLGK), pad(v_BLGK), ids_BL, order_BL)
+        out_BLHK = attend(*inputs, *map(pad, positions))
         return out_BLHK[:, :length]
 
     return padded
 
 
-def _where_it_fits(fits, attend, **options):
-    """`attend` if the rows fit; else `blockwise`, whose arrays are then computed again in
-    the backward pass, so that they take no room meanwhile."""
-    other = jax.checkpoint(functools.partial(blockwise.attend, **options))
+def _or_blockwise(fits, attend, **options):
+    """Returns `attend` if the rows fit, else `blockwise`.
+
+    The arrays of `blockwise` are recomputed in the backward pass to save memory.
+    """
+    fallback = jax.checkpoint(functools.partial(blockwise.attend, **options))
 
     def either(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL):
         return jax.lax.cond(
             fits(segment_ids_BL),
             lambda *inputs: attend(*inputs, order_BL),
-            lambda *inputs: other(*inputs, order_BL),
+            lambda *inputs: fallback(*inputs, order_BL),
             *(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL),
         )
 
@@ -79,7 +86,10 @@ def _where_it_fits(fits, attend, **options):
 
 
 def _on_mesh(attend, request):
-    """`attend` on each device's rows and heads; rows that do not divide stay whole."""
+    """Returns `attend` on each device's rows and heads.
+
+    Rows whose number is not a multiple of the devices are not split.
+    """
     axes = None if request.batch % request.rows else sharding.ROWS
     rows = PartitionSpec(axes)
     heads = PartitionSpec(axes, None, sharding.HEADS)

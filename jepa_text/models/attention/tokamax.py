@@ -1,7 +1,7 @@
-"""Tokamax: kernels for NVIDIA GPUs with documents and windows on both sides.
+"""Tokamax attention kernels for NVIDIA GPUs, with documents and two-sided windows.
 
-What a position sees is a range of the row, from `first` to before `end`. Tokamax takes
-such ranges in its inner interface only, hence the test of its version.
+Each position attends to a range of the row, from `first` up to but excluding `end`.
+Tokamax supports such ranges only in its internal interface, so its version is checked.
 """
 
 import functools
@@ -13,12 +13,12 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend import backend
 
 SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
-# The order in which its kernels are preferred, where they support the device.
+# Its kernels in order of preference, among those that support the device.
 KERNELS = ('mosaic_gpu', 'triton')
 
 
 def why_not(request):
-    """GPUs, half precision, no order; and the package."""
+    """Requires a GPU, half precision, no order and the package."""
     if request.platform != 'gpu':
         return 'it runs on NVIDIA GPUs'
     if request.capability < (8, 0):
@@ -27,9 +27,9 @@ def why_not(request):
     if request.dtype not in ('bfloat16', 'float16'):
         return f'it takes bfloat16 or float16, not {request.dtype}'
     if request.order:
-        return 'it has no order by row'
+        return 'it does not support an order per row'
     if request.gaps:
-        return 'its window counts places of a row, and these rows have gaps'
+        return 'its windows count indices of a row, but these rows have gaps'
     return _missing()
 
 
@@ -39,9 +39,9 @@ def _missing():
     try:
         from tokamax._src.ops.attention import api, base
     except ImportError as error:
-        return f'this version of tokamax is laid out in another way ({error})'
+        return f'this version of tokamax has another layout ({error})'
     if not hasattr(base, 'Mask'):
-        return 'this version of tokamax is laid out in another way (no Mask)'
+        return 'this version of tokamax has another layout (no Mask)'
     if _kernel(api) is None:
         return f'none of its kernels ({", ".join(KERNELS)}) supports this device'
     return ''
@@ -50,11 +50,11 @@ def _missing():
 def _kernel(api):
     device = backend.get_default_device()
     known = [name for name in KERNELS if name in api.IMPLEMENTATIONS]
-    able = [name for name in known if api.IMPLEMENTATIONS[name].supported_on(device)]
-    # Its backward pass is written for these alone.
-    if 'mosaic_gpu' in able and device.compute_capability not in ('9.0', '10.0'):
-        able.remove('mosaic_gpu')
-    return able[0] if able else None
+    supported = [name for name in known if api.IMPLEMENTATIONS[name].supported_on(device)]
+    # Its backward pass supports only these.
+    if 'mosaic_gpu' in supported and device.compute_capability not in ('9.0', '10.0'):
+        supported.remove('mosaic_gpu')
+    return supported[0] if supported else None
 
 
 def attend(
@@ -69,13 +69,13 @@ def attend(
     kernel=None,
     keep=None,
 ):
-    """By the first of KERNELS that the device supports, or the one that is named."""
+    """Uses the first of KERNELS that the device supports, or `kernel` if given."""
     del order_BL
     from absl import flags
     from tokamax._src.ops.attention import api
 
     if not flags.FLAGS.is_parsed():
-        # It would read the command line of whatever program this is.
+        # Tokamax would otherwise parse the command line of the running program.
         flags.FLAGS.mark_as_parsed()
     seen = ranges(segment_ids_BL, causal, window)
     kernel = api.IMPLEMENTATIONS[kernel or _kernel(api)]
@@ -85,8 +85,8 @@ def attend(
     return _attend(kernel, keep, *inputs, seen)
 
 
-# Its own rule runs forward again under rematerialization, whatever is kept. This calls
-# the same kernels with the same arguments, and names what they hand on.
+# Tokamax's own rule reruns the forward pass under rematerialization, whatever is saved.
+# This one calls the same kernels with the same arguments and names their residuals.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(kernel, keep, q_BLHK, k_BLGK, v_BLGK, seen):
     del keep
@@ -95,10 +95,10 @@ def _attend(kernel, keep, q_BLHK, k_BLGK, v_BLGK, seen):
 
 def _forward(kernel, keep, q_BLHK, k_BLGK, v_BLGK, seen):
     inputs = (q_BLHK, k_BLGK, v_BLGK)
-    given = kernel(*inputs, mask=_mask(seen), return_residuals=True)
+    outputs = kernel(*inputs, mask=_mask(seen), return_residuals=True)
     if keep is not None:
-        given = jax.tree.map(lambda x: checkpoint_name(x, keep), given)
-    return given[0], (inputs, seen, *given)
+        outputs = jax.tree.map(lambda x: checkpoint_name(x, keep), outputs)
+    return outputs[0], (inputs, seen, *outputs)
 
 
 def _backward(kernel, keep, saved, d_out_BLHK):
@@ -106,8 +106,8 @@ def _backward(kernel, keep, saved, d_out_BLHK):
     inputs, seen, out_BLHK, softmax = saved
     bound = kernel.bind(*inputs, mask=_mask(seen))
     options = {key: x for key, x in bound.kwargs.items() if key != 'return_residuals'}
-    slopes = kernel.vjp(softmax, out_BLHK, d_out_BLHK, *bound.args, **options)
-    return slopes['q'], slopes['k'], slopes['v'], None
+    gradients = kernel.vjp(softmax, out_BLHK, d_out_BLHK, *bound.args, **options)
+    return gradients['q'], gradients['k'], gradients['v'], None
 
 
 _attend.defvjp(_forward, _backward)
@@ -121,7 +121,7 @@ def _mask(seen):
 
 
 def ranges(segment_ids_BL, causal, window):
-    """(first_BL, end_BL): position i sees those from first[i] to before end[i]."""
+    """Returns (first_BL, end_BL): position i attends to first[i] to end[i] - 1."""
     index_1L = jnp.arange(segment_ids_BL.shape[1], dtype=jnp.int32)[None]
     new_BL = segment_ids_BL[:, 1:] != segment_ids_BL[:, :-1]
     starts_BL = jnp.pad(new_BL, ((0, 0), (1, 0)), constant_values=True)

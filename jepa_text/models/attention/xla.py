@@ -1,4 +1,4 @@
-"""The reference: all scores at once, by XLA. Runs everywhere; memory grows with L^2."""
+"""Reference attention in XLA: supports all requests, with memory quadratic in L."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ SPLITS, MULTIPLE, RUNS, KEEPS = True, 1, False, False
 
 
 def why_not(request):
-    """It can always."""
+    """Returns '': all requests are supported."""
     return ''
 
 
@@ -25,11 +25,11 @@ def attend(
     causal,
     window,
 ):
-    """Two matrix products and a softmax between them."""
+    """Computes two matrix products with a softmax in between."""
     mask_BLM = masks.visible(segment_ids_BL, causal, order_BL, window, positions_BL)
     groups, width = k_BLGK.shape[2], q_BLHK.shape[3]
-    # Heads before length: the products become plain batched matrices, a fifth faster
-    # on CPUs than contracting in place.
+    # Heads before length: the products become plain batched matrix products, which are
+    # a fifth faster on CPUs than contractions in the original layout.
     q_BGRLK = rearrange(q_BLHK, 'B L (G R) K -> B G R L K', G=groups)
     k_BGMK = rearrange(k_BLGK, 'B M G K -> B G M K')
     v_BGMK = rearrange(v_BLGK, 'B M G K -> B G M K')
@@ -37,7 +37,7 @@ def attend(
         'BGRLK,BGMK->BGRLM', q_BGRLK, k_BGMK, preferred_element_type=jnp.float32
     )
     scores_BGRLM = jnp.where(mask_BLM[:, None, None], scores_BGRLM * width**-0.5, -1e30)
-    # Divided by its sum after the product with v: [L, K] rather than [L, L] divisions.
+    # Normalized after the product with v: [L, K] instead of [L, L] divisions.
     highest = jax.lax.stop_gradient(jnp.max(scores_BGRLM, axis=-1, keepdims=True))
     weights_BGRLM = jnp.exp(scores_BGRLM - highest)
     sums_BGRL1 = jnp.sum(weights_BGRLM, axis=-1, keepdims=True)

@@ -1,1 +1,1 @@
-"""What the objectives that predict latents share."""
+"""Shared parts of the objectives that predict latents: targets, balance, diagnostics."""

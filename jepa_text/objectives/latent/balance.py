@@ -1,15 +1,15 @@
-"""How two losses are weighed: latent_weight * latent + token_weight * tokens.
+"""Rules that weigh two losses: latent_weight * latent + token_weight * tokens.
 
     name            rule           weights of latent and tokens
     fixed           Fixed          w and 1 - w
     schedule        Scheduled      w(step) and 1 - w(step)
-    sigmoid         Sigmoid        sigmoid(learned), clipped, and the rest
-    softmin         Softmin        minimize their sum + temperature KL
+    sigmoid         Sigmoid        clipped sigmoid of a learned scalar, and 1 minus it
+    softmin         Softmin        minimize the weighted sum + temperature KL
     normalized      Normalized     w / mean loss, (1 - w) / mean loss
     gradient_ratio  GradientRatio  from the ratio of two gradient norms
 
-lambda = latent_weight / (latent_weight + token_weight). `make` gives a rule: a frozen
-dataclass of pure functions (`Balance`) that can be jitted. Some are `Running`.
+lambda = latent_weight / (latent_weight + token_weight). `make` returns a rule: a frozen
+dataclass of pure functions (`Balance`), safe under jit; some are `Running` means.
 """
 
 import dataclasses
@@ -22,19 +22,22 @@ from jepa_text.models import heads
 from jepa_text.optim import schedules
 
 LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # memory
-# What a setting may be, in words; its least and its most.
+# {setting: (allowed values as text, minimum, maximum)}.
 RANGES = {
     **dict.fromkeys(('weight', 'low', 'high'), ('in [0, 1]', 0, 1)),
     **dict.fromkeys(('temperature', 'minimum', 'ratio'), ('above 0', 1e-12, 1e12)),
     'initial': ('inside (0, 1)', 1e-12, 1 - 1e-12),
     'momentum': ('in [0, 1)', 0, 1 - 1e-12),
-    'every': ('a whole number, at least 1', 1, 1e9),
+    'every': ('an integer of at least 1', 1, 1e9),
 }
 
 
 def make(section, steps):
-    """The rule that a section names, or a fixed lambda; `steps` are those of the phase.
-    Raises ValueError for an unknown name or keyword, and for values out of range.
+    """Returns the rule of a config section; a number is a fixed lambda.
+
+    `steps` is the length of the phase. A dotted name is that of a module whose `make` is
+    called. Raises ValueError for an unknown name or keyword and values out of range.
+
     >>> print(*make(0.25, steps=100).weights({}, {}, step=0))
     0.25 0.75
     """
@@ -43,41 +46,39 @@ def make(section, steps):
     keywords = dict(section)
     name = keywords.pop('name', None)
     if isinstance(name, str) and '.' in name:
-        return resolve.call(name, resolve.own('balance', name), keywords, steps=steps)
+        return resolve.call(name, resolve.make_of('balance', name), keywords, steps=steps)
     if not isinstance(name, str) or name not in RULES:
-        known = ', '.join(RULES)
-        raise ValueError(f'balance {name!r} does not exist; there are: {known}.')
+        raise ValueError(
+            f'balance {name!r} does not exist; there are: {", ".join(RULES)}.'
+        )
     given = {'steps': steps} if name == 'schedule' else {}
     return resolve.call(f'balance {name}', RULES[name], keywords, **given)
 
 
 class Balance:
-    """The contract, with the answers of a rule that has only a lambda.
+    """The interface of a rule, with defaults for a rule that only defines lambda.
 
-    share(params, memory, step)    lambda, a float32 scalar; `params` has those of its
-                                   modules by name
+    share(params, memory, step)    lambda, a float32 scalar; `params` are by module name
     weights(params, memory, step)  (latent_weight, token_weight)
     modules()                 {name: module} that it learns
     memory()                  {name: float32 scalar} before the first step
-    update(memory, observed)  the memory after a step, in which others' keys stay as they
-                              are. `observed` has the whole batch's latent_loss and
-                              token_loss, and latent_grad_norm and token_grad_norm on the
-                              encoder, of the unweighted losses, NaN where not measured
+    update(memory, observed)  the memory after a step; keys of others stay unchanged.
+                              `observed` has latent_loss and token_loss of the whole
+                              batch, and latent_grad_norm and token_grad_norm of the
+                              unweighted losses on the encoder, NaN if not measured
     every                     steps between its measurements of both norms; 0: none
 
-    No gradient flows through the losses into the weights.
+    No gradient flows from the losses into the weights.
     """
 
     every = 0
 
     def __post_init__(self):
         rule = type(self).__name__
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name, value in given.items():
+        for name, value in vars(self).items():
             _check(rule, name, value)
-        if 'low' in given and not self.low <= self.initial <= self.high:
-            got = f'low={self.low}, initial={self.initial}, high={self.high}'
-            raise ValueError(f'balance {rule} needs low <= initial <= high; got {got}.')
+        if hasattr(self, 'low') and not self.low <= self.initial <= self.high:
+            raise ValueError(f'balance: {self!r} needs low <= initial <= high.')
 
     def modules(self):
         return {}
@@ -86,8 +87,8 @@ class Balance:
         return {}
 
     def weights(self, params, memory, step):
-        share = self.share(params, memory, step)
-        return share, 1 - share
+        latent_weight = self.share(params, memory, step)
+        return latent_weight, 1 - latent_weight
 
     def update(self, memory, observed):
         return memory
@@ -109,8 +110,8 @@ class Fixed(Balance):
 
 @dataclasses.dataclass(frozen=True)
 class Scheduled(Balance):
-    """lambda is a schedule over the `steps` of the phase: a section of schedules.py, or a
-    number. Raises ValueError if it leaves [0, 1] at the start, middle or end.
+    """lambda follows the schedule `of`, a section of schedules.py or a number, over the
+    `steps` of the phase. Raises ValueError if it leaves [0, 1] at start, middle or end.
 
     >>> rule = Scheduled({'name': 'linear', 'start': 0.0, 'end': 1.0}, steps=10)
     >>> print(*rule.weights({}, {}, step=5))
@@ -132,13 +133,13 @@ class Scheduled(Balance):
 
 @dataclasses.dataclass(frozen=True)
 class Sigmoid(Balance):
-    """lambda = clip(sigmoid(w), low, high), w learned on the loss itself.
+    """lambda = clip(sigmoid(w), low, high), with w learned by gradients of the loss.
 
-    This is arXiv 2606.05173's rule, clamped. It has no optimum inside (0, 1): the
+    This is the rule of arXiv 2606.05173, clipped. It has no optimum inside (0, 1): the
     gradient lambda (1 - lambda) (latent - tokens) always favors the smaller loss, and
-    under Adam w(t) is about the sum of the learning rates. Outside the clamp the
-    gradient is zero, so lambda comes to rest there, for good. Its steps are those of
-    the optimizer times `balance_lr_multiplier` (optimizers.py), without weight decay.
+    under Adam w(t) is about the sum of the learning rates. Where the clip is active the
+    gradient is zero, so lambda stays there permanently. Its updates are those of the
+    optimizer times `balance_lr_multiplier` (optimizers.py), without weight decay.
 
     >>> print(*Sigmoid(high=0.75).weights({'balance': {'logit': 9.0}}, {}, step=0))
     0.75 0.25
@@ -157,11 +158,11 @@ class Sigmoid(Balance):
 
 
 class Running(Balance):
-    """Keeps running means of a pair of observed numbers, `watches`, at `momentum`.
+    """Base of rules with running means of two observed values, named by `watches`.
 
-    m <- momentum m + (1 - momentum) x, and the same for x = 1: the mean is the ratio, so
-    it is right from the first number on (Adam's bias correction). What was not measured,
-    and so is not finite, changes nothing.
+    With `momentum`: m <- momentum m + (1 - momentum) x, and the same for x = 1; the mean
+    is the ratio of the two, so it is unbiased from the first value on (Adam's bias
+    correction). Values that are not finite were not measured and change nothing.
     """
 
     watches = ('latent_loss', 'token_loss')
@@ -180,8 +181,8 @@ class Running(Balance):
         return {**memory, **moved}
 
     def means(self, memory, latent, tokens):
-        """Both running means; until something was seen, `latent` and `tokens`, the same
-        for all parts of a batch."""
+        """Returns both running means, the same for all parts of a batch; `latent` and
+        `tokens` before the first observation."""
         is_new = memory[SEEN] == 0
         seen = jnp.where(is_new, 1.0, memory[SEEN])
         return tuple(
@@ -194,10 +195,10 @@ class Running(Balance):
 class Softmin(Running):
     """lambda = sigmoid(logit(initial) + (tokens - latent) / temperature).
 
-    The minimum over lambda of lambda latent + (1 - lambda) tokens + temperature
-    KL(lambda || initial): an optimum inside (0, 1), which w of `Sigmoid` lacks. The
-    losses are running means (`momentum=0`: the last step's); `initial` before there are.
-    At temperature 5 tokens 8 above latent have lambda 0.83, and 2 above it 0.6.
+    This minimizes lambda latent + (1 - lambda) tokens + temperature KL(lambda || initial)
+    over lambda: an optimum inside (0, 1), which w of `Sigmoid` lacks. The losses are
+    running means (`momentum=0`: of the last step); lambda is `initial` before the first.
+    At temperature 5, lambda is 0.83 if tokens is 8 above latent, and 0.6 if 2 above.
 
     >>> rule = Softmin(momentum=0.0)
     >>> memory = rule.update(rule.memory(), {'latent_loss': 1.0, 'token_loss': 9.0})
@@ -217,10 +218,10 @@ class Softmin(Running):
 
 @dataclasses.dataclass(frozen=True)
 class Normalized(Running):
-    """weight / mean(latent) and (1 - weight) / mean(tokens), means over past steps.
+    """weight / mean(latent) and (1 - weight) / mean(tokens), with means over past steps.
 
-    Either loss counts as about its weight, whatever its unit (but in the first step), but
-    below `minimum`: a collapsed loss must not gain all the weight.
+    Each loss contributes about its weight, whatever its scale, except in the first step
+    and below `minimum`: a collapsed loss must not get all the weight.
 
     >>> rule = Normalized()
     >>> memory = rule.update(rule.memory(), {'latent_loss': 0.25, 'token_loss': 4.0})
@@ -234,24 +235,22 @@ class Normalized(Running):
 
     def weights(self, params, memory, step):
         latent, tokens = self.means(memory, 1.0, 1.0)
-        return (
-            self.weight / jnp.maximum(latent, self.minimum),
-            (1 - self.weight) / jnp.maximum(tokens, self.minimum),
-        )
+        latent_weight = self.weight / jnp.maximum(latent, self.minimum)
+        return latent_weight, (1 - self.weight) / jnp.maximum(tokens, self.minimum)
 
 
 @dataclasses.dataclass(frozen=True)
 class GradientRatio(Running):
-    """lambda = ratio t / (ratio t + l), clipped, with l and t the running geometric means
-    of the encoder-gradient norms of the latent and the token loss.
+    """lambda = ratio t / (ratio t + l), clipped to [low, high].
 
-    Then |grad lambda latent| / |grad (1 - lambda) tokens| = ratio on the encoder, the
-    only place where lambda matters under Adam: heads and predictor see one loss each.
-    GradNorm (arXiv 1711.02257) does so by gradient descent; this is the closed form.
-    Norms fall by orders of magnitude, so logarithms are averaged: the first, untrained
-    one would stand for thousands of steps. Measuring costs 1.4 / `every` (7 %); lambda is
-    `initial` before, and at most `high`: a latent gradient that vanishes must not feed
-    its collapse with all the weight.
+    l and t are running geometric means of the encoder-gradient norms of the latent and
+    the token loss. Thus |grad lambda latent| / |grad (1 - lambda) tokens| = ratio on the
+    encoder, the only place where lambda matters under Adam: heads and predictor see only
+    one loss each. GradNorm (arXiv 1711.02257) reaches this by gradient descent; this is
+    the closed form. Norms fall by orders of magnitude, so logarithms are averaged: else
+    the first, untrained norm would dominate for thousands of steps. Measuring costs
+    1.4 / `every` of a step (7 %). lambda is `initial` before that, and at most `high`:
+    a vanishing latent gradient must not accelerate its collapse by getting all weight.
 
     >>> rule = GradientRatio(ratio=1.0)
     >>> norms = {'latent_grad_norm': 3.0, 'token_grad_norm': 1.0}
@@ -273,7 +272,7 @@ class GradientRatio(Running):
         return super().update(memory, observed | logs)
 
     def share(self, params, memory, step):
-        # Logarithms that give `initial`, until there are true ones.
+        # Default logarithms that give `initial` before the first measurement.
         odds = self.initial / (1 - self.initial) / self.ratio
         latent, tokens = self.means(memory, 0.0, jnp.log(jnp.float32(odds)))
         weight = jax.nn.sigmoid(jnp.log(jnp.float32(self.ratio)) + tokens - latent)
@@ -281,13 +280,13 @@ class GradientRatio(Running):
 
 
 def _check(rule, name, value):
-    """Raises ValueError for a value that the setting `name` of a rule cannot have."""
+    """Raises ValueError if `value` is invalid for the setting `name` of a rule."""
     if name not in RANGES:
         return
-    words, minimum, maximum = RANGES[name]
+    allowed, minimum, maximum = RANGES[name]
     right = isinstance(value, int | float) and not isinstance(value, bool)
     if not right or not minimum <= value <= maximum or (name == 'every' and value % 1):
-        raise ValueError(f'balance {rule}: {name}={value!r} is not {words}.')
+        raise ValueError(f'balance {rule}: {name}={value!r} is not {allowed}.')
 
 
 RULES = {

@@ -1,4 +1,4 @@
-"""What objectives with a token term and a latent term share: all but who predicts."""
+"""Base class of objectives with a token loss and a latent loss."""
 
 import dataclasses
 
@@ -16,51 +16,51 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.objectives.latent import targets as latents
 from jepa_text.objectives.mlm import MLM
 
-# What sizes in the sections of these objectives may be.
+# Allowed values of the sizes in the sections of these objectives.
 RANGES = {
     **dict.fromkeys(
         ('predictor_width', 'predictor_depth', 'predictor_heads', 'documents'),
         dict(whole=True, minimum=1),
     ),
-    # Each is a forward pass of its own; the paper has 1, 2 or 4.
+    # Each costs a forward pass; arXiv 2606.05173 uses 1, 2 or 4.
     'masks': dict(whole=True, minimum=1, maximum=16),
 }
 
 
 def check(what, **sizes):
-    """Raises ValueError for a size that is no whole number from 1 on."""
+    """Raises ValueError for a size that is not an integer in its range."""
     latents.check(what, sizes, {name: RANGES[name] for name in sizes})
 
 
-def masked(what, section, **given):
-    """The token objective of a section, an MLM unless it names another.
+def masked(what, section, **common):
+    """Builds the token objective of a section, an MLM unless it names another.
 
-    Raises ValueError for one that does not predict tokens where it masks them.
+    Raises ValueError if it does not predict tokens where it masks them.
     """
     section = {'name': 'mlm', **(section or {})}
-    made = resolve.build('objectives', section, **given)
-    if not isinstance(made, MLM) or made.shift:
+    objective = resolve.build('objectives', section, **common)
+    if not isinstance(objective, MLM) or objective.shift:
         raise ValueError(
-            f'{what}: mlm={section} does not predict tokens where the mask token stands, '
-            "which the latents need; use name='mlm' with shift=0."
+            f'{what}: mlm={section} does not predict tokens at the positions of the mask '
+            "tokens, which the latents need; use name='mlm' with shift=0."
         )
-    return made
+    return objective
 
 
-def parts(what, mlm, balance, latent, **given):
-    """The keywords of a LatentObjective of these sections."""
+def parts(what, mlm, balance, latent, **common):
+    """Returns the keywords of a LatentObjective that these sections define."""
     return dict(
-        mlm=masked(what, mlm, **given),
-        balance=balances.make(balance, given['steps']),
-        latent=latents.make(latent or {}, given['steps']),
+        mlm=masked(what, mlm, **common),
+        balance=balances.make(balance, common['steps']),
+        latent=latents.make(latent or {}, common['steps']),
     )
 
 
 @flax.struct.dataclass
 class Prediction:
-    """M vectors of B rows (or of several contexts of each), and what they are to be.
+    """M predicted vectors for each of B rows (or of several contexts each), and targets.
 
-    `regularized_BMD` and `rows_BD`, one for a row, are what a regularizer may spread.
+    A regularizer applies to `regularized_BMD` or to `rows_BD`, one vector per row.
     """
 
     prediction_BMD: jax.Array
@@ -72,15 +72,17 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LatentObjective(Objective):
-    """`mlm` is the token objective, `balance` weighs the two, `latent` says what the
-    target is and how it is compared, `predictor` who predicts it. A subclass has
-    `corrupt`, and
+    """An objective that predicts masked tokens and latents.
 
-    count_latents(batch)   how many vectors are predicted
-    predict(params, view, hidden_BLD, selected)  the Prediction; the encoder's hidden
-                           states of the masked rows, and `mlm.select` of them
-    trivial(params, view)  what a trivial predictor would know of each: the embedding_BMD
-                           of its token, and its positions_BM
+    `mlm` is the token objective, `balance` weighs the two losses, `latent` defines the
+    target and how it is compared, and `predictor` which module predicts it. A subclass
+    implements `corrupt` and
+
+    count_latents(batch)   the number of predicted vectors
+    predict(params, view, hidden_BLD, selected)  the Prediction, given the encoder's
+                           hidden states of the masked rows and `mlm.select` of them
+    trivial(params, view)  what trivial predictors know about each target: the
+                           embedding_BMD of its token, and its positions_BM
     """
 
     mlm: MLM
@@ -100,12 +102,12 @@ class LatentObjective(Objective):
     def has_target(self):
         return self.latent.momentum is not None
 
-    def follow(self, target, encoder, step):
-        """target <- m target + (1 - m) encoder"""
-        moved = optax.incremental_update(encoder, target, 1 - self.latent.momentum(step))
+    def update_target(self, target, encoder, step):
+        """Returns m target + (1 - m) encoder."""
+        target = optax.incremental_update(encoder, target, 1 - self.latent.momentum(step))
         if self.latent.ema == 'layers':
-            moved = {**moved, 'embedding': encoder['embedding']}
-        return moved
+            target = {**target, 'embedding': encoder['embedding']}
+        return target
 
     def modules(self, encoder):
         return {
@@ -124,63 +126,68 @@ class LatentObjective(Objective):
     def memory(self):
         return {**self.latent.memory(), **self.balance.memory()}
 
-    def remember(self, memory, seen, diagnostics):
+    def update_memory(self, memory, seen, diagnostics):
         observed = {name: seen[name] for name in ('latent_loss', 'token_loss')}
         for name in ('latent_grad_norm', 'token_grad_norm'):
             observed[name] = diagnostics[f'jepa/{name}']
-        return self.balance.update(self.latent.remember(memory, seen), observed)
+        return self.balance.update(self.latent.update_memory(memory, seen), observed)
 
     def loss(self, params, view):
-        """latent_weight * latent + token_weight * tokens + the regularizer's term."""
+        """Returns latent_weight * latent + token_weight * tokens + regularizer term."""
         terms, metrics, seen, _ = self.forward(params, view)
         latent, tokens = self.balance.weights(params, view.memory, view.step)
         weights = {'tokens': tokens, 'latent': latent}
         if self.latent.regularizer is not None:
             weights[self.latent.regularizer.name] = self.latent.regularizer.weight
         loss = sum(weights[name] * term for name, term in terms.items())
-        # Of a batch without latents nothing is measured: a 0 would be a value.
+        # NaN for a batch without latents: nothing was measured, and 0 would be a value.
         own, count = self.count_latents(view.batch), view.counts['latent']
         share = jnp.where(count > 0, own / jnp.maximum(count, 1), jnp.nan)
         metrics['jepa/lambda'] = latent / jnp.maximum(latent + tokens, 1e-9) * share
         return loss, metrics, seen
 
     def forward(self, params, view):
-        """The terms before they are weighed, {name: share}; metrics; what is seen; and
-        for the diagnostics, (hidden_BLD, Prediction)."""
-        hidden_BLD = self.mlm.read(params, view)
+        """Returns the unweighted terms, metrics, `seen`, and the diagnostics' inputs.
+
+        The terms are {name: share}, and the last is (hidden_BLD, Prediction).
+        """
+        hidden_BLD = self.mlm.encode(params, view)
         selected = self.mlm.select(hidden_BLD, view)
         tokens, metrics = self.mlm.score(params, view, *selected)
-        made = self.predict(params, view, hidden_BLD, selected)
-        latent, signs, seen = self._compare(params, view, made)
-        penalty = self.penalty(view, made)
-        metrics |= signs | {f'jepa/{name}': term for name, term in penalty.items()}
+        prediction = self.predict(params, view, hidden_BLD, selected)
+        latent, latent_metrics, seen = self._compare(params, view, prediction)
+        penalty = self.penalty(view, prediction)
+        metrics |= latent_metrics
+        metrics |= {f'jepa/{name}': term for name, term in penalty.items()}
         seen |= {'latent_loss': latent, 'token_loss': tokens}
         terms = {'tokens': tokens, 'latent': latent, **penalty}
-        return terms, metrics, seen, (hidden_BLD, made)
+        return terms, metrics, seen, (hidden_BLD, prediction)
 
-    def _compare(self, params, view, made):
-        """The latent term, its metrics, and what the center wants to see."""
-        given = made.prediction_BMD, made.target_BMD, made.where_BM
+    def _compare(self, params, view, prediction):
+        """Returns the latent term, its metrics, and what the center's update needs."""
+        where_BM = prediction.where_BM
+        vectors = prediction.prediction_BMD, prediction.target_BMD, where_BM
         with jax.named_scope('distance'):
-            distance_BM, seen = self.latent.compare(params, view, *given)
+            distance_BM, seen = self.latent.compare(params, view, *vectors)
         count = view.counts['latent']
         maximum = jnp.maximum(count, 1)
-        loss = losses.masked_sum(distance_BM, made.where_BM) / maximum
-        # Of a batch without latents nothing is measured, and 0 would look like collapse.
-        share = jnp.where(count > 0, jnp.sum(made.where_BM) / maximum, jnp.nan)
-        signs = diagnostics.cheap(*given)
+        loss = losses.masked_sum(distance_BM, where_BM) / maximum
+        # NaN for a batch without latents: nothing was measured; 0 would mean collapse.
+        share = jnp.where(count > 0, jnp.sum(where_BM) / maximum, jnp.nan)
+        values = diagnostics.cheap(*vectors)
         if self.has_target:
-            signs['jepa/momentum'] = self.latent.momentum(view.step)
-        metrics = {name: value * share for name, value in signs.items()}
+            values['jepa/momentum'] = self.latent.momentum(view.step)
+        metrics = {name: value * share for name, value in values.items()}
         return loss, metrics | {'jepa/loss': loss}, seen
 
-    def penalty(self, view, made):
-        """{name: this part's share} of the regularizer, or {}.
+    def penalty(self, view, prediction):
+        """Returns {name: this part's share} of the regularizer's loss, or {} without one.
 
-        A regularizer sees the vectors of one microbatch at a time. SIGReg, which
-        grows with their number, counts as if it had seen those of the whole batch.
+        A regularizer is applied to the vectors of one microbatch at a time. SIGReg, which
+        grows with the number of vectors, is scaled as if applied to those of the whole
+        batch.
         """
-        rule, where_BM = self.latent.regularizer, made.where_BM
+        rule, where_BM = self.latent.regularizer, prediction.where_BM
         if rule is None:
             return {}
         key = step_key(view)
@@ -188,13 +195,13 @@ class LatentObjective(Objective):
         whole = jnp.maximum(view.counts['latent'], 1).astype(jnp.float32)
         share = count / whole
         if rule.on == 'rows':
-            vectors_ND, where_N = made.rows_BD, jnp.any(where_BM, axis=-1)
+            vectors_ND, where_N = prediction.rows_BD, jnp.any(where_BM, axis=-1)
             times = whole / jnp.maximum(count, 1)
         else:
-            vectors_BMD = made.regularized_BMD
+            vectors_BMD = prediction.regularized_BMD
             vectors_ND = vectors_BMD.reshape(-1, vectors_BMD.shape[-1])
             where_N = where_BM.reshape(-1)
-            # How many a sample holds, of the part and of the batch.
+            # The number of true vectors in a sample of the part, and of the batch.
             maximum = count * (rule.sample / len(where_N))
             times = jnp.minimum(whole, maximum) / jnp.maximum(
                 jnp.minimum(count, maximum), 1
@@ -210,24 +217,28 @@ class LatentObjective(Objective):
         return min((n for n in (every, self.balance.every) if n), default=0)
 
     def diagnostics(self, params, view):
-        def both(encoder):
-            terms, _, _, found = self.forward({**params, 'encoder': encoder}, view)
-            return (terms['latent'], terms['tokens']), found
+        def both_losses(encoder):
+            terms, _, _, aux = self.forward({**params, 'encoder': encoder}, view)
+            return (terms['latent'], terms['tokens']), aux
 
-        # One forward pass for all of it: this takes about a step and a quarter.
-        (one, other), pull, (hidden_BLD, made) = jax.vjp(
-            both, params['encoder'], has_aux=True
+        # One forward pass for both gradients: this costs about 1.25 training steps.
+        _, backward, (hidden_BLD, prediction) = jax.vjp(
+            both_losses, params['encoder'], has_aux=True
         )
-        (latent,) = pull((jnp.ones_like(one), jnp.zeros_like(other)))
-        (tokens,) = pull((jnp.zeros_like(one), jnp.ones_like(other)))
+        one, zero = jnp.ones(()), jnp.zeros(())
+        (latent,) = backward((one, zero))
+        (tokens,) = backward((zero, one))
         pooled_BD = pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0)
         vectors = diagnostics.latents(
-            made.target_BMD, *self.trivial(params, view), pooled_BD, made.where_BM
+            prediction.target_BMD,
+            *self.trivial(params, view),
+            pooled_BD,
+            prediction.where_BM,
         )
         return diagnostics.gradients(latent, tokens) | vectors
 
     def derived(self, metrics, diagnostics):
-        """The latent term's share of both gradients on the encoder, as weighed."""
+        """Returns the latent term's share of both weighted gradients on the encoder."""
         if not diagnostics:
             return {}
         weight = metrics['jepa/lambda']

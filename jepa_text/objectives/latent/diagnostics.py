@@ -1,7 +1,8 @@
-"""Signs of collapse, and who moves the encoder: measured on the device, read in words.
+"""Diagnostics of latents: signs of collapse, and both losses' encoder gradients.
 
-Cheap signs are in every step's metrics; the diagnostics of an objective take `gradients`
-of each term and `latents` with their eigenvalues, every hundred steps or so.
+They are measured on the device and interpreted as text on the host. Cheap metrics are
+computed in each step; the diagnostics of an objective compute `gradients` of both terms
+and `latents` with their eigenvalues every hundred steps or so.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ LATENTS = (
     'jepa/trivial_embedding',
     'jepa/trivial_position',
 )
-# Beyond these something is said.
+# Thresholds of the messages.
 LAMBDA = (0.1, 0.9)
 MIN_GRADIENT = 0.05
 MIN_STD = 0.1
@@ -34,29 +35,31 @@ MIN_RANK = 0.05
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The section `telemetry`."""
+    """The config section `telemetry`."""
 
     every: int = schema.field(
-        100, 'steps from one run of the diagnostics to the next', minimum=0
+        100, 'number of steps between diagnostics; 0: none', minimum=0
     )
     on_collapse: str = schema.field(
         'warn',
-        "what a collapse does: 'warn', or 'stop' the run",
+        "action on a collapse: 'warn', or 'stop' the run",
         choices=('warn', 'stop'),
     )
 
 
 def gradients(latent, tokens):
-    """The GRADIENTS: norms of both terms' gradients, and their cosine."""
+    """Returns the GRADIENTS: the norms of both terms' gradients, and their cosine."""
     norms = optax.tree.norm(latent), optax.tree.norm(tokens)
     cosine = optax.tree.vdot(latent, tokens) / jnp.maximum(norms[0] * norms[1], 1e-20)
     return dict(zip(GRADIENTS, (*norms, cosine), strict=True))
 
 
 def std_of(x_BMD, where_BM):
-    """How far vectors point apart: the standard deviation of each coordinate of the unit
-    vectors, times sqrt(D), averaged over D. Near 1 when they point everywhere, 0 when
-    they are one vector; NaN of a single one."""
+    """Returns the mean over D of sqrt(D) times the standard deviation of unit vectors.
+
+    Near 1 for vectors in all directions, 0 if all have the same direction; NaN for a
+    single vector.
+    """
     unit_BMD = losses.unit(x_BMD.astype(jnp.float32))
     true = jnp.sum(where_BM)
     count = jnp.maximum(true, 1)
@@ -69,7 +72,7 @@ def std_of(x_BMD, where_BM):
 
 
 def cheap(prediction_BMD, target_BMD, where_BM):
-    """cosine, target_std and prediction_std of a batch of latents."""
+    """Returns cosine, target_std and prediction_std of a batch of latents."""
     cosine_BM = 1 - losses.cosine_distance(prediction_BMD, target_BMD)
     return {
         'jepa/cosine': losses.masked_mean(cosine_BM, where_BM),
@@ -79,30 +82,31 @@ def cheap(prediction_BMD, target_BMD, where_BM):
 
 
 def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
-    """The LATENTS: ranks, cosines, and what three trivial predictors would reach.
+    """Returns the LATENTS: ranks, cosines, and the scores of three trivial predictors.
 
-    `rank_share` is the rank over the highest that width and count allow. The trivial
-    predictors, as mean cosine with the target: the mean target; the embedding of the
-    very token; the mean target of the same position in its document. One that does not
-    beat them has learned nothing about the text.
+    `rank_share` is the rank divided by the highest rank that width and count allow. The
+    scores of trivial predictors are mean cosines with the target of: the mean target, the
+    embedding of the token at that position, and the mean of other targets at the same
+    position in their documents. A predictor that does not exceed them has learned nothing
+    about the text.
     """
     flat_ND = target_BMD.reshape(-1, target_BMD.shape[-1]).astype(jnp.float32)
     where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
-    every_B = jnp.ones(pooled_BD.shape[:1], bool)
+    all_B = jnp.ones(pooled_BD.shape[:1], bool)
     mean_D = _mean(flat_ND, where_N)
     positions = jnp.where(where_N, positions_N, 0)
     weight_N1 = where_N[:, None].astype(jnp.float32)
     length = flat_ND.shape[0]
     sums = jax.ops.segment_sum(flat_ND * weight_N1, positions, length)
     counts = jax.ops.segment_sum(weight_N1, positions, length)
-    # Without itself: else a position that occurs once would predict perfectly.
+    # Leave-one-out: a position that occurs once would otherwise predict itself.
     others_ND = (sums[positions] - flat_ND) / jnp.maximum(counts[positions] - 1, 1)
     embedding_ND = embedding_BMD.reshape(flat_ND.shape)
     rank = effective_rank(flat_ND, where_N)
     values = (
         rank,
         rank / jnp.clip(jnp.sum(where_N), 1, flat_ND.shape[1]),
-        effective_rank(pooled_BD, every_B),
+        effective_rank(pooled_BD, all_B),
         _mean_cosine(flat_ND, where_N),
         _mean_cosine(flat_ND - mean_D[None], where_N),
         _agreement(jnp.broadcast_to(mean_D, flat_ND.shape), flat_ND, where_N),
@@ -113,8 +117,11 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
 
 
 def effective_rank(x_ND, where_N):
-    """exp(entropy of the normalized singular values) of the centered rows (Roy &
-    Vetterli 2007), from the covariance: accurate to about 1e-3 of the largest."""
+    """Returns exp(entropy of the normalized singular values) of the centered rows.
+
+    The effective rank of Roy & Vetterli 2007, from the covariance: singular values are
+    accurate to about 1e-3 of the largest.
+    """
     x_ND = x_ND.astype(jnp.float32)
     kept_ND = jnp.where(where_N[:, None], x_ND - _mean(x_ND, where_N)[None], 0.0)
     square_DD = jnp.einsum('ND,NE->DE', kept_ND, kept_ND, precision='highest')
@@ -126,10 +133,11 @@ def effective_rank(x_ND, where_N):
 
 
 def eigenvalues(matrix_DD):
-    """All D of them, ascending, float32; exact to about 1e-6 of the largest.
+    """Returns all D eigenvalues, ascending, float32, accurate to 1e-6 of the largest.
 
-    By LAPACK or cuSOLVER on CPUs and GPUs. XLA's own method on TPUs (QDWH) takes four
-    minutes to compile for D = 2,048; there it is `bisected`, which takes two seconds.
+    Computed by LAPACK or cuSOLVER on CPUs and GPUs. XLA's own method on TPUs (QDWH) takes
+    four minutes to compile for D = 2,048; `bisected` is used there and compiles in two
+    seconds.
     """
     return jax.lax.platform_dependent(
         matrix_DD.astype(jnp.float32), tpu=bisected, default=jnp.linalg.eigvalsh
@@ -137,88 +145,91 @@ def eigenvalues(matrix_DD):
 
 
 def bisected(matrix_DD):
-    """Eigenvalues by Householder's tridiagonal form and Sturm sequences.
+    """Eigenvalues by Householder tridiagonalization and Sturm sequences.
 
-    Of D - 2 reflections H = I - 2 v v^T, each brings one column into the form by H A H =
-    A - v w^T - w v^T, with w = 2 A v - 2 (v^T A v) v (Golub and Van Loan 2013, 8.3.1).
+    Each of D - 2 reflections H = I - 2 v v^T brings one column into tridiagonal form by H
+    A H = A - v w^T - w v^T, with w = 2 A v - 2 (v^T A v) v (Golub and Van Loan 2013,
+    8.3.1).
     """
     rows_D = jnp.arange(len(matrix_DD))
-    # Of entries near 1, or squares of small ones vanish: a collapsed encoder has them.
-    size = jnp.max(jnp.abs(matrix_DD))
-    size = jnp.where(size > 0, size, 1.0)
+    # Scaled to entries near 1: squares of the small entries of a collapsed encoder would
+    # underflow.
+    scale = jnp.max(jnp.abs(matrix_DD))
+    scale = jnp.where(scale > 0, scale, 1.0)
 
     def reflect(column, matrix_DD):
         below_D = jnp.where(rows_D > column, matrix_DD[:, column], 0.0)
-        # Far below float32's precision of the largest; their squares may vanish.
+        # Far below float32's precision of the largest; their squares may underflow.
         below_D = jnp.where(jnp.abs(below_D) < 1e-15, 0.0, below_D)
         first = below_D[column + 1]
         length = jnp.where(first < 0, -1.0, 1.0) * jnp.linalg.norm(below_D)
         v_D = below_D.at[column + 1].add(length)
-        # A column of zeros has its form already: v = 0 changes nothing.
+        # A column of zeros needs no reflection: v = 0 changes nothing.
         v_D = v_D / jnp.maximum(jnp.linalg.norm(v_D), 1e-30)
         product_D = jnp.dot(matrix_DD, v_D, precision='highest')
         w_D = 2 * product_D - 2 * jnp.vdot(v_D, product_D, precision='highest') * v_D
         return matrix_DD - v_D[:, None] * w_D[None] - w_D[:, None] * v_D[None]
 
-    matrix_DD = jax.lax.fori_loop(0, len(matrix_DD) - 2, reflect, matrix_DD / size)
-    return size * jax.scipy.linalg.eigh_tridiagonal(
+    matrix_DD = jax.lax.fori_loop(0, len(matrix_DD) - 2, reflect, matrix_DD / scale)
+    return scale * jax.scipy.linalg.eigh_tridiagonal(
         jnp.diag(matrix_DD), jnp.diag(matrix_DD, -1), eigvals_only=True
     )
 
 
 def collapse(values):
-    """{kind: what has collapsed, in words}, from a dict of metrics; {} when nothing has.
+    """Returns {kind: description} of what has collapsed, given metrics; {} if none.
 
-    Of the targets alone: predictions are near their mean in a healthy start, and a weight
-    is no vector. What was not measured, and so is absent or NaN, has not collapsed.
+    Only targets are considered: predictions are near their mean at a healthy start, and a
+    weight is not a vector. Metrics that are missing or NaN were not measured and do not
+    count.
     """
     found = {}
     std = values.get('jepa/target_std', math.nan)
     if std < MIN_STD:
         found['target_std'] = (
-            f'the targets nearly collapsed to one vector (jepa/target_std '
+            f'the targets have nearly collapsed to one vector (jepa/target_std '
             f'{std:.3f} < {MIN_STD}). Lower lambda, slow the EMA, or add a '
             'regularizer.'
         )
     if values.get('jepa/rank_share', math.nan) < MIN_RANK:
         found['rank'] = (
-            f'the targets span {values["jepa/effective_rank"]:.1f} directions, below '
-            f'{MIN_RANK:.0%} of their width: a dimensional collapse. Add a '
-            'regularizer, or lower lambda.'
+            f'the targets span {values["jepa/effective_rank"]:.1f} directions, less than '
+            f'{MIN_RANK:.0%} of their width: dimensional collapse. Add a regularizer, '
+            'or lower lambda.'
         )
     return found
 
 
 def notes(values, learned=False):
-    """{kind: what is worth a look, in words}; no sign of collapse.
+    """Returns {kind: description} of other observations that are not signs of collapse.
 
-    `learned`: is lambda learned by its own gradient? Where it is set, scheduled or
-    computed, a value outside LAMBDA is what was asked for.
+    `learned` is whether lambda is learned by its own gradient. If it is fixed, scheduled
+    or computed, a value outside LAMBDA was requested.
     """
     found = {}
     weight = values.get('jepa/lambda', math.nan)
     if learned and (weight < LAMBDA[0] - 1e-6 or weight > LAMBDA[1] + 1e-6):
         found['lambda'] = (
             f'the learned lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the '
-            'losses hardly counts. Clamp it, or use another balance.'
+            'losses has almost no weight. Clip lambda, or use another balance.'
         )
-    pull = {
+    norms = {
         'latent': weight * values.get(GRADIENTS[0], math.nan),
         'token': (1 - weight) * values.get(GRADIENTS[1], math.nan),
     }
-    for name, part in pull.items():
-        # At 0 or 1 a loss was switched off.
-        if 0 < weight < 1 and part < MIN_GRADIENT * sum(pull.values()):
+    for name, norm in norms.items():
+        # At 0 or 1 a loss is switched off on purpose.
+        if 0 < weight < 1 and norm < MIN_GRADIENT * sum(norms.values()):
             found[f'{name} gradient'] = (
-                f'the {name} loss has {part / sum(pull.values()):.1%} of the encoder '
-                f'gradient, below {MIN_GRADIENT:.0%}: it trains its own head only.'
+                f'the {name} loss has {norm / sum(norms.values()):.1%} of the encoder '
+                f'gradient, less than {MIN_GRADIENT:.0%}: it only trains its own head.'
             )
     std = values.get('jepa/prediction_std', math.nan)
     if std < MIN_STD:
         found['prediction_std'] = (
             f'the predictions are nearly one vector (jepa/prediction_std '
-            f'{std:.3f} < {MIN_STD}): as yet, or again, the predictor says the '
-            'mean of the targets.'
+            f'{std:.3f} < {MIN_STD}): the predictor only predicts the mean of the '
+            'targets.'
         )
     return found
 
@@ -234,7 +245,7 @@ def _agreement(first_ND, second_ND, where_N):
 
 
 def _mean_cosine(x_ND, where_N):
-    """Mean cosine over pairs: (|sum of unit vectors|^2 - N) / (N (N - 1))."""
+    """Returns the mean cosine over pairs: (|sum of unit vectors|^2 - N) / (N (N - 1))."""
     unit_ND = jnp.where(where_N[:, None], losses.unit(x_ND), 0.0)
     count = jnp.maximum(jnp.sum(where_N), 2).astype(jnp.float32)
     total = jnp.sum(jnp.sum(unit_ND, axis=0) ** 2)

@@ -1,7 +1,7 @@
-"""The latent target: which vectors are predicted, how they are normalized and compared.
+"""Latent targets: which vectors are predicted, how they are normalized and compared.
 
-Shared by the objectives that predict latents; each of them decides what is masked and
-who predicts.
+Shared by the objectives that predict latents; each objective defines what is masked and
+which module predicts.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ CHOICES = {
 REGULARIZERS = ('sigreg', 'vicreg', 'visreg')
 PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
 
-# What the numbers of a section may be.
+# Allowed values of the numbers in a section.
 RANGES = {
     'layer': dict(whole=True),
     'beta': dict(above=0),
@@ -42,24 +42,24 @@ REGULARIZER_RANGES = {
 
 
 def make(section, steps):
-    """A Latent from a section of its keywords; `steps` is the phase's length.
+    """Returns a Latent from a section of its keywords; `steps` is the phase length.
 
-    `momentum` is a number or a section of schedules.py; None: no EMA copy.
+    `momentum` is a number or a section of schedules.py; None means no EMA copy.
     `regularizer={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term. Raises
     ValueError for an unknown keyword or choice, and a number out of range.
     """
-    made = {'momentum': PAPER_MOMENTUM, **section}
-    if made['momentum'] is not None:
-        made['momentum'] = _momentum(made['momentum'], steps)
-    if made.get('regularizer') is not None:
-        made['regularizer'] = resolve.call(
-            'latent regularizer', Regularizer, made['regularizer']
+    options = {'momentum': PAPER_MOMENTUM, **section}
+    if options['momentum'] is not None:
+        options['momentum'] = _momentum(options['momentum'], steps)
+    if options.get('regularizer') is not None:
+        options['regularizer'] = resolve.call(
+            'latent regularizer', Regularizer, options['regularizer']
         )
-    return resolve.call('latent', Latent, made)
+    return resolve.call('latent', Latent, options)
 
 
 def _momentum(section, steps):
-    """The schedule; ValueError if it leaves [0, 1] at the start, middle or end."""
+    """Returns the schedule, checked to be in [0, 1] at the start, middle and end."""
     schedule = schedules.make(section, steps, 'latent: momentum')
     for step in (0, steps // 2, steps):
         value = float(schedule(step))
@@ -67,10 +67,13 @@ def _momentum(section, steps):
     return schedule
 
 
-def check(what, values, asked):
-    """Raises ValueError for the first of the named values that is out of its range, or
-    is asked to be whole and is no int: shapes and indices are made of them."""
-    for name, bounds in asked.items():
+def check(what, values, allowed):
+    """Raises ValueError for the first value that is out of its range in `allowed`.
+
+    Values with `whole` in their range must be of type int, because shapes and indices are
+    made from them.
+    """
+    for name, bounds in allowed.items():
         value = values[name]
         ranges.number(f'{what}: {name}', value, **bounds)
         if bounds.get('whole') and not isinstance(value, int):
@@ -81,9 +84,10 @@ def check(what, values, asked):
 
 @dataclasses.dataclass(frozen=True)
 class Regularizer:
-    """A term against collapse, on at most `sample` vectors a step.
+    """A loss term against collapse, on at most `sample` vectors per step.
 
-    `on` is 'tokens', the latents at masked positions, or 'rows', the mean of a row's.
+    `on` is 'tokens', for the latents at masked positions, or 'rows', for the mean of each
+    row.
     """
 
     name: str
@@ -101,7 +105,7 @@ class Regularizer:
         check('latent: regularizer', vars(self), REGULARIZER_RANGES)
 
     def __call__(self, vectors_ND, where_N, key):
-        """The penalty, a float32 scalar."""
+        """Returns the penalty, a float32 scalar."""
         if self.name == 'vicreg':
             variance = regularizers.vicreg_variance(vectors_ND, where_N)
             covariance = regularizers.vicreg_covariance(vectors_ND, where_N)
@@ -114,16 +118,19 @@ class Regularizer:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Latent:
-    """The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
-    the embedding), or the average of the `top` last ones, each normalized. Layers are
-    the outputs of whole blocks, where data2vec, which averages them too, takes those of
-    the feed-forward networks, before they are added to the residual stream.
-    `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce and of the
-    student of `prototypes`. InfoNCE sees one microbatch at a time, and of it at most
-    `negatives` targets, drawn anew in every step.
+    """The target of the latent loss, and how predictions are compared with it.
 
-    Without `momentum` the target is the encoder itself, with or without
-    `stop_gradient`. `ema='layers'` shares the embedding.
+    The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
+    the embedding), or the average of the last `top` layers, each normalized. Layers are
+    the outputs of whole blocks, whereas data2vec, which also averages them, takes the
+    outputs of the feed-forward networks before they are added to the residual stream.
+
+    `distance` compares; `beta` is for smooth_l1, `temperature` for info_nce and for the
+    student of `prototypes`. InfoNCE sees one microbatch at a time, and at most
+    `negatives` of its targets, drawn again in each step.
+
+    Without `momentum` the target is the encoder itself, with or without `stop_gradient`.
+    `ema='layers'` shares the embedding with the encoder.
     """
 
     layer: int = -1
@@ -148,7 +155,7 @@ class Latent:
             check('latent', vars(self), {'top': dict(whole=True, minimum=1)})
 
     def modules(self, encoder):
-        """Raises ValueError for a layer that the encoder does not have."""
+        """Returns {name: module}; raises ValueError if the encoder lacks the layer."""
         depth = encoder.depth
         ranges.number('latent: layer', self.layer, minimum=-depth, maximum=depth)
         ranges.number('latent: top', self.top or 1, maximum=depth)
@@ -163,9 +170,9 @@ class Latent:
 
     @jax.named_scope('target')
     def targets(self, params, view):
-        """target_BLD, float32, of the clean rows; and the encoder's own hidden_BLD."""
+        """Returns target_BLD of the clean rows, float32."""
         encoder = params['encoder'] if self.momentum is None else view.target
-        deep = self.top or self.layer != -1
+        every_layer = bool(self.top) or self.layer != -1
         hidden = view.apply(
             'encoder',
             {'encoder': encoder},
@@ -173,15 +180,15 @@ class Latent:
             view.batch['segment_ids'],
             view.batch['positions'],
             causal=False,
-            every_layer=bool(deep),
+            every_layer=every_layer,
         )
         segment_ids_BL = view.batch['segment_ids']
         if self.top:
-            # Without the embedding, which comes first.
+            # hidden[1][0] is the embedding.
             target_BLD = losses.average_layers(
                 hidden[1][1:], self.top, lambda x: self._normalized(x, segment_ids_BL)
             )
-        elif deep:
+        elif every_layer:
             target_BLD = self._normalized(hidden[1][self.layer], segment_ids_BL)
         else:
             target_BLD = self._normalized(hidden, segment_ids_BL)
@@ -197,7 +204,7 @@ class Latent:
         return x_BLD.astype(jnp.float32)
 
     def compare(self, params, view, prediction_BMD, target_BMD, where_BM):
-        """The distance at every position, and what the center wants to see."""
+        """Returns the distance at each position, and what the center's update needs."""
         if self.distance == 'cosine':
             return losses.cosine_distance(prediction_BMD, target_BMD), {}
         if self.distance == 'smooth_l1':
@@ -207,8 +214,8 @@ class Latent:
         if self.distance == 'info_nce':
             flat = [x.reshape(-1, x.shape[-1]) for x in (prediction_BMD, target_BMD)]
             where_N = where_BM.reshape(-1)
-            given = where_N, self.temperature, self._negatives(where_N, view)
-            loss_N = losses.info_nce(*flat, *given)
+            negatives_S = self._negatives(where_N, view)
+            loss_N = losses.info_nce(*flat, where_N, self.temperature, negatives_S)
             return loss_N.reshape(where_BM.shape), {}
         student_BMP = view.apply('prototypes', params, prediction_BMD)
         teacher_BMP = jax.lax.stop_gradient(view.apply('prototypes', params, target_BMD))
@@ -226,18 +233,21 @@ class Latent:
         }
 
     def _negatives(self, where_N, view):
-        """Indices of at most `negatives` targets, true ones first; None for all."""
+        """Returns indices of at most `negatives` random targets, true ones first.
+
+        None if there are no more than `negatives`: all are used.
+        """
         if len(where_N) <= self.negatives:
             return None
         key = jax.random.fold_in(step_key(view), 1)
         order_N = jnp.where(where_N, jax.random.uniform(key, where_N.shape), -1.0)
         return jax.lax.top_k(order_N, self.negatives)[1]
 
-    def remember(self, memory, seen):
-        """The center moves a tenth of the way to the teacher's mean scores (DINO)."""
+    def update_memory(self, memory, seen):
+        """Moves the center a tenth of the way to the teacher's mean scores (DINO)."""
         if self.distance != 'prototypes':
             return memory
         mean_P = seen['teacher'] / jnp.maximum(seen['count'], 1)
-        moved_P = 0.9 * memory['center'] + 0.1 * mean_P
-        center_P = jnp.where(seen['count'] > 0, moved_P, memory['center'])
+        center_P = 0.9 * memory['center'] + 0.1 * mean_P
+        center_P = jnp.where(seen['count'] > 0, center_P, memory['center'])
         return {**memory, 'center': center_P}

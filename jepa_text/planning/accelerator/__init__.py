@@ -1,1 +1,1 @@
-"""What this machine's devices are good for: `bash launch/accelerator.sh`."""
+"""Checks and benchmarks this machine's accelerators: `bash launch/accelerator.sh`."""

@@ -1,11 +1,11 @@
-"""The checks that compute, each in a process of its own: tasks.py asks, one at a time.
+"""The accelerator checks that compute; tasks.py runs each in a child process.
 
-environment   what is here: devices, driver, versions
-arithmetic    small programs against numpy (running/self_test.py)
-kernels       a backend of attention against the reference, forward and backward
-training      some steps of `train` on the bundled corpus: its losses, and its speed
+environment   devices, driver, versions
+arithmetic    small programs, compared with numpy (running/self_test.py)
+kernels       an attention backend, compared with the reference, forward and backward
+training      some steps of `train` on the bundled corpus: losses and speed
 
-Each returns what it found; `wrong` in it is what is not as it must be, in words.
+Each returns a dict of its results; `wrong`, if present, lists the failures as text.
 """
 
 import contextlib
@@ -30,33 +30,35 @@ NVIDIA = ('name', 'driver_version', 'memory.total', 'power.limit', 'clocks.max.s
 
 
 def main():
-    """Answers {'check': one of CHECKS, and what it takes} with what it found."""
-    child.serve(answer)
+    """Responds to the request on stdin: {'check': name in CHECKS, and its arguments}."""
+    child.serve(respond)
 
 
-def answer(question):
-    """What the check finds."""
-    check = CHECKS[question.pop('check')]
+def respond(request):
+    """Runs the requested check."""
+    check = CHECKS[request.pop('check')]
     if allocator.computes_on_cpu():
         allocator.keep_freed_memory()
     compilation.use_cache(compilation.PRIVATE)
-    return check(**question)
+    return check(**request)
 
 
 def environment():
-    """What computes here. RuntimeError for AMD's GPUs and for platforms that are neither
-    CPU, GPU nor TPU, of which nothing here was made."""
+    """The devices, driver, host and library versions. Raises RuntimeError for AMD GPUs,
+    and for platforms other than CPU, GPU and TPU, which are not supported."""
     device = jax.local_devices()[0]
     runtime = device.client.platform_version.strip().splitlines()
     if any('rocm' in line.lower() for line in runtime):
         raise RuntimeError(
-            f'{device.device_kind} is driven by ROCm. jepa_text has no kernels, no '
-            'environment and no test for AMD GPUs; JAX_PLATFORMS=cpu checks the CPU.'
+            f'{device.device_kind} is driven by ROCm. jepa_text does not support AMD '
+            'GPUs: it has no kernels, environment or tests for them. Set '
+            'JAX_PLATFORMS=cpu to check the CPU.'
         )
     if device.platform not in attend.FASTEST:
         raise RuntimeError(
-            f'{device.device_kind} is of the platform {device.platform!r}; those '
-            f'known are {", ".join(attend.FASTEST)}. JAX_PLATFORMS=cpu checks the CPU.'
+            f'{device.device_kind} has the unsupported platform {device.platform!r}; '
+            f'supported: {", ".join(attend.FASTEST)}. Set JAX_PLATFORMS=cpu to check '
+            'the CPU.'
         )
     versions = {}
     for name in (*PACKAGES, 'libtpu'):
@@ -79,7 +81,7 @@ def environment():
 
 
 def nvidia():
-    """What nvidia-smi says of the first GPU: {field: value}; {} where it does not run."""
+    """{field: value} of the first GPU from nvidia-smi; {} if nvidia-smi fails."""
     command = ['nvidia-smi', f'--query-gpu={",".join(NVIDIA)}', '--format=csv,noheader']
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
@@ -91,39 +93,42 @@ def nvidia():
     return dict(zip(NVIDIA, lines[0].split(', ')))
 
 
-def sums():
-    """Small programs against numpy: {'programs': {name: {'off', 'allowed'}}}."""
+def arithmetic():
+    """Compares small programs with numpy: {'programs': {name: {'off', 'allowed'}}}."""
     found = self_test.deviations(tuple(jax.local_devices()))
     return {
         'programs': {
-            name: dict(off=off, allowed=to) for name, (off, to) in found.items()
+            name: dict(off=off, allowed=allowed) for name, (off, allowed) in found.items()
         },
         'wrong': [
-            f'{name} is off by {off:.2g} of the largest value ({to:.0e} is allowed)'
-            for name, (off, to) in found.items()
-            if not off <= to
+            f'{name} is off by {off:.2g} of the largest value ({allowed:.0e} is allowed)'
+            for name, (off, allowed) in found.items()
+            if not off <= allowed
         ],
     }
 
 
 def kernels(backend):
-    """A backend of attention: {'answers': [question, its `result` and what is `off`]}.
+    """Compares an attention backend with the reference: {'answers': [the request with its
+    `result` and the deviations `off`]}.
 
-    `result` is 'right', or 'cannot: why', or what was wrong.
+    `result` is 'right', 'cannot: ' and the reason, or a description of the failure.
     """
-    answers = [one | _asked(attend.BACKENDS[backend], **one) for one in questions()]
+    answers = [one | _compare(attend.BACKENDS[backend], **one) for one in requests()]
     return {
         'answers': answers,
         'wrong': [
-            f'{settings.words(one)}: {one["result"]}'
+            f'{settings.describe(one)}: {one["result"]}'
             for one in answers
-            if one['result'] != 'right' and not one['result'].startswith(settings.CANNOT)
+            if one['result'] != 'right'
+            and not one['result'].startswith(settings.UNSUPPORTED)
         ],
     }
 
 
-def questions():
-    """What a backend is asked; each with packed rows, padding and ids that come again."""
+def requests():
+    """Attention requests to check. Each runs on packed rows with padding, on a full row,
+    and on a row with a repeated document id."""
     names = ('dtype', 'length', 'head_width', 'causal', 'window')
     short, long = trial.LENGTH, 8 * trial.LENGTH
     rows = (
@@ -138,12 +143,12 @@ def questions():
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _asked(backend, *, dtype, length, head_width, causal, window):
+def _compare(backend, *, dtype, length, head_width, causal, window):
     rows = jax.ShapeDtypeStruct((3, length, 4, head_width), dtype)
     keys = jax.ShapeDtypeStruct((3, length, 2, head_width), dtype)
     request = attend.request_of(rows, keys, causal=causal, window=window)
     if reason := backend.why_not(request):
-        return {'result': f'{settings.CANNOT}{reason}'}
+        return {'result': f'{settings.UNSUPPORTED}{reason}'}
     try:
         off = trial.deviations(
             backend.attend,
@@ -157,16 +162,16 @@ def _asked(backend, *, dtype, length, head_width, causal, window):
             window=window,
             length=length,
         )
-    # Whatever a kernel raises is the answer that was asked for.
+    # Any error of a kernel is a result of the check.
     except Exception as error:
         return {'result': child.first_line(error)}
     wrong = [name for name, by in off.items() if not by <= trial.TOLERANCE]
-    said = ', '.join(f'{name} is off by {off[name]:.1%}' for name in wrong)
-    return {'result': said or 'right', 'off': off}
+    failures = ', '.join(f'{name} is off by {off[name]:.1%}' for name in wrong)
+    return {'result': failures or 'right', 'off': off}
 
 
 def _reference(q_BLHK, *inputs, **options):
-    """All scores at once, in float32."""
+    """Reference attention: all scores at once, in float32."""
     *arrays, ids_BL, order_BL = (q_BLHK, *inputs)
     with jax.default_matmul_precision('highest'):
         wide = [array.astype(jnp.float32) for array in arrays]
@@ -174,11 +179,12 @@ def _reference(q_BLHK, *inputs, **options):
 
 
 def training(config, run):
-    """Losses, speed, and MFU of a train config, from the first step to the last."""
+    """Trains a config in the folder `run`; returns all logged losses, and the median
+    speed and MFU."""
     train.train(config, run)
     lines = [line for line in metrics.read(run) if 'train/loss' in line]
 
-    def middle(name):
+    def median(name):
         values = [line[name] for line in lines if name in line]
         return statistics.median(values) if values else None
 
@@ -187,16 +193,16 @@ def training(config, run):
         'losses': [line['train/loss'] for line in lines],
         'rows': config['data']['batch_size'],
         'length': config['data']['row_length'],
-        'tokens_per_second': middle('throughput/tokens_per_second'),
-        'step_time': middle('throughput/step_time'),
-        'input_wait': middle('throughput/input_wait'),
-        'mfu': middle('throughput/mfu'),
+        'tokens_per_second': median('throughput/tokens_per_second'),
+        'step_time': median('throughput/step_time'),
+        'input_wait': median('throughput/input_wait'),
+        'mfu': median('throughput/mfu'),
     }
 
 
 CHECKS = {
     'environment': environment,
-    'arithmetic': sums,
+    'arithmetic': arithmetic,
     'kernels': kernels,
     'training': training,
 }

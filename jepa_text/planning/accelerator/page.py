@@ -1,4 +1,4 @@
-"""What was found -> a summary, a paragraph for a README, and one page."""
+"""Report of the accelerator checks: a summary, a README paragraph, and an HTML page."""
 
 import collections
 
@@ -14,22 +14,22 @@ COLUMNS = (
     'rows',
     'tokens/s',
     'MFU, %',
-    'ms a step',
+    'ms/step',
     'memory, GiB',
-    'beside transformers',
-    'said',
+    'vs. transformers',
+    'note',
 )
-NOT_SHOWN = (
-    'Several machines, NCCL between them, and weeks of running. The curve is that of a '
-    'small model, in which attention that is wrong hardly shows: kernels are compared by '
-    'themselves, on random rows. Speeds are of random tokens, each row one document; the '
-    'training loop alone reads real ones.'
+NOT_TESTED = (
+    'Several machines, NCCL between them, and runs of weeks. The loss curve is that of a '
+    'small model, on which wrong attention has little effect: kernels are compared '
+    'separately, on random rows. Speed is measured on random tokens with one document '
+    'per row; only the training loop reads real data.'
 )
 
 
-def summary(found):
+def summary(report):
     """{'failed', 'left': lines; 'paragraph': for a README, in Markdown}."""
-    results = found['results']
+    results = report['results']
     lines = {
         status: [
             f'{name}: {result["why"]}'
@@ -38,34 +38,38 @@ def summary(found):
         ]
         for status in ('failed', 'left')
     }
-    return lines | {'paragraph': paragraph(found, lines['failed'])}
+    return lines | {'paragraph': paragraph(report, lines['failed'])}
 
 
-def paragraph(found, failed):
-    """What a README may say of this machine, figures with their command."""
-    results = found['results']
-    about = machine(results)
-    if not about:
+def paragraph(report, failed):
+    """A paragraph about this machine for a README, with the command."""
+    results = report['results']
+    environment = machine(results)
+    if not environment:
         return f'No device was measured. {" ".join(failed)}'.strip()
+    at_commit = f' at {report["commit"]}' if report['commit'] else ''
     sentences = [
-        f'**{about["devices"]} × {about["device"]}** ({version(about)}), by `bash '
-        f'launch/accelerator.sh` on {found["date"]}{_at(found["commit"])}:'
+        f'**{environment["devices"]} × {environment["device"]}** '
+        f'({versions(environment)}), measured with `bash launch/accelerator.sh` on '
+        f'{report["date"]}{at_commit}:'
     ]
     kernels = [one['status'] for one in results.values() if one['group'] == 'kernels']
-    right, wrong = (kernels.count(status) for status in ('passed', 'failed'))
-    done = [_done(results, name) for name in ('arithmetic', 'curve')]
-    if done[0]:
-        sentences.append(f'{len(done[0]["programs"])} programs agree with numpy;')
-    if tried := right + wrong:
+    passed, wrong = (kernels.count(status) for status in ('passed', 'failed'))
+    if arithmetic := _passed(results, 'arithmetic'):
+        sentences.append(f'{len(arithmetic["programs"])} programs agree with numpy;')
+    if supported := passed + wrong:
         sentences.append(
-            f'{right} of {tried} attention backends that run here are right;'
+            f'{passed} of {supported} supported attention backends are correct;'
         )
-    if done[1]:
-        by = done[1]['off']['a step']
-        sentences.append(f'a short run stays within {by:.3f} nats of the CPU’s.')
-    sentences += [_sentence(name, one) for name, one in plain(results).items()]
+    if curve := _passed(results, 'curve'):
+        difference = curve['off']['a step']
+        sentences.append(
+            f'the losses of a short run are within {difference:.3f} nats of the CPU’s.'
+        )
+    sentences += [_speed_sentence(name, one) for name, one in plain(results).items()]
     sentences += [
-        f'{name} is {ratio:.2f} × transformers.' for name, ratio in peers(results)
+        f'{name} has {ratio:.2f} × the speed of transformers.'
+        for name, ratio in peers(results)
     ]
     if failed:
         sentences.append(f'**Failed**: {"; ".join(failed).rstrip(".")}.')
@@ -73,37 +77,29 @@ def paragraph(found, failed):
 
 
 def machine(results):
-    """What the environment is; {} of one that was not found."""
+    """The findings of the environment check; {} if it failed."""
     return results.get('environment', {}).get('found', {})
 
 
-def version(about):
-    """jax, and the driver or the runtime, in a few words."""
-    driver = about['driver'].get('driver_version')
+def versions(environment):
+    """Versions of jax, the driver and the runtime."""
+    driver = environment['driver'].get('driver_version')
     driver = f', driver {driver}' if driver else ''
-    return f'jax {about["versions"]["jax"]}{driver}, {about["runtime"]}'
+    return f'jax {environment["versions"]["jax"]}{driver}, {environment["runtime"]}'
 
 
-def _stopped(found):
-    return f'; {found["stopped"]}' if 'stopped' in found else ''
-
-
-def _at(commit):
-    return f' at {commit}' if commit else ''
-
-
-def _done(results, name):
+def _passed(results, name):
     result = results.get(name)
     return result['found'] if result and result['status'] == 'passed' else None
 
 
-def _sentence(name, one):
+def _speed_sentence(name, one):
     mfu = '' if one['mfu'] is None else f' (MFU {one["mfu"]:.1%})'
     return f'{name} trains at {one["tokens_per_second"]:,.0f} tokens/s{mfu}.'
 
 
 def speeds(results):
-    """{name: what was found} of the steps that were measured."""
+    """{name: findings} of the measured steps."""
     return {
         name: one['found']
         for name, one in results.items()
@@ -112,7 +108,7 @@ def speeds(results):
 
 
 def plain(results):
-    """Those of ours that were asked for without more than size and objective."""
+    """The speeds of our steps with default settings, given by size and objective only."""
     return {
         name: one
         for name, one in speeds(results).items()
@@ -121,7 +117,7 @@ def plain(results):
 
 
 def peers(results):
-    """[(step, its speed over that of transformers)], a device."""
+    """[(name, speed relative to transformers)], per device."""
     found, devices = speeds(results), machine(results).get('devices', 1)
     return [
         (name, one['tokens_per_second'] / devices / other['tokens_per_second'])
@@ -130,28 +126,32 @@ def peers(results):
     ]
 
 
-def write(path, found):
-    """Writes the page; its figures need matplotlib."""
-    results = found['results']
+def write(path, report):
+    """Writes the HTML page; its figures need matplotlib."""
+    results = report['results']
     counts = collections.Counter(one['status'] for one in results.values())
-    said = ', '.join(f'{n} {status}' for status, n in counts.items())
-    about = machine(results)
-    sections = [_overview(results), _lines('Failed', found['failed'])]
+    statuses = ', '.join(f'{n} {status}' for status, n in counts.items())
+    stopped = f'; {report["stopped"]}' if 'stopped' in report else ''
+    environment = machine(results)
+    sections = [_overview(results), _lines('Failed', report['failed'])]
     sections += [_arithmetic(results), _kernels(results), _curve(results)]
     sections += [_speed(results), _loop(results), _trace(results)]
     sections += [
-        _lines('Left for want of time', found['left']),
-        {'heading': 'What this does not show', 'text': NOT_SHOWN},
-        {'heading': 'For a README', 'details': {'Markdown': found['paragraph']}},
-        {'heading': 'This machine', 'details': {'environment': about}},
+        _lines('Not run for lack of time', report['left']),
+        {'heading': 'Not tested', 'text': NOT_TESTED},
+        {'heading': 'For a README', 'details': {'Markdown': report['paragraph']}},
+        {'heading': 'This machine', 'details': {'environment': environment}},
     ]
+    title, subtitle = 'No device', ''
+    if environment:
+        title = f'{environment["devices"]} × {environment["device"]}'
+        subtitle = versions(environment)
     page.write(
         path,
-        f'{about["devices"]} × {about["device"]}' if about else 'No device',
-        f'{said}, in {found["seconds"] / 60:.1f} minutes{_stopped(found)}.',
+        title,
+        f'{statuses}, in {report["seconds"] / 60:.1f} minutes{stopped}.',
         [section for section in sections if section],
-        subtitle=f'{version(about) if about else ""} · {found["date"]} · '
-        f'{found["commit"]}',
+        subtitle=f'{subtitle} · {report["date"]} · {report["commit"]}',
     )
 
 
@@ -162,33 +162,38 @@ def _overview(results):
         value = f'{one["tokens_per_second"]:,.0f}'
         facts.append(dict(value=value, label=f'tokens/s, {name}', note=mfu))
     for name, ratio in peers(results)[:2]:
-        facts.append(dict(value=f'{ratio:.2f} ×', label=f'transformers, {name}'))
+        facts.append(dict(value=f'{ratio:.2f} ×', label=f'vs. transformers, {name}'))
     return {'facts': facts} if facts else None
-
-
-def _lines(heading, lines):
-    if not lines:
-        return None
-    rows = [line.partition(': ')[::2] for line in lines]
-    return {'heading': heading, 'table': {'columns': ['check', 'why'], 'rows': rows}}
-
-
-def _arithmetic(results):
-    found = _found(results, 'arithmetic')
-    if not found:
-        return None
-    rows = [[name, x['off'], x['allowed']] for name, x in found['programs'].items()]
-    columns = ['program', 'off', 'allowed']
-    table = {
-        'columns': columns,
-        'rows': [[n, f'{a:.1e}', f'{b:.0e}'] for n, a, b in rows],
-    }
-    note = 'Largest difference from numpy in float64, as a share of the largest value.'
-    return {'heading': 'Arithmetic', 'table': table | {'note': note}}
 
 
 def _found(results, name):
     return results[name]['found'] if name in results else None
+
+
+def _table(heading, columns, rows, note=''):
+    """A section with a table; None without rows."""
+    if not rows:
+        return None
+    table = {'columns': list(columns), 'rows': rows, 'note': note}
+    return {'heading': heading, 'table': table}
+
+
+def _lines(heading, lines):
+    rows = [line.partition(': ')[::2] for line in lines]
+    return _table(heading, ['check', 'reason'], rows)
+
+
+def _arithmetic(results):
+    programs = (_found(results, 'arithmetic') or {}).get('programs', {})
+    return _table(
+        'Arithmetic',
+        ['program', 'difference', 'allowed'],
+        [
+            [name, f'{one["off"]:.1e}', f'{one["allowed"]:.0e}']
+            for name, one in programs.items()
+        ],
+        'Largest difference from numpy in float64, relative to the largest value.',
+    )
 
 
 def _kernels(results):
@@ -196,43 +201,41 @@ def _kernels(results):
     for name, one in results.items():
         if one['group'] != 'kernels':
             continue
-        answers = one['found'].get('answers')
+        backend = name.removeprefix('attention ')
+        answers = one['found'].get('answers', ())
         if not answers:
-            rows.append([name.removeprefix('attention '), '', None, one['why']])
-        for answer in answers or ():
+            rows.append([backend, '', None, one['why']])
+        for answer in answers:
             off = answer.get('off')
             worst = f'{np.max(list(off.values())):.2%}' if off else None
-            words = settings.words(answer)
-            rows.append([name.removeprefix('attention '), words, worst, answer['result']])
-    if not rows:
-        return None
-    note = (
-        'Against all scores at once in float32: the result and the three gradients, on '
-        'rows with two documents and padding, with one, and with an id that comes again. '
-        'Off: the largest difference, as a share of the largest value.'
+            request = settings.describe(answer)
+            rows.append([backend, request, worst, answer['result']])
+    return _table(
+        'Attention compared with the reference',
+        ['backend', 'request', 'difference', 'result'],
+        rows,
+        'Compared with attention that computes all scores at once in float32: the result '
+        'and the three gradients, on rows with two documents and padding, with one '
+        'document, and with a repeated document id. Difference: the largest, relative to '
+        'the largest value.',
     )
-    columns = ['backend', 'asked', 'off', 'result']
-    return {
-        'heading': 'Attention against the reference',
-        'table': {'columns': columns, 'rows': rows, 'note': note},
-    }
 
 
 def _curve(results):
     found = _found(results, 'curve')
     if not found:
         return None
-    off = ', '.join(
-        f'{name} is {by:.4f} nats apart at most ({tasks.ALLOWED[name]} are allowed)'
+    differences = ', '.join(
+        f'{name} differs by at most {by:.4f} nats ({tasks.ALLOWED[name]} are allowed)'
         for name, by in found['off'].items()
     )
     runs = {
-        'here, bfloat16': (found['device']['steps'], found['device']['losses']),
+        'device, bfloat16': (found['device']['steps'], found['device']['losses']),
         'CPU, float32': (found['cpu']['steps'], found['cpu']['losses']),
     }
     return {
-        'heading': 'A short run against the CPU’s',
-        'text': f'The same seed, rows and masks: {off}.',
+        'heading': 'A short run compared with the CPU',
+        'text': f'With the same seed, rows and masks, {differences}.',
         'figures': [plots.curves(runs, 'Loss', 'nats')],
     }
 
@@ -260,13 +263,8 @@ def _speed(results):
                 one['library'],
             ]
         )
-    note = 'Steps alone, compiled and warm, on random tokens. Rows are of a batch.'
-    if not rows:
-        return None
-    return {
-        'heading': 'Speed of a step',
-        'table': {'columns': list(COLUMNS), 'rows': rows, 'note': note},
-    }
+    note = 'Compiled steps only, after warmup, on random tokens. Rows are per batch.'
+    return _table('Speed of a step', COLUMNS, rows, note)
 
 
 def _loop(results):
@@ -276,8 +274,8 @@ def _loop(results):
     speed = found['tokens_per_second'] or 0
     return {
         'heading': 'The training loop',
-        'text': f'{found["size"]}, {found["rows"]} × {found["length"]}, as `jepa-text '
-        f'train` does it on the bundled corpus: {speed:,.0f} tokens/s, loss '
+        'text': f'`jepa-text train` on the bundled corpus: {found["size"]}, '
+        f'{found["rows"]} × {found["length"]}, {speed:,.0f} tokens/s. The loss went from '
         f'{found["losses"][0]:.3f} to {found["losses"][-1]:.3f} in {found["steps"][-1]} '
         'steps.',
         'figures': [plots.curves({'mlm': (found['steps'], found['losses'])}, 'Loss', '')],
@@ -291,8 +289,4 @@ def _trace(results):
     trace = found['trace']
     rows = [[name, 1e3 * s, f'{share:.1%}'] for name, s, share in trace['costliest']]
     note = f'Two steps: {trace["seconds"]:.3f} s in all. The trace is `{trace["file"]}`.'
-    columns = ['operation', 'ms', 'share']
-    return {
-        'heading': 'What takes the time',
-        'table': {'columns': columns, 'rows': rows, 'note': note},
-    }
+    return _table('Costliest operations', ['operation', 'ms', 'fraction'], rows, note)

@@ -1,4 +1,4 @@
-"""What is measured, and in which order: shapes of models, cells of speed, and runs."""
+"""Configurations of the accelerator checks: model shapes, benchmark cases, short runs."""
 
 from pathlib import Path
 
@@ -7,35 +7,36 @@ from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
 from jepa_text.planning import benchmark, cells
 
-# Of models as large as those of the papers, and of small ones, to try all of it on a CPU.
+# Shapes for models of the papers' sizes, and for small models, to test on a CPU.
 LARGE = dict(length=cells.LENGTH, vocabulary=cells.VOCABULARY, rows=cells.ROWS)
 SMALL = dict(length=128, vocabulary=1024, rows={'tiny': 8, 'toy': 8})
-# Minutes in all, and the sizes: the first is looked at from all sides.
+# (total minutes, sizes); the first size is measured in all variants.
 ON_CPU = (3, ('tiny', 'toy'))
 ON_ACCELERATOR = (10, cells.SIZES)
 REMATS = ('none', 'full', 'dots')
-# How the answer of a kernel begins that does not take a question.
-CANNOT = 'cannot: '
+# Prefix of the result of a backend that does not support a request.
+UNSUPPORTED = 'cannot: '
 
 
 def shapes(size):
-    """{'length', 'vocabulary', 'rows'} of the cells of a size, rows of a device.
+    """{'length', 'vocabulary', 'rows' per device} of the cases of a size.
 
-    Raises ValueError for a size that is not among those."""
+    Raises ValueError for an unknown size.
+    """
     for known in (LARGE, SMALL):
         if size in known['rows']:
             return {**known, 'rows': known['rows'][size]}
     names = ', '.join((*LARGE['rows'], *SMALL['rows']))
-    raise ValueError(f'{size!r} is no size; there are: {names}.')
+    raise ValueError(f'unknown size {size!r}; known: {names}.')
 
 
 def speeds(sizes, platform, devices, kind):
-    """Cases of benchmark.py on so many devices of a kind, the most important first: the
-    first size by itself and by transformers, the other sizes, what the papers train, then
-    each backend of attention, rematerialization and batch, and at last the rest."""
+    """Cases of benchmark.py on all devices, the most important first: the first size by
+    us and by transformers, the other sizes, the papers' objectives, then each attention
+    backend, rematerialization and batch size, and finally the other combinations."""
     first, *others = sizes
     rows = shapes(first)['rows']
-    asked = [
+    variants = [
         (first, 'mlm', {}),
         (first, 'mlm', {'side': 'transformers'}),
         *((size, 'mlm', {}) for size in others),
@@ -52,11 +53,12 @@ def speeds(sizes, platform, devices, kind):
     ]
     remat = 'none' if platform == 'cpu' else 'names'
     model = dict(dtype=dtype(platform, kind), remat=remat)
-    return [case(model, devices, *one) for one in asked]
+    return [case(model, devices, *variant) for variant in variants]
 
 
 def dtype(platform, kind):
-    """What steps compute in: float32 on a CPU, and on a GPU before those of 2020."""
+    """The dtype to compute in: float32 on a CPU and on GPUs before Ampere, else
+    bfloat16."""
     name = hardware.name_of(kind)
     capability = hardware.CHIPS[name].capability if name else None
     old = capability is not None and capability < (8, 0)
@@ -64,17 +66,17 @@ def dtype(platform, kind):
 
 
 def case(model, devices, size, objective, changes):
-    """A case of benchmark.py, whole, on all devices; what is asked for by name may be
-    what cannot be made here."""
+    """A resolved case of benchmark.py on all devices. A case with changes is optional, as
+    this machine may not support it."""
     shape = shapes(size) | {'rows': changes.get('rows', shapes(size)['rows'])}
     side = changes.get('side', 'ours')
     named = {key: x for key, x in changes.items() if key in ('attention', 'remat')}
-    what = [f'{key} {x}' for key, x in named.items()]
-    what += [f'{changes["rows"]} rows'] if 'rows' in changes else []
-    name = ', '.join((f'{size} {objective}', *what))
-    # By transformers on one device, so that it is its speed there.
+    labels = [f'{key} {x}' for key, x in named.items()]
+    labels += [f'{changes["rows"]} rows'] if 'rows' in changes else []
+    name = ', '.join((f'{size} {objective}', *labels))
+    # transformers runs on one device.
     ways = devices if side == 'ours' else 1
-    one = dict(
+    section = dict(
         name=name if side == 'ours' else f'{name} by {side}',
         objective=cells.OBJECTIVES[objective],
         side=side,
@@ -88,13 +90,15 @@ def case(model, devices, size, objective, changes):
         telemetry=dict(every=0),
         steps_a_round=10,
     )
-    return benchmark.checked(schema.resolved(benchmark.Config, {'cases': (one,)}))[0]
+    (resolved,) = benchmark.resolve_cases(
+        schema.resolved(benchmark.Config, {'cases': (section,)})
+    )
+    return resolved
 
 
 def run(size, rows, steps, folder, **model):
-    """A train config of MLM on the bundled corpus; its words are made as many as those of
-    the papers where the model is as large as theirs. Runs of one row length share their
-    rows, in `folder`."""
+    """A train config of MLM on the bundled corpus. For the papers' sizes, the vocabulary
+    is padded to theirs. Runs with the same row length share their rows, in `folder`."""
     shape, large = shapes(size), size in LARGE['rows']
     if large:
         model |= dict(remat='names', vocab_rows=shape['vocabulary'])
@@ -122,9 +126,9 @@ def run(size, rows, steps, folder, **model):
     )
 
 
-def words(question):
-    """A question to a kernel, for people."""
-    ways = 'causal' if question['causal'] else 'bidirectional'
-    ways += '' if question['window'] is None else f', window {question["window"]}'
-    shape = f'{question["length"]} x {question["head_width"]}'
-    return f'{question["dtype"]}, {shape}, {ways}'
+def describe(request):
+    """Describes an attention request in a few words."""
+    mask = 'causal' if request['causal'] else 'bidirectional'
+    mask += '' if request['window'] is None else f', window {request["window"]}'
+    shape = f'{request["length"]} x {request["head_width"]}'
+    return f'{request["dtype"]}, {shape}, {mask}'

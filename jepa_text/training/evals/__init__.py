@@ -1,11 +1,11 @@
-"""Evaluations beside the steps of training, which `train` is handed.
+"""Evaluations during training, passed to `train`.
 
-Each is made by a function of a Recipe and its section of the config, or is None if that
-asks for none. It has
+Each entry is (section of the config, function of (recipe, section)). The function returns
+None if the section asks for no evaluation, and otherwise an object with
 
-    every              steps from one to the next
-    run(params, network)    {metric: value}
-    why_not(network)   why a network has none, in words; '' if it has
+    every                  steps between evaluations
+    run(params, network)   {metric: value}
+    why_not(network)       why the evaluation does not apply to a network; '' if it does
 """
 
 from jepa_text.training.evals import geometry, heldout

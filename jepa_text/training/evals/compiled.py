@@ -1,6 +1,7 @@
-"""A function of an encoder, compiled once for each that a run has.
+"""Functions of a network, compiled once per distinct network of a run.
 
-Phases share one, but for those that turn by another `rope_theta`.
+Phases with equal modules share one compiled function. Their encoders are equal, except
+with different `rope_theta`.
 """
 
 import functools
@@ -10,18 +11,26 @@ import jax
 from jepa_text.parallel import sharding
 
 
-class OfEncoder:
-    """`function(network, params, *arrays)` for the networks of a run, on a mesh."""
+class PerNetwork:
+    """Compiles `function(network, params, *arrays)` for the networks of a run.
 
-    def __init__(self, mesh, function):
-        self._mesh, self._function, self._compiled = mesh, function, []
+    `modules` are the names of the modules that the function uses.
+    """
+
+    def __init__(self, mesh, function, modules=('encoder',)):
+        self._mesh, self._function, self._modules = mesh, function, modules
+        self._compiled = []
 
     def of(self, network):
-        """The function of one network, as `(params, *arrays)`."""
+        """Returns the function for one network, called as `(params, *arrays)`."""
+        modules = [network.modules[name] for name in self._modules]
         for known, compiled in self._compiled:
-            if known == network.encoder:
+            if known == modules:
                 return compiled
-        whole = sharding.replicated(self._mesh)
-        run = jax.jit(functools.partial(self._function, network), out_shardings=whole)
-        self._compiled.append((network.encoder, sharding.within(self._mesh, run)))
-        return self._compiled[-1][1]
+        replicated = sharding.replicated(self._mesh)
+        run = jax.jit(
+            functools.partial(self._function, network), out_shardings=replicated
+        )
+        compiled = sharding.with_mesh(self._mesh, run)
+        self._compiled.append((modules, compiled))
+        return compiled

@@ -1,4 +1,4 @@
-"""The geometry of held-out rows while a model trains: how it forms, or collapses."""
+"""The geometry of held-out vectors during training, which shows a collapse."""
 
 import dataclasses
 
@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.data import pipeline, stream
+from jepa_text.data import pipeline
 from jepa_text.measures import cloud, forms, geometry
 from jepa_text.models import pooling
-from jepa_text.parallel import sharding
-from jepa_text.training.evals import compiled
+from jepa_text.training.evals import compiled, heldout
 
 MEASURES = {
     name: geometry.METRICS[name]
@@ -24,14 +23,16 @@ _POOLINGS = {name: pooling.POOLINGS[name] for name in ('mean', 'max')}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The section `geometry`: uniformity and ranks of held-out vectors as they form."""
+    """The section `geometry`: uniformity and ranks of held-out vectors."""
 
-    every: int = schema.field(0, 'steps, and where a phase ends; 0: never', minimum=0)
-    texts: int = schema.field(512, 'held-out texts that are measured', minimum=2)
+    every: int = schema.field(
+        0, 'steps between, also at the end of a phase; 0: never', minimum=0
+    )
+    texts: int = schema.field(512, 'number of held-out texts', minimum=2)
 
 
 def make(recipe, section):
-    """The Evaluator of a run, every so many steps; None if never."""
+    """Returns the Evaluator of a run; None if `every` is 0."""
     if not section.every:
         return None
     return Evaluator(
@@ -45,24 +46,23 @@ def make(recipe, section):
 
 
 class Evaluator:
-    """Vectors of the same held-out texts at any parameters; compiled once.
+    """Measures vectors of the same held-out texts for any parameters; compiled once.
 
-    A text is the first piece of a document in a row, pooled as `encode` does, so there is
-    one of each of the first `texts` rows; read bidirectionally, whatever the objective,
-    so that the phases of a run compare.
+    The texts are the first segments of the first `texts` rows, pooled as `encode` does.
+    They are read bidirectionally whatever the objective, so that phases can be compared.
     """
 
     def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts, every=0):
         self.every = every
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
-        self._network, self._pooled = network, compiled.OfEncoder(mesh, _pooled)
+        self._network, self._pooled = network, compiled.PerNetwork(mesh, _pooled)
 
     def run(self, params, network=None):
-        """{geometry/uniformity, ...; geometry/uniformity_length_residualized, ...} of
-        mean-pooled vectors, and MAX_POOLED, the effective rank of max-pooled ones.
+        """Returns {metric: value}, as geometry/uniformity, and each measure once more
+        with the suffix _length_residualized.
 
-        NaN for all of them where vectors are not finite: a run is not ended by being
-        looked at.
+        Vectors are mean-pooled, except for MAX_POOLED, the effective rank of max-pooled
+        vectors. All are NaN if a vector is not finite: measuring does not stop a run.
         """
         vectors, lengths_N = self.vectors(params, network)
         names = {
@@ -74,7 +74,7 @@ class Evaluator:
             return dict.fromkeys((*names.values(), MAX_POOLED), float('nan'))
         controlled_ND = forms.length_residualized(vectors['mean'], lengths_N)
         clouds = {
-            form: cloud.of(rows_ND)
+            form: cloud.as_cloud(rows_ND)
             for form, rows_ND in zip(FORMS, (vectors['mean'], controlled_ND))
         }
         found = {key: MEASURES[name](clouds[form]) for (name, form), key in names.items()}
@@ -82,26 +82,17 @@ class Evaluator:
         return {key: float(value) for key, value in found.items()}
 
     def why_not(self, network):
-        """Any network has vectors."""
+        """Returns '': every network has vectors."""
         return ''
 
     def vectors(self, params, network=None):
-        """({pooling: vectors_ND float32}, lengths_N in tokens), on every process."""
+        """Returns ({pooling: vectors_ND float32}, lengths_N) on each process."""
         pooled = self._pooled.of(network or self._network)
-        index, parts = sharding.part_of_batch(self.mesh)
-        batches = stream.heldout_batches(
-            self.rows,
-            _as_they_are,
-            batch_size=self.batch_size,
-            seed=0,
-            max_rows=self.texts,
-            process_index=index,
-            process_count=parts,
-        )
         found, lengths = {name: [] for name in _POOLINGS}, []
-        for batch in batches:
-            put = sharding.put_batch(batch, self.mesh)
-            inputs = (put[key] for key in ('tokens', 'segment_ids', 'positions'))
+        for batch in heldout.batches(
+            self.rows, _unmasked, self.mesh, self.batch_size, self.texts
+        ):
+            inputs = (batch[key] for key in ('tokens', 'segment_ids', 'positions'))
             vectors, length_B = jax.device_get(
                 pooled({'encoder': params['encoder']}, *inputs)
             )
@@ -121,6 +112,6 @@ def _pooled(network, params, tokens_BL, segment_ids_BL, positions_BL):
     return pooled, jnp.sum(valid_BL, axis=1)
 
 
-def _as_they_are(example, rng, step):
-    """Nothing is masked."""
+def _unmasked(example, rng, step):
+    """Masks nothing."""
     return example

@@ -1,4 +1,4 @@
-"""How often tokens are in held-out rows, and the bytes that they stand for."""
+"""Token frequencies of rows, and the number of bytes of each token."""
 
 import json
 
@@ -6,37 +6,38 @@ import numpy as np
 
 
 def token_bytes(tokenizer, rows=None):
-    """Bytes of UTF-8 that each token stands for, [V]; specials stand for none.
+    """Returns the number of UTF-8 bytes that each token stands for, [V].
 
-    Exact, int32, where the tokens of any text add up to it: byte-level BPE. Other
-    tokenizers lose some (case, spaces, unknown words): of theirs the tokens' letters
-    count, float32, scaled so that all tokens of the split of `rows` have its bytes.
+    Special tokens have none. For byte-level BPE the counts are exact, int32: the tokens
+    of a text add up to its bytes. Other tokenizers lose some bytes (case, spaces, unknown
+    words); for them the letters of a token are counted, float32, and scaled so that all
+    tokens of the split of `rows` add up to its bytes.
     """
     content = json.loads(tokenizer.content)
     by_byte = 'ByteLevel' in json.dumps(content.get('decoder'))
     bytes_V = np.zeros(tokenizer.vocab_size, np.int32)
     added = tokenizer.backend.get_added_tokens_decoder()
     for token, i in tokenizer.backend.get_vocab(with_added_tokens=True).items():
-        # In a byte-level vocabulary, a byte is written as one character.
-        whole = by_byte and i not in added
-        bytes_V[i] = len(token) if whole else len(_letters(token).encode())
+        # A byte-level vocabulary writes each byte as one character.
+        is_bytes = by_byte and i not in added
+        bytes_V[i] = len(token) if is_bytes else len(_letters(token).encode())
     bytes_V[list(tokenizer.special_ids)] = 0
     if by_byte or rows is None:
         return bytes_V
     split = rows.manifest['splits'][rows.split]
-    seen = (of_rows(rows, len(rows)) * bytes_V.astype(np.int64)).sum()
-    return (bytes_V * (split['bytes'] / max(seen, 1))).astype(np.float32)
+    total = (of_rows(rows, len(rows)) * bytes_V.astype(np.int64)).sum()
+    return (bytes_V * (split['bytes'] / max(total, 1))).astype(np.float32)
 
 
 def _letters(token):
-    """What a token of another vocabulary adds to a text, about."""
+    """The text that a token of another vocabulary stands for, approximately."""
     if len(token) == 6 and token.startswith('<0x') and token.endswith('>'):
         return ' '
     return token.removeprefix('##').replace('▁', ' ')
 
 
 def of_rows(rows, max_rows):
-    """How often each token is in the first rows, int64 [V]."""
+    """Returns the count of each token in the first `max_rows` rows, int64 [V]."""
     counts = np.zeros(rows.manifest['vocab_size'], np.int64)
     for index in range(min(max_rows, len(rows))):
         row = rows[index]
@@ -47,21 +48,21 @@ def of_rows(rows, max_rows):
 
 
 def scored(rows, special_ids, max_rows):
-    """The same of the tokens that are not special, which alone are scored."""
+    """Like `of_rows`, with counts of 0 for special tokens, which are never predicted."""
     counts = of_rows(rows, max_rows)
     counts[list(special_ids)] = 0
     return counts
 
 
 def unigram_entropy(rows, special_ids, max_rows):
-    """The entropy of the tokens of the first rows that are not special."""
+    """Returns the entropy of non-special tokens in the first rows, in nats per token."""
     return entropy(scored(rows, special_ids, max_rows))
 
 
 def entropy(counts_V):
-    """-sum p log p of tokens under their own frequencies, in nats.
+    """Returns -sum p log p of the token frequencies, in nats per token.
 
-    What a model that knows the frequencies and reads nothing else would score, per token.
+    This is the loss of a model that only knows the frequencies.
     """
     share = counts_V[counts_V > 0] / counts_V.sum()
     return float(-(share * np.log(share)).sum())

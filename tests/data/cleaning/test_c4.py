@@ -19,42 +19,42 @@ def lines_left(*lines):
     return text.split('\n')[len(LINES) :]
 
 
-def test_sentences_stay_as_they_are():
+def test_sentences_are_kept_unchanged():
     assert c4.clean(PAGE) == (PAGE, '')
     assert c4.clean(f'\n  {LINES[0]}\t\r\n{LINES[1]}\n\n{LINES[2]}\n') == (PAGE, '')
 
 
 @pytest.mark.parametrize('end', ['.', '!', '?', '"', '”', '»', '。', '؟', '।', '."'])
-def test_a_line_ends_in_terminal_punctuation(end):
+def test_lines_with_terminal_punctuation_are_kept(end):
     line = f'one two three four five{end}'
     assert lines_left(line) == [line]
 
 
 @pytest.mark.parametrize('end', ['', ',', ':', ')', '...', '…', ' ...', '.…'])
-def test_a_line_with_another_end_goes(end):
+def test_lines_without_terminal_punctuation_are_dropped(end):
     assert lines_left(f'one two three four five{end}') == []
 
 
 @pytest.mark.parametrize(
-    'line, stays', [('One two three four.', False), ('A b c d e.', True)]
+    'line, is_kept', [('One two three four.', False), ('A b c d e.', True)]
 )
-def test_a_line_has_five_words(line, stays):
-    assert bool(lines_left(line)) == stays
+def test_lines_need_five_words(line, is_kept):
+    assert bool(lines_left(line)) == is_kept
 
 
-@pytest.mark.parametrize('length, stays', [(1000, True), (1001, False)])
-def test_no_word_of_a_line_has_more_than_1000_characters(length, stays):
-    assert bool(lines_left(f'One two three four {"x" * length} is long.')) == stays
+@pytest.mark.parametrize('length, is_kept', [(1000, True), (1001, False)])
+def test_lines_with_words_over_1000_characters_are_dropped(length, is_kept):
+    assert bool(lines_left(f'One two three four {"x" * length} is long.')) == is_kept
 
 
 @pytest.mark.parametrize('notice', ['JavaScript', 'Terms of Use', 'uses cookies'])
-def test_lines_of_notices_go(notice):
+def test_lines_of_notices_are_dropped(notice):
     line = f'Please note that this page has {notice} within it.'
     assert lines_left(line) == []
     assert lines_left(line.replace(notice, 'java script')) != []
 
 
-def test_marks_of_citations_go():
+def test_citation_marks_are_removed():
     assert lines_left('It is so[1] and so[edit][citation needed] in all. [23]') == [
         'It is so and so in all.'
     ]
@@ -74,8 +74,8 @@ def test_marks_of_citations_go():
         ('}', ''),
     ],
 )
-def test_what_a_page_must_not_hold(phrase, reason):
-    # In a line that goes, too.
+def test_forbidden_content_drops_a_page(phrase, reason):
+    # Also in a line that is dropped.
     assert c4.clean(f'{PAGE}\n{phrase}')[1] == reason
 
 
@@ -93,7 +93,7 @@ def test_what_a_page_must_not_hold(phrase, reason):
         ('', 'c4: too few sentences'),
     ],
 )
-def test_a_page_has_three_sentences(text, reason):
+def test_pages_need_three_sentences(text, reason):
     assert c4.clean(text)[1] == reason
 
 
@@ -115,7 +115,7 @@ PIECES = [
 
 @hypothesis_settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map(''.join))
-def test_what_is_clean_stays_as_it_is(text):
+def test_cleaning_is_idempotent(text):
     cleaned, reason = c4.clean(text)
     if not reason:
         assert c4.clean(cleaned) == (cleaned, '')

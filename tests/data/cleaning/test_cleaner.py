@@ -18,7 +18,7 @@ def clean(text, **config):
     return cleaner.Cleaner(made).clean(text)
 
 
-def test_by_default_nothing_is_left_out():
+def test_nothing_is_dropped_by_default():
     config = settings.Config()
     assert not config.finds_duplicates
     for text in ('', '\x00', 'a' * 10**6, 'e\u0301 {lorem ipsum}\ud800'):
@@ -31,7 +31,7 @@ def test_normalization_is_noted():
     assert clean('ﬁn', normalize='NFKC') == ('fin', '', ('normalized',))
 
 
-def test_what_c4_joins_is_normalized():
+def test_text_joined_by_c4_is_normalized():
     text = f'{PAGE}\nIt is said in the cafe[1]\u0301, too.'
     found = clean(text, normalize='NFC', quality=['c4'])
     assert found.text == f'{PAGE}\nIt is said in the café, too.'
@@ -46,14 +46,14 @@ def test_lengths_are_in_characters(text, reason):
     assert found == (None if reason else text, reason, ())
 
 
-def test_lengths_are_those_of_the_text_that_stays():
+def test_length_limits_apply_to_the_cleaned_text():
     assert clean('e\u0301', min_chars=2, normalize='NFC').reason == 'too short'
     text = f'{PAGE}\nmenu'
     assert clean(text, quality=['c4'], max_chars=len(PAGE)).text == PAGE
     assert clean(text, quality=['c4'], min_chars=len(PAGE) + 1).reason == 'too short'
 
 
-def test_presets_in_any_order():
+def test_filters_in_any_order():
     found = text_of(prose(100)).split('\n')
     lines = [f'{line}.' for line in found]
     lines[3] = lines[3][:-1]
@@ -62,7 +62,7 @@ def test_presets_in_any_order():
     for quality in (['c4', 'gopher'], ['gopher', 'c4']):
         assert clean(text, quality=quality) == (expected, '', ('c4: lines left out',))
     assert clean(text, quality=['gopher']) == (text, '', ())
-    # Gopher looks at what C4 left.
+    # Gopher is applied to the output of C4.
     assert clean(text.replace('.\n', '\n', 5), quality=quality).reason == (
         'gopher: too few words'
     )
@@ -85,7 +85,7 @@ def test_bad_words(tmp_path):
     assert clean(PAGE.replace('sentence', 'sentences'), **config).reason == ''
 
 
-def test_contaminated_documents_are_left_out_or_counted(tmp_path):
+def test_contaminated_documents_are_dropped_or_counted(tmp_path):
     sets = [dict(path=rows(tmp_path / 'quiz.jsonl', QUESTION, SHORT))]
     text = f'It begins. {QUESTION} It ends.'
     assert clean(text, decontaminate=sets) == (None, 'contaminated: quiz', ())
@@ -101,8 +101,8 @@ def test_contaminated_documents_are_left_out_or_counted(tmp_path):
 @pytest.mark.parametrize(
     'config, words',
     [
-        ({'normalize': 'NFD'}, "there are: '', 'NFC', 'NFKC'"),
-        ({'quality': ['gofer']}, "quality.0.='gofer'; there are"),
+        ({'normalize': 'NFD'}, "choices: '', 'NFC', 'NFKC'"),
+        ({'quality': ['gofer']}, "quality.0.='gofer' is invalid; choices"),
         ({'min_chars': 5, 'max_chars': 4}, 'no document has such a length'),
         ({'bad_words': 'bad.txt'}, "add 'c4' to"),
         ({'near_duplicates': 1.5}, 'at most 1'),
@@ -110,7 +110,7 @@ def test_contaminated_documents_are_left_out_or_counted(tmp_path):
         ({'decontaminate': ['a.jsonl']}, 'must be a section'),
     ],
 )
-def test_wrong_settings_are_refused(config, words):
+def test_invalid_settings_raise(config, words):
     with pytest.raises(ValueError, match=words):
         clean('', **config)
 
@@ -137,7 +137,7 @@ PIECES = [*LINES, *CITED, 'It is so here and there', '\n', ' ', '.', '...', '{',
     normalize=st.sampled_from(settings.NORMALIZATIONS),
     quality=st.sampled_from([(), ('c4',)]),
 )
-def test_what_is_clean_stays_as_it_is(text, normalize, quality):
+def test_cleaning_is_idempotent(text, normalize, quality):
     once = clean(text, normalize=normalize, quality=quality)
     if once.text is not None:
         assert clean(once.text, normalize=normalize, quality=quality) == (

@@ -22,7 +22,7 @@ def equal(*texts):
     return len({folded(text).tobytes() for text in texts}) == 1
 
 
-def test_case_punctuation_and_space_tell_no_words_apart():
+def test_case_punctuation_and_whitespace_are_ignored():
     assert equal("The cat's hat.", '  the CAT s\nhat', 'the_cat_s_hat!!')
     assert equal('Straße ΟΔΟΣ', 'straße οδος')
     assert not equal('the cat', 'thecat')
@@ -30,7 +30,7 @@ def test_case_punctuation_and_space_tell_no_words_apart():
     assert not equal('the cat', 'cat the')
 
 
-def test_words_are_counted_as_a_regex_does():
+def test_words_match_a_regex():
     text = "It's 3.5 in naïve_Übung  (x) — no"
     found = re.findall(r'[^\W_]+', text)
     assert len(folded(text)) == len(found) == 9
@@ -42,7 +42,7 @@ def test_marks_belong_to_their_word():
     assert len(folded('e\u0301te\u0301')) == 1
 
 
-def test_where_nothing_stands_between_words_each_character_is_one():
+def test_each_character_is_a_word_in_scripts_without_spaces():
     assert len(folded('日本語のabc本')) == 6
     assert len(folded('ภาษาไทย')) == 7
     assert equal('日本語', '日 本 語', '「日本」語')
@@ -50,7 +50,7 @@ def test_where_nothing_stands_between_words_each_character_is_one():
 
 @hypothesis_settings(max_examples=200, deadline=None)
 @given(TEXTS)
-def test_spaced_words_are_those_of_split(text):
+def test_spaced_words_match_str_split(text):
     found = words.spaced(text)
     expected = text.split()
     assert found.lengths.tolist() == list(map(len, expected))
@@ -65,7 +65,7 @@ def test_spaced_words_are_those_of_split(text):
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(text=TEXTS, block=st.integers(8, 20), n=st.integers(1, 5))
-def test_blocks_change_nothing(text, block, n):
+def test_results_do_not_depend_on_blocks(text, block, n):
     text = re.sub(r'(\S{4})', r'\1 ', text)
     whole, together = folded(text), words.spaced(text)
     grams = words.ngrams(whole, n) if len(whole) >= n else whole[:0]
@@ -78,22 +78,22 @@ def test_blocks_change_nothing(text, block, n):
         np.testing.assert_array_equal(apart.lettered, together.lettered)
         pieces = [
             words.ngrams(hashes, n)
-            for hashes, new in words.carried(words.folded(text), n)
+            for hashes, new in words.overlapping(words.folded(text), n)
             if new and len(hashes) >= n
         ]
     np.testing.assert_array_equal(np.concatenate([whole[:0], *pieces]), grams)
 
 
-def test_no_character_counts_for_nothing():
+def test_every_character_affects_the_hash():
     hashes = words.spaced('a a\0 \0 \0\0 \0a').hashes
     assert len(set(hashes.tolist())) == 5
 
 
-def test_a_word_longer_than_a_block_is_cut_and_ends():
+def test_a_word_longer_than_a_block_is_cut():
     assert len(folded('x' * (words.BLOCK + 1) + ' y')) == 3
 
 
-def test_ngrams_are_equal_where_their_words_are():
+def test_ngrams_are_equal_if_their_words_are():
     rng = np.random.default_rng(0)
     hashes = folded(' '.join(rng.choice(list('abc'), 300)))
     for n in (1, 2, 7):

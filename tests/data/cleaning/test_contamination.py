@@ -24,11 +24,11 @@ def read(*sets, overlap=13, min_overlap=8):
     return contamination.read(sets, overlap, min_overlap)
 
 
-def test_thirteen_words_in_a_row_are_found(tmp_path):
-    found, (said,) = read(
+def test_thirteen_consecutive_words_are_found(tmp_path):
+    found, (summary,) = read(
         EvaluationSet(path=rows(tmp_path / 'quiz.jsonl', QUESTION, 'no'))
     )
-    assert said == contamination.Read('quiz', ('quiz.jsonl',), texts=2, short=1)
+    assert summary == contamination.SetSummary('quiz', ('quiz.jsonl',), texts=2, short=1)
     asked = QUESTION.split()
     assert len(asked) == 15
     for start in range(3):
@@ -41,57 +41,57 @@ def test_thirteen_words_in_a_row_are_found(tmp_path):
     assert found.find('') is None
 
 
-def test_a_shorter_text_is_found_as_a_whole(tmp_path):
+def test_shorter_texts_are_found_as_a_whole(tmp_path):
     path = rows(tmp_path / 'quiz.jsonl', SHORT, 'Seven words are too few for it.')
-    found, (said,) = read(EvaluationSet(path=path))
-    assert said.short == 1
+    found, (summary,) = read(EvaluationSet(path=path))
+    assert summary.short == 1
     assert (
         found.find(f'So it was: nine ships SAILED out\non that gray morning, {QUESTION}')
         == 0
     )
     assert found.find('Nine ships sailed out on that gray evening.') is None
     assert found.find('Seven words are too few for it.') is None
-    lower, (said,) = read(EvaluationSet(path=path), min_overlap=7)
-    assert said.short == 0
+    lower, (summary,) = read(EvaluationSet(path=path), min_overlap=7)
+    assert summary.short == 0
     assert lower.find('Here seven words are too few for it.') == 0
 
 
-def test_the_set_is_named_and_of_several_the_first(tmp_path):
+def test_the_first_matching_set_is_named(tmp_path):
     first = EvaluationSet(path=rows(tmp_path / 'a.jsonl', SHORT), name='mine')
     second = EvaluationSet(path=rows(tmp_path / 'b.jsonl', QUESTION, SHORT))
-    found, said = read(first, second)
-    assert [one.name for one in said] == ['mine', 'b']
+    found, summaries = read(first, second)
+    assert [one.name for one in summaries] == ['mine', 'b']
     assert found.find(QUESTION) == 1
     assert found.find(SHORT) == found.find(f'{QUESTION} {SHORT}') == 0
 
 
-def test_of_a_set_with_splits_the_training_set_is_not_looked_for(tmp_path):
+def test_training_splits_are_not_searched_for(tmp_path):
     rows(tmp_path / 'set' / 'train.jsonl', QUESTION)
     rows(tmp_path / 'set' / 'test.jsonl', SHORT)
     rows(tmp_path / 'set' / 'dev.jsonl', f'{SHORT} Now.')
-    found, (said,) = read(EvaluationSet(path=str(tmp_path / 'set')))
-    assert sorted(said.files) == ['dev.jsonl', 'test.jsonl']
+    found, (summary,) = read(EvaluationSet(path=str(tmp_path / 'set')))
+    assert sorted(summary.files) == ['dev.jsonl', 'test.jsonl']
     assert found.find(QUESTION) is None and found.find(SHORT) == 0
 
 
 def test_fields(tmp_path):
     path = tmp_path / 'set.jsonl'
     path.write_text(json.dumps({'q': QUESTION, 'a': {'texts': [SHORT, 'x']}, 'n': 3}))
-    found, (said,) = read(EvaluationSet(path=str(path)))
-    assert said.texts == 3 and found.find(QUESTION) == found.find(SHORT) == 0
-    found, (said,) = read(EvaluationSet(path=str(path), fields=('a',)))
-    assert said.texts == 2 and found.find(QUESTION) is None
+    found, (summary,) = read(EvaluationSet(path=str(path)))
+    assert summary.texts == 3 and found.find(QUESTION) == found.find(SHORT) == 0
+    found, (summary,) = read(EvaluationSet(path=str(path), fields=('a',)))
+    assert summary.texts == 2 and found.find(QUESTION) is None
     with pytest.raises(ValueError, match="has no field 'Q'"):
         read(EvaluationSet(path=str(path), fields=('Q',)))
-    with pytest.raises(ValueError, match='0 texts in set.jsonl, none of 8 words'):
+    with pytest.raises(ValueError, match=r'none of the 0 texts of .*\(set.jsonl\) has 8'):
         read(EvaluationSet(path=str(path), fields=('n',)))
 
 
-def test_a_set_that_is_not_there_or_too_short_is_refused(tmp_path):
+def test_missing_and_too_short_sets_raise(tmp_path):
     with pytest.raises(FileNotFoundError, match='no file or folder'):
         read(EvaluationSet(path=str(tmp_path / 'none')))
     path = rows(tmp_path / 'a.jsonl', 'Too short.')
-    with pytest.raises(ValueError, match='1 texts in a.jsonl, none of 8 words'):
+    with pytest.raises(ValueError, match=r'none of the 1 texts of .*\(a.jsonl\) has 8'):
         read(EvaluationSet(path=path))
 
 
@@ -103,10 +103,10 @@ def test_bad_words(tmp_path):
         assert found.find(text) == 0
     for text in ('darned', 'hot a dog', 'dog hot', '', '日の本'):
         assert found.find(text) is None
-    with pytest.raises(FileNotFoundError, match='no such file'):
+    with pytest.raises(FileNotFoundError, match='does not exist'):
         contamination.bad_words(str(tmp_path / 'none'))
     path.write_text('\n ...\n')
-    with pytest.raises(ValueError, match='holds no words'):
+    with pytest.raises(ValueError, match='contains no words'):
         contamination.bad_words(str(path))
     path.write_bytes(b'\xff')
     with pytest.raises(ValueError, match='is not UTF-8'):
@@ -122,7 +122,7 @@ TEXT = st.lists(st.sampled_from('abcd'), max_size=25).map(' '.join)
     text=TEXT,
     block=st.sampled_from([9, 16, 1000]),
 )
-def test_phrases_are_those_found_by_reading(sets, text, block):
+def test_phrases_match_a_plain_search(sets, text, block):
     made = [contamination.grams_of(texts, 2, 4)[0] for texts in sets]
     found = pickle.loads(pickle.dumps(phrases.Phrases(made)))  # noqa: S301
 
@@ -140,12 +140,12 @@ def test_phrases_are_those_found_by_reading(sets, text, block):
         assert found.find(text) == expected
 
 
-def test_few_other_texts_pass_the_table_and_none_is_found():
+def test_the_prefilter_has_few_false_positives():
     rng = np.random.default_rng(0)
     grams = rng.integers(0, 2**64, 5000, dtype=np.uint64)
     found = phrases.Phrases([{3: [grams]}])
     others = rng.integers(0, 2**64, 100_000, dtype=np.uint64)
     (table,) = found._tables.values()
-    assert 1 / 64 < table.table.mean() < 1 / 8
+    assert 1 / 64 < table.prefilter.mean() < 1 / 8
     assert table.find(others) is None
     assert table.find(np.append(others, grams[77])) == 0

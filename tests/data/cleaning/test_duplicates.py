@@ -24,7 +24,7 @@ COPIES = settings.Config(exact_duplicates=True)
 
 
 def decide(folder, parts, config=BOTH, **more):
-    """([(number, text) that stay] of each part, the Decision) of parts of texts."""
+    """Returns ([(number, text)] kept of each part, the Decision) for parts of texts."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for number, texts in enumerate(parts):
         with fingerprints.Writer(folder, number, config) as writer:
@@ -32,7 +32,7 @@ def decide(folder, parts, config=BOTH, **more):
                 writer.add(document, text)
     decision = duplicates.decide(folder, range(len(parts)), config, **more)
     out = [duplicates.left_out(folder, number, config) for number in range(len(parts))]
-    stays = [
+    kept_parts = [
         [(at, text) for at, text in enumerate(texts) if at not in out[number]]
         for number, texts in enumerate(parts)
     ]
@@ -40,15 +40,15 @@ def decide(folder, parts, config=BOTH, **more):
     assert decision.documents == sum(map(len, parts))
     assert decision.exact == reasons.count('exact duplicate')
     assert decision.near == reasons.count('near duplicate')
-    return stays, decision
+    return kept_parts, decision
 
 
-def texts_of(stays):
-    return sorted(text for part in stays for _, text in part)
+def texts_of(kept_parts):
+    return sorted(text for part in kept_parts for _, text in part)
 
 
 def family(name, members, words=300, changed=1):
-    """Texts that differ from the first in `changed` words."""
+    """Returns texts that differ from the first in `changed` words."""
     found = [f'{name}{n}' for n in range(words)]
     made = []
     for member in range(members):
@@ -59,42 +59,42 @@ def family(name, members, words=300, changed=1):
     return made
 
 
-def test_copies_and_near_copies_are_left_out(tmp_path):
+def test_exact_and_near_duplicates_are_dropped(tmp_path):
     near_copies, other = family('a', 3), family('b', 1)
     copies = ['Some words that stand here twice.', 'some words that stand here twice']
-    stays, decision = decide(
+    kept_parts, decision = decide(
         tmp_path, [[*near_copies, copies[0]], [copies[0], *other, copies[1]]]
     )
     assert decision == duplicates.Decision(documents=7, exact=1, near=3)
-    kept = texts_of(stays)
+    kept = texts_of(kept_parts)
     assert len(kept) == 3
     assert len(set(near_copies) & set(kept)) == len(set(copies) & set(kept)) == 1
     assert other[0] in kept
 
 
-def test_of_copies_the_first_in_the_order_of_the_corpus_stays(tmp_path):
+def test_the_first_exact_duplicate_is_kept(tmp_path):
     parts = [['x', 'twice', 'twice'], ['twice', 'y'], [], ['y', 'Twice']]
-    stays, decision = decide(tmp_path, parts, COPIES)
-    assert stays == [[(0, 'x'), (1, 'twice')], [(1, 'y')], [], [(1, 'Twice')]]
+    kept_parts, decision = decide(tmp_path, parts, COPIES)
+    assert kept_parts == [[(0, 'x'), (1, 'twice')], [(1, 'y')], [], [(1, 'Twice')]]
     assert decision == duplicates.Decision(documents=7, exact=3, near=0)
 
 
-def test_of_near_copies_the_lowest_hash_stays(tmp_path):
+def test_the_near_duplicate_with_the_lowest_hash_is_kept(tmp_path):
     texts = family('a', 6)
-    stays, _ = decide(tmp_path, [texts])
+    kept_parts, _ = decide(tmp_path, [texts])
     documents = fingerprints.Part(tmp_path, 0, BOTH).documents
     lowest = int(np.lexsort((documents['low'], documents['high']))[0])
-    assert stays == [[(lowest, texts[lowest])]]
+    assert kept_parts == [[(lowest, texts[lowest])]]
 
 
-def test_texts_that_only_share_some_stay(tmp_path):
-    stays, decision = decide(tmp_path, [family('a', 5, changed=25)])
-    assert decision.near == 0 and len(stays[0]) == 5
+def test_texts_that_share_only_a_part_are_kept(tmp_path):
+    kept_parts, decision = decide(tmp_path, [family('a', 5, changed=25)])
+    assert decision.near == 0 and len(kept_parts[0]) == 5
 
 
-def test_texts_without_words_are_near_to_nothing(tmp_path):
-    stays, _ = decide(tmp_path, [['', '...', '!', '', '--']])
-    assert texts_of(stays) == ['', '!', '--', '...']
+def test_texts_without_words_have_no_near_duplicates(tmp_path):
+    kept_parts, _ = decide(tmp_path, [['', '...', '!', '', '--']])
+    assert texts_of(kept_parts) == ['', '!', '--', '...']
 
 
 CORPUS = [
@@ -110,15 +110,13 @@ CORPUS = [
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-    """What stays of the corpus in one part, and the Decision."""
+    """What is kept of the corpus as one part, and the Decision."""
     return decide(tmp_path_factory.mktemp('whole'), [CORPUS])
 
 
 @hypothesis_settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_the_same_texts_stay_whatever_the_order_and_the_batches(
-    tmp_path_factory, whole, data
-):
+def test_kept_texts_do_not_depend_on_order_or_batches(tmp_path_factory, whole, data):
     folder = tmp_path_factory.mktemp('fingerprints')
     order = data.draw(st.permutations(CORPUS))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=4)))
@@ -126,14 +124,14 @@ def test_the_same_texts_stay_whatever_the_order_and_the_batches(
     memory = data.draw(st.sampled_from([2_000, 20_000, 2**28]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprints, 'BUFFERED', data.draw(st.integers(1, 5)))
-        patch.setattr(near, 'OPEN', data.draw(st.integers(1, 3)))
-        stays, decision = decide(folder, parts, memory=memory)
-    assert texts_of(stays) == texts_of(whole[0])
+        patch.setattr(near, 'OPEN_FILES', data.draw(st.integers(1, 3)))
+        kept_parts, decision = decide(folder, parts, memory=memory)
+    assert texts_of(kept_parts) == texts_of(whole[0])
     assert decision == whole[1]
     assert decision.exact == 3 and decision.near >= 5 + 3
 
 
-def test_parts_may_be_written_in_any_order_and_decided_again(tmp_path):
+def test_parts_can_be_written_in_any_order_and_decided_again(tmp_path):
     parts = [CORPUS[:8], CORPUS[8:15], CORPUS[15:]]
     first, second = tmp_path / 'first', tmp_path / 'second'
     _, expected = decide(first, parts)
@@ -151,7 +149,7 @@ def test_parts_may_be_written_in_any_order_and_decided_again(tmp_path):
 
 
 def of_similarity(similarity, rng, words=400):
-    """Two texts whose sets of single words have that Jaccard similarity."""
+    """Returns two texts whose sets of words have this Jaccard similarity."""
     names = [f'w{n}' for n in rng.integers(0, 2**40, words)]
     shared = round(similarity * words)
     half = shared + (words - shared) // 2
@@ -159,7 +157,7 @@ def of_similarity(similarity, rng, words=400):
 
 
 @pytest.mark.parametrize('similarity', [0.5, 0.75, 0.8, 0.9])
-def test_near_copies_are_found_as_often_as_the_s_curve_says(tmp_path, similarity):
+def test_near_duplicates_are_found_with_the_expected_probability(tmp_path, similarity):
     config = settings.Config(near_duplicates=0.8, ngram=1)
     rng, tries, count = np.random.default_rng(2), 150, config.permutations
     texts = [text for _ in range(tries) for text in of_similarity(similarity, rng)]
@@ -190,8 +188,8 @@ def test_near_copies_are_found_as_often_as_the_s_curve_says(tmp_path, similarity
 
 
 def synthetic(folder, part, count, rng, config):
-    """Fingerprints of documents that nobody wrote: many copies, one large group of near
-    copies, and pairs."""
+    """Writes fingerprints of fictitious documents: many copies, one large group of near
+    duplicates, and pairs."""
     documents = np.zeros(count, fingerprints.DOCUMENT)
     documents['number'] = np.arange(count)
     documents['high'] = rng.integers(0, 2**64, count, dtype=np.uint64)
@@ -204,10 +202,10 @@ def synthetic(folder, part, count, rng, config):
     rows.tofile(folder / f'{part:06d}.signatures')
 
 
-def test_memory_is_bounded_whatever_the_corpus(tmp_path):
+def test_memory_is_bounded(tmp_path):
     config = settings.Config(near_duplicates=0.8, exact_duplicates=True, permutations=16)
     memory, peaks, parts = 200_000, [], 4
-    minhash.bands(0.8, 16)  # kept from the first time on
+    minhash.bands(0.8, 16)  # cached from the first call on
     for count in (1_000, 3_000):
         folder = tmp_path / str(count)
         folder.mkdir()
@@ -224,7 +222,7 @@ def test_memory_is_bounded_whatever_the_corpus(tmp_path):
     assert max(peaks) < memory, peaks
 
 
-def test_a_large_group_is_not_compared_pair_by_pair(tmp_path, monkeypatch):
+def test_large_groups_are_not_compared_pairwise(tmp_path, monkeypatch):
     config = settings.Config(near_duplicates=0.8, permutations=16)
     compared = []
     real = minhash.estimate
@@ -236,8 +234,8 @@ def test_a_large_group_is_not_compared_pair_by_pair(tmp_path, monkeypatch):
     assert sum(compared) < 2 * 1000
 
 
-def test_of_a_group_that_is_alike_in_one_band_few_are_compared(tmp_path, monkeypatch):
-    # Nothing unites them, so each is compared with the COMPARED lowest.
+def test_few_members_of_a_band_are_compared(tmp_path, monkeypatch):
+    # They are never united, so each is compared with the COMPARED lowest.
     config = settings.Config(near_duplicates=0.8, permutations=16)
     _, rows = minhash.bands(0.8, 16)
     signatures = np.random.default_rng(0).integers(0, 2**32, (500, 16), dtype=np.uint32)
@@ -260,9 +258,9 @@ def test_of_a_group_that_is_alike_in_one_band_few_are_compared(tmp_path, monkeyp
     edges=st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=30),
     batch=st.integers(1, 7),
 )
-def test_components_are_those_found_by_walking(edges, batch):
+def test_components_match_a_graph_search(edges, batch):
     parents = np.zeros(20, np.int64)
-    components.alone(parents)
+    components.reset(parents)
     for start in range(0, len(edges), batch):
         some = np.array(edges[start : start + batch])
         components.unite(parents, some[:, 0], some[:, 1])
@@ -273,7 +271,7 @@ def test_components_are_those_found_by_walking(edges, batch):
     assert components.roots(parents, np.arange(20)).tolist() == names
 
 
-def test_bad_input_is_refused(tmp_path):
+def test_invalid_input_raises(tmp_path):
     with pytest.raises(
         ValueError, match='no fingerprints of 1 parts, the first of them 3'
     ):
@@ -296,7 +294,7 @@ def test_bad_input_is_refused(tmp_path):
         duplicates.decide(tmp_path, [0], COPIES)
 
 
-def test_hashes_that_are_equal_in_half_are_not_equal(tmp_path):
+def test_both_halves_of_hashes_are_compared(tmp_path):
     documents = np.zeros(40, fingerprints.DOCUMENT)
     documents['number'] = np.arange(40)
     documents['high'][20:] = documents['low'][:20] = np.arange(20)
@@ -305,7 +303,7 @@ def test_hashes_that_are_equal_in_half_are_not_equal(tmp_path):
     assert duplicates.left_out(tmp_path, 0, COPIES) == {20: 'exact duplicate'}
 
 
-def test_the_hash_is_that_of_the_whole_text(tmp_path, monkeypatch):
+def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
     text = 'é\ud800' * 10 + 'abc'
     monkeypatch.setattr(fingerprints, 'CHUNK', 4)
     with fingerprints.Writer(tmp_path, 0, COPIES) as writer:
@@ -318,7 +316,7 @@ def test_the_hash_is_that_of_the_whole_text(tmp_path, monkeypatch):
     assert tuple(found) == (3, *halves)
 
 
-def test_ranks_are_those_of_the_hashes(tmp_path):
+def test_ranks_are_ordered_by_hash(tmp_path):
     texts = [f'text {n % 37}' for n in range(60)]
     decide(tmp_path, [texts[:25], texts[25:]], COPIES)
     parts = [fingerprints.Part(tmp_path, part, COPIES) for part in (0, 1)]

@@ -11,7 +11,7 @@ from jepa_text.data.cleaning import gopher, words
 
 
 def prose(count, seed=0):
-    """Different words, five letters on average, with two stop words at the beginning."""
+    """Returns distinct words, five letters on average, starting with two stop words."""
     numbers = random.Random(seed).sample(range(26**4), count)
     found = [''.join(chr(97 + n // 26**i % 26) for i in range(4)) + 'x' for n in numbers]
     return ['the', 'of', 'tenletters', *found[3:]]
@@ -22,7 +22,7 @@ def text_of(found, per_line=10):
     return '\n'.join(' '.join(found[at : at + per_line]) for at in starts)
 
 
-def test_prose_stays():
+def test_prose_is_kept():
     assert gopher.reason(text_of(prose(1000))) == ''
 
 
@@ -34,7 +34,7 @@ def test_50_to_100_000_words(count, reason):
     assert gopher.reason(text_of(prose(count))) == (reason and f'gopher: {reason}')
 
 
-def test_a_library_is_left_out_without_being_looked_at_whole(monkeypatch):
+def test_very_long_documents_are_dropped_early(monkeypatch):
     monkeypatch.delattr(words, 'spaced')
     assert gopher.reason('the end of it ' * 200_000) == 'gopher: too many words'
     assert gopher.reason('x' * 10**6) == 'gopher: word length'
@@ -45,12 +45,12 @@ def three_letters(count):
 
 
 @pytest.mark.parametrize('change, reason', [('xyz', ''), ('xy', 'gopher: word length')])
-def test_words_are_three_characters_long_on_average(change, reason):
+def test_minimum_mean_word_length(change, reason):
     assert gopher.reason(text_of([*three_letters(99), change])) == reason
 
 
 @pytest.mark.parametrize('extra, reason', [(0, ''), (1, 'gopher: word length')])
-def test_words_are_ten_characters_long_on_average(extra, reason):
+def test_maximum_mean_word_length(extra, reason):
     found = [one * 2 for one in prose(100)[3:]]
     found += ['the', 'of', 'x' * (30 - 5 + extra)]
     assert gopher.reason(text_of(found)) == reason
@@ -58,7 +58,7 @@ def test_words_are_ten_characters_long_on_average(extra, reason):
 
 @pytest.mark.parametrize('symbol', ['#', '...', '…'])
 @pytest.mark.parametrize('count, reason', [(10, ''), (11, 'gopher: symbols')])
-def test_a_symbol_every_ten_words(symbol, count, reason):
+def test_symbols_per_word(symbol, count, reason):
     found = prose(100)
     for place in range(count):
         found[8 * place] += symbol
@@ -67,7 +67,7 @@ def test_a_symbol_every_ten_words(symbol, count, reason):
 
 @pytest.mark.parametrize('bullet', ['•', '- ', '* '])
 @pytest.mark.parametrize('count, reason', [(9, ''), (10, 'gopher: bullets')])
-def test_nine_lines_of_ten_with_bullets(bullet, count, reason):
+def test_share_of_bullet_lines(bullet, count, reason):
     lines = text_of(prose(100)).split('\n')
     lines[:count] = [f'  {bullet}{line}' for line in lines[:count]]
     assert gopher.reason('\n'.join(lines)) == reason
@@ -75,7 +75,7 @@ def test_nine_lines_of_ten_with_bullets(bullet, count, reason):
 
 @pytest.mark.parametrize('ellipsis', ['...', '… '])
 @pytest.mark.parametrize('count, reason', [(3, ''), (4, 'gopher: ellipses')])
-def test_three_lines_of_ten_that_end_in_an_ellipsis(ellipsis, count, reason):
+def test_share_of_lines_with_an_ellipsis(ellipsis, count, reason):
     lines = text_of(prose(100)).split('\n')
     lines[:count] = [line + ellipsis for line in lines[:count]]
     assert gopher.reason('\n'.join([*lines, '', ''])) == reason
@@ -84,13 +84,13 @@ def test_three_lines_of_ten_that_end_in_an_ellipsis(ellipsis, count, reason):
 @pytest.mark.parametrize(
     'count, reason', [(20, ''), (21, 'gopher: words without letters')]
 )
-def test_four_words_of_five_have_a_letter(count, reason):
+def test_share_of_words_with_letters(count, reason):
     found = prose(100)
     found[-count:] = [f'{10_000 + n},-' for n in range(count)]
     assert gopher.reason(text_of(found)) == reason
 
 
-def test_letters_of_any_script_are_letters():
+def test_letters_of_all_scripts_count():
     cyrillic = [''.join(chr(ord(x) - 97 + 0x430) for x in one) for one in prose(100)]
     assert gopher.reason(text_of(cyrillic), stop_words=False) == ''
     assert gopher.reason(text_of(cyrillic)) == 'gopher: stop words'
@@ -112,7 +112,8 @@ def test_two_different_stop_words(found, reason):
 
 
 def lines_with(short, long, between='\n', per_line=10, lines=1):
-    """`short` lines of the same two letters between others of many words."""
+    """Returns text with `short` equal lines of two letters between lines of many
+    words."""
     found = prose(long * per_line * lines)
     size = per_line * lines
     units = [
@@ -124,19 +125,19 @@ def lines_with(short, long, between='\n', per_line=10, lines=1):
 
 
 @pytest.mark.parametrize('short, reason', [(7, ''), (8, 'gopher: duplicate lines')])
-def test_three_lines_of_ten_have_stood_before(short, reason):
+def test_share_of_duplicate_lines(short, reason):
     assert gopher.reason(lines_with(short, 20 - short)) == reason
-    # Blank lines are none.
+    # Blank lines do not count.
     assert gopher.reason(lines_with(short, 20 - short).replace('\n', '\n\n\n')) == reason
 
 
 @pytest.mark.parametrize('short, reason', [(7, ''), (8, 'gopher: duplicate paragraphs')])
-def test_three_paragraphs_of_ten_have_stood_before(short, reason):
+def test_share_of_duplicate_paragraphs(short, reason):
     assert gopher.reason(lines_with(short, 20 - short, '\n\n', lines=3)) == reason
 
 
 @pytest.mark.parametrize('what', ['lines', 'paragraphs'])
-def test_a_fifth_of_the_characters_in_lines_that_have_stood_before(what):
+def test_share_of_characters_in_duplicate_lines(what):
     lines = [f'line number {n}' for n in range(9)]
     assert gopher._lines([*lines[:8], *lines[:2]], what) == ''
     lines[0] += '.'
@@ -144,7 +145,7 @@ def test_a_fifth_of_the_characters_in_lines_that_have_stood_before(what):
     assert gopher._lines([*lines[:8], *lines[:2]], what) == expected
 
 
-def test_characters_of_lines_come_before_ngrams():
+def test_lines_are_checked_before_ngrams():
     lines = text_of(prose(100)).split('\n')
     twice = '\n'.join([*lines, *lines[:3]])
     assert gopher.reason(twice) == 'gopher: characters of duplicate lines'
@@ -152,7 +153,7 @@ def test_characters_of_lines_come_before_ngrams():
 
 @pytest.mark.parametrize('n, count', [(2, 10), (3, 6), (4, 4)])
 @pytest.mark.parametrize('more, reason', [(0, ''), (1, 'gopher: top {n}-gram')])
-def test_the_top_ngram(n, count, more, reason):
+def test_top_ngrams(n, count, more, reason):
     phrase = prose(200, seed=1)[-n:]
     found = prose(100 - (count + more) * n)
     for place in range(count + more):
@@ -162,7 +163,7 @@ def test_the_top_ngram(n, count, more, reason):
 
 @pytest.mark.parametrize('n', range(5, 11))
 @pytest.mark.parametrize('fewer, reason', [(0, ''), (1, 'gopher: duplicate {n}-grams')])
-def test_the_characters_of_duplicate_ngrams(n, fewer, reason):
+def test_characters_of_duplicate_ngrams(n, fewer, reason):
     total = int(np.ceil(2 * n / gopher.MAX_DUPLICATE_NGRAMS[n])) - fewer
     found = prose(total - 2 * n)
     found[20:20] = found[-n:]
@@ -172,7 +173,7 @@ def test_the_characters_of_duplicate_ngrams(n, fewer, reason):
 
 
 def by_hand(found):
-    """What `_ngrams` says of a list of words, by counting."""
+    """Computes `_ngrams` of a list of words by plain counting."""
     characters = sum(map(len, found))
     for n in range(2, 11):
         grams = [tuple(found[at : at + n]) for at in range(len(found) - n + 1)]
@@ -203,7 +204,7 @@ WORDS = [*'abcdefghij', 'kk', 'lll', 'mmmm', 'né', '本', *(f'w{n}' for n in ra
     start=st.lists(st.sampled_from(WORDS), min_size=1, max_size=60),
     pieces=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 14)), max_size=6),
 )
-def test_ngrams_are_those_counted_by_hand(start, pieces):
+def test_ngrams_match_a_plain_count(start, pieces):
     found = list(start)
     for at, size in pieces:
         found += found[at : at + size] + [f'x{len(found)}' for _ in range(7)]

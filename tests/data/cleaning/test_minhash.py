@@ -16,14 +16,14 @@ def signature(hashes, count=COUNT):
 
 
 def pair(similarity, rng, size=400):
-    """Two sets of hashes whose Jaccard similarity is that."""
+    """Returns two sets of hashes with this Jaccard similarity."""
     shared = round(similarity * size)
     hashes = rng.integers(0, 2**32, size, dtype=np.uint32)
     half = shared + (size - shared) // 2
     return hashes[:half], np.concatenate([hashes[:shared], hashes[half:]])
 
 
-def test_factors_are_odd_and_all_differ():
+def test_factors_are_odd_and_distinct():
     factors, summands = minhash.permutations(COUNT)
     assert (factors % 2 == 1).all()
     assert len(set(factors.tolist())) == len(set(summands.tolist())) == COUNT
@@ -36,7 +36,7 @@ def test_the_estimate_is_the_jaccard_similarity(similarity):
     found = [
         minhash.estimate(*map(signature, pair(similarity, rng))) for _ in range(tries)
     ]
-    # Each is a mean of COUNT coins.
+    # Each estimate is a mean of COUNT Bernoulli variables.
     deviation = math.sqrt(similarity * (1 - similarity) / COUNT)
     assert abs(np.mean(found) - similarity) <= 4 * deviation / math.sqrt(tries)
     if deviation:
@@ -48,7 +48,7 @@ def test_the_estimate_is_the_jaccard_similarity(similarity):
     hashes=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=30),
     together=st.integers(1, 8),
 )
-def test_a_signature_is_that_of_the_set(hashes, together):
+def test_a_signature_depends_only_on_the_set(hashes, together):
     expected = signature(hashes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minhash, 'TOGETHER', together)
@@ -72,13 +72,13 @@ def test_texts_are_compared_by_their_shingles():
 
 def test_short_texts():
     of = lambda text: minhash.of_text(text, 5, 16).tolist()  # noqa: E731
-    assert of('') == of(' ... ') == [minhash.NOTHING] * 16
+    assert of('') == of(' ... ') == [minhash.EMPTY] * 16
     assert of('Two words.') == of('two WORDS') != of('words two')
-    assert of('a b c d') != of('a b c d e') != [minhash.NOTHING] * 16
+    assert of('a b c d') != of('a b c d e') != [minhash.EMPTY] * 16
 
 
 @pytest.mark.parametrize('text', ['a b c', 'a b c d e f g h i j', ''])
-def test_blocks_change_no_signature(text, monkeypatch):
+def test_signatures_do_not_depend_on_blocks(text, monkeypatch):
     text = text.replace(' ', ' . . . ')
     expected = minhash.of_text(text, 5, 16)
     monkeypatch.setattr(words, 'BLOCK', 8)
@@ -97,7 +97,7 @@ WORDS = ['a', 'b', 'c', 'dd', '日', '. ', '-', '\n', 'é']
     short=st.integers(0, 30),
     together=st.integers(1, 12),
 )
-def test_texts_done_together_are_those_done_alone(texts, ngram, short, together):
+def test_batched_signatures_match_single_ones(texts, ngram, short, together):
     alone = [minhash.of_text(text, ngram, 8) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minhash, 'SHORT', short)
@@ -112,7 +112,7 @@ def meet(similarity, bands, rows):
 
 
 @pytest.mark.parametrize('threshold', [0.5, 0.7, 0.8, 0.9])
-def test_bands_make_the_fewest_errors(threshold):
+def test_bands_minimize_the_error(threshold):
     at = np.linspace(0, 1, 4001)
 
     def error(bands, rows):
@@ -126,7 +126,7 @@ def test_bands_make_the_fewest_errors(threshold):
 
 
 @pytest.mark.parametrize('similarity', [0.5, 0.7, 0.8, 0.9])
-def test_texts_meet_as_often_as_the_s_curve_says(similarity):
+def test_candidates_have_the_expected_probability(similarity):
     rng = np.random.default_rng(1)
     bands, rows = minhash.bands(0.8, COUNT)
     tries = 300
@@ -136,12 +136,12 @@ def test_texts_meet_as_often_as_the_s_curve_says(similarity):
     )
     found = np.mean((first == second).any(axis=0))
     expected = meet(similarity, bands, rows)
-    # Similarities are exact and sets small, so a coin's deviation, and a little.
+    # Similarities are exact and sets small: the Bernoulli deviation, plus a margin.
     deviation = math.sqrt(expected * (1 - expected) / tries)
     assert abs(found - expected) <= 4 * deviation + 0.01
 
 
-def test_keys_of_bands_are_equal_where_their_rows_are():
+def test_band_keys_are_equal_if_their_rows_are():
     rng = np.random.default_rng(0)
     signatures = rng.integers(0, 2, (200, 12), dtype=np.uint32)
     keys = minhash.band_keys(signatures, 3, 4)
@@ -152,7 +152,7 @@ def test_keys_of_bands_are_equal_where_their_rows_are():
 
 
 @pytest.mark.peer
-def test_signatures_are_those_of_datasketch():
+def test_signatures_match_datasketch():
     datasketch = pytest.importorskip('datasketch')
     hashfunc = pytest.importorskip('datasketch.hashfunc')
     rng = np.random.default_rng(0)
@@ -165,7 +165,7 @@ def test_signatures_are_those_of_datasketch():
         hashes = np.array([hashfunc.sha1_hash32(one) for one in some], np.uint32)
         ours.append(minhash.signature(hashes, *sketch.permutations))
         np.testing.assert_array_equal(ours[-1], sketch.hashvalues)
-        # With our factors and summands, too.
+        # Also with our factors and summands.
         mine = datasketch.MinHash(
             COUNT, permutations=minhash.permutations(COUNT), scheme='affine32'
         )
@@ -177,7 +177,9 @@ def test_signatures_are_those_of_datasketch():
 @pytest.mark.peer
 @pytest.mark.parametrize('count', [64, 128])
 @pytest.mark.parametrize('threshold', [0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95])
-def test_bands_are_those_of_datasketch(threshold, count):
+def test_bands_match_datasketch(threshold, count):
     datasketch = pytest.importorskip('datasketch')
-    theirs = datasketch.MinHashLSH(threshold, count, weights=(minhash.MEET, minhash.MISS))
+    theirs = datasketch.MinHashLSH(
+        threshold, count, weights=(minhash.FALSE_POSITIVE, minhash.FALSE_NEGATIVE)
+    )
     assert minhash.bands(threshold, count) == (theirs.b, theirs.r)

@@ -1,4 +1,4 @@
-"""Three sentences in a row that stand earlier in the corpus are left out."""
+"""Tests for repeated three-sentence spans."""
 
 import tracemalloc
 
@@ -13,7 +13,7 @@ SPANS = settings.Config(quality=('c4',), repeated_spans=True)
 
 
 def decided(folder, parts, memory=2**20):
-    """([{document: repeated spans} of each part], [documents left out of each])."""
+    """Returns ([{document: repeated spans}] and [dropped documents] of each part)."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, texts in enumerate(parts):
         with fingerprints.Writer(folder, number, SPANS) as writer:
@@ -29,12 +29,12 @@ def decided(folder, parts, memory=2**20):
 
 
 def kept(folder, parts, **more):
-    """The texts that stay, in order, '' for those that do not."""
+    """Returns the kept texts in order, '' for dropped ones."""
     found, out = decided(folder, parts, **more)
     return [
         ''
         if number in out[part]
-        else spans.without(text, found[part].get(number, ()))
+        else spans.remove(text, found[part].get(number, ()))
         if number in found[part]
         else text
         for part, texts in enumerate(parts)
@@ -43,7 +43,8 @@ def kept(folder, parts, **more):
 
 
 def text_of(letters, lines=()):
-    """'a b' as 'The word a is in it. The word b is in it.'; a line ends at `lines`."""
+    """Converts 'a b' to 'The word a is in it. The word b is in it.'; lines end at
+    `lines`."""
     made = ''
     for place, letter in enumerate(letters):
         between = '\n' if place in lines else ' ' * bool(place)
@@ -52,7 +53,7 @@ def text_of(letters, lines=()):
 
 
 def plainly(texts):
-    """The same by a set of what was seen, one document after the other."""
+    """The expected result, computed with a set of seen spans."""
     seen, copies, made = set(), set(), []
     for letters in texts:
         copy, gone = letters in copies, set()
@@ -79,9 +80,7 @@ WORDS = st.lists(st.text('abcd', min_size=3, max_size=9), max_size=12)
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
-def test_what_stays_is_what_was_not_seen_whatever_the_parts(
-    texts, parts, memory, tmp_path_factory
-):
+def test_kept_sentences_match_a_plain_search(texts, parts, memory, tmp_path_factory):
     made = [text_of(letters) for letters in texts]
     cut = np.array_split(np.arange(len(made)), parts)
     shared = [[made[n] for n in numbers] for numbers in cut]
@@ -89,7 +88,7 @@ def test_what_stays_is_what_was_not_seen_whatever_the_parts(
     assert kept(folder, shared, memory=memory) == plainly(texts)
 
 
-def test_lines_stay_lines_and_case_and_white_space_do_not_count(tmp_path):
+def test_lines_are_kept_and_case_and_whitespace_ignored(tmp_path):
     first = text_of('abcdefg')
     other = text_of('xyzbcduvw', lines=(2, 4, 7)).upper().replace('IN IT', 'IN  it')
     found = kept(tmp_path, [[first], [other]])
@@ -98,21 +97,21 @@ def test_lines_stay_lines_and_case_and_white_space_do_not_count(tmp_path):
     assert found[1] == left and other.count('\n') == 3
 
 
-def test_what_goes_stands_earlier_and_a_short_rest_goes_with_it(tmp_path):
+def test_too_short_remainders_are_dropped(tmp_path):
     texts = [text_of(letters) for letters in ('abc', 'abcd', 'defabc', 'aaaaa')]
     found = kept(tmp_path, [texts])
     assert found == [text_of('abc'), '', text_of('def'), '']
     assert all(len(c4.clean(text)[0]) > 0 for text in found if text)
 
 
-def test_a_copy_that_goes_is_no_first_one(tmp_path):
-    # The second is a copy; what the third shares with it stands in the first.
+def test_dropped_copies_are_not_first_occurrences(tmp_path):
+    # The second is a copy; the spans that the third shares with it are in the first.
     texts = [text_of('abcd'), text_of('abcd'), text_of('xyzbcd')]
     found, out = decided(tmp_path, [texts[:1], texts[1:]])
     assert out == [set(), {0}] and found == [{}, {1: [3]}]
 
 
-def test_memory_is_bounded_whatever_the_corpus(tmp_path):
+def test_memory_is_bounded(tmp_path):
     memory, peaks = 400_000, []
     for count in (5_000, 20_000):
         folder = tmp_path / str(count)
@@ -138,13 +137,13 @@ def test_memory_is_bounded_whatever_the_corpus(tmp_path):
     assert max(peaks) < memory, peaks
 
 
-def test_it_is_a_rule_of_c4():
+def test_repeated_spans_require_c4():
     with pytest.raises(ValueError, match="repeated_spans=True is a rule of C4: add 'c4'"):
         settings.Config(repeated_spans=True)
     assert SPANS.finds_duplicates
 
 
-def test_before_it_is_decided_nothing_is_told(tmp_path):
+def test_repeated_raises_before_decide(tmp_path):
     with fingerprints.Writer(tmp_path, 0, SPANS) as writer:
         writer.add(0, text_of('abc'))
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A sample is chosen by the hash of texts, and held on disk."""
+"""Tests for samples on disk, chosen by the hashes of texts."""
 
 import errno
 import random
@@ -16,7 +16,7 @@ def numbered(count, size=40):
 
 
 def drawn(texts, folder, *args):
-    """(the Sample, its texts) with the files gone."""
+    """Returns (the Sample, its texts) and deletes the files."""
     sample = sampling.draw(texts, folder, *args)
     found = list(sample)
     for path in folder.iterdir():
@@ -25,7 +25,7 @@ def drawn(texts, folder, *args):
     return sample, found
 
 
-def test_a_corpus_that_fits_is_all_there(tmp_path):
+def test_a_corpus_that_fits_is_complete(tmp_path):
     texts = ['a', '', ' \n', 'é😀', 'a', '\n\nb\x00']
     sample, found = drawn(texts, tmp_path / 's', 1000)
     assert sorted(found) == sorted(['a', 'a', 'é😀', '\n\nb\x00'])
@@ -39,9 +39,7 @@ def test_a_corpus_that_fits_is_all_there(tmp_path):
     st.integers(1, 600),
     st.randoms(use_true_random=False),
 )
-def test_order_means_nothing_and_the_size_is_kept(
-    tmp_path_factory, texts, size, shuffler
-):
+def test_samples_do_not_depend_on_order_and_fit(tmp_path_factory, texts, size, shuffler):
     folder = tmp_path_factory.mktemp('order')
     one, found = drawn(texts, folder / 's', size)
     assert one.bytes == sum(len(t.encode()) for t in found) <= size
@@ -53,7 +51,7 @@ def test_order_means_nothing_and_the_size_is_kept(
     assert one == two
 
 
-def test_a_sample_is_nearly_as_large_as_it_may_be(tmp_path):
+def test_samples_nearly_fill_the_size(tmp_path):
     texts = numbered(8000)
     for size in (20_000, 77_000, 200_000):
         sample, found = drawn(texts, tmp_path / 's', size)
@@ -62,23 +60,23 @@ def test_a_sample_is_nearly_as_large_as_it_may_be(tmp_path):
         assert set(found) <= set(texts)
 
 
-def test_a_larger_sample_holds_the_smaller(tmp_path):
+def test_larger_samples_contain_smaller_ones(tmp_path):
     texts = numbered(2000)
     small, large = (set(drawn(texts, tmp_path / 's', n)[1]) for n in (9_000, 60_000))
     assert small < large
 
 
-def test_a_document_that_would_fill_it_is_there_with_its_beginning(tmp_path):
+def test_long_documents_are_truncated(tmp_path):
     long = 'é' * 5000
     sample, found = drawn([long, *numbered(100)], tmp_path / 's', 1600)
     assert all(len(text.encode()) <= 100 for text in found)
     sample, found = drawn([long], tmp_path / 's', 1600)
     assert found == ['é' * 50] and sample.cut == 1
-    # Half a character is none.
+    # A partial character is dropped.
     assert drawn([long], tmp_path / 's', 16 * 7)[1] == ['é' * 3]
 
 
-def test_reading_ends_and_says_so(tmp_path):
+def test_reading_stops_at_the_limit(tmp_path):
     read = []
     texts = (read.append(text) or text for text in numbered(1000, 40))
     sample, found = drawn(texts, tmp_path / 's', 10_000, 500)
@@ -111,13 +109,13 @@ class Full:
         raise OSError(errno.ENOSPC, 'No space left on device')
 
 
-def test_a_full_disk_is_said_in_words(tmp_path, monkeypatch):
+def test_a_full_disk_raises_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sampling.pathlib.Path, 'open', lambda *_: Full())
-    with pytest.raises(OSError, match=r'The disk of .* was full.*sample\.bytes'):
+    with pytest.raises(OSError, match=r'The disk of .* is full.*sample\.bytes'):
         sampling.draw(['a'], tmp_path / 's', 100)
 
 
-def test_hashes_are_spread_evenly():
+def test_hashes_are_uniform():
     steps = [sampling._step(text.encode()) for text in numbered(4000)]
     rng = random.Random(0)
     for share in (0.5, 0.25, 0.1):

@@ -1,4 +1,4 @@
-"""A corpus becomes a data set of TensorFlow Datasets, and is read again by name."""
+"""Tests that corpora are exported to TensorFlow Datasets and read by name."""
 
 import json
 import os
@@ -47,6 +47,6 @@ def test_a_corpus_is_built_and_read_by_name(tmp_path):
         assert imported == 'False'
 
 
-def test_a_name_that_is_nowhere_is_told():
-    with pytest.raises(FileNotFoundError, match='no data set of that name.*TFDS_DATA'):
+def test_an_unknown_name_raises():
+    with pytest.raises(FileNotFoundError, match='no dataset with this name.*TFDS_DATA'):
         tfds.make('train', 'tfds:no_such_set_at_all')

@@ -1,4 +1,4 @@
-"""Context and target blocks: never one of the other, never a special or padding."""
+"""Tests for context and target blocks."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from jepa_text.data.masking import blocks
 
 
 def random_rows(rng, documents, longest=30):
-    """One row of many documents of random length, with specials at their ends, now and
-    then one in the middle, and padding: (valid_L, segment_ids_L)."""
+    """Returns (valid_L, segment_ids_L) of a row of many documents of random length, with
+    specials at their ends and sometimes in the middle, and padding."""
     lengths = rng.integers(1, longest, documents)
     segments = np.repeat(np.arange(1, documents + 1), lengths)
     valid = rng.random(len(segments)) > 0.05
@@ -17,23 +17,21 @@ def random_rows(rng, documents, longest=30):
     valid[ends - 1] = False
     valid[(ends - lengths)[::2]] = False
     padding = np.zeros(rng.integers(0, 20), int)
-    # Padding is never masked, whatever is said about it.
+    # Padding is never masked, even if marked as valid.
     return np.append(valid, padding == 0), np.append(segments, padding)
 
 
 def stretches(mask):
-    """How many stretches of True."""
+    """Counts the runs of True."""
     return int((np.diff(mask.astype(int), prepend=0) == 1).sum())
 
 
 @pytest.mark.parametrize(
     'min_keep, count, high', [(1, 1, 0.25), (4, 4, 0.2), (8, 6, 0.9)]
 )
-def test_context_and_targets_never_meet_in_a_hundred_thousand_documents(
-    min_keep, count, high
-):
-    """Documents of a row are masked each for itself, so 400 at a time are 400 rows; three
-    times 33,600 of them."""
+def test_context_and_targets_are_disjoint_in_many_documents(min_keep, count, high):
+    """Documents of a row are masked independently, so 400 of them are like 400 rows;
+    three times 33,600 of them."""
     rng = np.random.default_rng(0)
     for _ in range(84):
         valid, segments = random_rows(rng, 400)
@@ -55,12 +53,12 @@ def test_context_and_targets_never_meet_in_a_hundred_thousand_documents(
         kept = np.bincount(segments[context], minlength=401)[1:]
         hidden = np.bincount(segments[union], minlength=401)[1:]
         assert (kept >= np.minimum(sizes, min_keep)).all()
-        # Targets are not given up where they need not be.
+        # Targets are not dropped unnecessarily.
         assert (hidden[sizes > min_keep] > 0).all()
         assert not hidden[sizes <= min_keep].any()
 
 
-def test_ten_thousand_rows_of_one_document():
+def test_context_and_targets_in_many_rows():
     rng = np.random.default_rng(1)
     for _ in range(10_000):
         length, padded = rng.integers(0, 20, 2)
@@ -81,7 +79,7 @@ def test_block_lengths_and_starts_are_as_specified():
     masks_XN = np.concatenate(found).reshape(-1, n)
     lengths, starts = masks_XN.sum(1), masks_XN.argmax(1)
     assert all(stretches(mask) == 1 for mask in masks_XN[:500])
-    # P(ceil(40 u) = k), u uniform in [0.1, 0.25]: 5 to 10, all alike.
+    # P(ceil(40 u) = k), u uniform in [0.1, 0.25]: 5 to 10 are equally likely.
     shares = np.bincount(lengths, minlength=12) / len(lengths)
     assert_allclose(shares[5:11], 1 / 6, atol=5 * 0.37 / np.sqrt(len(lengths)))
     assert_allclose(shares[5:11].sum(), 1)
@@ -93,7 +91,7 @@ def test_block_lengths_and_starts_are_as_specified():
         assert_allclose(places, expected, atol=0.015)
 
 
-def test_blocks_run_over_specials_within_a_document_and_stay_in_it():
+def test_blocks_skip_specials_and_stay_in_their_document():
     rng = np.random.default_rng(0)
     segments = np.repeat([1, 2, 0], [12, 9, 3])
     valid = (segments > 0) & ~np.isin(np.arange(24), [0, 5, 11, 12, 20])
@@ -106,7 +104,7 @@ def test_blocks_run_over_specials_within_a_document_and_stay_in_it():
             assert not mask[~valid].any()
 
 
-def test_context_is_one_block_less_the_targets():
+def test_context_is_one_block_minus_the_targets():
     rng = np.random.default_rng(0)
     segments, valid = np.ones(100, int), np.ones(100, bool)
     spans = []
@@ -122,7 +120,7 @@ def test_context_is_one_block_less_the_targets():
     assert max(spans) <= 60 and min(spans) < 50
 
 
-def test_shrunk_targets_are_still_blocks():
+def test_shrunk_targets_are_contiguous():
     rng, counts = np.random.default_rng(0), set()
     segments, valid = np.ones(30, int), np.ones(30, bool)
     sides = set()
@@ -170,7 +168,7 @@ def test_kept_indices():
     assert not ok.any() and len(set(index)) == 3
 
 
-def test_kept_indices_of_many_masks_and_at_random():
+def test_kept_indices_of_many_masks_and_random_ones():
     rng = np.random.default_rng(0)
     masks = rng.random((3, 5, 40)) < rng.random((3, 5, 1))
     for given in (None, rng):
@@ -196,15 +194,15 @@ def test_rows_with_nothing_valid_have_empty_masks(length):
     assert not context.any() and not targets.any()
 
 
-def test_bad_settings_say_what_is_wrong():
+def test_invalid_settings_raise():
     rng, ones = np.random.default_rng(0), np.ones(8, int)
 
     def draw(**settings):
         return blocks.context_and_targets(ones > 0, rng, ones, **settings)
 
     for settings, message in (
-        (dict(count=0), 'count=0 must be 1 or more'),
-        (dict(min_keep=0), 'min_keep=0 must be 1 or more'),
+        (dict(count=0), 'count=0 must be at least 1'),
+        (dict(min_keep=0), 'min_keep=0 must be at least 1'),
         (dict(target_scale=(0.3, 0.2)), r'target_scale=\(0.3, 0.2\) needs 0 < low'),
         (dict(context_scale=(0.5, 1.5)), r'context_scale=\(0.5, 1.5\) needs 0 < low'),
     ):

@@ -1,4 +1,4 @@
-"""Masks beside those of transformers' collator: the same text, the same statistics."""
+"""Compares mask statistics with those of transformers' collator on the same text."""
 
 import types
 
@@ -13,7 +13,8 @@ COLLATED, LENGTH = 3000, 40
 
 
 def collator(**settings):
-    """Theirs, on a word-piece vocabulary of ten letters, each also as `##a`."""
+    """Returns their collator for a WordPiece vocabulary of ten letters, each also as
+    `##a`."""
     pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
     tokenizers = pytest.importorskip('tokenizers')
@@ -34,7 +35,7 @@ def collator(**settings):
 
 
 def text_rows(rng):
-    """(ids, is_special, starts_word) of rows: [CLS], words of pieces, [SEP], padding."""
+    """Returns (ids, is_special, starts_word) of rows: [CLS], words, [SEP], padding."""
     ids = rng.integers(4, 24, (COLLATED, LENGTH))
     ids[:, 1] = 4 + ids[:, 1] % 10
     lengths = rng.integers(LENGTH // 2, LENGTH + 1, COLLATED)
@@ -46,13 +47,13 @@ def text_rows(rng):
 
 
 def collated(ids, is_special, starts, **settings):
-    """(inputs, hidden) of theirs."""
+    """Returns (inputs, masked) of their collator."""
     ends = np.cumsum(np.ones_like(ids), 1) + np.cumsum(starts | is_special, 1)
     features = [
         {
             'input_ids': row.tolist(),
             'special_tokens_mask': special.astype(int).tolist(),
-            # A piece of the same word begins where the last one ended.
+            # A piece of the same word begins at the end of the last one.
             'offset_mapping': list(zip((end - 1).tolist(), end.tolist())),
         }
         for row, special, end in zip(ids, is_special, ends)
@@ -88,13 +89,13 @@ def is_near(count, n, share, sigmas=4.5):
 
 
 @pytest.mark.peer
-def test_masks_have_the_statistics_of_transformers_collator():
+def test_masks_match_the_statistics_of_the_transformers_collator():
     rows = text_rows(np.random.default_rng(0))
     ids, is_special, _ = rows
     shares = dict(mask_share=0.8, random_share=0.1)
     pairs = {
         'ours': (ours(ids, 'iid', shares), 20),
-        # Their random tokens are of the whole vocabulary, [MASK] and all.
+        # Their random tokens come from the whole vocabulary including [MASK].
         'theirs': (collated(*rows, mlm_probability=0.15), 24),
     }
     for (inputs, is_masked), words in pairs.values():
@@ -114,16 +115,16 @@ def test_masks_have_the_statistics_of_transformers_collator():
         expected = 0.15 * candidates
         chi = ((is_masked.sum(0)[1:-1] - expected) ** 2 / (expected * 0.85)).sum()
         assert abs(chi - len(expected)) < 4.5 * np.sqrt(2 * len(expected))
-    # Nothing at all differs by 4.5 standard deviations of the difference either.
+    # The difference of the two is also below 4.5 of its standard deviations.
     both = [is_masked.sum() for (_, is_masked), _ in pairs.values()]
     n = (~is_special).sum()
     assert abs(both[0] - both[1]) < 4.5 * np.sqrt(2 * n * 0.15 * 0.85)
 
 
 @pytest.mark.peer
-def test_whole_words_of_transformers_are_ours():
-    """Theirs draws each word alone, so more tokens are hidden in some rows than others;
-    which tokens go together, and how many in the mean, is the same."""
+def test_whole_words_match_the_transformers_collator():
+    """Theirs draws each word independently, so the count varies between rows; the groups
+    of tokens and the mean count are the same."""
     rows = text_rows(np.random.default_rng(0))
     ids, is_special, starts = rows
     word = np.cumsum(starts | is_special, 1)
@@ -138,5 +139,5 @@ def test_whole_words_of_transformers_are_ours():
         for row in range(COLLATED):
             open_words = set(word[row][~is_masked[row] & ~is_special[row]])
             cut += bool(open_words & set(word[row][is_masked[row]]))
-        # Ours cuts a word only if the first one drawn is longer than the whole count.
+        # Ours cuts only the first word drawn, if it is longer than the count.
         assert cut / COLLATED < (0.12 if is_masked is mine[1] else 1e-9)

@@ -1,4 +1,4 @@
-"""What the samplers promise, for many random rows."""
+"""Tests of the samplers on many random rows."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ from jepa_text.training import step as steps
 SPECIAL = (0, 1, 2, 3)
 
 
-# The row of the module's docstring.
+# The row of the module docstring.
 ROW = '<bos> Call me Ish ma el . Some years ago <eos> <pad> <pad>'
 WORDS = np.array(ROW.split())
 TOKENS = np.array([1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0])
@@ -43,7 +43,7 @@ def row(rng, length=64):
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.01, 0.99), st.integers(4, 200))
-def test_never_specials_never_padding_never_over_capacity(seed, rate, length):
+def test_masks_exclude_specials_and_padding_and_fit_the_capacity(seed, rate, length):
     rng = np.random.default_rng(seed)
     tokens, segments = row(rng, length)
     allowed = token_masks.maskable(tokens, segments, SPECIAL)
@@ -59,7 +59,7 @@ def test_never_specials_never_padding_never_over_capacity(seed, rate, length):
     assert token_masks.limit(allowed, 3, rng).sum() == min(3, allowed.sum())
 
 
-def test_no_special_is_ever_masked_in_ten_thousand_rows():
+def test_specials_are_never_masked_in_many_rows():
     rng = np.random.default_rng(0)
     for _ in range(10_000):
         tokens, segments = row(rng, 16)
@@ -70,13 +70,13 @@ def test_no_special_is_ever_masked_in_ten_thousand_rows():
 
 
 def by_word(allowed, rate, rng):
-    """Words of one to four tokens, the same ones for the same row."""
+    """Masks words of one to four tokens, which depend only on the row."""
     starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.6
     return token_masks.whole_word(allowed, rate, rng, starts)
 
 
 def by_sentence(allowed, rate, rng):
-    """Sentences of about eight tokens."""
+    """Masks sentences of about eight tokens."""
     starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.12
     return token_masks.sentence(allowed, rate, rng, 1 + np.cumsum(starts))
 
@@ -86,7 +86,7 @@ def four_at_a_time(allowed, rate, rng):
 
 
 def thirds(length):
-    """Segment ids of documents that have a third of a row each."""
+    """Returns segment ids of three documents of a third of a row each."""
     return 1 + np.arange(length) * 3 // length
 
 
@@ -108,9 +108,7 @@ SAMPLERS = [*EXACT, by_word, by_sentence]
 @pytest.mark.parametrize('sampler', SAMPLERS)
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0, 1), st.integers(4, 200))
-def test_every_sampler_hides_maskable_positions_and_the_count(
-    sampler, seed, rate, length
-):
+def test_samplers_mask_the_count_of_maskable_positions(sampler, seed, rate, length):
     rng = np.random.default_rng(seed)
     tokens, segments = row(rng, length)
     allowed = token_masks.maskable(tokens, segments, SPECIAL)
@@ -127,7 +125,7 @@ def test_every_sampler_hides_maskable_positions_and_the_count(
 
 
 @pytest.mark.parametrize('sampler', [*EXACT, by_word, token_masks.iid])
-def test_rate_is_right_in_expectation_also_for_short_rows(sampler):
+def test_rates_are_unbiased_for_short_rows(sampler):
     rng = np.random.default_rng(0)
     allowed = np.arange(20) < 7
     share = np.mean([sampler(allowed, 0.3, rng).sum() for _ in range(8000)]) / 7
@@ -167,7 +165,7 @@ def test_worked_example():
             masked.setdefault(name, set()).add(' '.join(WORDS[mask]))
     assert {'Ish ma el', 'Call me Some'} <= masked['word']
     assert not any(('ma' in found) != ('Ish' in found) for found in masked['word'])
-    # The first sentence exceeds the count: a part of it, in one piece.
+    # The first sentence exceeds the count: a contiguous part of it is masked.
     assert masked['sentence'] == {
         'Some years ago',
         'Call me Ish',
@@ -220,11 +218,11 @@ def test_words_are_masked_whole_up_to_the_count():
         word = np.cumsum(starts | ~np.append(False, allowed[:-1]))
         for number in np.unique(word[mask]):
             assert mask[allowed & (word == number)].all()
-        # Single tokens abound, so the count is reached: 0.3 * 116 = 34.8.
+        # There are enough single tokens to reach the count: 0.3 * 116 = 34.8.
         assert mask.sum() in (34, 35)
 
 
-def test_words_that_do_not_fit_are_passed_over_or_cut_if_alone():
+def test_words_that_do_not_fit_are_skipped_or_cut_if_first():
     rng = np.random.default_rng(0)
     word_of_40 = np.arange(40) == 0
     mask = token_masks.whole_word(np.ones(40, bool), 0.25, rng, word_of_40)
@@ -238,7 +236,7 @@ def test_words_that_do_not_fit_are_passed_over_or_cut_if_alone():
     assert counts == {6, 9}
 
 
-def test_sentences_are_masked_whole_and_fall_little_short():
+def test_sentences_are_masked_whole_up_to_the_count():
     rng, found = np.random.default_rng(0), []
     for _ in range(300):
         sentences = 1 + np.cumsum(rng.random(512) < 0.05)
@@ -248,14 +246,14 @@ def test_sentences_are_masked_whole_and_fall_little_short():
     assert 0.97 < np.mean(found) <= 1
 
 
-def test_sentences_end_behind_the_last_mark_and_with_their_document():
+def test_sentence_ids():
     #                 a  b  ?  !  c  .  |  d  .  <eos> <pad>
     tokens = np.array([4, 5, 9, 9, 6, 9, 7, 9, 2, 0])
     segments = np.array([1, 1, 1, 1, 1, 1, 2, 2, 2, 0])
     assert_array_equal(
         token_masks.sentence_ids(tokens, segments, ENDS_V), [1, 1, 1, 1, 2, 2, 3, 3, 4, 0]
     )
-    # A document may begin within a word, and end without a mark.
+    # A document may begin within a word, and end without punctuation.
     tokens, segments = np.array([4, 7, 7, 8]), np.array([1, 1, 2, 2])
     assert_array_equal(token_masks.sentence_ids(tokens, segments, ENDS_V), [1, 1, 2, 2])
     starts = token_masks.word_starts(tokens, segments, STARTS_V)
@@ -263,19 +261,19 @@ def test_sentences_end_behind_the_last_mark_and_with_their_document():
 
 
 def runs(mask):
-    """Lengths of the stretches of True."""
+    """Returns the lengths of the runs of True."""
     edges = np.flatnonzero(np.diff(mask.astype(int), prepend=0, append=0))
     return edges[1::2] - edges[::2]
 
 
-def test_span_lengths_are_those_of_spanbert():
+def test_span_lengths_match_spanbert():
     rng = np.random.default_rng(0)
     masks = [token_masks.span(np.ones(2048, bool), 0.15, rng) for _ in range(200)]
     found = np.concatenate([runs(mask) for mask in masks])
     wanted = 0.2 * 0.8 ** np.arange(10)
     wanted /= wanted.sum()
     shares = np.bincount(found, minlength=11)[1:] / len(found)
-    # 16,000 spans; of the 80 in a row one is shortened and one may be cut by the ends.
+    # 16,000 spans; of the 80 per row, one is shortened and one may be split by the ends.
     assert len(shares) == 10
     assert_allclose(shares, wanted, atol=0.012)
     assert_allclose(found.mean(), 3.797, atol=0.1)
@@ -286,12 +284,12 @@ def test_spans_of_a_fixed_length():
     rng = np.random.default_rng(0)
     for _ in range(100):
         found = runs(token_masks.span(np.ones(400, bool), 0.35, rng, fixed_length=4))
-        # 140 tokens are 35 spans; one that spans the ends of the row is cut.
+        # 140 tokens are 35 spans; one that wraps around the ends of the row is split.
         assert found.sum() == 140 and found.max() == 4
         assert (found == 4).sum() >= 34
 
 
-def test_spans_are_apart_while_they_can_be():
+def test_spans_are_separated_if_possible():
     rng = np.random.default_rng(0)
     for rate in (0.5, 0.79, 0.9, 1.0):
         mask = token_masks.span(np.ones(1000, bool), rate, rng, fixed_length=4)
@@ -299,7 +297,7 @@ def test_spans_are_apart_while_they_can_be():
         assert (runs(mask).max() == 4) == (rate < 0.8)
 
 
-def test_span_ends_at_specials_and_documents():
+def test_spans_end_at_specials_and_documents():
     rng = np.random.default_rng(0)
     allowed = np.arange(60) % 6 > 0
     for _ in range(100):
@@ -309,13 +307,13 @@ def test_span_ends_at_specials_and_documents():
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(p=0), r'p=0 is not inside \(0, 1\)'),
-        (dict(p=1.0), r'p=1.0 is not inside \(0, 1\)'),
-        (dict(longest=0), 'longest=0 and fixed_length=None must be 1 or more'),
-        (dict(fixed_length=0), 'fixed_length=0 must be 1 or more'),
+        (dict(p=0), r'p=0 must be in \(0, 1\)'),
+        (dict(p=1.0), r'p=1.0 must be in \(0, 1\)'),
+        (dict(longest=0), 'longest=0 and fixed_length=None must be at least 1'),
+        (dict(fixed_length=0), 'fixed_length=0 must be at least 1'),
     ],
 )
-def test_span_says_what_is_wrong(settings, message):
+def test_invalid_span_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         token_masks.span(np.ones(4, bool), 0.5, np.random.default_rng(0), **settings)
 
@@ -342,7 +340,7 @@ def test_each_document_has_its_own_rate(sampler):
 by_document = functools.partial(document_masks.by_document, token_masks.fixed_count)
 
 
-def test_many_short_documents_stay_within_the_capacity():
+def test_many_short_documents_fit_the_capacity():
     rng = np.random.default_rng(0)
     segments = 1 + np.arange(300) // 3
     for rates in (
@@ -363,18 +361,18 @@ def test_document_rates():
     assert document_masks.document_rates(segments * 0, lambda n: rng.random(n)).shape == (
         0,
     )
-    with pytest.raises(ValueError, match=r'1.2.*not all in \[0, 1\]'):
+    with pytest.raises(ValueError, match=r'1.2.*must all be in \[0, 1\]'):
         document_masks.document_rates(segments, lambda n: np.full(n, 1.2))
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
-def test_nothing_to_hide_hides_nothing(sampler):
+def test_rows_without_maskable_tokens_have_no_masks(sampler):
     rng = np.random.default_rng(0)
     assert not sampler(np.zeros(12, bool), 0.5, rng).any()
     assert not sampler(np.ones(12, bool), 0.0, rng).any()
 
 
-def test_overflow_is_what_limit_drops():
+def test_overflow_counts_what_limit_drops():
     rng = np.random.default_rng(0)
     mask = np.arange(20) % 2 == 0
     for maximum in (0, 3, 9, 10, 11):
@@ -383,7 +381,7 @@ def test_overflow_is_what_limit_drops():
 
 
 @pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
-def test_a_thousand_rows_keep_their_shape_their_inputs_and_their_promise(sampler):
+def test_inputs_are_unchanged_and_shapes_fixed_in_many_rows(sampler):
     for seed in range(1000):
         rng = np.random.default_rng(seed)
         tokens, segments = row(rng, 48)
@@ -403,8 +401,8 @@ def test_a_thousand_rows_keep_their_shape_their_inputs_and_their_promise(sampler
         assert_array_equal(sampler(allowed, 0.35, rng), mask)
 
 
-def test_three_thousand_documents_hide_their_count_each():
-    """Documents of a row are masked each for itself, so they are as good as rows."""
+def test_each_of_many_documents_has_its_count():
+    """Documents of a row are masked independently, so they are like rows."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 20, 3000)
     segments = np.repeat(np.arange(1, 3001), lengths)
@@ -415,26 +413,26 @@ def test_three_thousand_documents_hide_their_count_each():
     mask = by_document(allowed, rates, rng, segments)
     masked = np.bincount(segments[mask], minlength=3001)[1:]
     assert (tokens[mask] > 3).all()
-    # To the rounding of a sum of 3,000 numbers.
+    # Up to the rounding of a sum of 3,000 numbers.
     assert (masked >= np.floor(rates * sizes - 1e-6)).all()
     assert (masked <= np.ceil(rates * sizes + 1e-6)).all()
     assert abs(mask.sum() - rates @ sizes) < 1
-    # The same, each position alone: 4 sigma of a binomial.
+    # Independent positions: 4 sigma of a binomial.
     mask = token_masks.iid(allowed, 0.3, rng)
     assert not mask[~allowed].any()
     n = allowed.sum()
     assert abs(mask.sum() - 0.3 * n) < 4 * np.sqrt(n * 0.3 * 0.7)
 
 
-def test_the_iid_sampler_has_room_for_six_standard_deviations():
+def test_the_iid_capacity_covers_six_standard_deviations():
     objective = mlm(sampler='iid', rate=0.15, length=512)
-    # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15; nearer, it is not.
+    # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15, but not for less.
     rng = np.random.default_rng(0)
     counts = (rng.random((20_000, 512)) < 0.15).sum(1)
     assert counts.max() < objective.capacity < 0.15 * 512 + 7 * np.sqrt(512 * 0.15 * 0.85)
 
 
-# --- masks that do not fit are counted
+# --- overflow is counted
 
 TOKENIZER = types.SimpleNamespace(
     vocab_size=50, mask_id=3, special_ids=SPECIAL, starts_word=STARTS_V
@@ -464,12 +462,12 @@ def examples(count, length=16):
 
 
 def narrow(**section):
-    """Half of the tokens hidden, and room for five of sixteen."""
+    """Half of the tokens masked, with a capacity of five of sixteen."""
     made = mlm(sampler='iid', rate=0.5, **section)
     return dataclasses.replace(made, capacity=5)
 
 
-def test_a_mask_that_does_not_fit_is_counted_row_by_row():
+def test_overflow_is_counted_per_row():
     found = set()
     for seed, example in enumerate(examples(200)):
         wide = mlm(sampler='iid', rate=0.5).corrupt(example, np.random.default_rng(seed))
@@ -478,7 +476,7 @@ def test_a_mask_that_does_not_fit_is_counted_row_by_row():
         chosen, kept = wide['loss_mask'], cut['loss_mask']
         assert cut['dropped'].shape == () and cut['dropped'].dtype == np.int32
         assert cut['dropped'] == chosen.sum() - kept.sum() == max(0, chosen.sum() - 5)
-        # What is dropped is seen, and not predicted.
+        # Dropped positions are visible, and not predicted.
         assert_array_equal(kept, cut['inputs'] == 3)
         assert not (kept & ~chosen).any()
         found.add(int(cut['dropped']))
@@ -486,12 +484,12 @@ def test_a_mask_that_does_not_fit_is_counted_row_by_row():
 
 
 @pytest.mark.parametrize('sampler', ['fixed', 'whole_word', 'span'])
-def test_samplers_that_always_fit_count_nothing(sampler):
+def test_fixed_count_samplers_have_no_overflow(sampler):
     made = mlm(sampler=sampler).corrupt(examples(1)[0], np.random.default_rng(0))
     assert 'dropped' not in made
 
 
-def test_the_metric_adds_up_over_rows_and_over_microbatches():
+def test_the_overflow_metric_sums_over_rows_and_microbatches():
     objective, rows = narrow(), examples(8)
     whole = mixtures.Mixture([mixtures.Part(name='', rows=rows)])
     given = dict(batch_size=8, seed=0, threads=1)
@@ -523,7 +521,7 @@ def test_the_metric_adds_up_over_rows_and_over_microbatches():
     assert sum(float(dropped(part, counts)) for part in parts) == total
 
 
-def test_a_mixture_with_a_part_that_may_not_fit_counts_in_every_row():
+def test_mixtures_with_iid_count_overflow_in_every_row():
     parts = (dict(name='mlm', sampler='iid', rate=0.3), dict(name='clm'))
     made = resolve.build(
         'objectives',
@@ -542,7 +540,7 @@ def test_a_mixture_with_a_part_that_may_not_fit_counts_in_every_row():
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 40), max_size=6, unique=True), st.integers(0, 2**32 - 1))
-def test_what_may_be_masked_is_what_numpy_says(special_ids, seed):
+def test_maskable_matches_numpy_isin(special_ids, seed):
     """Special ids anywhere, tokens above and below them."""
     rng = np.random.default_rng(seed)
     tokens_L = rng.integers(0, 60, 30).astype(np.int32)

@@ -1,4 +1,4 @@
-"""What is no text is an error, or left out, counted and named, whatever the source."""
+"""Tests that invalid text raises, or is skipped, counted and named, for all sources."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ LATIN, NUL = b'caf\xe9 of the sea', b'a \0 in the sea'
 
 
 def among(good, bad, places):
-    """The good ones with each bad one at its place."""
+    """Returns the good documents with each bad one at its place."""
     made = list(good)
     for place, one in zip(places, bad, strict=True):
         made.insert(place, one)
@@ -94,7 +94,7 @@ FORMATS = [blocks, whole_files, json_lines, row_groups, table]
 
 @pytest.fixture
 def made(tmp_path, ours, units_of):
-    """`prepare` of a format, in units of about 200 bytes."""
+    """`prepare` for a format, in units of about 200 bytes."""
     units_of(200)
 
     def call(write, name='rows', **changed):
@@ -109,20 +109,20 @@ def made(tmp_path, ours, units_of):
 
 
 @pytest.mark.parametrize('write', FORMATS)
-def test_they_are_an_error_that_says_which(made, write):
+def test_invalid_documents_raise_with_their_name(made, write):
     with pytest.raises(ValueError, match='a[.]|10.txt') as caught:
         made(write, bad_documents='error')
     assert 'not UTF-8' in str(caught.value)
-    assert "With bad_documents='skip' it is left out" in str(caught.value)
+    assert "With bad_documents='skip' it is skipped" in str(caught.value)
 
 
 @pytest.mark.parametrize('write', FORMATS)
-def test_left_out_they_are_counted_and_named(made, write, tmp_path, ours):
+def test_skipped_documents_are_counted_and_named(made, write, tmp_path, ours):
     manifest, named = made(write)
     assert manifest['left_out'] == {f'bad: {reason}': 1 for reason in sorted(named)}
     for reason, name in named.items():
         (example,) = manifest['examples'][f'bad: {reason}']
-        # A piece of a file tells where it begins, and numbers its own.
+        # A piece of a file states where it begins, and numbers its own documents.
         file, _, _ = name.partition(', ')
         assert f'/{file}, ' in example
         if ' after byte ' not in example:
@@ -133,7 +133,7 @@ def test_left_out_they_are_counted_and_named(made, write, tmp_path, ours):
     assert manifest['settings']['bad_documents'] == 'skip'
 
 
-def test_the_number_of_workers_changes_nothing(made):
+def test_results_do_not_depend_on_workers(made):
     one, _ = made(blocks)
     two, _ = made(blocks, 'two', workers=2)
     assert one == two
@@ -141,12 +141,12 @@ def test_the_number_of_workers_changes_nothing(made):
     assert any(' after byte ' in name for name in one['examples']['bad: not UTF-8'])
 
 
-def test_what_was_prepared_before_is_what_an_error_means(made, tmp_path):
+def test_older_folders_count_as_prepared_with_error(made, tmp_path):
     with_text = made(lambda place: write_good(place), bad_documents='error')[0]
     assert 'bad_documents' not in with_text['settings']
     same = {'bad_documents': 'error'}
-    assert pipeline.prepared_otherwise(same, tmp_path / 'rows') == []
-    assert pipeline.prepared_otherwise({'bad_documents': 'skip'}, tmp_path / 'rows') == [
+    assert pipeline.changed_settings(same, tmp_path / 'rows') == []
+    assert pipeline.changed_settings({'bad_documents': 'skip'}, tmp_path / 'rows') == [
         "bad_documents was 'error' and is now 'skip'"
     ]
 
@@ -156,18 +156,18 @@ def write_good(place):
     return {'name': 'text'}, {}
 
 
-def test_the_report_names_them(tmp_path, capsys):
+def test_the_report_names_skipped_documents(tmp_path, capsys):
     place = tmp_path / 'texts'
     place.mkdir()
     source, named = json_lines(place)
     source |= {'path': str(place), 'heldout_every': 5}
     section = {'source': source, 'row_length': 64, 'tokenizer': 'bundled'}
     command.make(section | {'bad_documents': 'skip'}, tmp_path / 'rows')
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     page = (tmp_path / 'rows' / 'report.html').read_text()
-    assert '1 bad: not UTF-8' in said
+    assert '1 bad: not UTF-8' in output
     for reason, name in named.items():
-        assert f'bad: {reason}, such as {place}/{name}' in said
+        assert f'bad: {reason}, such as {place}/{name}' in output
         assert name in page
 
 
@@ -186,7 +186,7 @@ def test_blank_documents_and_files_without_any_are_named(made, tmp_path):
     assert any('such as' in line and 'b.jsonl' in line for line in lines(manifest))
 
 
-def test_a_hundred_of_a_kind_are_named(made):
+def test_at_most_a_hundred_documents_are_named(made):
     def write(place):
         data = [text.encode() for text in GOOD] + [LATIN + b'%d' % n for n in range(150)]
         (place / 'a.txt').write_bytes(b'\n\n'.join(data))
@@ -198,7 +198,7 @@ def test_a_hundred_of_a_kind_are_named(made):
     assert manifest['left_out'] == {'bad: not UTF-8': 150}
 
 
-def test_a_corpus_of_which_nothing_is_left_says_why(made):
+def test_a_corpus_without_valid_documents_raises_with_reasons(made):
     def write(place):
         (place / 'a.txt').write_bytes(LATIN + b'\n\n' + NUL)
         return {'name': 'text'}, {}
@@ -210,17 +210,17 @@ def test_a_corpus_of_which_nothing_is_left_says_why(made):
 @pytest.mark.parametrize(
     'name, data, message',
     [
-        ('a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not JSON'),
+        ('a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not valid JSON'),
         ('a.jsonl', b'{"body": "a"}', "has no field 'text'"),
         ('a.jsonl', b'{"text": 7}', 'is int, not a string'),
         (
             'a.jsonl.gz',
             gzip.compress(b'{"text": "a"}\n' * 999, mtime=0)[:-9],
-            'cut gzip file',
+            'truncated gzip file',
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_stays_an_error(made, name, data, message):
+def test_file_errors_are_never_skipped(made, name, data, message):
     def write(place):
         (place / name).write_bytes(data)
         return {'name': 'jsonl'}, {}
@@ -229,7 +229,7 @@ def test_what_is_wrong_with_a_file_stays_an_error(made, name, data, message):
         made(write)
 
 
-def test_of_array_records_each_is_left_out_once():
+def test_invalid_array_record_documents_are_skipped_once():
     data = [text.encode() for text in GOOD]
     data = among(data, [LATIN, NUL], [10, 21])
     builder = types.SimpleNamespace(name='set')
@@ -248,7 +248,7 @@ def test_of_array_records_each_is_left_out_once():
     assert 'set, train, example 10' in {one.where for one in bad}
 
 
-def test_a_source_of_the_users_own_is_looked_at_too(made, monkeypatch):
+def test_custom_sources_are_checked(made, monkeypatch):
     mine = types.ModuleType('lab.mine')
     texts = ['a half \ud83d pair', 'a \0', *GOOD]
     mine.make = lambda split, path, heldout_every: [{'text': text} for text in texts]
@@ -259,5 +259,5 @@ def test_a_source_of_the_users_own_is_looked_at_too(made, monkeypatch):
         f'bad: {r}': 1 for r in (invalid_text.NUL, invalid_text.SURROGATE)
     }
     assert manifest['examples']['bad: a NUL in it'] == ['lab.mine, train, document 2']
-    with pytest.raises(ValueError, match='mine, train, document 1: it has half of a '):
+    with pytest.raises(ValueError, match='mine, train, document 1: it contains half of'):
         made(lambda _: ({'name': 'lab.mine'}, {}), 'x', bad_documents='error')

@@ -1,4 +1,4 @@
-"""Apache Beam makes the rows that processes make."""
+"""Tests that Apache Beam gives the same rows as local processes."""
 
 import sys
 
@@ -34,7 +34,7 @@ def made(folder, name, **changed):
 
 @pytest.mark.beam
 @pytest.mark.parametrize('clean', [{}, {'exact_duplicates': True}])
-def test_beam_makes_the_same_bytes(folder, clean):
+def test_beam_gives_the_same_output(folder, clean):
     here = made(folder, 'here', workers=1, clean=clean)
     there = made(folder, 'there', engine='beam', clean=clean)
     assert here == there and len(row_folder.files(here)) > 8
@@ -51,18 +51,18 @@ def test_beam_by_several_processes_with_flags(folder):
 
 
 @pytest.mark.beam
-def test_bad_text_is_told_as_it_is_here_and_the_rest_stays(folder):
+def test_invalid_text_raises_and_finished_units_are_kept(folder):
     good = (folder / '2.txt').read_bytes()
     (folder / '2.txt').write_bytes(b'\xff' + good[1:])
     with pytest.raises(ValueError, match='2.txt is not UTF-8: byte 0xff at byte off'):
         made(folder, 'rows', engine='beam')
-    assert partial.marked(folder.parent / '.rows.partial')
+    assert partial.done_parts(folder.parent / '.rows.partial')
     (folder / '2.txt').write_bytes(good)
     assert made(folder, 'rows', engine='beam') == made(folder, 'straight')
     assert not list((folder.parent / 'rows').glob('failed*'))
 
 
-def test_beam_that_is_not_there_is_told(folder, monkeypatch):
+def test_missing_beam_raises(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, 'apache_beam', None)
     monkeypatch.delitem(sys.modules, 'jepa_text.data.preparing.beam', raising=False)
     monkeypatch.delattr(preparing, 'beam', raising=False)

@@ -1,4 +1,4 @@
-"""What `prepare` leaves out: poor texts, copies, texts of evaluation sets."""
+"""Tests for cleaning in `prepare`: poor texts, duplicates, contamination."""
 
 import json
 
@@ -14,7 +14,7 @@ from jepa_text.report import rows_page
 
 @pytest.fixture
 def folder(tmp_path, units_of):
-    """Files of 20 texts of their own, 20 that all have, and near copies of these."""
+    """Files with 20 distinct texts, 20 shared ones, and near duplicates of these."""
     units_of(3000)
     rng = np.random.default_rng(0)
     words = np.array([f'word{n}' for n in range(2000)])
@@ -31,7 +31,7 @@ def folder(tmp_path, units_of):
 
 
 def made(folder, name, tokenizer, workers=1, **clean):
-    """(texts in the rows, manifest)"""
+    """Returns (texts in the rows, manifest)."""
     source = {'name': 'jsonl', 'path': str(folder), 'heldout_every': 6}
     place = folder.parent / name
     manifest = prepare.prepare(
@@ -43,14 +43,14 @@ def made(folder, name, tokenizer, workers=1, **clean):
     return found, manifest
 
 
-def test_by_default_only_blank_documents_are_left_out(folder, ours):
+def test_only_blank_documents_are_dropped_by_default(folder, ours):
     found, manifest = made(folder, 'rows', ours)
     assert manifest['left_out'] == {'blank': 3} and manifest['changed'] == {}
     assert 'clean' not in manifest['settings']
     assert sum(map(len, found.values())) == 3 * 62
 
 
-def test_copies_are_left_out_and_counted(folder, ours):
+def test_exact_duplicates_are_dropped_and_counted(folder, ours):
     before, _ = made(folder, 'all', ours)
     found, manifest = made(folder, 'rows', ours, exact_duplicates=True)
     for split in found:
@@ -62,7 +62,7 @@ def test_copies_are_left_out_and_counted(folder, ours):
 
 
 @pytest.mark.slow
-def test_near_copies_are_left_out_whoever_finds_them(folder, ours):
+def test_near_duplicates_do_not_depend_on_workers(folder, ours):
     asked = dict(near_duplicates=0.8, normalize='NFC')
     one, manifest = made(folder, 'one', ours, **asked)
     assert manifest['left_out'] == {
@@ -78,7 +78,7 @@ def test_near_copies_are_left_out_whoever_finds_them(folder, ours):
     assert not list(folder.parent.glob('.*')) and not list(folder.parent.glob('*/f*'))
 
 
-def test_what_is_compared_is_not_compared_again(folder, ours, monkeypatch):
+def test_fingerprints_are_not_computed_again(folder, ours, monkeypatch):
     asked = dict(exact_duplicates=True)
     straight = made(folder, 'straight', ours, **asked)
     real, numbers = unit.fingerprint, []
@@ -97,7 +97,7 @@ def test_what_is_compared_is_not_compared_again(folder, ours, monkeypatch):
     assert not list(folder.parent.glob('.*'))
 
 
-def test_poor_texts_and_texts_of_evaluation_sets_are_left_out(folder, ours, tmp_path):
+def test_poor_and_contaminated_texts_are_dropped(folder, ours, tmp_path):
     text = json.loads((folder / '0.jsonl').read_text().splitlines()[0])['text']
     quiz = [json.dumps({'question': one}) for one in (text, 'Too short for it.')]
     (tmp_path / 'quiz.jsonl').write_text('\n'.join(quiz))
@@ -107,11 +107,11 @@ def test_poor_texts_and_texts_of_evaluation_sets_are_left_out(folder, ours, tmp_
     assert manifest['left_out'] == expected
     assert manifest['examples']['contaminated: quiz'] == [text[:80]]
     assert text not in found['train'] + found['heldout']
-    said = 'looked for 1 of 2 texts of quiz (quiz.jsonl), the others being too short'
-    assert said in rows_page.lines(manifest)
+    line = 'searched for 1 of 2 texts of quiz (quiz.jsonl); the others are too short'
+    assert line in rows_page.lines(manifest)
 
 
-def test_a_wrong_key_and_a_missing_set_cost_nothing(folder, ours, tmp_path):
+def test_invalid_settings_raise_before_writing(folder, ours, tmp_path):
     with pytest.raises(ValueError, match="prepare.clean has no key 'qualty'"):
         made(folder, 'rows', ours, qualty=('c4',))
     with pytest.raises(FileNotFoundError, match='quiz'):
@@ -119,20 +119,20 @@ def test_a_wrong_key_and_a_missing_set_cost_nothing(folder, ours, tmp_path):
     assert not list(tmp_path.glob('*rows*'))
 
 
-def test_rows_that_were_cleaned_otherwise_are_told(folder, ours, tmp_path):
+def test_changed_cleaning_settings_are_reported(folder, ours, tmp_path):
     made(folder, 'rows', ours, min_chars=4)
     asked = {'source': {'name': 'jsonl'}, 'clean': {'min_chars': 4, 'max_chars': 0}}
-    assert pipeline.prepared_otherwise(asked, tmp_path / 'rows') == []
+    assert pipeline.changed_settings(asked, tmp_path / 'rows') == []
     asked['clean'] = {'min_chars': 5, 'normalize': 'NFC'}
-    told = pipeline.prepared_otherwise(asked, tmp_path / 'rows')
-    assert told == [
+    changed = pipeline.changed_settings(asked, tmp_path / 'rows')
+    assert changed == [
         "clean.normalize was '' and is now 'NFC'",
         'clean.min_chars was 4 and is now 5',
     ]
 
 
 @pytest.mark.slow
-def test_repeated_spans_are_left_out_by_any_number_of_workers(tmp_path, ours, units_of):
+def test_repeated_spans_do_not_depend_on_workers(tmp_path, ours, units_of):
     units_of(3000)
     rng = np.random.default_rng(0)
     words = np.array([f'word{n}' for n in range(2000)])
@@ -152,7 +152,7 @@ def test_repeated_spans_are_left_out_by_any_number_of_workers(tmp_path, ours, un
     found, manifest = made(place, 'one', ours, **clean)
     again, other = made(place, 'two', ours, workers=2, **clean)
     assert found == again and manifest == other
-    # Of copies one stays, of which the sentences stand in the first document.
+    # Of the copies one is kept, whose sentences are in the first document.
     assert manifest['left_out'] == {'c4: repeated sentences': 1, 'exact duplicate': 3}
     assert manifest['changed']['c4: repeated sentences left out'] == 47
     texts = [text for some in found.values() for text in some]

@@ -1,4 +1,4 @@
-"""Long documents go through the tokenizer in pieces, and nobody can tell."""
+"""Tests that tokenizing long documents in pieces gives the same ids."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def split(*stages):
     return pre_tokenizers.Sequence(list(stages))
 
 
-# How known families begin: (normalizer, pre-tokenizer, model, trainer).
+# The stages of known families: (normalizer, pre-tokenizer, model, trainer).
 BYTES = pre_tokenizers.ByteLevel
 FAMILIES = {
     'gpt2': (None, BYTES(add_prefix_space=False), models.BPE, trainers.BpeTrainer),
@@ -76,7 +76,7 @@ FAMILIES = {
         models.WordPiece,
         trainers.WordPieceTrainer,
     ),
-    # What gets in the way of cuts: each piece would begin, or end, as a text does.
+    # These complicate cuts: each piece would begin, or end, like a text.
     'prepended': (
         normalizers.Prepend('▁'),
         pre_tokenizers.WhitespaceSplit(),
@@ -93,7 +93,8 @@ FAMILIES = {
 
 
 def made(family):
-    """A tiny tokenizer of a family; of modernbert with its runs of spaces as tokens."""
+    """Returns a tiny tokenizer of a family; for modernbert with runs of spaces as
+    tokens."""
     normalizer, pre_tokenizer, model, trainer = FAMILIES[family]
     backend = library.Tokenizer(
         model() if model is models.Unigram else model(unk_token='<unk>')
@@ -176,7 +177,7 @@ def check_pieces(family, words, joined):
     np.testing.assert_array_equal(of_pieces, whole)
 
 
-def test_ids_of_pieces_are_the_ids_of_the_whole(small):
+def test_ids_of_pieces_are_the_ids_of_the_text(small):
     check_pieces()
 
 
@@ -191,7 +192,7 @@ def test_where_text_is_cut(family, small):
     assert max(map(len, pieces)) <= 12 + 24 + 6 and len(pieces) > 40
 
 
-def test_what_cannot_be_cut_is_refused_before_memory_ends(small):
+def test_long_text_that_cannot_be_cut_raises(small):
     tokenizer = tokenizer_of('bundled')
     for text in ('x' * 1000, 'a b ' * 5 + 'x' * 1000):
         with pytest.raises(ValueError, match='begins with.*Split the document'):
@@ -199,7 +200,7 @@ def test_what_cannot_be_cut_is_refused_before_memory_ends(small):
     assert list(tokenizing.pieces('x' * 400, tokenizer)) == ['x' * 400]
 
 
-def test_documents_are_tokenized_as_if_they_were_short(small, monkeypatch):
+def test_long_documents_have_the_same_ids(small, monkeypatch):
     tokenizer = tokenizer_of('bundled')
     texts = ['the sea. ' * 50, 'a whale', 'of 1851, ' * 80, 'x']
     documents = [{'text': text} for text in texts]
@@ -254,5 +255,5 @@ def test_one_long_line_takes_little_more_memory_than_its_text(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         peaks.append(float(re.findall(r'[\d.]+', done.stdout)[-1]))
-    # At once it was 170 bytes a character.
+    # Encoded at once, it took 170 bytes per character.
     assert peaks[1] - peaks[0] < 20 * 10

@@ -1,4 +1,4 @@
-"""Large corpora are prepared in units, by processes that may be killed."""
+"""Tests for preparation in units by processes that may be killed."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def folder(tmp_path):
 
 
 def made(folder, name, tokenizer, **changed):
-    """(checksums of the shards, manifest) of small rows."""
+    """Returns (checksums of the shards, manifest) of small rows."""
     source = {'name': 'text', 'path': str(folder), 'heldout_every': 5}
     given = dict(row_length=32, workers=1) | changed
     manifest = prepare.prepare(source, tokenizer, folder.parent / name, **given)
@@ -78,11 +78,11 @@ def check_blocks(place, lines, size, bom, end):
     assert together == list(one.read(corpus.Piece(str(place))))
 
 
-def test_pieces_of_a_file_hold_its_documents_in_order(tmp_path):
+def test_pieces_of_a_file_have_its_documents_in_order(tmp_path):
     check_blocks(tmp_path / 'a.txt')
 
 
-def test_a_large_file_is_cut_and_small_ones_are_put_together(folder, small):
+def test_large_files_are_cut_and_small_ones_grouped(folder, small):
     (folder / 'x.txt').write_text('\n\n'.join('a short one' for _ in range(2000)))
     (folder / 'y.txt').write_text('alone')
     one = text.make('train', folder)
@@ -102,7 +102,7 @@ def test_files_as_documents_are_never_cut(folder, small, documents):
     assert (len(pieces) > 5) == (documents == 'blank_line')
 
 
-def test_lines_of_json_are_cut_and_told_where(tmp_path):
+def test_json_lines_are_cut_and_located(tmp_path):
     path = tmp_path / 'a.jsonl'
     path.write_text(''.join(f'{{"text": "number {n}"}}\n' for n in range(50)) + '[]\n')
     one = jsonl.make('train', path)
@@ -110,18 +110,18 @@ def test_lines_of_json_are_cut_and_told_where(tmp_path):
     assert len(pieces) > 4
     found = [document['text'] for piece, _ in pieces for document in one.read(piece)]
     assert found == [f'number {n}' for n in range(len(found))]
-    told = rf'line \d+ after byte {last.start:,} is a JSON list'
-    with pytest.raises(ValueError, match=told):
+    message = rf'line \d+ after byte {last.start:,} is a JSON list'
+    with pytest.raises(ValueError, match=message):
         list(one.read(last))
 
 
-def test_row_groups_are_shared_by_the_size_of_the_file(tmp_path, monkeypatch):
+def test_row_groups_are_divided_by_file_size(tmp_path, monkeypatch):
     path = tmp_path / 'a.parquet'
     texts = [f'number {n}' for n in range(95)]
     parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
     one = parquet_source.make('train', path, heldout_every=10**9)
     with monkeypatch.context() as patched:
-        # No footer is looked into for a plan.
+        # Planning reads no footer.
         patched.setattr(parquet, 'ParquetFile', None)
         patched.setattr(parquet, 'read_metadata', None)
         cuts = [one.cut(one.found.files[0], size) for size in (1, 99, 999, 4000, 10**9)]
@@ -131,11 +131,11 @@ def test_row_groups_are_shared_by_the_size_of_the_file(tmp_path, monkeypatch):
     for cut in cuts[1:]:
         read = [[d['text'] for d in one.read(piece)] for piece, _ in cut]
         assert sum(read, []) == texts
-        # Groups are of ten rows, the last one of five.
+        # Groups have ten rows, the last one five.
         assert all(len(some) % 10 in (0, 5 * (some[-1:] == texts[-1:])) for some in read)
 
 
-def test_a_row_is_told_by_its_number_in_the_file(tmp_path):
+def test_rows_are_named_by_their_number_in_the_file(tmp_path):
     path = tmp_path / 'a.parquet'
     texts = [f'number {n}' for n in range(90)] + [None, 'a \0']
     parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
@@ -148,33 +148,31 @@ def test_a_row_is_told_by_its_number_in_the_file(tmp_path):
         list(one)
 
 
-def test_zstandard_is_read_and_a_cut_file_is_told(tmp_path):
+def test_zstandard_is_read_and_truncated_files_raise(tmp_path):
     data = ''.join(f'{{"text": "number {n}"}}\n' for n in range(9000)).encode()
     packed = pyarrow.compress(data, codec='zstd', asbytes=True)
     (tmp_path / 'a.jsonl.zst').write_bytes(packed)
     one = jsonl.make('train', tmp_path / 'a.jsonl.zst', heldout_every=10**6)
     assert len(list(one)) == 9000
     (tmp_path / 'a.jsonl.zst').write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(ValueError, match='damaged or cut zstd file.*zstd -t'):
+    with pytest.raises(ValueError, match='damaged or truncated zstd file.*zstd -t'):
         list(one)
 
 
 @pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])
-def test_an_endless_line_is_refused_before_it_fills_memory(tmp_path, monkeypatch, name):
+def test_too_long_lines_raise(tmp_path, monkeypatch, name):
     monkeypatch.setattr(reading, 'LONGEST', 100)
     data = b'a short one\n\n' + b'x' * 101 + b'\n'
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
-    with pytest.raises(ValueError, match="more than 100 bytes, that begins with b'xxx"):
+    with pytest.raises(ValueError, match="more than 100 bytes, which begins with b'xxx"):
         list(text.make('train', tmp_path / name))
 
 
 @pytest.mark.parametrize('documents', ['blank_line', 'file'])
-def test_an_endless_document_is_refused_before_it_fills_memory(
-    tmp_path, monkeypatch, documents
-):
+def test_too_long_documents_raise(tmp_path, monkeypatch, documents):
     monkeypatch.setattr(reading, 'LONGEST', 100)
     (tmp_path / 'a.txt').write_text('a line of the sea\n' * 6 + '\n' + 'b' * 100)
-    message = "a.txt has a document of more than 100 characters, .* 'a line of the sea'"
+    message = "a.txt has a document of more than 100 chara.* with 'a line of the sea'"
     with pytest.raises(ValueError, match=message):
         list(text.make('train', tmp_path / 'a.txt', documents=documents))
     (tmp_path / 'a.txt').write_text('a line of the sea\n' * 5 + '\n')
@@ -182,10 +180,10 @@ def test_an_endless_document_is_refused_before_it_fills_memory(
         list(text.make(split, tmp_path / 'a.txt', documents=documents))
 
 
-def test_long_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
+def test_long_parquet_rows_are_read_in_small_batches(tmp_path, monkeypatch):
     texts = [f'{n} short' for n in range(3000)] + [f'{n} ' * 5000 for n in range(100)]
     path = tmp_path / 'a.parquet'
-    # A column that is not asked for makes no difference.
+    # Other columns make no difference.
     table = pyarrow.table({'text': texts, 'more': ['x' * 500] * len(texts)})
     parquet.write_table(table, path, row_group_size=100, use_dictionary=False)
     monkeypatch.setattr(row_groups, 'BYTES', 10_000)
@@ -204,7 +202,7 @@ def test_long_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('name', packing.PACKINGS)
-def test_records_at_once_are_those_one_by_one(name, monkeypatch):
+def test_records_match_a_plain_implementation(name, monkeypatch):
     monkeypatch.setattr(row_folder, 'CHUNK', 50)
     rng = np.random.default_rng(0)
     lengths = rng.integers(0, 40, 60)
@@ -220,7 +218,7 @@ def test_records_at_once_are_those_one_by_one(name, monkeypatch):
         assert record == np.array(values, '<u2').tobytes()
 
 
-def test_windows_hold_every_token_once(folder, ours, monkeypatch):
+def test_windows_have_every_token_once(folder, ours, monkeypatch):
     one, whole = made(folder, 'whole', ours)
     monkeypatch.setattr(writing, 'WINDOW', 500)
     monkeypatch.setattr(writing, 'BUFFERED', 7)
@@ -255,7 +253,7 @@ def test_lengths_are_counted_by_powers_of_two(folder, ours):
 # Processes.
 
 
-def test_workers_make_the_same_bytes(folder, ours, small):
+def test_output_does_not_depend_on_workers(folder, ours, small):
     one, manifest = made(folder, 'one', ours)
     assert (
         len({Path(name).name[:11] for name, _ in row_folder.files(manifest, ['train'])})
@@ -284,7 +282,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_and_called_again_it_is_the_same(folder, ours, small):
+def test_resuming_after_a_kill_gives_the_same_output(folder, ours, small):
     straight, manifest = made(folder, 'straight', ours)
     target, wait, codes = folder.parent / 'killed', 0.3, []
     while not target.exists():
@@ -296,7 +294,7 @@ def test_killed_at_any_moment_and_called_again_it_is_the_same(folder, ours, smal
     assert made(folder, 'killed', ours) == (straight, manifest)
 
 
-def test_what_is_done_is_not_done_again(folder, ours, small, monkeypatch):
+def test_finished_units_are_not_repeated(folder, ours, small, monkeypatch):
     straight, manifest = made(folder, 'straight', ours)
     real, numbers = unit.make, []
 
@@ -309,13 +307,13 @@ def test_what_is_done_is_not_done_again(folder, ours, small, monkeypatch):
     monkeypatch.setitem(processes.TASKS, 'prepare', make)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours)
-    assert len(partial.marked(folder.parent / '.rows.partial')) == 3
+    assert len(partial.done_parts(folder.parent / '.rows.partial')) == 3
     assert made(folder, 'rows', ours) == (straight, manifest)
     assert numbers[3:] == [3, *range(3, max(numbers) + 1)]
 
 
 @pytest.mark.parametrize('changed', ['plan', 'version'])
-def test_another_plan_or_version_begins_anew(changed, folder, ours, small, monkeypatch):
+def test_another_plan_or_version_starts_over(changed, folder, ours, small, monkeypatch):
     real = unit.make
 
     def make(*given):
@@ -330,7 +328,7 @@ def test_another_plan_or_version_begins_anew(changed, folder, ours, small, monke
     assert list(partial_folder.glob('train*'))
     if changed == 'version':
         monkeypatch.setattr(unit, 'MARKS', unit.MARKS + 1)
-        # As units of another version are: with less in what is marked of them.
+        # Like the marks of another version, which have fewer entries.
         for path in partial_folder.glob('part-*.json'):
             path.write_text('{}')
     seed = 1 if changed == 'plan' else 0
@@ -339,20 +337,20 @@ def test_another_plan_or_version_begins_anew(changed, folder, ours, small, monke
 
 
 @pytest.mark.parametrize('workers', [1, 2])
-def test_a_bad_file_is_told_and_what_is_done_stays(folder, ours, small, workers):
+def test_invalid_files_raise_and_finished_units_are_kept(folder, ours, small, workers):
     good = (folder / '4.txt').read_bytes()
     (folder / '4.txt').write_bytes(b'\xff' + good[1:])
     with pytest.raises(ValueError, match='4.txt is not UTF-8: byte 0xff at byte off'):
         made(folder, 'rows', ours, workers=workers)
-    kept = partial.marked(folder.parent / '.rows.partial')
+    kept = partial.done_parts(folder.parent / '.rows.partial')
     assert kept
     (folder / '4.txt').write_bytes(good)
     straight = made(folder, 'straight', ours)
     assert made(folder, 'rows', ours) == straight
 
 
-def test_a_worker_that_is_killed_is_told(folder, ours, small, monkeypatch):
-    real = processes._started
+def test_a_killed_worker_raises(folder, ours, small, monkeypatch):
+    real = processes._start
 
     def started(*given):
         worker = real(*given)
@@ -360,8 +358,8 @@ def test_a_worker_that_is_killed_is_told(folder, ours, small, monkeypatch):
         worker.wait()
         return worker
 
-    monkeypatch.setattr(processes, '_started', started)
-    with pytest.raises(RuntimeError, match='ended by signal 9.*workers=1'):
+    monkeypatch.setattr(processes, '_start', started)
+    with pytest.raises(RuntimeError, match='ended with signal 9.*workers=1'):
         made(folder, 'rows', ours, workers=2)
     assert not list(folder.parent.glob('.*'))
 
@@ -377,9 +375,9 @@ def test_a_worker_that_is_killed_is_told(folder, ours, small, monkeypatch):
         (ZeroDivisionError('of this'), RuntimeError),
     ],
 )
-def test_errors_come_back_from_a_worker_as_they_are(raised, expected):
-    told = processes.told(raised)
-    found = processes.error_of(json.loads(json.dumps(told)))
+def test_errors_survive_serialization(raised, expected):
+    content = processes.error_to_dict(raised)
+    found = processes.error_from_dict(json.loads(json.dumps(content)))
     assert type(found) is expected
     assert getattr(found, 'errno', None) == getattr(raised, 'errno', None)
     if expected is not RuntimeError:
@@ -412,7 +410,7 @@ prepare.prepare(source, tokenizers.load(tokenizers.BUNDLED), sys.argv[2], row_le
 
 
 def is_alive(pid):
-    """Is there such a process, and not as a zombie?"""
+    """Whether the process exists and is not a zombie."""
     try:
         state = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
     except FileNotFoundError:
@@ -422,9 +420,9 @@ def is_alive(pid):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('to', ['group', 'parent'])
-def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
-    texts, said = tmp_path / 'texts', tmp_path / 'said'
-    for folder in (texts, said, tmp_path / 'lab'):
+def test_an_interrupt_ends_the_workers(tmp_path, to):
+    texts, pids = tmp_path / 'texts', tmp_path / 'pids'
+    for folder in (texts, pids, tmp_path / 'lab'):
         folder.mkdir()
     (tmp_path / 'lab' / 'slow.py').write_text(SLOW)
     for number in range(8):
@@ -433,7 +431,7 @@ def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
     rows = tmp_path / 'rows'
     paths = f'{ROOT}{os.pathsep}{tmp_path}'
     command = [sys.executable, '-c', INTERRUPTED, str(texts), str(rows)]
-    environment = os.environ | {'PYTHONPATH': paths, 'SLOW': str(said)}
+    environment = os.environ | {'PYTHONPATH': paths, 'SLOW': str(pids)}
     parent = subprocess.Popen(
         command,
         env=environment,
@@ -441,10 +439,10 @@ def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
         text=True,
         start_new_session=True,
     )
-    while len(list(said.iterdir())) < 2:
+    while len(list(pids.iterdir())) < 2:
         assert parent.poll() is None, parent.stderr.read()
         time.sleep(0.05)
-    workers = [int(file.name) for file in said.iterdir()]
+    workers = [int(file.name) for file in pids.iterdir()]
     began = time.monotonic()
     if to == 'group':
         os.killpg(parent.pid, signal.SIGINT)
@@ -453,9 +451,9 @@ def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
     errors = parent.communicate(timeout=60)[1]
     assert time.monotonic() - began < 10
     assert parent.returncode == -signal.SIGINT and not any(map(is_alive, workers))
-    # The parent alone tells of it.
+    # Only the parent reports it.
     assert errors.count('KeyboardInterrupt') == 1
-    kept = partial.marked(tmp_path / '.rows.partial')
+    kept = partial.done_parts(tmp_path / '.rows.partial')
     assert sorted(kept) == [0, 1, 2, 3]
     environment.pop('SLOW')
     subprocess.run(command, env=environment, check=True)
@@ -467,7 +465,7 @@ def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
     )
 
 
-def test_two_at_once_end_with_one_folder(folder, ours, small):
+def test_concurrent_calls_create_one_folder(folder, ours, small):
     results, began = [], threading.Barrier(2)
 
     def call():
@@ -487,14 +485,14 @@ def test_a_second_process_waits_for_the_first(tmp_path, capfd):
     order = []
 
     def second():
-        with pytest.raises(FileExistsError), partial.filled(tmp_path / 'a', {}):
+        with pytest.raises(FileExistsError), partial.open_folder(tmp_path / 'a', {}):
             order.append('wrong')
         order.append('second')
 
     thread = threading.Thread(target=second)
-    with partial.filled(tmp_path / 'a', {}) as here:
+    with partial.open_folder(tmp_path / 'a', {}) as here:
         thread.start()
-        while 'waiting for it' not in capfd.readouterr().err:
+        while 'waiting for another process' not in capfd.readouterr().err:
             time.sleep(0.01)
         (here / 'x').write_text('x')
         order.append('first')

@@ -1,4 +1,4 @@
-"""Rows at an address are the rows that were put there."""
+"""Tests for rows at an address."""
 
 import at_once
 import fsspec
@@ -28,7 +28,7 @@ def store(local, tmp_path, monkeypatch):
     monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     store = fsspec.filesystem('memory')
     store.store.clear()
-    transfer.folder(local, ADDRESS, last='manifest.json')
+    transfer.upload_folder(local, ADDRESS, last='manifest.json')
     return store
 
 
@@ -46,20 +46,20 @@ def test_rows_are_the_same(local):
 
 def test_processes_of_one_machine_copy_once(local):
     program = (
-        'from jepa_text.data.rows import brought\n'
-        f'for _ in range(3): print(downloaded.here("file://{local}"))'
+        'from jepa_text.data.rows import downloaded\n'
+        f'for _ in range(3): print(downloaded.fetch("file://{local}"))'
     )
-    said = b''.join(at_once.printed(program))
-    assert said.count(b'copied to') == 1 and said.count(b'\n') == 10
+    output = b''.join(at_once.printed(program))
+    assert output.count(b'copied to') == 1 and output.count(b'\n') == 10
 
 
 def test_without_shards_little_is_copied():
-    folder = downloaded.here(ADDRESS, shards=False)
+    folder = downloaded.fetch(ADDRESS, shards=False)
     names = sorted(path.name for path in folder.iterdir() if path.name[0] != '.')
     assert names == ['manifest.json', 'tokenizer.json']
 
 
-def test_rows_that_are_prepared_anew_are_another_copy(store, tmp_path):
+def test_changed_rows_are_copied_again(store, tmp_path):
     before = pipeline.Rows(ADDRESS, 'train').folder
     section = dict(
         source=dict(name='bundled'),
@@ -69,11 +69,11 @@ def test_rows_that_are_prepared_anew_are_another_copy(store, tmp_path):
     )
     preparing.make(section, str(tmp_path / 'rows'))
     store.rm('/shelf/rows', recursive=True)
-    transfer.folder(tmp_path / 'rows', ADDRESS, last='manifest.json')
+    transfer.upload_folder(tmp_path / 'rows', ADDRESS, last='manifest.json')
     assert pipeline.Rows(ADDRESS, 'heldout').folder != before
 
 
-def test_damage_is_said(store):
+def test_damage_raises(store):
     shard = next(name for name in store.find('/shelf/rows') if 'train-00000' in name)
     store.pipe_file(shard, store.cat(shard)[:-1] + b'!')
     with pytest.raises(ValueError, match=r'memory://.*train-00000.* is damaged'):
@@ -84,7 +84,7 @@ def test_damage_is_said(store):
         pipeline.Rows(ADDRESS, 'train')
 
 
-def test_what_is_there_is_verified_and_no_copy_of_it(store, capsys):
+def test_verify_reads_the_remote_files(store, capsys):
     pipeline.Rows(ADDRESS, 'train')
     preparing.run({}, ADDRESS, verify=True)
     assert f'{ADDRESS}: ' in capsys.readouterr().out
@@ -97,8 +97,8 @@ def test_what_is_there_is_verified_and_no_copy_of_it(store, capsys):
         preparing.run({}, ADDRESS, verify=True)
 
 
-def test_no_rows_are_said(store):
-    assert downloaded.is_there(ADDRESS) and not downloaded.is_there('memory://shelf/none')
+def test_missing_rows_raise(store):
+    assert downloaded.exists(ADDRESS) and not downloaded.exists('memory://shelf/none')
     with pytest.raises(
         FileNotFoundError, match='no prepared rows in memory://shelf/none'
     ):
@@ -109,14 +109,14 @@ def test_rows_are_prepared_at_an_address(store, local, capsys):
     section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=64)
     section['splits'] = ['heldout']
     preparing.if_missing(section, 'memory://shelf/new')
-    assert 'memory://shelf/new: copied there' in capsys.readouterr().out
+    assert 'memory://shelf/new: uploaded' in capsys.readouterr().out
     assert len(pipeline.Rows('memory://shelf/new', 'heldout')) > 0
-    # It is there: only what differs is said.
+    # It exists: only differences are reported.
     preparing.if_missing(section | {'seed': 1}, 'memory://shelf/new')
     assert 'seed was 0 and is now 1' in capsys.readouterr().out
     with pytest.raises(FileExistsError, match='not overwritten'):
         preparing.make(section, 'memory://shelf/new')
-    assert not [p for p in cache.top().iterdir() if p.name.startswith('making')]
+    assert not [p for p in cache.root().iterdir() if p.name.startswith('making')]
 
 
 def test_a_run_reads_rows_at_an_address(local, tmp_path):

@@ -8,14 +8,14 @@ from jepa_text.data.rows import packing
 from jepa_text.data.sources import bundled
 
 LENGTHS = st.lists(st.integers(0, 70), max_size=60)
-DOCUMENTS = ('best_fit', 'concat', 'one_per_row')  # a piece is of one document
+DOCUMENTS = ('best_fit', 'concat', 'one_per_row')  # pieces have one document
 EACH = pytest.mark.parametrize('pack', [packing.PACKINGS[name] for name in DOCUMENTS])
 
 
 @EACH
 @settings(max_examples=200, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
-def test_every_token_once_in_order_and_no_row_too_long(pack, lengths, row_length):
+def test_every_token_is_packed_once_in_order(pack, lengths, row_length):
     packed = pack(lengths, row_length)
     found = {document: [] for document in range(len(lengths))}
     for row in range(len(packed)):
@@ -26,7 +26,7 @@ def test_every_token_once_in_order_and_no_row_too_long(pack, lengths, row_length
             assert n > 0
             found[document].append((start, n))
     for document, length in enumerate(lengths):
-        # Sorted by start, the pieces of a document follow each other without a gap.
+        # Sorted by start, the pieces of a document are contiguous.
         at = 0
         for start, n in sorted(found[document]):
             assert start == at
@@ -37,7 +37,7 @@ def test_every_token_once_in_order_and_no_row_too_long(pack, lengths, row_length
 
 @settings(max_examples=100, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
-def test_best_fit_cuts_only_what_is_longer_than_a_row(lengths, row_length):
+def test_best_fit_cuts_only_documents_longer_than_a_row(lengths, row_length):
     packed = packing.best_fit(lengths, row_length)
     assert (packed.start % row_length == 0).all()
     pieces = np.bincount(packed.document, minlength=len(lengths))
@@ -52,8 +52,8 @@ def test_best_fit_leaves_no_two_rows_that_would_fit_in_one(lengths, row_length):
     assert len(used) < 2 or used[0] + used[1] > row_length
 
 
-def test_best_fit_takes_the_place_with_the_least_room():
-    # Rows after the 7 and the 6 have 1 and 2 left: the 2 goes to the 6, the 1 to the 7.
+def test_best_fit_uses_the_row_with_the_least_room():
+    # After the 7 and the 6, rows have 1 and 2 left: the 2 joins the 6, the 1 the 7.
     packed = packing.best_fit([6, 7, 1, 2], 8)
     assert [packed[row] for row in range(2)] == [
         [(1, 0, 7), (2, 0, 1)],
@@ -92,7 +92,7 @@ def test_nothing_to_pack(pack):
 
 
 @pytest.mark.parametrize('row_length', [64, 128, 256, 512])
-def test_next_to_no_padding_on_the_bundled_corpus(row_length):
+def test_the_bundled_corpus_has_almost_no_padding(row_length):
     ours = tokenizers.load(tokenizers.BUNDLED)
     texts = [document['text'] for document in bundled.make('heldout')]
     lengths = [len(ids) + 2 for ids in ours.encode_many(texts)]
@@ -119,18 +119,18 @@ def test_sequences_of_the_paper_are_the_stream(lengths, row_length, seed):
     assert at == sum(lengths) == packed.tokens
 
 
-def test_lengths_of_the_paper_are_those_it_tells():
+def test_sequence_lengths_match_the_paper():
     rng = np.random.default_rng(0)
     packed = packing.paper(rng.integers(100, 1500, 20_000), 2048, rng)
     lengths = packed.length[:-2]
     assert abs(lengths.mean() - 1024) < 1e-9
     assert lengths.min() == 12 and lengths.max() == 2036
-    # Uniform: both halves of the range, and both ends of it.
+    # Uniform: both halves and both ends of the range occur.
     assert abs((lengths <= 500).mean() - 489 / 2025) < 0.02
     assert abs((lengths[::2] < lengths[1::2]).mean() - 0.5) < 0.02
 
 
-def test_rows_too_short_for_the_paper():
+def test_too_short_rows_raise_for_paper():
     with pytest.raises(ValueError, match='row_length=20 must be at least 24'):
         packing.paper([50], 20, np.random.default_rng(0))
 

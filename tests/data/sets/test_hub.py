@@ -1,4 +1,4 @@
-"""Sets of a hub come by name over a real socket; what does not exist is said."""
+"""Tests for hub datasets by name, with a local server."""
 
 import sys
 import textwrap
@@ -43,10 +43,10 @@ EACH = """
 
 
 def ask(address, cache, names, **environment):
-    """What hub.find says of each name, in a process of its own."""
+    """Returns the results of hub.find for each name, in a new process."""
     asked = f'print(json.dumps({{name: show(name) for name in {list(names)!r}}}))'
     program = f'{textwrap.dedent(EACH)}{asked}'
-    return hub_server.told(program, address, cache, **environment)
+    return hub_server.run_program(program, address, cache, **environment)
 
 
 def write(folder, files):
@@ -58,7 +58,7 @@ def write(folder, files):
 
 @pytest.fixture(scope='module')
 def sets(tmp_path_factory):
-    """A folder of sets for the server."""
+    """A folder of datasets for the server."""
     top = tmp_path_factory.mktemp('hub')
     parquet = [
         f'{c}/{s}-0000{n}-of-00002.parquet'
@@ -83,8 +83,8 @@ def sets(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def told(sets, tmp_path_factory):
-    """What is said of every name below, and what was asked of the server."""
+def results(sets, tmp_path_factory):
+    """The results for every name below, and the requests to the server."""
     cache = tmp_path_factory.mktemp('cache')
     names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
     names += ['lab/script/en', 'lab/script/big', 'lab/script', 'lab/script/fr']
@@ -99,7 +99,7 @@ def told(sets, tmp_path_factory):
     return {k.removeprefix('hub:'): v for k, v in made.items()}, asked, cache
 
 
-def test_what_numbers_of_classes_mean_is_no_row():
+def test_label_json_is_not_a_data_file():
     names = [
         f'dataset/{x}.json' for x in ('label', 'test', 'train00', 'train01', 'valid')
     ]
@@ -108,8 +108,8 @@ def test_what_numbers_of_classes_mean_is_no_row():
 
 
 @pytest.mark.slow
-def test_a_card_says_which_files_a_config_has(told):
-    commit, splits, read = told[0]['lab/glue/sst2']
+def test_the_card_determines_the_files_of_a_config(results):
+    commit, splits, read = results[0]['lab/glue/sst2']
     assert commit == hub_server.commit('lab/glue', 'main')
     files = [
         f'sst2/{s}-0000{n}-of-00002.parquet'
@@ -117,33 +117,33 @@ def test_a_card_says_which_files_a_config_has(told):
         for n in (0, 1)
     ]
     assert splits == {'train': files[:2], 'validation': files[2:]} and read == files
-    # Where it names no splits, the names of the files do.
-    assert list(told[0]['lab/glue/cola'][1]) == ['train', 'validation']
+    # If it names no splits, file names determine them.
+    assert list(results[0]['lab/glue/cola'][1]) == ['train', 'validation']
 
 
-def test_a_revision_is_a_name_or_a_commit(told):
+def test_a_revision_is_a_name_or_a_commit(results):
     commit = hub_server.commit('lab/glue', 'v1')
     for name in ('lab/glue/sst2@v1', f'lab/glue/sst2@{commit}'):
-        found = told[0][name]
+        found = results[0][name]
         assert found[0] == commit and set(found[1]) == {'dev', 'train'}
         assert found[2] == ['old', 'old']
 
 
-def test_without_a_card_one_kind_of_files_is_read_and_no_other_fetched(told):
-    assert told[0]['lab/plain'][1] == {
+def test_only_one_format_is_downloaded_without_a_card(results):
+    assert results[0]['lab/plain'][1] == {
         'train': ['data/train.jsonl'],
         'test': ['test.jsonl'],
     }
-    assert not [path for path in told[1] if path.endswith(('.png', '.py', '.bin'))]
+    assert not [path for path in results[1] if path.endswith(('.png', '.py', '.bin'))]
 
 
-def test_a_split_may_be_anywhere_in_a_name(told):
+def test_splits_are_found_anywhere_in_names(results):
     splits = {'train': ['my_train.csv'], 'test': ['my_test.csv'], 'dev': ['dev/my.csv']}
-    assert told[0]['lab/named'][1] == splits
+    assert results[0]['lab/named'][1] == splits
 
 
-def test_what_a_script_makes_is_taken_as_the_hub_converted_it(told):
-    commit, splits, read = told[0]['lab/script/en']
+def test_script_datasets_are_read_as_converted_by_the_hub(results):
+    commit, splits, read = results[0]['lab/script/en']
     assert commit == hub_server.commit('lab/script', hub.CONVERTED)
     assert splits == {
         'test': ['en/test/0000.parquet'],
@@ -156,41 +156,45 @@ def test_what_a_script_makes_is_taken_as_the_hub_converted_it(told):
     ('name', 'kind', 'words'),
     [
         ('lab/glue', 'ValueError', 'several configs: away, cola, sst2. Say which'),
-        (hub_server.KEYED, 'PermissionError', 'or set HF_TOKEN. Else ask its owner'),
+        (hub_server.KEYED, 'PermissionError', 'or set HF_TOKEN. Otherwise ask its owner'),
         ('lab/glue/sst', 'ValueError', "no config 'sst'. Did you mean 'sst2'?"),
         ('lab/script', 'ValueError', 'several configs: big, de, en'),
-        ('lab/script/fr', 'ValueError', "no config 'fr'. There are: big, de, en"),
-        ('lab/script/big', 'FileNotFoundError', 'of a part of it only (partial-train)'),
+        ('lab/script/fr', 'ValueError', "no config 'fr'. Available: big, de, en"),
+        (
+            'lab/script/big',
+            'FileNotFoundError',
+            'only a part of it to parquet (partial-train)',
+        ),
         ('lab/glue/sst2@v7', 'FileNotFoundError', '@v7: no such revision on the hub.'),
-        ('lab/none', 'FileNotFoundError', 'is no data set on the hub'),
+        ('lab/none', 'FileNotFoundError', 'is not a dataset on the hub'),
         ('lab/gated', 'PermissionError', 'asks you to accept its terms first'),
-        ('lab/nothing', 'FileNotFoundError', 'made no parquet files of it'),
+        ('lab/nothing', 'FileNotFoundError', 'Nor has the hub converted it to parquet'),
         (
             'lab/glue/away',
             'ValueError',
-            "'../../secret.jsonl' lies elsewhere; only files of the set",
+            "'../../secret.jsonl' is outside of the dataset; only its own",
         ),
         ('a//b', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
         ('', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
-        ('lab/..name', 'ValueError', 'can be no name on the hub'),
+        ('lab/..name', 'ValueError', 'is not a valid name on the hub'),
     ],
 )
-def test_what_is_wrong_is_said(told, name, kind, words):
-    assert told[0][name][0] == kind and words in told[0][name][1]
+def test_errors_are_clear(results, name, kind, words):
+    assert results[0][name][0] == kind and words in results[0][name][1]
 
 
-def test_without_a_network_the_cache_is_read(told, sets):
-    _, _, cache = told
+def test_the_cache_is_read_without_a_network(results, sets):
+    _, _, cache = results
     names = ['hub:lab/glue/sst2', 'hub:lab/script/en', 'hub:lab/script/de']
     found = ask('http://127.0.0.1:9', cache, names, HF_HUB_OFFLINE='1')
     for name in names[:2]:
-        assert found[name] == told[0][name.removeprefix('hub:')]
-    # Never fetched, so it cannot be there.
+        assert found[name] == results[0][name.removeprefix('hub:')]
+    # Never downloaded, so it is not in the cache.
     kind, words = found[names[2]]
-    assert kind == 'FileNotFoundError' and 'not whole in the local cache' in words
+    assert kind == 'FileNotFoundError' and 'not complete in the local cache' in words
 
 
-def test_without_the_package_the_remedy_is_named(monkeypatch):
+def test_a_missing_package_raises_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):
         hub.find('hub:lab/glue')

@@ -1,4 +1,4 @@
-"""Tables are read alike from files of any kind; what is none is said, with the line."""
+"""Tests for tables in all file formats, and for errors with the line."""
 
 import functools
 import gzip
@@ -36,11 +36,11 @@ KINDS = {
 
 
 @pytest.mark.parametrize('name', KINDS)
-def test_every_kind_of_file_gives_the_same_rows(name, tmp_path):
+def test_all_file_formats_give_the_same_rows(name, tmp_path):
     assert tables.read(write(tmp_path / name, KINDS[name])) == ROWS
 
 
-def test_columns_without_a_name_do_no_harm(tmp_path):
+def test_columns_without_a_name_are_allowed(tmp_path):
     path = write(tmp_path / 'set.csv', 'text,label,,\nhello,1,,\n')
     assert tables.read(path)[0] | {'': ''} == {'text': 'hello', 'label': '1', '': ''}
 
@@ -55,23 +55,23 @@ def test_cells_of_a_tsv_are_never_quoted(tmp_path):
     [
         ('a.csv', 'x,y\n1,2\n1\n', 'line 3 has 1 cells, but there are 2 columns: x, y'),
         ('a.csv', 'x,y\n1,2,3\n', 'line 2 has 3 cells'),
-        ('a.csv', 'x,x\n1,2\n', 'line 1 names a column twice: x, x'),
+        ('a.csv', 'x,x\n1,2\n', 'line 1 repeats a column name: x, x'),
         ('a.csv', 'x,y\n"a"b,2\n', 'line 2 is not CSV'),
         ('a.csv', 'x,y\n"a,2\n', 'is not CSV: unexpected end'),
-        ('a.json', '{"a": 1}', 'must hold a JSON list of objects'),
-        ('a.json', '[1, 2]', 'must hold a JSON list of objects'),
+        ('a.json', '{"a": 1}', 'must be a JSON list of objects'),
+        ('a.json', '[1, 2]', 'must be a JSON list of objects'),
         ('a.json', '[{"a": 1]', 'is not JSON'),
         ('a.json', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
-        ('a.json', '{"a": 1}\n{"a"', 'line 2 is not JSON'),
+        ('a.json', '{"a": 1}\n{"a"', 'line 2 is not valid JSON'),
         ('a.jsonl', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
     ],
 )
-def test_what_is_no_table_is_said(name, text, words, tmp_path):
+def test_invalid_tables_raise(name, text, words, tmp_path):
     with pytest.raises(ValueError, match=words):
         tables.read(write(tmp_path / name, text))
 
 
-def test_validation_is_the_test_set_where_there_is_no_other(tmp_path):
+def test_validation_is_the_test_set_if_there_is_no_other(tmp_path):
     for split in ('train', 'dev'):
         write(tmp_path / f'{split}-00000.csv', 'x\n' + split + '\n')
     found = tables.splits(tmp_path)
@@ -83,7 +83,7 @@ def test_validation_is_the_test_set_where_there_is_no_other(tmp_path):
     assert found.revision == '' and found.train == [{'x': 'train'}]
 
 
-def test_what_tensorflow_datasets_prepared_is_read(tmp_path, monkeypatch):
+def test_prepared_tensorflow_datasets_are_read(tmp_path, monkeypatch):
     tfds = pytest.importorskip('tensorflow_datasets')
     from words_set.builder import WordsSet
 

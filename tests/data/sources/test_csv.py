@@ -1,4 +1,4 @@
-"""Tables of text are read a block at a time, as who wrote them meant."""
+"""Tests for CSV and TSV corpora, read in blocks."""
 
 import csv as library
 import gzip
@@ -31,7 +31,7 @@ def read(path, **section):
 
 @pytest.mark.parametrize('name', ['a.csv', 'a.csv.gz', 'a.CSV'])
 @pytest.mark.parametrize('end', ['\n', '\r\n'])
-def test_cells_are_those_that_were_written(tmp_path, name, end):
+def test_cells_are_read_as_written(tmp_path, name, end):
     data = b'\xef\xbb\xbf' + written(ROWS, lineterminator=end)
     path = tmp_path / name
     path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
@@ -44,7 +44,7 @@ def test_cells_are_those_that_were_written(tmp_path, name, end):
         assert tables.read(path) == ROWS
 
 
-def test_cells_of_tabs_are_as_they_stand(tmp_path):
+def test_tsv_cells_are_literal(tmp_path):
     path = tmp_path / 'a.tsv'
     path.write_text('id\ttext\n1\ta "quoted" one\n2\t"open\n3\tit\'s, here\n')
     expected = ['a "quoted" one', '"open', "it's, here"]
@@ -69,13 +69,13 @@ def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch, units_of)
     [
         (b'', "has no column 'text'; it has: none."),
         (b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
-        (b'id,text\n1,a\n2,b,c\n', r'Expected 2 columns, got 3.*as many cells'),
-        (b'id,text\n1,a\n2\n', r'Expected 2 columns, got 1.*as many cells'),
-        (b'text,text\na,b\n', 'names a column twice: text, text'),
-        (b'id,text\n1,"' + b'x' * 2000 + b'"\n', 'block size.*300 bytes at most'),
+        (b'id,text\n1,a\n2,b,c\n', r'Expected 2 columns, got 3.*must have one cell'),
+        (b'id,text\n1,a\n2\n', r'Expected 2 columns, got 1.*must have one cell'),
+        (b'text,text\na,b\n', 'repeats a column name: text, text'),
+        (b'id,text\n1,"' + b'x' * 2000 + b'"\n', 'block size.*at most 300 bytes'),
     ],
 )
-def test_what_is_no_table_is_said(tmp_path, monkeypatch, data, message):
+def test_invalid_tables_raise(tmp_path, monkeypatch, data, message):
     monkeypatch.setattr(csv, 'BLOCK', 300)
     (tmp_path / 'a.csv').write_bytes(data)
     with pytest.raises(ValueError, match=message) as caught:

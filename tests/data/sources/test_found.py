@@ -1,4 +1,4 @@
-"""Which files of a folder are read, and what is said of the others."""
+"""Tests for which files of a folder are read, and how others are reported."""
 
 import os
 from pathlib import Path
@@ -24,14 +24,14 @@ def names(found):
     return [file.path.removeprefix(f'{found.top}/') for file in found.files]
 
 
-def test_endings_are_read_in_any_letters(tmp_path):
+def test_suffixes_are_case_insensitive(tmp_path):
     write(tmp_path, 'A.TXT', 'b.txt', 'C.Txt', 'sub/d.txt', 'readme.md', '.hidden.txt')
     found = listing.expand(tmp_path, TXT)
     assert names(found) == ['.hidden.txt', 'A.TXT', 'C.Txt', 'b.txt', 'sub/d.txt']
-    assert str(found) == '5 files read; left out: 1 of another ending (readme.md)'
+    assert str(found) == '5 files read; skipped: 1 (other suffix: readme.md)'
 
 
-def test_packed_files_are_unpacked_whatever_their_letters(tmp_path):
+def test_compressed_suffixes_are_case_insensitive(tmp_path):
     import gzip
 
     (tmp_path / 'A.TXT.GZ').write_bytes(gzip.compress(b'the sea\n\nthe whale'))
@@ -39,7 +39,7 @@ def test_packed_files_are_unpacked_whatever_their_letters(tmp_path):
     assert {document['text'] for document in both} == {'the sea', 'the whale'}
 
 
-def test_links_are_followed_once_and_never_for_ever(tmp_path):
+def test_links_are_followed_once(tmp_path):
     write(tmp_path, 'corpus/a.txt', 'elsewhere/b.txt', 'elsewhere/deep/c.txt')
     corpus = tmp_path / 'corpus'
     (corpus / 'linked').symlink_to('../elsewhere')
@@ -51,10 +51,10 @@ def test_links_are_followed_once_and_never_for_ever(tmp_path):
     assert len(names(found)) == 3 and 'a.txt' in names(found)
     assert {Path(file.path).name for file in found.files} == {'a.txt', 'b.txt', 'c.txt'}
     assert len(found.skipped[listing.AGAIN]) >= 3
-    assert 'reached again by a link' in str(found)
+    assert 'duplicate by a link' in str(found)
 
 
-def test_what_cannot_be_read_is_named(tmp_path, monkeypatch):
+def test_unreadable_files_are_named(tmp_path, monkeypatch):
     write(tmp_path, 'a.txt', 'b.txt', 'c.txt', 'closed/d.txt', 'e.txt')
     (tmp_path / 'broken.txt').symlink_to('nowhere.txt')
     os.mkfifo(tmp_path / 'pipe.txt')
@@ -62,15 +62,15 @@ def test_what_cannot_be_read_is_named(tmp_path, monkeypatch):
     found = listing.expand(tmp_path, TXT)
     assert names(found) == ['a.txt', 'b.txt', 'c.txt']
     for words in (
-        '1 a broken link (broken.txt)',
-        '2 not to be read (closed, e.txt)',
-        '1 no plain file (pipe.txt)',
+        '1 (broken link: broken.txt)',
+        '2 (unreadable: closed, e.txt)',
+        '1 (not a regular file: pipe.txt)',
     ):
         assert words in str(found)
 
 
 def closed_to_us(monkeypatch, *places):
-    """As permissions close it to others than root."""
+    """Makes places unreadable, as permissions do for users other than root."""
     scandir, access = os.scandir, os.access
 
     def scan(path):
@@ -82,30 +82,32 @@ def closed_to_us(monkeypatch, *places):
     monkeypatch.setattr(os, 'access', lambda p, m: Path(p) not in places and access(p, m))
 
 
-def test_a_corpus_most_of_which_is_out_of_reach_is_refused(tmp_path):
+def test_a_mostly_unreadable_corpus_raises(tmp_path):
     write(tmp_path, 'a.txt', 'notes.md', 'more.md')
     (tmp_path / 'moved').symlink_to('/nowhere/moved')
     assert len(listing.expand(tmp_path, TXT).files) == 1
     (tmp_path / 'b.txt').symlink_to('/nowhere/b.txt')
-    with pytest.raises(ValueError, match=r'Most of .*2 a broken link \(b.txt, moved\)'):
+    with pytest.raises(
+        ValueError, match=r'Most files of .*2 \(broken link: b.txt, moved\)'
+    ):
         listing.expand(tmp_path, TXT)
 
 
-def test_a_folder_with_nothing_to_read_says_what_it_has(tmp_path):
+def test_a_folder_without_readable_files_raises(tmp_path):
     write(tmp_path, *(f'{n}.md' for n in range(9)))
-    with pytest.raises(FileNotFoundError, match=r'9 of another ending \(0.md, .*, ...\)'):
+    with pytest.raises(FileNotFoundError, match=r'9 \(other suffix: 0.md, .*, ...\)'):
         listing.expand(tmp_path, TXT)
     (tmp_path / 'gone').symlink_to('nowhere')
     with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
         listing.expand(tmp_path / 'gone', TXT)
 
 
-def test_prepare_says_how_many_files_were_read_and_left_out(tmp_path, capsys):
+def test_prepare_reports_read_and_skipped_files(tmp_path, capsys):
     write(tmp_path, *(f'texts/{n}.txt' for n in range(4)), 'texts/table.csv')
     source = dict(name='text', path=str(tmp_path / 'texts'), heldout_every=2)
     config = {'prepare': dict(source=source, tokenizer='bundled', row_length=8)}
     preparing.run(config, str(tmp_path / 'rows'))
-    words = '4 files read; left out: 1 of another ending (table.csv)'
+    words = '4 files read; skipped: 1 (other suffix: table.csv)'
     assert words in capsys.readouterr().out
     assert row_folder.read_manifest(tmp_path / 'rows')['read'] == words
     preparing.run({'prepare': dict(config['prepare'])}, str(tmp_path / 'rows'))

@@ -1,4 +1,4 @@
-"""A corpus on the hub is read by name over a real socket, as it was at one commit."""
+"""Tests for hub corpora, streamed from a local server at one commit."""
 
 import gzip
 import json
@@ -63,9 +63,9 @@ BEGIN = """
 
 
 def ask(address, cache, program, **environment):
-    """What a program shows in a process of its own."""
+    """Returns the output of a program in a new process."""
     program = textwrap.dedent(BEGIN) + textwrap.dedent(program)
-    return hub_server.told(program, address, cache, **environment)
+    return hub_server.run_program(program, address, cache, **environment)
 
 
 def sentences(seed, count=70):
@@ -146,8 +146,8 @@ READ = """
 
 
 @pytest.fixture(scope='module')
-def told(sets, tmp_path_factory):
-    """What is read of every set below, what was asked of the server, and the cache."""
+def results(sets, tmp_path_factory):
+    """The rows of every dataset below, the requests to the server, and the cache."""
     cache = tmp_path_factory.mktemp('cache')
     with hub_server.serving(sets, faults=['train.1.jsonl', 'b.tsv']) as (address, asked):
         return ask(address, cache, READ), asked, cache
@@ -164,8 +164,8 @@ def told(sets, tmp_path_factory):
         ('plain', [9]),
     ],
 )
-def test_all_rows_of_a_config_come_in_order_from_a_commit(told, what, expected):
-    said, rows, units, count = told[0][what]
+def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, expected):
+    summary, rows, units, count = results[0][what]
     assert [row['text'] for row in rows] == units
     assert units == [text for seed in expected for text in sentences(seed)]
     assert count > len(expected)
@@ -176,39 +176,39 @@ def test_all_rows_of_a_config_come_in_order_from_a_commit(told, what, expected):
     }.get(what, ('lab/web', 'main'))
     commit = hub_server.commit(name, revision)
     files = f'{len(expected)} file{"s" * (len(expected) > 1)} read of commit {commit}'
-    assert said.startswith(files)
+    assert summary.startswith(files)
     assert set(rows[0]) == {'text': {'text'}}.get(
         what, {'sample': {'text', 'id'}, 'plain': {'text', 'n'}}.get(what, {'text'})
     )
 
 
 @pytest.mark.slow
-def test_lines_are_read_packed_or_not_and_what_is_left_out_is_counted(told):
-    said, _, units, _ = told[0]['lines']
+def test_compressed_lines_are_read_and_skipped_files_counted(results):
+    summary, _, units, _ = results[0]['lines']
     wanted = sentences(3) + sentences(4, 9000) + sentences(6)
     assert units == wanted
-    assert said.endswith('left out: 1 of another ending (lines/train.md)')
-    assert told[0]['dev'][2] == sentences(5) + wanted
+    assert summary.endswith('left out: 1 of another ending (lines/train.md)')
+    assert results[0]['dev'][2] == sentences(5) + wanted
 
 
-def test_tables_are_read_as_they_come(told):
-    _, rows, units, count = told[0]['tables']
+def test_tables_are_streamed(results):
+    _, rows, units, count = results[0]['tables']
     assert units == sentences(10, 5000) + sentences(11, 9000) and count == 2
     assert rows[0] == {'text': units[0]}
 
 
 @pytest.mark.parametrize('name', ['train.1.jsonl', 'b.tsv'])
-def test_a_connection_that_is_cut_goes_on_where_it_was(told, name):
-    _, asked, _ = told
+def test_interrupted_connections_resume(results, name):
+    _, asked, _ = results
     cut = asked.index(f'{name} cut')
     before = int(asked[cut - 1].rpartition(' ')[2])
     after = next(one for one in asked[cut:] if one.startswith(f'{name} from'))
     assert before > 0 and int(after.rpartition(' ')[2]) >= before
 
 
-def test_nothing_but_cards_is_downloaded(told):
+def test_only_cards_are_downloaded(results):
     kept = [
-        path for path in told[2].rglob('*') if path.is_file() and not path.is_symlink()
+        path for path in results[2].rglob('*') if path.is_file() and not path.is_symlink()
     ]
     held = {path.read_bytes() for path in kept if 'blobs' in path.parts}
     assert held == {CARD.encode()}
@@ -225,27 +225,27 @@ def test_nothing_but_cards_is_downloaded(told):
         ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
         ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .js'),
         ('revision', 'FileNotFoundError', '@v7: no such revision on the hub.'),
-        ('none', 'FileNotFoundError', 'is no data set on the hub; private ones need'),
+        ('none', 'FileNotFoundError', 'is not a dataset on the hub; private ones need'),
         ('gated', 'PermissionError', 'asks you to accept its terms first'),
-        ('nothing', 'FileNotFoundError', 'made no parquet files of it'),
+        ('nothing', 'FileNotFoundError', 'Nor has the hub converted it to parquet'),
         ('bad', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
     ],
 )
-def test_what_is_wrong_is_said(told, what, kind, words):
-    assert told[0][what][0] == kind and words in told[0][what][1]
+def test_errors_are_clear(results, what, kind, words):
+    assert results[0][what][0] == kind and words in results[0][what][1]
 
 
 @pytest.mark.slow
-def test_a_plan_keeps_its_commit_when_the_set_changes(sets, tmp_path):
+def test_a_plan_keeps_its_commit(sets, tmp_path):
     heads = {}
     with hub_server.serving(sets, heads=heads) as (address, asked):
         made = 'corpus.SMALLEST = corpus.LARGEST = 1500\n'
         made += "found = hub.make('train', 'hub:lab/web/sample-10')\n"
         plan = ask(address, tmp_path, made + 'show(found.units())')
-        # Sizes are those of the listing: no footer is asked for.
+        # Sizes come from the listing: no footer is requested.
         assert len(plan) > 4 and not any('.parquet' in one for one in asked)
         heads['main'] = 'v2'
-        # As a worker does, or a process that goes on with it later.
+        # Like a worker, or a process that resumes later.
         read = f"""
         show([[d['text'] for unit in {plan!r} for p in unit
                for d in found.read(corpus.Piece(*p))],
@@ -256,7 +256,7 @@ def test_a_plan_keeps_its_commit_when_the_set_changes(sets, tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_are_those_of_the_same_files_here(sets, tmp_path, units_of):
+def test_rows_match_those_of_local_files(sets, tmp_path, units_of):
     units_of(1500)
     settings = {'row_length': 32, 'workers': 1}
     program = f"""
@@ -279,7 +279,7 @@ def test_rows_are_those_of_the_same_files_here(sets, tmp_path, units_of):
     assert there['splits'] == here['splits'] and there['files'] == here['files']
     commit = hub_server.commit('lab/web', 'main')
     assert there['read'] == f'2 files read of commit {commit}'
-    # What is at a commit cannot change: the hub is not asked at every piece.
+    # A commit cannot change: the hub is not asked again for every piece.
     assert len(there['splits']['train']['files']) == 8
     assert len([path for path in asked if path.startswith('/api/')]) < 12
 
@@ -288,26 +288,26 @@ def test_rows_are_those_of_the_same_files_here(sets, tmp_path, units_of):
 @pytest.mark.parametrize(
     ('environment', 'kind', 'words'),
     [
-        ({'HF_HUB_OFFLINE': '1'}, 'FileNotFoundError', 'HF_HUB_OFFLINE says not to ask'),
+        ({'HF_HUB_OFFLINE': '1'}, 'FileNotFoundError', 'HF_HUB_OFFLINE is set: unset'),
         ({}, 'AddressError', 'cannot be reached: no answer came in 1 s'),
     ],
 )
 @pytest.mark.parametrize('waits', [False, True])
-def test_without_a_network_it_is_said(tmp_path, environment, kind, words, waits):
+def test_a_missing_network_raises(tmp_path, environment, kind, words, waits):
     asked = """
-    from jepa_text.files import reach
-    reach.WITHIN = 1.0
+    from jepa_text.files import reachability
+    reachability.WITHIN = 1.0
     show(texts('lab/web'))
     """
     with socket.create_server(('127.0.0.1', 0)) as door:
         port = door.getsockname()[1]
         if not waits:
             door.close()
-        said = ask(f'http://127.0.0.1:{port}', tmp_path, asked, **environment)
-    assert said[0] == kind and words in said[1]
+        answer = ask(f'http://127.0.0.1:{port}', tmp_path, asked, **environment)
+    assert answer[0] == kind and words in answer[1]
 
 
-def test_without_the_package_the_remedy_is_named(monkeypatch):
+def test_a_missing_package_raises_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):
         hub.make('train', 'hub:lab/web')

@@ -1,4 +1,4 @@
-"""Corpora at addresses are the corpora of the same files here."""
+"""Tests that remote corpora equal local ones."""
 
 import fsspec
 import numpy as np
@@ -38,7 +38,7 @@ def packed(texts):
 
 @pytest.fixture(params=SUFFIXED)
 def both(request, tmp_path, units_of):
-    """(the module of the source, a folder here, the address of a copy)."""
+    """(the module of the source, a local folder, the address of a copy)."""
     units_of(1500)
     module, ending, written = SUFFIXED[request.param]
     rng, store = np.random.default_rng(0), fsspec.filesystem('memory')
@@ -53,7 +53,7 @@ def both(request, tmp_path, units_of):
     return module, folder, f'memory:/{name}'
 
 
-def test_documents_units_and_rows_are_the_same(both, tmp_path):
+def test_remote_documents_units_and_rows_match_local_ones(both, tmp_path):
     module, folder, address = both
     here, there = (module.make('train', str(top)) for top in (folder, address))
     assert list(here) == list(there) and len(list(here)) > 250
@@ -75,7 +75,7 @@ def test_documents_units_and_rows_are_the_same(both, tmp_path):
     assert sums[0] == sums[1] and len(sums[0]) > 8
 
 
-def test_a_pattern_chooses_files(both):
+def test_patterns_select_files(both):
     module, folder, address = both
     for top in (str(folder), address):
         found = works.corpora(
@@ -90,6 +90,6 @@ def test_a_pattern_chooses_files(both):
         assert len(found['train'].found.files) == 2
 
 
-def test_nothing_at_an_address_is_told():
+def test_a_missing_address_raises():
     with pytest.raises(FileNotFoundError, match='memory://nowhere'):
         text.make('train', 'memory://nowhere/at/all')

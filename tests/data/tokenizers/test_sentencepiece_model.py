@@ -1,5 +1,5 @@
-"""SentencePiece models give their ids as tokenizer.json, too: by hand, and beside the
-package itself."""
+"""Tests that converted SentencePiece models give the same ids, by hand and compared with
+the package."""
 
 import io
 import random
@@ -34,8 +34,8 @@ MANY += '\u200d\x01\u200b\ufeff\u3000\u00a0'
 
 def made(path, pieces, **given):
     path.write_bytes(sentencepiece_files.model(pieces, **given))
-    content, said = sentencepiece_model.read(path)
-    return tokenizers.parse(content, 'model', roles.ROLES), said
+    content, lines = sentencepiece_model.read(path)
+    return tokenizers.parse(content, 'model', roles.ROLES), lines
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def made(path, pieces, **given):
     ],
 )
 def test_ids_by_hand(pieces, kind, cases, tmp_path):
-    tokenizer, said = made(tmp_path / 'x.model', pieces, kind=kind)
+    tokenizer, lines = made(tmp_path / 'x.model', pieces, kind=kind)
     for text, ids in cases.items():
         for spaced in (text, f'  {text} '):
             assert tokenizer.encode(spaced).tolist() == ids
@@ -56,16 +56,16 @@ def test_ids_by_hand(pieces, kind, cases, tmp_path):
         assert twice == ids + ids
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (1, 2, 2)
     assert tokenizer.decode(tokenizer.encode(' ab  aba')) == 'ab aba'
-    assert 'SentencePiece' in said[0] and f'{len(pieces)} pieces' in said[0]
+    assert 'SentencePiece' in lines[0] and f'{len(pieces)} pieces' in lines[0]
 
 
-def test_no_text_is_a_control_symbol(tmp_path):
+def test_text_never_encodes_to_control_symbols(tmp_path):
     for pieces, kind in ((UNIGRAM, 1), (BPE, 2)):
         tokenizer, _ = made(tmp_path / 'x.model', pieces, kind=kind)
         assert not {1, 2} & set(tokenizer.encode('a<s>b</s><s').tolist())
 
 
-def test_bytes_stand_for_what_is_unknown(tmp_path):
+def test_byte_fallback(tmp_path):
     with_bytes = [(f'<0x{byte:02X}>', 0.0, BYTE) for byte in range(256)]
     for pieces, kind in ((UNIGRAM, 1), (BPE, 2)):
         tokenizer, _ = made(
@@ -79,7 +79,7 @@ def test_bytes_stand_for_what_is_unknown(tmp_path):
         assert 65 + first not in tokenizer.encode(text)
 
 
-def test_spaces_as_the_model_says(tmp_path):
+def test_spaces_follow_the_model(tmp_path):
     given = dict(kind=1, prefix=False, strips=False)
     tokenizer, _ = made(tmp_path / 'x.model', UNIGRAM, **given)
     assert tokenizer.encode('a  ab ').tolist() == [4, 3, 7, 3]
@@ -87,7 +87,7 @@ def test_spaces_as_the_model_says(tmp_path):
     assert tokenizer.encode(' ab').tolist() == [3, 7]
 
 
-def test_words_are_cut_where_no_piece_goes_on(tmp_path):
+def test_text_is_split_before_spaces_unless_pieces_contain_them(tmp_path):
     tokenizer, _ = made(tmp_path / 'x.model', UNIGRAM)
     assert 'MergedWithNext' in str(tokenizer.backend.pre_tokenizer)
     over = [*UNIGRAM, ('a▁b', -0.1, NORMAL)]
@@ -96,7 +96,7 @@ def test_words_are_cut_where_no_piece_goes_on(tmp_path):
     assert tokenizer.encode('a b').tolist() == [3, 9]
 
 
-def test_a_long_document_goes_through_in_pieces(tmp_path, monkeypatch):
+def test_long_documents_are_encoded_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing, 'PIECE', 12)
     monkeypatch.setattr(tokenizing, 'AROUND', 24)
     tokenizer, _ = made(tmp_path / 'x.model', UNIGRAM)
@@ -121,17 +121,17 @@ def test_user_defined_symbols_come_first(tmp_path):
         (dict(kind=3), 'is of the kind word, not unigram or bpe'),
         (dict(suffix=True), 'treat_whitespace_as_suffix'),
         (dict(escapes=False), 'escape_whitespaces=false'),
-        (dict(pieces=[*UNIGRAM, ('x', -1.0, UNUSED)]), 'switched off'),
+        (dict(pieces=[*UNIGRAM, ('x', -1.0, UNUSED)]), 'has disabled pieces'),
         (dict(pieces=UNIGRAM[1:]), 'has 0 unknown pieces, not one'),
         (dict(pieces=[*UNIGRAM, ('<sep>', 0.0, USER_DEFINED)]), 'user-defined symbols'),
     ],
 )
-def test_what_cannot_be_written_is_refused(given, words, tmp_path):
+def test_unsupported_models_raise(given, words, tmp_path):
     with pytest.raises(ValueError, match=f'x.model .*{words}'):
         made(tmp_path / 'x.model', **{'pieces': UNIGRAM, **given})
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_invalid_models_raise(tmp_path):
     path = tmp_path / 'x.model'
     whole = sentencepiece_files.model(UNIGRAM)
     for data in (
@@ -147,7 +147,7 @@ def test_what_is_no_model_is_refused(tmp_path):
 
 
 def trained(path, corpus, **given):
-    """(SentencePiece's own processor of a model of some texts, the same as ours)."""
+    """Trains a model; returns (SentencePiece's processor, our conversion)."""
     sentencepiece = pytest.importorskip('sentencepiece')
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -160,7 +160,8 @@ def trained(path, corpus, **given):
 
 
 def texts_of(rng, count, corpus):
-    """Random texts: of odd characters, of any, of symbols' names, of a corpus."""
+    """Returns random texts: of unusual and any characters, of symbol names, of a
+    corpus."""
     odd = f'abcdeTheéü ▁<>/s\r\n\t"\'1234567890  {MANY}'
     names = ('<s>', 'a </s>b', '<unk>', '<pad>x', '<0x41>', 'x<0x0A>', ' <s>', '<s')
     planes = ((0x20, 0x250), (0x300, 0x3000), (0x3000, 0xD7FF), (0xE000, 0xFFF0))
@@ -185,7 +186,7 @@ def texts_of(rng, count, corpus):
 @pytest.mark.parametrize('rules', ['identity', 'nmt_nfkc', 'nfkc', 'nmt_nfkc_cf'])
 @pytest.mark.parametrize('fallback', [False, True])
 @pytest.mark.parametrize('spaces', [(True, True), (False, False), (True, False)])
-def test_ids_are_those_of_sentencepiece(kind, rules, fallback, spaces, tmp_path):
+def test_ids_match_sentencepiece(kind, rules, fallback, spaces, tmp_path):
     corpus = [
         sentence
         for document in bundled.make('heldout')[:12]
@@ -216,8 +217,9 @@ def test_ids_are_those_of_sentencepiece(kind, rules, fallback, spaces, tmp_path)
 
 
 @pytest.mark.peer
-def test_text_of_many_marks_as_sentencepiece_has_it(tmp_path):
-    """Vietnamese, Greek, Korean and Japanese apart; Hebrew and Arabic with points."""
+def test_text_with_many_marks_matches_sentencepiece(tmp_path):
+    """Decomposed Vietnamese, Greek, Korean and Japanese; Hebrew and Arabic with
+    points."""
     corpus = [
         'Tiếng Việt được viết bằng chữ Quốc ngữ với nhiều dấu phụ và thanh điệu',
         'ἐν ἀρχῇ ἦν ὁ λόγος καὶ ὁ λόγος ἦν πρὸς τὸν θεόν ᾧ',

@@ -1,5 +1,5 @@
-"""tiktoken's ranks give their ids as tokenizer.json, too: by hand, and beside the package
-itself."""
+"""Tests that converted tiktoken encodings give the same ids, by hand and compared with
+the package."""
 
 import base64
 import random
@@ -32,7 +32,7 @@ def read(path, pattern=''):
 def test_ids_by_hand(tmp_path):
     tokens = [*BYTES, b'ab', b'bc', b'abc', b' a', 'é'.encode(), b'zzz']
     tokenizer = read(write(tmp_path / 'cl100k_base.tiktoken', tokens))
-    # The lower rank first; a word that is a token is that token.
+    # Lower ranks are merged first; a word that is a token becomes that token.
     assert tokenizer.encode('abc').tolist() == [258]
     assert tokenizer.encode('abbc').tolist() == [256, 257]
     assert tokenizer.encode('xabc abc az').tolist() == [120, 258, 32, 258, 259, 122]
@@ -42,7 +42,7 @@ def test_ids_by_hand(tmp_path):
     assert tokenizer.encode('\x00\xff').tolist() == [0, 195, 191]
 
 
-def test_every_byte_has_its_letter(tmp_path):
+def test_every_byte_is_encodable(tmp_path):
     tokenizer = read(write(tmp_path / 'gpt2.tiktoken', BYTES))
     text = ''.join(map(chr, range(512))) + '海😀'
     assert tokenizer.encode(text).tolist() == list(text.encode())
@@ -54,12 +54,12 @@ def test_special_tokens_and_the_gaps_between_them():
     table[b'ab'] = 258
     special = {'<|endoftext|>': 257, '<|far|>': 262}
     content, _ = ranks._content(table, special, ranks.CL100K, 'made')
-    content, said = roles.completed(content, 'made')
+    content, lines = roles.completed(content, 'made')
     tokenizer = tokenizers.parse(content, 'made')
     assert tokenizer.vocab_size == 263 and len(tokenizer.backend.get_vocab()) == 263
     assert tokenizer.bos_id == tokenizer.eos_id == 257
     assert (tokenizer.pad_id, tokenizer.mask_id) == (256, 259)
-    assert 'the reserved token <|reserved_special_token_0|>, id 256' in said[0]
+    assert 'the reserved token <|reserved_special_token_0|>, id 256' in lines[0]
     ids = tokenizer.encode('ab<|endoftext|><|far|>')
     assert ids[0] == 258 and not {257, 262} & set(ids.tolist())
 
@@ -73,7 +73,7 @@ def test_special_tokens_and_the_gaps_between_them():
         (r'\p{N}{1,3}|a+?', r'\p{N}{1,3}|a+?'),
     ],
 )
-def test_patterns_are_written_as_the_library_reads_them(pattern, expected):
+def test_patterns_are_converted(pattern, expected):
     assert ranks._in_oniguruma(pattern) == expected
 
 
@@ -87,18 +87,18 @@ def test_patterns_are_written_as_the_library_reads_them(pattern, expected):
         ('', 'has no rank for 256 of the 256 bytes'),
     ],
 )
-def test_what_is_no_file_of_ranks_is_refused(text, words, tmp_path):
+def test_invalid_files_of_ranks_raise(text, words, tmp_path):
     path = tmp_path / 'gpt2.tiktoken'
     path.write_text(text)
     with pytest.raises(ValueError, match=words):
         ranks.read(path)
-    with pytest.raises(ValueError, match='0 of the 256 bytes, and 1 ranks twice'):
+    with pytest.raises(ValueError, match='0 of the 256 bytes, and 1 duplicate ranks'):
         write(path, [*BYTES, b'ab'])
         path.write_text(path.read_text().replace(' 256\n', ' 255\n'))
         ranks.read(path)
 
 
-def test_a_name_needs_the_package(monkeypatch):
+def test_a_missing_package_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, 'tiktoken', None)
     with pytest.raises(ModuleNotFoundError, match='pip install tiktoken'):
         ranks.named('cl100k_base')
@@ -106,11 +106,11 @@ def test_a_name_needs_the_package(monkeypatch):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('name', ['gpt2', 'cl100k_base', 'o200k_base'])
-def test_ids_are_those_of_tiktoken(name, tmp_path):
+def test_ids_match_tiktoken(name, tmp_path):
     tiktoken = pytest.importorskip('tiktoken')
     corpus = [document['text'] for document in bundled.make('heldout')]
     trained = training.train(corpus[:10], 1500, reserved=0).backend
-    spelled = dict(zip(ranks._letters(), ranks._bytes_in_order()))
+    spelled = {letter: byte for byte, letter in ranks._letters().items()}
     names = [trained.id_to_token(i) for i in range(4, trained.get_vocab_size())]
     tokens = [bytes(spelled[letter] for letter in name) for name in names]
     table = {token: i for i, token in enumerate(tokens)}
@@ -155,10 +155,10 @@ def test_an_encoding_by_name(monkeypatch):
         special_tokens={'<|endoftext|>': 260},
     )
     monkeypatch.setitem(tiktoken.registry.ENCODINGS, 'cl100k_base', small)
-    content, said = ranks.named('cl100k_base')
+    content, lines = ranks.named('cl100k_base')
     tokenizer = tokenizers.parse(content, 'named', roles.ROLES)
     assert tokenizer.encode('abab').tolist() == small.encode('abab')
-    assert tokenizer.eos_id == 260 and 'cl100k_base, 257 ranks' in said[0]
+    assert tokenizer.eos_id == 260 and 'cl100k_base, 257 ranks' in lines[0]
     with pytest.raises(
         ValueError, match="no encoding 'cl100k'; there are: .*cl100k_base"
     ):
@@ -166,7 +166,7 @@ def test_an_encoding_by_name(monkeypatch):
 
 
 @pytest.mark.peer
-def test_an_encoding_that_cannot_be_had(monkeypatch, tmp_path):
+def test_an_unavailable_encoding_raises(monkeypatch, tmp_path):
     tiktoken = pytest.importorskip('tiktoken')
 
     def refused(*_, **__):
@@ -179,7 +179,7 @@ def test_an_encoding_that_cannot_be_had(monkeypatch, tmp_path):
 
 
 @pytest.mark.peer
-def test_patterns_are_those_of_the_package(monkeypatch):
+def test_patterns_match_the_package(monkeypatch):
     pytest.importorskip('tiktoken')
     from tiktoken_ext import openai_public
 

@@ -1,4 +1,4 @@
-"""What is measured of a tokenizer, counted by hand and by other means."""
+"""Tests for measures of tokenizers."""
 
 import collections
 import json
@@ -13,7 +13,7 @@ from jepa_text.data.tokenizers import measures, training
 
 
 def words_of(vocabulary, unknown='<unk>'):
-    """A tokenizer of whole words between white space."""
+    """Returns a tokenizer of whole words separated by whitespace."""
     names = [*training.ROLES, unknown, *vocabulary]
     model = library.models.WordLevel({n: i for i, n in enumerate(names)}, unknown)
     backend = library.Tokenizer(model)
@@ -50,22 +50,22 @@ def test_counts_by_hand():
     assert found['longest'] == [['the', 3], ['sea', 1]]
 
 
-def test_an_unknown_word_is_known_by_its_unknown_characters():
+def test_unknown_words_count_their_unknown_characters():
     tokenizer = training.train(['the sea and the whale'] * 5, 120, 'wordpiece')
     found = measures.measure(tokenizer, ['the sea', 'zea zea ж'])['unknown']
     assert found['count'] == 3 and found['kinds'] == 2
     assert found['characters'] == [['z', 2], ['ж', 1]]
 
 
-def test_byte_level_has_no_unknowns():
+def test_byte_level_has_no_unknown_tokens():
     ours = tokenizers.load(tokenizers.BUNDLED)
     assert measures.unknown_id_of(ours) is None
     found = measures.measure(ours, ['\u2603 ж \x00'])['unknown']
     assert found == {'count': 0, 'share': 0, 'kinds': 0, 'characters': []}
 
 
-def test_an_unknown_of_number_0_is_counted():
-    """As T5 and many a SentencePiece model have it."""
+def test_an_unknown_token_with_id_0_is_counted():
+    """As in T5 and many SentencePiece models."""
     model = library.models.Unigram([('<unk>', 0.0), ('▁a', -1.0), ('b', -2.0)], 0)
     backend = library.Tokenizer(model)
     backend.pre_tokenizer = library.pre_tokenizers.Metaspace()
@@ -77,7 +77,7 @@ def test_an_unknown_of_number_0_is_counted():
     assert found['vocabulary']['entries'] == 2
 
 
-def test_the_numbers_are_those_of_the_ids():
+def test_measures_match_the_ids():
     ours = tokenizers.load(tokenizers.BUNDLED)
     texts = [document['text'] for document in bundled.make('heldout')][:6]
     found = measures.measure(ours, iter(texts))
@@ -97,12 +97,12 @@ def test_the_numbers_are_those_of_the_ids():
     assert not any(vocabulary[name] in counts for name in use['unused'])
 
 
-def test_a_law_of_zipf_is_found_again():
+def test_the_zipf_exponent_is_recovered():
     by_rank = (1e6 / np.arange(1, 2000) ** 0.9).astype(int)
     assert measures._zipf(by_rank) == pytest.approx(0.9, abs=0.02)
 
 
-def test_batches_hold_a_little_of_the_text(monkeypatch):
+def test_batches_are_small(monkeypatch):
     monkeypatch.setattr(measures, 'BATCH', 20)
     ours = tokenizers.load(tokenizers.BUNDLED)
     texts = [f'a whale {n}' for n in range(40)]
@@ -112,6 +112,6 @@ def test_batches_hold_a_little_of_the_text(monkeypatch):
     assert few == measures.measure(ours, texts)
 
 
-def test_no_text_is_an_error():
+def test_missing_text_raises():
     with pytest.raises(ValueError, match='no text to measure'):
         measures.measure(tokenizers.load(tokenizers.BUNDLED), [])

@@ -1,4 +1,4 @@
-"""Special tokens are added without a change of what any text is."""
+"""Tests that special tokens are added without changing the ids of any text."""
 
 import copy
 import functools
@@ -19,7 +19,7 @@ CHARACTERS = list('abdeikmnopsux0123_')
 
 
 def gpt2():
-    """One token for all ends, nothing reserved."""
+    """One token for all boundaries, nothing reserved."""
     vocabulary = {c: i for i, c in enumerate([*BYTES, 'ab', 'Ġa'])}
     backend = library.Tokenizer(models.BPE(vocabulary, [('a', 'b'), ('Ġ', 'a')]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -40,8 +40,8 @@ def llama3():
 
 
 def bert():
-    """Unused entries of the vocabulary, which are not among the added tokens; its mask
-    and pad are left out."""
+    """Unused entries of the vocabulary that are not added tokens; without mask and
+    pad."""
     names = ['[UNK]', '[unused0]', '[unused1]', '[unused2]', '[CLS]', '[SEP]']
     names += [*CHARACTERS, *(f'##{c}' for c in CHARACTERS), *'[]<>|', 'mask', 'pad']
     model = models.WordPiece({n: i for i, n in enumerate(names)}, unk_token='[UNK]')
@@ -53,7 +53,7 @@ def bert():
 
 
 def t5(characters='<>/'):
-    """Unigram, whose special tokens are entries like others; without bos and mask."""
+    """Unigram, whose special tokens are ordinary entries; without bos and mask."""
     names = ['<pad>', '</s>', '<unk>', '▁', *CHARACTERS, *characters, 'ab', '▁mask']
     entries = [(n, 0.0 if n[0] == '<' and n[1:] else -2.0) for n in names]
     entries += [(f'<extra_id_{n}>', 0.0) for n in range(3)]
@@ -66,7 +66,7 @@ def t5(characters='<>/'):
 
 
 def gemma():
-    """Reserved names that are plain tokens, which text can spell."""
+    """Reserved names that are plain tokens, which text can encode to."""
     backend = gpt2()
     backend.add_tokens([AddedToken('<unused0>', normalized=False)])
     return backend
@@ -82,13 +82,13 @@ TEXT = st.lists(st.sampled_from(SPELT) | st.text(max_size=4), max_size=6).map(''
 @functools.cache
 def before_and_after(family):
     content = json.loads(FAMILIES[family]().to_str())
-    whole, said = roles.completed(copy.deepcopy(content), family)
+    whole, lines = roles.completed(copy.deepcopy(content), family)
     before = tokenizers.parse(content, family, roles.ROLES)
-    return before, tokenizers.parse(whole, family), said
+    return before, tokenizers.parse(whole, family), lines
 
 
 @pytest.mark.parametrize('family', FAMILIES)
-def test_no_text_gets_other_ids(family):
+def test_ids_of_texts_are_unchanged(family):
     before, after, _ = before_and_after(family)
     is_unigram = family.startswith('t5')
 
@@ -97,7 +97,7 @@ def test_no_text_gets_other_ids(family):
     def check(text):
         ids, now = before.encode(text), after.encode(text)
         if is_unigram and np.isin(ids, [0, 1, *before.special_ids]).any():
-            # It spelled a special token and was read as one.
+            # It contains the name of a special token and was encoded to it.
             assert not np.isin(now, np.setdiff1d(after.special_ids, [2])).any()
         else:
             np.testing.assert_array_equal(ids, now)
@@ -106,8 +106,8 @@ def test_no_text_gets_other_ids(family):
 
 
 @pytest.mark.parametrize('family', FAMILIES)
-def test_every_role_has_a_token_that_no_text_spells(family):
-    before, after, said = before_and_after(family)
+def test_every_role_has_a_token_that_no_text_encodes_to(family):
+    before, after, lines = before_and_after(family)
     ids = [after.pad_id, after.bos_id, after.eos_id, after.mask_id]
     assert after.pad_id not in ids[1:] and after.mask_id not in ids[:3]
     unknown = {after.backend.token_to_id(name) for name in ('<unk>', '[UNK]')}
@@ -115,11 +115,11 @@ def test_every_role_has_a_token_that_no_text_spells(family):
         assert i in after.special_ids
         found = set(after.encode(f'a {after.backend.id_to_token(i)} b').tolist())
         assert not found & (set(after.special_ids) - unknown)
-    # What was there stays what it was.
+    # Existing roles are unchanged.
     for role in ('bos', 'eos'):
         number = getattr(before, f'{role}_id')
         assert number is None or number == getattr(after, f'{role}_id')
-    assert len(said) >= 1
+    assert len(lines) >= 1
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_every_role_has_a_token_that_no_text_spells(family):
         (
             't5',
             [
-                'text that spells <pad>, </s>, <unk>, ... stays text',
+                'text that contains <pad>, </s>, <unk>, ... stays text',
                 'bos: <bos> is the reserved token <extra_id_0>',
                 'mask: <mask> is the reserved token <extra_id_1>',
             ],
@@ -151,29 +151,29 @@ def test_every_role_has_a_token_that_no_text_spells(family):
         ('gemma', ['pad: <pad> is new, id 260', 'mask: <mask> is new, id 261']),
     ],
 )
-def test_reserved_tokens_come_first_and_it_is_said(family, expected):
-    before, after, said = before_and_after(family)
-    assert len(said) == len(expected)
-    for line, begins in zip(said, expected):
+def test_reserved_tokens_are_used_first_and_reported(family, expected):
+    before, after, lines = before_and_after(family)
+    assert len(lines) == len(expected)
+    for line, begins in zip(lines, expected):
         assert line.startswith(begins)
     if family in ('llama3', 'bert', 't5'):
         assert after.vocab_size == before.vocab_size
 
 
-def test_what_is_whole_stays_as_it_is():
+def test_complete_tokenizers_are_unchanged():
     for kind in training.KINDS:
         whole = training.train(['the sea'] * 9, 400, kind)
-        content, said = roles.completed(json.loads(whole.content), kind)
-        assert said == ['nothing added: pad, bos, eos and mask are there']
+        content, lines = roles.completed(json.loads(whole.content), kind)
+        assert lines == ['nothing added: pad, bos, eos and mask are present']
         assert tokenizers.parse(content, kind).fingerprint == whole.fingerprint
 
 
-def test_completed_twice_is_completed_once():
+def test_completing_is_idempotent():
     for family in FAMILIES:
         _, after, _ = before_and_after(family)
-        again, said = roles.completed(json.loads(after.content), family)
+        again, lines = roles.completed(json.loads(after.content), family)
         assert tokenizers.parse(again, family).fingerprint == after.fingerprint
-        assert said == ['nothing added: pad, bos, eos and mask are there']
+        assert lines == ['nothing added: pad, bos, eos and mask are present']
 
 
 def test_more_roles_than_reserved_tokens():
@@ -181,7 +181,7 @@ def test_more_roles_than_reserved_tokens():
     content = json.loads(backend.to_str()) | {'added_tokens': []}
     backend = library.Tokenizer.from_str(json.dumps(content))
     backend.add_special_tokens(['<reserved_0>'])
-    content, said = roles.completed(json.loads(backend.to_str()), 'few')
+    content, lines = roles.completed(json.loads(backend.to_str()), 'few')
     found = tokenizers.parse(content, 'few')
-    assert found.pad_id == 258 and 'reserved token' in said[0]
+    assert found.pad_id == 258 and 'reserved token' in lines[0]
     assert [found.bos_id, found.eos_id, found.mask_id] == [259, 260, 261]

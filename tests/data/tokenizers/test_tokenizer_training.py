@@ -1,4 +1,4 @@
-"""Three kinds of tokenizers: what they keep of a text, and that they come out alike."""
+"""Tests for training the three kinds of tokenizers."""
 
 import functools
 import json
@@ -27,7 +27,7 @@ def made(kind):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_it_has_the_size_and_the_special_tokens(kind):
+def test_the_size_and_special_tokens(kind):
     tokenizer = made(kind)
     assert tokenizer.vocab_size == 1000
     specials = training.specials_of(kind)
@@ -40,7 +40,7 @@ def test_it_has_the_size_and_the_special_tokens(kind):
 
 
 @pytest.mark.parametrize('kind', ['bpe', 'unigram'])
-def test_any_text_survives(kind):
+def test_encoding_is_lossless(kind):
     tokenizer = made(kind)
 
     @settings(max_examples=150, deadline=None)
@@ -55,7 +55,7 @@ def test_any_text_survives(kind):
 
 @settings(max_examples=150, deadline=None)
 @given(TEXT)
-def test_no_text_is_a_special_token_but_unknown_in_wordpiece(text):
+def test_text_never_encodes_to_special_tokens(text):
     tokenizer = made('wordpiece')
     unknown = tokenizer.backend.token_to_id('<unk>')
     specials = set(tokenizer.special_ids) - {unknown}
@@ -63,7 +63,7 @@ def test_no_text_is_a_special_token_but_unknown_in_wordpiece(text):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_a_long_text_is_as_its_pieces(kind, monkeypatch):
+def test_long_texts_are_trained_on_in_pieces(kind, monkeypatch):
     monkeypatch.setattr(training, 'PIECE', 100)
     pieces = [piece for text in texts() for piece in training._pieces(text)]
     assert max(map(len, pieces)) <= 200 and ''.join(pieces) == ''.join(texts())
@@ -72,7 +72,7 @@ def test_a_long_text_is_as_its_pieces(kind, monkeypatch):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_training_repeats_whatever_the_order(kind):
+def test_training_does_not_depend_on_order(kind):
     prints = {
         training.train(given, 1000, kind).fingerprint
         for given in (texts(), texts(), texts()[::-1])
@@ -80,8 +80,8 @@ def test_training_repeats_whatever_the_order(kind):
     assert prints == {made(kind).fingerprint}
 
 
-def test_wordpiece_is_what_the_library_makes():
-    """The same entries, but for what hash tables decide, under other numbers."""
+def test_wordpiece_matches_the_library():
+    """The same entries with other ids, apart from what depends on hash order."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     backend = Tokenizer(models.WordPiece(unk_token='<unk>'))
@@ -95,13 +95,13 @@ def test_wordpiece_is_what_the_library_makes():
     )
     backend.train_from_iterator(texts(), trainer)
     theirs, ours = set(backend.get_vocab()), set(made('wordpiece').backend.get_vocab())
-    # Characters that begin no word stand in ours as if they did, and the other way.
+    # Ours also has initial forms of characters that begin no word, and vice versa.
     alphabet = {c for c in ours if len(c.removeprefix('##')) == 1}
     assert len((theirs - ours) | (ours - theirs - alphabet)) < 0.06 * len(theirs)
     assert len(ours & theirs) > 900
 
 
-def test_words_as_bert_has_them():
+def test_wordpiece_normalizes_like_bert():
     tokenizer = training.train(['The Café, the sea; THE sea'] * 5, 200, 'wordpiece')
     pieces = [tokenizer.backend.id_to_token(int(i)) for i in tokenizer.encode('the,sea')]
     assert pieces == ['the', ',', 'sea']
@@ -136,23 +136,23 @@ def test_min_frequency():
         ('unigram', 263, 'vocab_size 263 is too small: 256 bytes'),
         ('wordpiece', 10, 'vocab_size 10 is too small: some characters'),
         ('wordpiece', 20, r'vocab_size 20 .* each at the beginning .*train\.alphabet'),
-        ('bpa', 1000, "kind='bpa' is none; there are: bpe, unigram, wordpiece"),
+        ('bpa', 1000, "kind='bpa' is unknown; choose from: bpe, unigram, wordpiece"),
     ],
 )
-def test_what_cannot_be_trained_is_said(kind, size, words):
+def test_invalid_training_settings_raise(kind, size, words):
     with pytest.raises(ValueError, match=words):
         training.train(['the whale and the sea'] * 9, size, kind)
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_no_text_is_an_error(kind):
+def test_missing_text_raises(kind):
     for blank in ([], ['', ' \n']):
         with pytest.raises(ValueError, match='No text to train'):
             training.train(blank, 500, kind)
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_what_a_source_raises_comes_through(kind):
+def test_errors_of_the_source_are_raised(kind):
     class Broken:
         def __iter__(self):
             yield 'the sea'

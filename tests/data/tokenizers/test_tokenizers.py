@@ -30,7 +30,7 @@ def ours():
 
 @settings(max_examples=200, deadline=None)
 @given(st.text() | st.text(alphabet="<>pad bosmaskĠ' \n\t0129é😀“”—\u200b"))
-def test_any_text_survives(text):
+def test_encoding_is_lossless(text):
     ours = _bundled()
     ids = ours.encode(text)
     assert ours.decode(ids) == text
@@ -38,25 +38,25 @@ def test_any_text_survives(text):
     assert not np.isin(ids, ours.special_ids).any()
 
 
-def test_text_that_spells_a_special_token_stays_text(ours):
+def test_names_of_special_tokens_in_text_stay_text(ours):
     text = 'a <mask> and <eos>[MASK]<pad>'
     (ids,) = ours.encode_many([text])
     assert not set(ids.tolist()) & set(ours.special_ids)
     assert ours.decode(ids) == text
 
 
-def test_encode_many_is_encode(ours):
+def test_encode_many_matches_encode(ours):
     texts = ['', 'Call me Ishmael.', 'the year 1851 — é']
     for text, ids in zip(texts, ours.encode_many(texts)):
         np.testing.assert_array_equal(ids, ours.encode(text))
 
 
-def test_decode_leaves_specials_out(ours):
+def test_decode_skips_specials(ours):
     ids = [ours.bos_id, *ours.encode('the sea'), ours.mask_id, ours.eos_id, ours.pad_id]
     assert ours.decode(ids) == 'the sea'
 
 
-def test_the_bundled_one_is_what_its_docstring_says(ours):
+def test_the_bundled_tokenizer_matches_its_docstring(ours):
     texts = [document['text'] for document in bundled.make('train')]
     assert training.train(texts, vocab_size=2048).fingerprint == ours.fingerprint
     heldout = [document['text'] for document in bundled.make('heldout')]
@@ -73,7 +73,7 @@ def test_saved_and_loaded_is_the_same(tmp_path, ours):
     ours.save(tmp_path / 'a.json')
     again = tokenizers.load(tmp_path / 'a.json')
     assert again.fingerprint == ours.fingerprint
-    # The order of keys means nothing; a merge does.
+    # The order of keys does not matter; merges do.
     content = json.loads((tmp_path / 'a.json').read_text())
     turned = dict(reversed(content.items()))
     (tmp_path / 'b.json').write_text(json.dumps(turned, indent=7))
@@ -83,7 +83,7 @@ def test_saved_and_loaded_is_the_same(tmp_path, ours):
     assert tokenizers.load(tmp_path / 'c.json').fingerprint != ours.fingerprint
 
 
-def test_digits_go_in_threes_and_spaces_before_words():
+def test_digits_are_grouped_and_spaces_precede_words():
     trained = training.train(['in 1851 123 123 185 185 the sea the sea'] * 5, 300)
     ids = trained.encode('the 18511851')
     pieces = [trained.backend.id_to_token(int(i)) for i in ids]
@@ -120,7 +120,7 @@ def _foreign(tmp_path, specials, model=None):
     return path
 
 
-def test_a_foreign_one_is_read_without_its_padding_and_truncation(tmp_path):
+def test_padding_and_truncation_are_disabled(tmp_path):
     vocabulary = {'[UNK]': 0, 'sea': 1, '##s': 2, 'the': 3}
     model = library.models.WordPiece(vocabulary, unk_token='[UNK]')
     path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]', '[MASK]'], model)
@@ -192,16 +192,19 @@ def _without_unknown(content):
         (lambda c: _renumber(c, '<mask>', 0), 'same id 0'),
         (lambda c: _renumber(c, '<mask>', 2), 'same id 2'),
         (lambda c: _renumber(c, 'Ġthe', 300), 'same id 300'),
-        (lambda c: c['added_tokens'][3].update(id=7), "'<mask>' has id 7, .* gives it 3"),
+        (
+            lambda c: c['added_tokens'][3].update(id=7),
+            "'<mask>' has id 7 .*, but 3 in the",
+        ),
         (lambda c: c['added_tokens'][3].update(id=10**8), "'<mask>' has id 100000000"),
         (lambda c: _renumber(c, 'Ġthe', 50_000_000), "'Ġthe' has id 50,000,000"),
         (lambda c: _renumber(c, 'new', 50_000_000), "'new' has id 50,000,000"),
-        (_drop_words, 'makes no token at all of'),
-        (_vanish, 'makes no token at all of'),
-        (_without_unknown, 'fails where it has no word'),
+        (_drop_words, 'gives no tokens for'),
+        (_vanish, 'gives no tokens for'),
+        (_without_unknown, 'fails on text outside its vocabulary'),
     ],
 )
-def test_a_broken_tokenizer_is_refused(break_it, words, tmp_path):
+def test_broken_tokenizers_raise(break_it, words, tmp_path):
     content = json.loads(tokenizers.BUNDLED.read_text(encoding='utf-8'))
     tokenizers.parse(content, 'whole')
     break_it(content)
@@ -213,7 +216,7 @@ def test_a_broken_tokenizer_is_refused(break_it, words, tmp_path):
 
 
 @pytest.mark.parametrize('role', ['[PAD]', '[CLS]', '[SEP]'])
-def test_a_mask_that_is_another_special_token_is_refused(role, tmp_path, monkeypatch):
+def test_a_mask_that_is_another_special_token_raises(role, tmp_path, monkeypatch):
     path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
     monkeypatch.setitem(tokenizers.NAMES, 'mask', (role,))
     with pytest.raises(ValueError, match='mask and ... are one token'):
@@ -227,6 +230,6 @@ def test_errors_of_train():
         training.train(['', ' \n'], 300)
 
 
-def test_training_repeats():
+def test_training_is_deterministic():
     prints = {training.train(TEXTS, 300).fingerprint for _ in range(3)}
     assert len(prints) == 1
