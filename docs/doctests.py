@@ -1,4 +1,4 @@
-"""Examples in docstrings become code blocks of the reference (an extension of griffe)."""
+"""A griffe extension that shows the examples of docstrings as code blocks."""
 
 import re
 
@@ -8,7 +8,7 @@ EXAMPLE = re.compile(r'^>>> .*(?:\n.+)*', re.MULTILINE)
 
 
 def fenced(text):
-    """The text with every example, from `>>>` to the next blank line, as a code block."""
+    """Wraps each example, from `>>>` to the next blank line, in a code block."""
     return EXAMPLE.sub(lambda found: f'```pycon\n{found[0]}\n```', text)
 
 

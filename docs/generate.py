@@ -1,7 +1,7 @@
-"""The pages that are made from the code: the tree, and the reference.
+"""Generates pages of the documentation from the code: the tree and the reference.
 
-mkdocs runs this through mkdocs-gen-files. A file's line in the tree is the first sentence
-of its docstring, so the tree cannot be out of date.
+mkdocs runs this file through mkdocs-gen-files. The description of a file in the tree is
+the first sentence of its docstring, so the tree cannot be out of date.
 """
 
 import ast
@@ -88,7 +88,7 @@ def main():
         write(f'reference/{short}.md', f'# {short}\n\n::: {name}\n')
     top = (ROOT / 'docs' / 'reference.md').read_text(encoding='utf-8')
     write(
-        'reference.md', top + '\n| module | what it is |\n|---|---|\n' + '\n'.join(rows)
+        'reference.md', top + '\n| module | description |\n|---|---|\n' + '\n'.join(rows)
     )
 
 

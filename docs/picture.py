@@ -1,4 +1,4 @@
-"""The picture of README.md's results, drawn from its table and that of the study's page.
+"""Draws the results of README.md from its table and from the page of the study.
 
 .venv/bin/python docs/picture.py      writes docs/figures/results.png
 """
@@ -12,7 +12,7 @@ COLORS = ('#9aa0a6', '#1f6f8b', '#d9822b', '#7b4fa3')
 
 
 def rows(text):
-    """{first cell: [numbers of each other cell]} of all tables of a Markdown text."""
+    """Returns {first cell: [numbers in each other cell]} of all Markdown tables."""
     found = {}
     for line in re.findall(r'^\| (.+) \|$', text, re.MULTILINE):
         name, *cells = line.split(' | ')
@@ -22,7 +22,7 @@ def rows(text):
 
 
 def draw(text):
-    """The figure: losses of all seeds, and probes with their intervals and controls."""
+    """Draws the losses of all seeds, and the probes with their intervals and controls."""
     import matplotlib
 
     matplotlib.use('Agg')

@@ -44,6 +44,11 @@ def run(argv=None):
         if argv[1:2] and argv[1] in WITH_TRAINING_LOOP:
             _keep_memory()
         code = main(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, closed the pipe. Python flushes again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = exits.FAILED
     except Exception:  # a bug
         traceback.print_exc()
         code = exits.FAILED
@@ -175,14 +180,10 @@ def _parse_flags(command, words):
     choices = ('auto', 'on', 'off')
     text = commands.SHARED_FLAGS['distributed']
     flags.DEFINE_enum('distributed', 'auto', choices, text, flag_values=values)
-    define = {
-        str: flags.DEFINE_string,
-        int: flags.DEFINE_integer,
-        float: flags.DEFINE_float,
-        bool: flags.DEFINE_bool,
-    }
+    kinds = {str: 'string', int: 'integer', float: 'float', bool: 'bool'}
     for name, (example, line) in command.flags.items():
-        define[type(example)](name, None, line, flag_values=values)
+        define = getattr(flags, f'DEFINE_{kinds[type(example)]}')
+        define(name, None, line, flag_values=values)
     try:
         unparsed = values(words)[1:]
     except flags.Error as error:
@@ -251,7 +252,7 @@ def _join(argv):
 
 
 def _keep_memory():
-    """This process is ours alone: what steps on a CPU free may stay with it."""
+    """Lets this process keep the memory that training steps on a CPU free."""
     xla_flags.apply()
     from jepa_text.running import allocator
 

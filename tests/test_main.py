@@ -1,5 +1,6 @@
 """The command line: commands, help texts, errors and exit codes."""
 
+import os
 import re
 import subprocess
 import sys
@@ -255,6 +256,15 @@ def test_supervise_starts_the_given_command(monkeypatch):
     assert main.main(['jepa-text', 'supervise', '--restarts=9', *command]) == 75
     module = ['-m', 'jepa_text.main', *command]
     assert seen == [(module, 5, set()), (module, 9, set())]
+
+
+def test_help_into_a_closed_pipe_prints_no_traceback():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, '-m', 'jepa_text.main', 'train', '--help']
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.returncode == exits.FAILED and done.stderr == ''
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,10 @@ def build(config, folder, stack, evaluations=()):
         section, rows = config.get('prepare') or {}, config['data']['folder']
         source = config.get('init_from')
         init_from.check_rows(source, section.get('tokenizer'), rows, folder)
+        if section and prepare.is_missing(rows):
+            # An invalid config fails before the rows are prepared, which may take hours.
+            # If the tokenizer does not exist, `prepare` raises the clearer error.
+            assemble.outline(config, assemble.mesh(config), vocab_size=2**15)
     guard.expect('prepare')
     processes.on_first(
         lambda: prepare.if_missing(section, rows, source), 'preparing the rows'

@@ -94,6 +94,13 @@ def _make_remote(section, address, source, budget):
     return manifest
 
 
+def is_missing(folder):
+    """Returns whether a folder or address of rows does not exist."""
+    if addresses.is_address(folder):
+        return not downloaded.exists(folder)
+    return not Path(paths.local('data.folder', folder)).exists()
+
+
 def if_missing(section, folder, source=None):
     """Prepares the rows of a section unless their folder exists.
 
@@ -102,9 +109,7 @@ def if_missing(section, folder, source=None):
     """
     if not section:
         return
-    remote = addresses.is_address(folder)
-    folder = folder if remote else paths.local('data.folder', folder)
-    if not (downloaded.exists(folder) if remote else Path(folder).exists()):
+    if is_missing(folder):
         make(section, folder, source)
     elif changed := pipeline.changed_settings(section, folder):
         print(

@@ -321,6 +321,28 @@ def test_invalid_configs_are_rejected_before_anything_is_written(
     assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.parametrize(
+    ('path', 'value', 'words'),
+    [
+        ('schedule.peak', -1.0, 'peak=-1.0'),
+        ('optimizer.b2', 2, 'b2=2'),
+        ('mesh.data', 3, '4 available devices'),
+        ('phases.0.objective.name', 'clmm', "'clm'"),
+    ],
+)
+def test_invalid_configs_are_rejected_before_rows_are_prepared(
+    folder, tmp_path, path, value, words
+):
+    config = settings.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
+    rows, source = tmp_path / 'rows', dict(name='bundled')
+    config['prepare'] = dict(source=source, tokenizer='bundled', row_length=32)
+    config['data']['folder'] = str(rows)
+    change(config, path, value)
+    with pytest.raises(ValueError, match=words):
+        tiny.train(config, tmp_path / 'run')
+    assert not rows.exists() and not (tmp_path / 'run').exists()
+
+
 @pytest.mark.slow
 def test_a_workdir_of_another_config_is_rejected(run):
     config, workdir = run
