@@ -25,7 +25,8 @@ TARGET = {'heldout/mlm_loss': 4.25}
 EASY = {'heldout/mlm_loss': 9.0}  # above that of a uniform guess, ln 2,048
 
 CLM = dict(name='clm', tied=True)
-MUON = dict(name='muon')
+# A tenfold rate of the tied embedding: 4.355 instead of 4.437 after 650 steps (LOG.md).
+MUON = dict(name='muon', lr_multipliers=(('embedding$', 10.0),))
 
 
 def mlm(rate=0.3):

@@ -106,7 +106,6 @@ class Reporter:
         """Prints a line on the terminal."""
         if self._is_active:
             self._progress.log(text)
-            self._progress.log(text)
 
     def _rates(self):
         rates = self.clock.window()

@@ -77,7 +77,7 @@ def analysis(folder):
 
     def record(self, step, **given):
         updates.append((step, given['description']))
-        self._shown_at = -1e9  # shows every update, as if much time had passed
+        self._printed_at = -1e9  # shows every update, as if much time had passed
         update(self, step, **given)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):

@@ -274,7 +274,6 @@ def test_tasks_that_cannot_be_learned_raise_before_training(place):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_benchmarks_are_checked_first_and_models_may_share_a_name(place):
     known = {'id': 'me/sea', 'task_id': 'sea'}
     for hub, words in (

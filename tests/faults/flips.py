@@ -45,13 +45,13 @@ CHANGES = dict(
 
 
 class Stop:
-    """Asks a run to stop after so many looks."""
+    """Requests a stop once it was asked `steps` times."""
 
     def __init__(self, steps):
         self._left = steps
 
     @property
-    def asked(self):
+    def requested(self):
         self._left -= 1
         return self._left < 0
 

@@ -73,13 +73,16 @@ def taken_turns(names):
 @pytest.mark.slow
 @pytest.mark.parametrize('objective, sizes', taken_turns(small.OBJECTIVES))
 def test_every_objective_matches_a_single_device(objective, sizes):
-    alone = outlined(objective, {})
+    # An update as long as its gradient: Adam would make as much of rounding where a
+    # gradient is almost 0 as of the gradient itself.
+    linear = dict(optimizer=dict(name='sgd'), schedule=dict(name='constant', value=1.0))
+    alone = outlined(objective, {}, **linear)
     batch = batch_of(alone)
     expected, params = stepped(alone, batch)
-    found, others = stepped(outlined(objective, sizes), batch)
+    found, others = stepped(outlined(objective, sizes, **linear), batch)
     assert_allclose(found, expected, rtol=1e-5)
     for one, other in zip(*map(jax.tree.leaves, (others, params)), strict=True):
-        assert_allclose(one, other, atol=2e-5)
+        assert_allclose(one, other, atol=2e-6)
 
 
 @pytest.mark.slow

@@ -182,7 +182,7 @@ runpy.run_path({PROGRAM!r}, run_name='__main__')
     codes, said = ends(pair(folder, '-c', program))
     assert codes == [1, 1], said
     assert 'does not see its copy' in said[1] and 'JEPA_TEXT_CACHE' in said[1]
-    assert 'failed on process 1, whose log says why' in said[0]
+    assert 'failed on process 1; see its log' in said[0]
     assert not (tmp_path / 'shelf').exists()
 
 

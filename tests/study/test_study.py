@@ -272,7 +272,7 @@ def test_members_are_examined_at_tasks(own_text, capsys):
     (out / 'examined' / 'tuned' / 'members' / 'a' / 'seed_0.json').unlink()
     capsys.readouterr()
     found = study.study(config | {'seeds': (0, 1)}, out)['examined']['values']
-    assert 'their checkpoints are gone: a/seed_0' in capsys.readouterr().out
+    assert 'their checkpoints are missing: a/seed_0' in capsys.readouterr().out
     assert found == first['values'] | {'a/seed_0': {}}
 
 

@@ -153,7 +153,7 @@ def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
     assert sum(one.trained for one in found) == 206_000
     said = capsys.readouterr().out.replace('\n', ' ')
     assert '15 runs of 380,000 steps, of which 206,000 are trained' in said
-    assert '46% saved' in said and 'US dollars' in said
+    assert 'saves 46% of the steps' in said and 'US dollars' in said
     # The two runs that existed.
     whole = [one for one in found if one.name in ('clm42_mlm0', 'clm0_mlm42')]
     first = {one.name: one for one in whole} | {one.name: one for one in found}

@@ -120,7 +120,7 @@ def test_resuming_is_exact_and_does_not_read_the_start(
     # As if killed between steps 4 and 6.
     shutil.copytree(tmp_path / 'straight', tmp_path / 'cut')
     shutil.rmtree(tmp_path / 'cut' / 'checkpoints' / '6')
-    for module, name in ((init_from, 'describe'), (init_from, 'begin')):
+    for module, name in ((init_from, 'describe'), (init_from, 'initialize')):
         monkeypatch.setattr(module, name, _never)
     again = tiny.train(config, tmp_path / 'cut')
     assert tiny.fingerprint(again) == tiny.fingerprint(straight)
@@ -449,7 +449,10 @@ def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
     same(state.params['encoder'], load.load(old).params['encoder'])
     for changes, says in (
         (dict(optimizer=dict(name='sgd')), 'was trained with'),
-        (dict(model=dict(depth=3)), r'encoder/layers/.* is \(2, .* there and \(3, '),
+        (
+            dict(model=dict(depth=3)),
+            r'encoder/layers/.* is \(2, .* in the start and \(3, ',
+        ),
     ):
         config = config_of(
             folder, old, **{**changes, 'init_from': dict(optimizer='kept')}

@@ -230,9 +230,9 @@ def test_a_name_on_the_hub(tmp_path):
         code, said = asked('hf:lab/small@v1')
         assert code == 0 and 'nothing added' in said, said
         for name, words in (
-            ('hf:lab/none', 'lab/none is neither a folder here nor a model on the hub'),
+            ('hf:lab/none', 'lab/none is neither a local folder nor a model on the hub'),
             ('hf:lab/small@v7', 'no such revision'),
-            ('hf:lab/gated', 'asks you to accept its terms'),
+            ('hf:lab/gated', 'is gated: accept its terms'),
             (f'hf:{hub_server.KEYED}', 'or set HF_TOKEN. Otherwise ask its owner'),
             ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
         ):

@@ -187,7 +187,7 @@ def test_compressed_lines_are_read_and_skipped_files_counted(results):
     summary, _, units, _ = results[0]['lines']
     wanted = sentences(3) + sentences(4, 9000) + sentences(6)
     assert units == wanted
-    assert summary.endswith('left out: 1 of another ending (lines/train.md)')
+    assert summary.endswith('skipped: 1 (other suffix: lines/train.md)')
     assert results[0]['dev'][2] == sentences(5) + wanted
 
 
@@ -289,7 +289,7 @@ def test_rows_match_those_of_local_files(sets, tmp_path, units_of):
     ('environment', 'kind', 'words'),
     [
         ({'HF_HUB_OFFLINE': '1'}, 'FileNotFoundError', 'HF_HUB_OFFLINE is set: unset'),
-        ({}, 'AddressError', 'cannot be reached: no answer came in 1 s'),
+        ({}, 'AddressError', 'cannot be reached: no response within 1 s'),
     ],
 )
 @pytest.mark.parametrize('waits', [False, True])
