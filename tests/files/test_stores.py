@@ -182,7 +182,7 @@ def test_an_unreachable_server_is_reported(shelf, monkeypatch):
     with stores.web(shelf) as place:
         with pytest.raises(PermissionError, match='403'):
             streams.open_bytes(f'{place}/secret')
-        with pytest.raises(addresses.AddressError, match='7 attempts.*503'):
+        with pytest.raises(addresses.AddressError, match='7 consecutive attempts.*503'):
             streams.open_bytes(f'{place}/busy')
         stream = streams.open_bytes(f'{place}/big.bin')
         stream.read(1000)
