@@ -270,7 +270,7 @@ def test_missing_credentials_are_explained(fresh, monkeypatch, tmp_path):
     for name in ('AWS_SHARED_CREDENTIALS_FILE', 'AWS_CONFIG_FILE'):
         monkeypatch.setenv(name, str(tmp_path / 'none'))
     address = 's3://shelf-without-keys/rows'
-    with pytest.raises(PermissionError, match=f'{address} does not .*AWS_ACCESS_KEY_ID'):
+    with pytest.raises(PermissionError, match=f'{address} is denied .*AWS_ACCESS_KEY_ID'):
         transfer.check_free(address)
 
 
