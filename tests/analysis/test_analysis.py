@@ -213,7 +213,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but at least 8'),
         (
             dict(tasks=[dict(name='labeled', path='', label='x')]),
-            'no file|name begins|is empty',
+            'is empty: give a file or folder',
         ),
     ],
 )
