@@ -10,6 +10,7 @@ few different combinations, called kinds; each layer has the number of its kind.
 """
 
 import dataclasses
+import functools
 import inspect
 
 import flax.linen as nn
@@ -169,12 +170,20 @@ def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
     indices = _kind_indices(kinds)
     if not scan:
         cls = cls if remat == 'none' else nn.remat(cls, policy=REMAT[remat])
+        # Layers of the same shapes are traced once, except at initialization, where jit
+        # would change the random keys.
+        traced_once = nn.jit(lambda layer, *inputs: layer(*inputs))
         outputs = []
         for index in range(len(kinds)):
             layer = cls(**block, name=f'layer_{index}')
             kind = None if indices is None else indices[index]
+            call = (
+                layer
+                if layer.is_initializing()
+                else functools.partial(traced_once, layer)
+            )
             with flops.layer_kinds(kinds):
-                hidden_BLD, _ = layer(hidden_BLD, *inputs, kind)
+                hidden_BLD, _ = call(hidden_BLD, *inputs, kind)
             outputs.append(hidden_BLD)
         return hidden_BLD, jnp.stack(outputs) if block['keep'] else None
     if remat != 'none':
@@ -186,6 +195,8 @@ def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
         split_rngs={'params': True},
         in_axes=(*(nn.broadcast,) * len(inputs), nn.broadcast if indices is None else 0),
         length=len(kinds),
+        # The check traces the layer a second time.
+        check_constancy_invariants=False,
     )
     with flops.layer_kinds(kinds):
         return stack(**block, name='layers')(hidden_BLD, *inputs, indices)

@@ -4,8 +4,10 @@ Each has write(step, {name: number}) and close(). The errors for missing package
 package to install; metrics.jsonl is always written.
 """
 
+import contextlib
 import dataclasses
 import json
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -40,7 +42,9 @@ class TensorBoard:
 
     def __init__(self, workdir, resume_step=None):
         try:
-            from tensorboardX import SummaryWriter
+            # It imports torch, which takes seconds, if it is installed.
+            with _hidden('torch'):
+                from tensorboardX import SummaryWriter
         except ImportError as error:
             raise ImportError(
                 'TensorBoard files need tensorboardX: pip install tensorboardX, or open '
@@ -98,3 +102,16 @@ class Wandb:
     def close(self):
         """Waits until everything is uploaded."""
         self._run.finish()
+
+
+@contextlib.contextmanager
+def _hidden(module):
+    """Within it, importing a module that is not imported yet raises ImportError."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None
+    try:
+        yield
+    finally:
+        del sys.modules[module]

@@ -327,6 +327,23 @@ def test_optional_packages_are_not_imported():
     subprocess.run([sys.executable, '-c', code], check=True)
 
 
+def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
+    (tmp_path / 'torch.py').write_text('')
+    code = (
+        'import sys\n'
+        'from jepa_text.running import metrics\n'
+        'metrics.Writer(sys.argv[1]).close()\n'
+        'assert "tensorboardX" in sys.modules and "torch" not in sys.modules\n'
+        'import torch\n'
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    subprocess.run(
+        [sys.executable, '-c', code, str(tmp_path / 'run')],
+        env={**os.environ, 'PYTHONPATH': path},
+        check=True,
+    )
+
+
 def test_every_changed_byte_is_detected(tmp_path):
     write_steps(tmp_path, range(3))
     whole, rows = log(tmp_path), metrics.read(tmp_path)

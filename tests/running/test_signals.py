@@ -13,7 +13,7 @@ import pytest
 from jepa_text.running import signals
 
 
-def until(condition, seconds=5.0):
+def until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -58,7 +58,7 @@ def test_the_second_signal_ends_a_hanging_process():
         time.sleep(signals.SAME_WITHIN + 0.1)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM

@@ -54,7 +54,7 @@ def test_a_study_stops_after_the_current_run(tmp_path, monkeypatch):
     def last_step(name, config, trunks, stop):
         trained.append(name)
         os.kill(os.getpid(), signal.SIGTERM)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not stop.requested and time.monotonic() < deadline:
             time.sleep(0.005)
 

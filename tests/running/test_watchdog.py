@@ -29,9 +29,9 @@ def test_a_hanging_child_writes_its_stacks_and_exits_with_87(tmp_path):
         [sys.executable, '-c', textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=55,
     )
-    assert done.returncode == exits.HUNG and time.monotonic() - began < 20
+    assert done.returncode == exits.HUNG and time.monotonic() - began < 50
     for text in (done.stderr, (tmp_path / 'stacks.txt').read_text()):
         assert 'no progress for 0.3 s (watchdog, step)' in text
         assert 'in waits_for_a_peer' in text

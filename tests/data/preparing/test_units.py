@@ -449,7 +449,7 @@ def test_an_interrupt_ends_the_workers(tmp_path, to):
     else:
         parent.send_signal(signal.SIGINT)
     errors = parent.communicate(timeout=60)[1]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert parent.returncode == -signal.SIGINT and not any(map(is_alive, workers))
     # Only the parent reports it.
     assert errors.count('KeyboardInterrupt') == 1
