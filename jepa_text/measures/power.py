@@ -73,4 +73,5 @@ def critical(seeds, *, tests=1, level=statistics.LEVEL):
     >>> print(round(critical(5), 3))
     2.776
     """
-    return float(scipy.stats.t.isf((1 - level) / (2 * tests), seeds - 1))
+    # Symmetric, so minus the lower quantile; as scipy.stats.t.isf, far slower.
+    return -float(scipy.special.stdtrit(seeds - 1, (1 - level) / (2 * tests)))

@@ -111,7 +111,8 @@ def t_margin(values_R, level=LEVEL):
     >>> print(round(t_margin([0.0, 1.0, 2.0]), 3))
     4.303
     """
-    quantile = scipy.stats.t.ppf((1 + level) / 2, len(values_R) - 1)
+    # The functions of scipy.stats give the same numbers, a hundred times slower.
+    quantile = scipy.special.stdtrit(len(values_R) - 1, (1 + level) / 2)
     return float(quantile * np.std(values_R, ddof=1))
 
 
@@ -142,7 +143,8 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
         minimum = 1e-12 * np.abs([first_S, second_S]).max()
         p = float(abs(mean) <= minimum)
         if margin > minimum:
-            p = float(scipy.stats.ttest_1samp(difference_S, 0.0).pvalue)
+            t = mean / (np.std(difference_S, ddof=1) / math.sqrt(seeds))
+            p = 2 * float(scipy.special.stdtr(seeds - 1, -abs(t)))
     return OverSeeds(mean, mean - margin, mean + margin, p, seeds, test)
 
 

@@ -41,7 +41,7 @@ def row(rng, length=64):
     return tokens, segments
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.01, 0.99), st.integers(4, 200))
 def test_masks_exclude_specials_and_padding_and_fit_the_capacity(seed, rate, length):
     rng = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ SAMPLERS = [*EXACT, by_word, by_sentence]
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0, 1), st.integers(4, 200))
 def test_samplers_mask_the_count_of_maskable_positions(sampler, seed, rate, length):
     rng = np.random.default_rng(seed)

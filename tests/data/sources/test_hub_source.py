@@ -71,7 +71,7 @@ def ask(address, cache, program, **environment):
 def sentences(seed, count=70):
     rng = np.random.default_rng(seed)
     words = ['the', 'whale', 'sea', 'é']
-    return [f'{seed} ' + ' '.join(rng.choice(words, 20)) for _ in range(count)]
+    return [f'{seed} ' + ' '.join(chosen) for chosen in rng.choice(words, (count, 20))]
 
 
 def packed(texts):
