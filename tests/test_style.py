@@ -235,9 +235,10 @@ def test_no_path_of_a_machine_and_no_registry():
     assert len(texts) > len(PROGRAMS)
     found = []
     for path in texts:
-        for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
-            if match := PLACES.search(line):
-                found.append(f'{short(path)}:{number}: {match[0]}')
+        text = path.read_text(encoding='utf-8')
+        for match in PLACES.finditer(text):
+            number = text.count('\n', 0, match.start()) + 1
+            found.append(f'{short(path)}:{number}: {match[0]}')
     assert not found, '\n'.join(found)
 
 
