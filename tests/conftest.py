@@ -3,10 +3,16 @@
 import gc
 import os
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 
-from jepa_text.running import xla_flags
+# Bytecode is kept, whatever the environment says: each program that a test starts would
+# compile the package again, which takes longer than many of the tests.
+sys.dont_write_bytecode = False
+os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
+
+from jepa_text.running import xla_flags  # noqa: E402
 
 # Before jax is imported: the device count is fixed at the first use of a backend.
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')

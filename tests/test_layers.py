@@ -1,6 +1,8 @@
 """A file imports only from lower layers, and importing costs what it must."""
 
 import ast
+import functools
+import json
 import re
 import subprocess
 import sys
@@ -60,6 +62,7 @@ def layer_of(name):
     return LAYERS.index(layer)
 
 
+@functools.cache
 def imports():
     """{file: files of the package that it imports}, without the package itself."""
     names = {module_name(path) for path in FILES}
@@ -228,7 +231,9 @@ ALONE = """
 """
 
 
-def test_losses_need_jax_and_optax_only():
+@pytest.fixture(scope='module')
+def losses_alone():
+    """What using the losses imported of the package, and what came of importing flax."""
     program = f"""
         {textwrap.indent(ALONE, ' ' * 4).strip()}
 
@@ -239,19 +244,23 @@ def test_losses_need_jax_and_optax_only():
         assert float(mean) == 1.0, mean
         new = {{name.split('.')[0] for name in set(sys.modules) - already}}
         assert not new & refused, new & refused
-        print(sorted(name for name in sys.modules if name.startswith('jepa_text')))
+        inside = sorted(name for name in sys.modules if name.startswith('jepa_text'))
+        try:
+            import flax
+            answer = 'flax is imported'
+        except ModuleNotFoundError as error:
+            answer = str(error)
+        import json
+        print(json.dumps([inside, answer]))
     """
-    inside = run_python(program).strip()[1:-1].replace("'", '').split(', ')
+    return json.loads(run_python(program))
+
+
+def test_losses_need_jax_and_optax_only(losses_alone):
+    inside, _ = losses_alone
+    assert inside, 'nothing is imported'
     assert all(re.match(r'jepa_text(\.losses|$)', name) for name in inside), inside
 
 
-def test_the_refusal_refuses():
-    program = f"""
-        {textwrap.indent(ALONE, ' ' * 4).strip()}
-
-        try:
-            import flax
-        except ModuleNotFoundError as error:
-            print(error)
-    """
-    assert run_python(program).strip() == 'flax is refused'
+def test_the_refusal_refuses(losses_alone):
+    assert losses_alone[1] == 'flax is refused'

@@ -208,12 +208,11 @@ def test_every_objective_keeps_the_contract(name):
     )
     memory, token = objective.memory(), objective.token_objective
     seen = jax.eval_shape(
-        lambda: objective.loss(
-            network.init(0),
-            test_objectives.view_of(
-                objective, network, batch, None, network.init(0)['encoder']
-            ),
-        )
+        lambda params: objective.loss(
+            params,
+            test_objectives.view_of(objective, network, batch, None, params['encoder']),
+        ),
+        jax.eval_shape(lambda: network.init(0)),
     )[2]
     look = dict.fromkeys(objective.diagnostic_names, jnp.nan)
     after = jax.eval_shape(lambda seen: objective.update_memory(memory, seen, look), seen)

@@ -41,6 +41,12 @@ def parse(path):
     return ast.parse(path.read_text(encoding='utf-8'))
 
 
+@functools.lru_cache(maxsize=1)
+def nodes(tree):
+    """All nodes of a tree: what walking costs is most of the cost of a rule."""
+    return tuple(ast.walk(tree))
+
+
 def dotted(node):
     """'np.random.default_rng' of the expression; '' of one that is not a dotted name."""
     if isinstance(node, ast.Name):
@@ -52,7 +58,7 @@ def dotted(node):
 
 def long_functions(tree):
     """(name, lines) of functions over their budget."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = node.end_lineno - node.lineno + 1
             if lines > LONGEST_FUNCTION:
@@ -61,7 +67,7 @@ def long_functions(tree):
 
 def forbidden_calls(tree):
     """(line, what) of calls that run code from data."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.Call):
             continue
         name = dotted(node.func)
@@ -75,7 +81,7 @@ def forbidden_calls(tree):
 
 def silent_handlers(tree):
     """Lines of `except:`, and of catching everything to do nothing."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ExceptHandler):
             everything = dotted(node.type) in ('Exception', 'BaseException')
             if node.type is None or (everything and isinstance(node.body[0], ast.Pass)):
@@ -106,7 +112,7 @@ def import_effects(tree):
             for name in map(dotted, targets):
                 if name != '__all__' and name != name.upper():
                     yield node.lineno, f'{name} can change; a constant is in capitals'
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Global):
             yield node.lineno, f'global {", ".join(node.names)}'
 
@@ -229,9 +235,10 @@ def test_no_path_of_a_machine_and_no_registry():
     assert len(texts) > len(PROGRAMS)
     found = []
     for path in texts:
-        for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
-            if match := PLACES.search(line):
-                found.append(f'{short(path)}:{number}: {match[0]}')
+        text = path.read_text(encoding='utf-8')
+        for match in PLACES.finditer(text):
+            number = text.count('\n', 0, match.start()) + 1
+            found.append(f'{short(path)}:{number}: {match[0]}')
     assert not found, '\n'.join(found)
 
 
@@ -282,13 +289,19 @@ def is_old(name):
     return OLD_NAMES.fullmatch(name.lower()) is not None
 
 
+@functools.cache
+def name_fields(kind):
+    """The fields with identifiers of a kind of node."""
+    return [name for name in ('id', 'attr', 'arg', 'name') if name in kind._fields]
+
+
 def old_names(tree):
     """(line, name) of every identifier, keyword and key that has an old name.
 
     Names of tests are sentences, so only their spelling is not free: they are left out.
     """
-    for node in ast.walk(tree):
-        given = [getattr(node, kind, None) for kind in ('id', 'attr', 'arg', 'name')]
+    for node in nodes(tree):
+        given = [getattr(node, field) for field in name_fields(type(node))]
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             given.append(node.value if re.fullmatch(r'[\w.:/-]+', node.value) else None)
         for name in filter(None, given):
@@ -331,9 +344,9 @@ def dimension_key(text):
 
 def shape_letters(tree):
     """Letters of the shapes in names such as hidden_BLD."""
-    for node in ast.walk(tree):
-        for kind in ('id', 'attr', 'arg', 'name'):
-            name = getattr(node, kind, None)
+    for node in nodes(tree):
+        for field in name_fields(type(node)):
+            name = getattr(node, field)
             is_array = isinstance(name, str) and not name.isupper()
             if is_array and (found := re.search(r'_([A-Z0-9]*[A-Z][A-Z0-9]*)$', name)):
                 yield from found[1]

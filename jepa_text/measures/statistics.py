@@ -66,9 +66,12 @@ def bootstrap_interval(statistic, *samples, level=LEVEL, resamples=2000, seed=0)
             f'Samples that are resampled together need the same length, but have {sizes}.'
         )
     rng, values = np.random.default_rng(seed), []
-    for _ in range(resamples):
-        index_N = rng.integers(sizes[0], size=sizes[0])
-        values.append(statistic(*(sample[index_N] for sample in samples)))
+    is_mean = statistic is np.mean and len(samples) == 1 and samples[0].ndim == 1
+    for index_RN in _resampled(sizes[0], resamples, rng):
+        if is_mean:  # the commonest, and far faster at once
+            values += samples[0][index_RN].mean(axis=1).tolist()
+        else:
+            values += [statistic(*(x[index_N] for x in samples)) for index_N in index_RN]
     return _percentile(statistic(*samples), values, level)
 
 
@@ -92,9 +95,11 @@ def two_level_interval(values_SN, *, level=LEVEL, resamples=10_000, seed=0):
             'not finite.'
         )
     (seeds, count), rng, means = values_SN.shape, np.random.default_rng(seed), []
-    for _ in range(resamples):
-        sample_SN = values_SN[rng.integers(seeds, size=seeds)]
-        means.append(sample_SN.mean(axis=0)[rng.integers(count, size=count)].mean())
+    for index_RN in _resampled(count, resamples, rng):
+        # How often each seed is drawn: rows of as many draws as there are seeds.
+        drawn_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), len(index_RN))
+        mean_RN = drawn_RS @ values_SN / seeds
+        means += np.take_along_axis(mean_RN, index_RN, axis=1).mean(axis=1).tolist()
     return _percentile(values_SN.mean(), means, level)
 
 
@@ -106,7 +111,8 @@ def t_margin(values_R, level=LEVEL):
     >>> print(round(t_margin([0.0, 1.0, 2.0]), 3))
     4.303
     """
-    quantile = scipy.stats.t.ppf((1 + level) / 2, len(values_R) - 1)
+    # The functions of scipy.stats give the same numbers, a hundred times slower.
+    quantile = scipy.special.stdtrit(len(values_R) - 1, (1 + level) / 2)
     return float(quantile * np.std(values_R, ddof=1))
 
 
@@ -137,7 +143,8 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
         minimum = 1e-12 * np.abs([first_S, second_S]).max()
         p = float(abs(mean) <= minimum)
         if margin > minimum:
-            p = float(scipy.stats.ttest_1samp(difference_S, 0.0).pvalue)
+            t = mean / (np.std(difference_S, ddof=1) / math.sqrt(seeds))
+            p = 2 * float(scipy.special.stdtr(seeds - 1, -abs(t)))
     return OverSeeds(mean, mean - margin, mean + margin, p, seeds, test)
 
 
@@ -206,6 +213,14 @@ def holm(p_T):
     adjusted_T = np.full_like(p_T, np.nan)
     adjusted_T[order_K] = np.minimum(np.maximum.accumulate(scaled_K), 1.0)
     return adjusted_T
+
+
+def _resampled(count, resamples, rng):
+    """Yields indices of resamples of `count` sentences, so many at a time that they fit
+    into memory."""
+    rows = max(1, _CHUNK // count)
+    for first in range(0, resamples, rows):
+        yield rng.integers(count, size=(min(rows, resamples - first), count))
 
 
 def _percentile(value, values_R, level):

@@ -9,6 +9,7 @@ but one wait in a collective, the last one may find no thread for its matrix pro
 which is a deadlock: seen with two cores that act as four devices.
 """
 
+import functools
 import os
 import re
 from importlib import metadata
@@ -53,6 +54,7 @@ def flags(given, versions):
     return f'{given} {FLAG}=-reduce'.strip()
 
 
+@functools.cache
 def _installed():
     """{package: version} of installed packages with XLA, without a suffix like +cuda."""
     found = {}

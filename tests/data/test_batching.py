@@ -10,7 +10,7 @@ from jepa_text.data import batching
 LENGTHS = st.lists(st.integers(1, 300), max_size=200)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(LENGTHS, st.integers(1, 4096), st.sampled_from([1, 2, 4]))
 def test_every_row_fits_in_one_batch(lengths, budget, multiple):
     maximum = 300

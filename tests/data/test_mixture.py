@@ -1,5 +1,6 @@
 """Tests for mixtures of rows by weight."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -30,14 +31,17 @@ weights = st.lists(
 def test_every_prefix_is_near_the_weights(chosen):
     made, taken = mixture(*chosen), np.zeros(len(chosen), int)
     bound = (1 + sum(1 / k for k in range(1, len(chosen) - 1))) / 2
+    # In units of the shares' common denominator, as sums of fractions are slow.
+    unit = math.lcm(*(share.denominator for share in made.shares))
+    shares = [int(share * unit) for share in made.shares]
     for index in range(300):
         part, row = made.at(index)
         # The rows of a part are in order, without repeats or gaps.
         assert row == taken[part]
         taken[part] += 1
         assert made.counts(index + 1) == taken.tolist()
-        off = [abs(n - (index + 1) * share) for n, share in zip(taken, made.shares)]
-        assert max(off) <= bound
+        off = [abs(int(n) * unit - (index + 1) * part) for n, part in zip(taken, shares)]
+        assert max(off) <= bound * unit
 
 
 @settings(max_examples=40, deadline=None)

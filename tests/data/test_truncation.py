@@ -3,15 +3,19 @@
 import json
 import warnings
 
+import jax
 import numpy as np
 import pytest
 import tiny
 
 from jepa_text import load
 from jepa_text.analysis import analyze
-from jepa_text.data import truncation
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers, truncation
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.models import transformer
+from jepa_text.models.network import Network
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')
@@ -40,8 +44,15 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def model(folder):
-    return load.load(folder / 'a')
+def model():
+    """An untrained model with rows of 32 tokens."""
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    given = dict(tokenizer=tokenizer, length=tiny.LENGTH, steps=1)
+    objective = resolve.build('objectives', dict(name='mlm'), **given)
+    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=1)
+    network = Network(encoder, objective)
+    params = jax.jit(lambda: network.init(0))()
+    return load.Pretrained(network, params, tokenizer, tiny.LENGTH, 'made up')
 
 
 @pytest.fixture(scope='module')

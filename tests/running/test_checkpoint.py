@@ -1,6 +1,7 @@
 """Checkpoints are restored exactly or not at all, after any failure."""
 
 import errno
+import functools
 import logging
 import os
 import shutil
@@ -35,6 +36,7 @@ class State:
     opt_state: Any
 
 
+@functools.cache  # of arrays that nothing changes
 def _state(step, width=8, target=False):
     rng = np.random.default_rng(step)
     params = {

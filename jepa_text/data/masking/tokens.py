@@ -90,9 +90,10 @@ def whole_word(maskable_L, rate, rng, starts_word_L):
     >>> mask_L.tolist() in ([True, True, False, False], [False, False, True, True])
     True
     """
-    previous_L = np.roll(maskable_L, 1)
-    previous_L[:1] = False
-    word_L = np.cumsum(starts_word_L | ~previous_L)
+    begins_L = starts_word_L.copy()
+    begins_L[:1] = True
+    begins_L[1:] |= ~maskable_L[:-1]
+    word_L = begins_L.cumsum()
     return _whole(maskable_L, rate, rng, word_L)
 
 
@@ -166,8 +167,8 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
         lengths = 1 + np.floor(np.log1p(-u) / np.log1p(-p)).astype(int)
     else:
         lengths = np.full(count, fixed_length)
-    ends = np.cumsum(lengths)
-    spans = np.searchsorted(ends, count) + 1
+    ends = lengths.cumsum()
+    spans = ends.searchsorted(count) + 1
     lengths = lengths[:spans]
     lengths[-1] -= ends[spans - 1] - count
     return _at(maskable_L, candidates[_ring(lengths, len(candidates), rng)])
@@ -267,16 +268,15 @@ def _whole(maskable_L, rate, rng, unit_L):
 
 
 def _ring(lengths, size, rng):
-    """bool [size]: spans of these lengths in a uniformly random arrangement on a ring."""
-    visible = size - lengths.sum()
+    """int [tokens]: the places that spans of these lengths take on a ring, in a uniformly
+    random arrangement."""
+    tokens = lengths.sum()
+    visible = size - tokens
     # A piece is a span and the unmasked token after it, or an unmasked token.
-
-    gaps = np.arange(len(lengths)) < visible
-    singles = max(0, visible - len(lengths))
-    masked = np.append(lengths, np.zeros(singles, int))
-    pieces = np.append(lengths + gaps, np.ones(singles, int))
-    order = rng.permutation(len(pieces))
-    pieces, masked = pieces[order], masked[order]
-    start = np.cumsum(pieces) - pieces
-    offset_N = np.arange(size) - np.repeat(start, pieces)
-    return np.roll(offset_N < np.repeat(masked, pieces), rng.integers(size))
+    order = rng.permutation(max(len(lengths), visible))
+    masked = np.zeros(len(order), int)
+    masked[: len(lengths)] = lengths
+    is_followed = order < visible
+    # Before a masked token lie the masked ones, and the unmasked ones of other pieces.
+    unmasked = (is_followed.cumsum() - is_followed).repeat(masked[order])
+    return (unmasked + np.arange(tokens) + rng.integers(size)) % size

@@ -101,8 +101,12 @@ class Tokenizer:
 
     def save(self, path):
         """Writes the tokenizer.json; loading it gives the same fingerprint."""
+        atomic.write(path, self._indented)
+
+    @functools.cached_property
+    def _indented(self):
         text = json.dumps(json.loads(self.content), ensure_ascii=False, indent=1)
-        atomic.write(path, text + '\n')
+        return text + '\n'
 
     @functools.cached_property
     def starts_word(self):
@@ -180,19 +184,30 @@ def parse(content, where, optional=()):
     # Without indentation, which would take longer than all else for a large vocabulary.
     text = json.dumps(content, ensure_ascii=False)
     try:
+        return _parsed(text, tuple(optional))
+    except ValueError as error:
+        raise ValueError(f'{where}{error}') from error.__cause__
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(text, optional):
+    """Returns the Tokenizer of a text, the same for the same text: it never changes, and
+    a command opens one several times. Errors are to be preceded by a name."""
+    try:
         backend = backend_library.Tokenizer.from_str(text)
     except Exception as error:  # The library raises bare Exception for any bad content.
         raise ValueError(
-            f'{where} cannot be read by tokenizers {backend_library.__version__}: '
+            f' cannot be read by tokenizers {backend_library.__version__}: '
             f'{error}. Write it again with this version, or install the one that wrote '
             'it.'
         ) from error
     # Text that contains the name of a special token stays text.
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    ids = {f'{r}_id': _find(r, vocabulary, where, r in optional) for r in NAMES}
+    ids = {f'{r}_id': _find(r, vocabulary, r in optional) for r in NAMES}
     added = backend.get_added_tokens_decoder().items()
-    check.check(backend, content, ids, where)
+    content = json.loads(text)
+    check.check(backend, content, ids)
     special_ids = {i for i, token in added if token.special} | {*ids.values()}
     special_ids -= {None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
@@ -206,14 +221,14 @@ def parse(content, where, optional=()):
     )
 
 
-def _find(role, vocabulary, where, optional):
+def _find(role, vocabulary, optional):
     for name in NAMES[role]:
         if name in vocabulary:
             return vocabulary[name]
     if optional:
         return None
     raise ValueError(
-        f'{where} has no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
+        f' has no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
         'jepa-text tokenizer --config=configs/tokenizer.py --config.tokenizer=PATH '
         '--workdir=NEW'
     )

@@ -113,7 +113,7 @@ PIECES = [
 ]
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map(''.join))
 def test_cleaning_is_idempotent(text):
     cleaned, reason = c4.clean(text)

@@ -131,7 +131,7 @@ CITED = (
 PIECES = [*LINES, *CITED, 'It is so here and there', '\n', ' ', '.', '...', '{', '｛']
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=100, deadline=None)
 @given(
     text=st.lists(st.sampled_from(PIECES), max_size=30).map(''.join),
     normalize=st.sampled_from(settings.NORMALIZATIONS),

@@ -48,7 +48,7 @@ def test_each_character_is_a_word_in_scripts_without_spaces():
     assert equal('日本語', '日 本 語', '「日本」語')
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=80, deadline=None)
 @given(TEXTS)
 def test_spaced_words_match_str_split(text):
     found = words.spaced(text)
@@ -63,7 +63,7 @@ def test_spaced_words_match_str_split(text):
     assert not set(again.tolist()) & set(found.hashes.tolist())
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 @given(text=TEXTS, block=st.integers(8, 20), n=st.integers(1, 5))
 def test_results_do_not_depend_on_blocks(text, block, n):
     text = re.sub(r'(\S{4})', r'\1 ', text)

@@ -116,7 +116,7 @@ def test_bad_words(tmp_path):
 TEXT = st.lists(st.sampled_from('abcd'), max_size=25).map(' '.join)
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     sets=st.lists(st.lists(TEXT, min_size=1, max_size=4), min_size=1, max_size=3),
     text=TEXT,

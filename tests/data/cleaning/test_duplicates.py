@@ -253,7 +253,7 @@ def test_few_members_of_a_band_are_compared(tmp_path, monkeypatch):
     assert sum(compared) == sum(min(8, n) for n in range(500))
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=30),
     batch=st.integers(1, 7),

@@ -199,7 +199,7 @@ def by_hand(found):
 WORDS = [*'abcdefghij', 'kk', 'lll', 'mmmm', 'né', '本', *(f'w{n}' for n in range(300))]
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     start=st.lists(st.sampled_from(WORDS), min_size=1, max_size=60),
     pieces=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 14)), max_size=6),

@@ -88,7 +88,7 @@ def test_signatures_do_not_depend_on_blocks(text, monkeypatch):
 WORDS = ['a', 'b', 'c', 'dd', '日', '. ', '-', '\n', 'é']
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     texts=st.lists(
         st.lists(st.sampled_from(WORDS), max_size=14).map(' '.join), max_size=12

@@ -76,7 +76,7 @@ WORDS = st.lists(st.text('abcd', min_size=3, max_size=9), max_size=12)
     texts=WORDS, parts=st.integers(1, 4), memory=st.sampled_from([96, 2**20])
 )
 @hypothesis.settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )

@@ -33,7 +33,7 @@ def test_a_corpus_that_fits_is_complete(tmp_path):
     assert sample.bytes == sum(len(t.encode()) for t in found) == sample.read['bytes']
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.text(st.characters(exclude_categories=['Cs']), max_size=30), max_size=60),
     st.integers(1, 600),

@@ -41,7 +41,7 @@ def row(rng, length=64):
     return tokens, segments
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.01, 0.99), st.integers(4, 200))
 def test_masks_exclude_specials_and_padding_and_fit_the_capacity(seed, rate, length):
     rng = np.random.default_rng(seed)
@@ -61,12 +61,12 @@ def test_masks_exclude_specials_and_padding_and_fit_the_capacity(seed, rate, len
 
 def test_specials_are_never_masked_in_many_rows():
     rng = np.random.default_rng(0)
-    for _ in range(10_000):
-        tokens, segments = row(rng, 16)
-        mask = token_masks.fixed_count(
-            token_masks.maskable(tokens, segments, SPECIAL), 0.4, rng
-        )
-        assert (tokens[mask] > 3).all() and (segments[mask] > 0).all()
+    _, segments = row(rng, 16)
+    tokens = rng.integers(0, 50, (10_000, 16)).astype(np.int32)
+    allowed = token_masks.maskable(tokens, segments, SPECIAL)
+    masks = np.stack([token_masks.fixed_count(one, 0.4, rng) for one in allowed])
+    assert masks.any(1).mean() > 0.99
+    assert (tokens[masks] > 3).all() and not masks[:, segments == 0].any()
 
 
 def by_word(allowed, rate, rng):
@@ -106,7 +106,7 @@ SAMPLERS = [*EXACT, by_word, by_sentence]
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0, 1), st.integers(4, 200))
 def test_samplers_mask_the_count_of_maskable_positions(sampler, seed, rate, length):
     rng = np.random.default_rng(seed)
@@ -128,9 +128,12 @@ def test_samplers_mask_the_count_of_maskable_positions(sampler, seed, rate, leng
 def test_rates_are_unbiased_for_short_rows(sampler):
     rng = np.random.default_rng(0)
     allowed = np.arange(20) < 7
-    share = np.mean([sampler(allowed, 0.3, rng).sum() for _ in range(8000)]) / 7
-    # Standard error: at most 0.46 / sqrt(7 * 8000).
-    assert abs(share - 0.3) < 5 * 0.46 / np.sqrt(56_000)
+    # The count is binomial, or floor(2.1 + u): 3 in one row of ten, else 2.
+    draws, deviation = 1000, 0.3
+    if sampler is token_masks.iid:
+        draws, deviation = 8000, np.sqrt(7 * 0.3 * 0.7)
+    counts = [np.count_nonzero(sampler(allowed, 0.3, rng)) for _ in range(draws)]
+    assert abs(np.mean(counts) - 2.1) < 5 * deviation / np.sqrt(draws)
 
 
 def test_fixed_count_is_floor_or_ceiling():
@@ -146,8 +149,9 @@ def test_fixed_count_is_floor_or_ceiling():
 def test_every_position_is_equally_likely(sampler):
     rng = np.random.default_rng(0)
     allowed = np.arange(18) % 7 != 3
-    hits = sum(sampler(allowed, 0.4, rng) for _ in range(8000))
-    assert (np.abs(hits[allowed] / 8000 - 0.4) < 0.03).all()
+    hits = sum(sampler(allowed, 0.4, rng) for _ in range(4000))
+    # Four standard errors: sqrt(0.4 * 0.6 / 4000) is 0.0077.
+    assert (np.abs(hits[allowed] / 4000 - 0.4) < 0.03).all()
 
 
 def test_worked_example():
@@ -325,13 +329,14 @@ def test_each_document_has_its_own_rate(sampler):
     allowed = (segments > 0) & (np.arange(264) % 9 > 0)
     sizes = np.bincount(segments[allowed])[1:]
     rates, masked, total = np.array([0.15, 0.5, 0.3]), [], []
-    for _ in range(2000):
+    for _ in range(1000):
         mask = document_masks.by_document(sampler, allowed, rates, rng, segments)
         assert not mask[~allowed].any()
         masked.append(np.bincount(segments[mask], minlength=4)[1:])
         total.append(mask.sum())
     for count, exact in zip(np.transpose(masked), rates * sizes):
         assert set(count) == {np.floor(exact), np.ceil(exact)}
+        # Four standard errors: 0.5 / sqrt(1000) is 0.016.
         assert_allclose(count.mean(), exact, atol=0.06)
     exact = rates @ sizes
     assert set(total) == {np.floor(exact), np.ceil(exact)}
@@ -348,8 +353,7 @@ def test_many_short_documents_fit_the_capacity():
         document_masks.document_rates(segments, lambda n: np.full(n, 0.15)),
     ):
         counts = [
-            by_document(np.ones(300, bool), rates, rng, segments).sum()
-            for _ in range(200)
+            by_document(np.ones(300, bool), rates, rng, segments).sum() for _ in range(50)
         ]
         assert max(counts) <= token_masks.capacity(0.15, 300) and min(counts) >= 45
 
@@ -382,7 +386,7 @@ def test_overflow_counts_what_limit_drops():
 
 @pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
 def test_inputs_are_unchanged_and_shapes_fixed_in_many_rows(sampler):
-    for seed in range(1000):
+    for seed in range(300):
         rng = np.random.default_rng(seed)
         tokens, segments = row(rng, 48)
         allowed = token_masks.maskable(tokens, segments, SPECIAL)
@@ -501,7 +505,9 @@ def test_the_overflow_metric_sums_over_rows_and_microbatches():
     assert total > 3
     encoder = transformer.make('tiny', vocab_size=50, depth=1, scan=False)
     network = Network(encoder, objective)
-    params = jax.jit(lambda: network.init(0))()
+    # What is dropped does not depend on them.
+    shapes = jax.eval_shape(lambda: network.init(0))
+    params = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     @jax.jit
     def dropped(batch, counts):

@@ -165,7 +165,7 @@ WORDS = st.sampled_from(
 TEXT = st.lists(WORDS | st.text(max_size=3), min_size=20, max_size=90)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(family=st.sampled_from(['bundled', *FAMILIES]), words=TEXT, joined=st.booleans())
 def check_pieces(family, words, joined):
     text = (' ' if joined else '').join(words)

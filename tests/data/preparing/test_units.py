@@ -68,7 +68,7 @@ LINES = st.lists(
 
 
 @given(lines=LINES, size=st.integers(1, 40), bom=st.booleans(), end=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def check_blocks(place, lines, size, bom, end):
     data = ('\ufeff' if bom else '') + '\n'.join(lines) + '\n' * end
     place.write_bytes(data.encode())

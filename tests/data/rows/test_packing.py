@@ -13,7 +13,7 @@ EACH = pytest.mark.parametrize('pack', [packing.PACKINGS[name] for name in DOCUM
 
 
 @EACH
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
 def test_every_token_is_packed_once_in_order(pack, lengths, row_length):
     packed = pack(lengths, row_length)
@@ -35,7 +35,7 @@ def test_every_token_is_packed_once_in_order(pack, lengths, row_length):
     assert packed.tokens == sum(lengths)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
 def test_best_fit_cuts_only_documents_longer_than_a_row(lengths, row_length):
     packed = packing.best_fit(lengths, row_length)
@@ -44,7 +44,7 @@ def test_best_fit_cuts_only_documents_longer_than_a_row(lengths, row_length):
     np.testing.assert_array_equal(pieces, -(-np.array(lengths, int) // row_length))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
 def test_best_fit_leaves_no_two_rows_that_would_fit_in_one(lengths, row_length):
     packed = packing.best_fit(lengths, row_length)
@@ -61,7 +61,7 @@ def test_best_fit_uses_the_row_with_the_least_room():
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
 def test_concat_is_the_stream_cut_into_rows(lengths, row_length):
     stream = [(d, i) for d, length in enumerate(lengths) for i in range(length)]
@@ -101,7 +101,7 @@ def test_the_bundled_corpus_has_almost_no_padding(row_length):
         assert packed.tokens / (len(packed) * row_length) > 0.99
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(24, 40), seed=st.integers(0, 9))
 def test_sequences_of_the_paper_are_the_stream(lengths, row_length, seed):
     packed = packing.paper(lengths, row_length, np.random.default_rng(seed))

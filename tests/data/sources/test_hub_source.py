@@ -71,7 +71,7 @@ def ask(address, cache, program, **environment):
 def sentences(seed, count=70):
     rng = np.random.default_rng(seed)
     words = ['the', 'whale', 'sea', 'é']
-    return [f'{seed} ' + ' '.join(rng.choice(words, 20)) for _ in range(count)]
+    return [f'{seed} ' + ' '.join(chosen) for chosen in rng.choice(words, (count, 20))]
 
 
 def packed(texts):
@@ -98,13 +98,13 @@ def sets(tmp_path_factory):
         'README.md': CARD.encode(),
         'data/a/0.parquet': packed(sentences(2)),
         'lines/train.0.json.gz': gzip.compress(lines(sentences(3))),
-        'lines/train.1.jsonl': lines(sentences(4, 9000)),
+        'lines/train.1.jsonl': lines(sentences(4, 3600)),
         'lines/train.2.jsonl.zst': zst,
         'lines/train.md': b'about the lines',
         'lines/dev.jsonl': lines(sentences(5)),
         'sheets/a.xlsx': b'x',
-        'tables/a.csv.gz': gzip.compress(cells(sentences(10, 5000), '"{}",1')),
-        'tables/b.tsv': cells(sentences(11, 9000), '{}\t1', '\t'),
+        'tables/a.csv.gz': gzip.compress(cells(sentences(10, 2000), '"{}",1')),
+        'tables/b.tsv': cells(sentences(11, 3600), '{}\t1', '\t'),
     }
     newer = {'README.md': CARD.encode(), 'sample/10/0.parquet': packed(sentences(7))}
     converted = {'en/train/0000.parquet': packed(sentences(8))}
@@ -124,8 +124,8 @@ READ = """
     show({
         'sample': texts('lab/web/sample-10', columns=['id']),
         'default': texts('lab/web'),
-        'lines': texts('lab/web/lines', 500_000),
-        'dev': texts('lab/web/lines', 500_000, splits=['validation', 'train']),
+        'lines': texts('lab/web/lines', 200_000),
+        'dev': texts('lab/web/lines', 200_000, splits=['validation', 'train']),
         'v2': texts('lab/web/sample-10@v2'),
         'script': texts('lab/script/en'),
         'plain': texts('lab/plain'),
@@ -135,7 +135,7 @@ READ = """
         'column': texts('lab/web/sample-10', field='body'),
         'field': texts('lab/plain', field='body'),
         'sheets': texts('lab/web/sheets'),
-        'tables': texts('lab/web/tables', 500_000),
+        'tables': texts('lab/web/tables', 200_000),
         'revision': texts('lab/web@v7'),
         'none': texts('lab/none'),
         'gated': texts('lab/gated'),
@@ -185,7 +185,7 @@ def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, expected)
 @pytest.mark.slow
 def test_compressed_lines_are_read_and_skipped_files_counted(results):
     summary, _, units, _ = results[0]['lines']
-    wanted = sentences(3) + sentences(4, 9000) + sentences(6)
+    wanted = sentences(3) + sentences(4, 3600) + sentences(6)
     assert units == wanted
     assert summary.endswith('skipped: 1 (other suffix: lines/train.md)')
     assert results[0]['dev'][2] == sentences(5) + wanted
@@ -193,7 +193,7 @@ def test_compressed_lines_are_read_and_skipped_files_counted(results):
 
 def test_tables_are_streamed(results):
     _, rows, units, count = results[0]['tables']
-    assert units == sentences(10, 5000) + sentences(11, 9000) and count == 2
+    assert units == sentences(10, 2000) + sentences(11, 3600) and count == 2
     assert rows[0] == {'text': units[0]}
 
 

@@ -43,7 +43,7 @@ def test_the_size_and_special_tokens(kind):
 def test_encoding_is_lossless(kind):
     tokenizer = made(kind)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(TEXT)
     def check(text):
         ids = tokenizer.encode(text)
@@ -53,7 +53,7 @@ def test_encoding_is_lossless(kind):
     check()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXT)
 def test_text_never_encodes_to_special_tokens(text):
     tokenizer = made('wordpiece')
@@ -73,11 +73,8 @@ def test_long_texts_are_trained_on_in_pieces(kind, monkeypatch):
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_training_does_not_depend_on_order(kind):
-    prints = {
-        training.train(given, 1000, kind).fingerprint
-        for given in (texts(), texts(), texts()[::-1])
-    }
-    assert prints == {made(kind).fingerprint}
+    again = training.train(texts()[::-1], 1000, kind)
+    assert again.fingerprint == made(kind).fingerprint
 
 
 def test_wordpiece_matches_the_library():
