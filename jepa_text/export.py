@@ -14,11 +14,9 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from jepa_text import load as loading
-from jepa_text.cost import memo
 from jepa_text.data import section as reads
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, atomic, checksums, paths, transfer
@@ -280,25 +278,9 @@ def _sample(model, ends):
 
 def _logits(encoder, model, tied, batch):
     """Float32 logits, or hidden states without a head, at all real positions."""
-    run = _program(encoder.clone(dtype='float32'), tied, model.causal)
+    # A model that is read back has the same encoder, so it is compiled once.
+    run = heads.scores(encoder.clone(dtype='float32'), tied, model.causal)
     return np.asarray(run(model.params, *batch))[batch[1] > 0]
-
-
-# A model that is read back has the same encoder, so its program is compiled once.
-@memo.memoize
-def _program(encoder, tied, causal):
-    """A compiled function (params, *batch) -> logits or hidden states."""
-    head = heads.lm_head(encoder, tied)
-
-    def logits(params, *batch):
-        variables = {'params': params['encoder']}
-        hidden_BLD = encoder.apply(variables, *batch, causal=causal)
-        if 'lm_head' not in params:
-            return hidden_BLD
-        embedding_VD = params['encoder']['embedding']
-        return head.apply({'params': params['lm_head']}, hidden_BLD, embedding_VD)
-
-    return jax.jit(logits)
 
 
 def _differs(folder, how):

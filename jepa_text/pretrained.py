@@ -227,7 +227,8 @@ def _encoding(encoder, causal, special_ids, layer, pool):
 
     def encode(params, *batch):
         given = dict(causal=causal, every_layer=not last)
-        hidden = encoder.apply({'params': params['encoder']}, *batch, **given)
+        with jax.named_scope('encoder'):
+            hidden = encoder.apply({'params': params['encoder']}, *batch, **given)
         hidden_BLD = hidden if last else hidden[1][layer]
         valid_BL = pooling.valid_mask(pool, batch[1] > 0, batch[0], special_ids)
         return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
