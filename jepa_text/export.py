@@ -14,7 +14,6 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from jepa_text import load as loading
@@ -279,18 +278,9 @@ def _sample(model, ends):
 
 def _logits(encoder, model, tied, batch):
     """Float32 logits, or hidden states without a head, at all real positions."""
-    encoder = encoder.clone(dtype='float32')
-    head = heads.lm_head(encoder, tied)
-
-    def logits(params, *batch):
-        variables = {'params': params['encoder']}
-        hidden_BLD = encoder.apply(variables, *batch, causal=model.causal)
-        if 'lm_head' not in params:
-            return hidden_BLD
-        embedding_VD = params['encoder']['embedding']
-        return head.apply({'params': params['lm_head']}, hidden_BLD, embedding_VD)
-
-    return np.asarray(jax.jit(logits)(model.params, *batch))[batch[1] > 0]
+    # A model that is read back has the same encoder, so it is compiled once.
+    run = heads.scores(encoder.clone(dtype='float32'), tied, model.causal)
+    return np.asarray(run(model.params, *batch))[batch[1] > 0]
 
 
 def _differs(folder, how):

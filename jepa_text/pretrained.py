@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text.cost import memo
 from jepa_text.data import batching, tokenizers, truncation
 from jepa_text.kinds import base, prediction
 from jepa_text.models import pooling
@@ -187,12 +188,14 @@ class Pretrained:
     @functools.cached_property
     def _encode(self):
         """(layer, pool) -> a compiled function; the cache lives as long as the model."""
-        reading = self.network, self.causal, tuple(self.tokenizer.special_ids)
+        encoder, special_ids = self.network.encoder, tuple(self.tokenizer.special_ids)
+        reading = encoder, self.causal, special_ids
         return functools.cache(functools.partial(_encoding, *reading))
 
     @functools.cached_property
     def _probabilities(self):
-        return _probabilities_of(self.network, self.causal)
+        network = self.network
+        return _probabilities_of(network.encoder, network.modules['lm_head'], self.causal)
 
 
 def usual_tokens():
@@ -216,13 +219,16 @@ def check_fills(name, tokenizer, has_head, causal=False):
         )
 
 
-def _encoding(network, causal, special_ids, layer, pool):
+# Models with the same encoder, such as those of several seeds, share their programs.
+@memo.memoize
+def _encoding(encoder, causal, special_ids, layer, pool):
     """(params, *batch) -> vectors; holds no reference to the model and its parameters."""
-    last = layer == network.encoder.depth
+    last = layer == encoder.depth
 
     def encode(params, *batch):
         given = dict(causal=causal, every_layer=not last)
-        hidden = network.apply('encoder', params, *batch, **given)
+        with jax.named_scope('encoder'):
+            hidden = encoder.apply({'params': params['encoder']}, *batch, **given)
         hidden_BLD = hidden if last else hidden[1][layer]
         valid_BL = pooling.valid_mask(pool, batch[1] > 0, batch[0], special_ids)
         return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
@@ -230,11 +236,14 @@ def _encoding(network, causal, special_ids, layer, pool):
     return jax.jit(encode)
 
 
-def _probabilities_of(network, causal):
+@memo.memoize
+def _probabilities_of(encoder, head, causal):
     def probabilities(params, *batch):
-        hidden_BLD = network.apply('encoder', params, *batch, causal=causal)
+        variables = {'params': params['encoder']}
+        hidden_BLD = encoder.apply(variables, *batch, causal=causal)
         embedding_VD = params['encoder']['embedding']
-        logits_BLV = network.apply('lm_head', params, hidden_BLD, embedding_VD)
+        variables = {'params': params['lm_head']}
+        logits_BLV = head.apply(variables, hidden_BLD, embedding_VD)
         return jax.nn.softmax(logits_BLV.astype(jnp.float32))
 
     return jax.jit(probabilities)

@@ -35,7 +35,9 @@ def model(length=64, depth=2):
 def saved_model(folder):
     """Saves the model to a folder for `load.load`."""
     network = Network(model().network.encoder, labels.Labels(labels=('a', 'b')))
-    params = model().params | {'task_head': network.init(0)['task_head']}
+    head = network.modules['task_head']
+    params = jax.jit(head.init)(jax.random.key(0), *head.example())['params']
+    params = model().params | {'task_head': params}
     saved.write(folder, dataclasses.replace(model(), params=params), network.objective)
     return folder
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import traverse_util
 
 from jepa_text.config import resolve
+from jepa_text.cost import memo
 from jepa_text.data import tokenizers
 from jepa_text.hf import configs, families, files, layout, names, placement, task_head
 from jepa_text.models import heads
@@ -121,7 +122,12 @@ def encoder_of(section):
 
 def shapes_of(section, tied, has_head):
     """{path: shape} of the parameters of the encoder, and of its head if it has one."""
-    encoder = encoder_of(section)
+    return dict(_shapes_of(encoder_of(section), tied, has_head))
+
+
+# An export reads back the model that it wrote.
+@memo.memoize
+def _shapes_of(encoder, tied, has_head):
     ids_BL = jnp.zeros((1, 1), jnp.int32)
     run = functools.partial(init, encoder, ids_BL, ids_BL, ids_BL, causal=False)
     tree = {'encoder': jax.eval_shape(run)}

@@ -5,7 +5,6 @@ EuroBERT, causal ones Llama. If the family cannot express what the model compute
 an error: nothing is approximated.
 """
 
-import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
@@ -52,7 +51,7 @@ def converted(model, causal, family):
     params = {name: model.params.get(name, {}) for name in ('encoder', 'lm_head')}
     leaves = traverse_util.flatten_dict(params, sep='/')
     for path, leaf in leaves.items():
-        if not jnp.isfinite(leaf).all():
+        if not np.isfinite(leaf).all():
             raise ValueError(
                 f'{path} of {model.name} contains NaN or infinity: did training diverge? '
                 'Export an earlier step with --step.'

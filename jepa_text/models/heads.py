@@ -6,9 +6,11 @@ Each has `example()`: zero inputs of the right rank, used for initialization.
 import dataclasses
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
+from jepa_text.cost import memo
 from jepa_text.models import layers
 from jepa_text.models.block import Block
 from jepa_text.parallel import activations
@@ -90,6 +92,25 @@ def lm_head(encoder, tied=False):
     if encoder.head is None:
         return LMHead(encoder.vocab_size, encoder.width, tied)
     return DenseHead(encoder.vocab_size, encoder.width, tied, **encoder.head)
+
+
+@memo.memoize
+def scores(encoder, tied, causal):
+    """Returns a compiled function (params, *batch) -> logits_BLV.
+
+    Without an LM head in `params`, it returns hidden_BLD.
+    """
+    head = lm_head(encoder, tied)
+
+    def logits(params, *batch):
+        variables = {'params': params['encoder']}
+        hidden_BLD = encoder.apply(variables, *batch, causal=causal)
+        if 'lm_head' not in params:
+            return hidden_BLD
+        embedding_VD = params['encoder']['embedding']
+        return head.apply({'params': params['lm_head']}, hidden_BLD, embedding_VD)
+
+    return jax.jit(logits)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,20 +26,24 @@ class Network:
         Those of a module depend only on the seed and the module's name, so runs with
         different objectives start from the same encoder.
         """
-        params = {}
-        for name, module in self.modules.items():
-            # Parameters do not depend on the attention backend, and kernels may not
-            # support the small example inputs.
-            if hasattr(module, 'attention'):
-                module = module.clone(attention='xla')
-            key = jax.random.fold_in(key_of(seed), zlib.crc32(name.encode()))
-            if name == 'encoder':
-                ids_BL = jnp.zeros((1, 2), jnp.int32)
-                variables = module.init(key, ids_BL, ids_BL, ids_BL, causal=False)
-            else:
-                variables = module.init(key, *module.example())
-            params[name] = variables.get('params', {})
-        return params
+        return {
+            name: init_module(name, module, seed) for name, module in self.modules.items()
+        }
+
+
+def init_module(name, module, seed):
+    """Returns initial parameters of the module of this name."""
+    # Parameters do not depend on the attention backend, and kernels may not support the
+    # small example inputs.
+    if hasattr(module, 'attention'):
+        module = module.clone(attention='xla')
+    key = jax.random.fold_in(key_of(seed), zlib.crc32(name.encode()))
+    if name == 'encoder':
+        ids_BL = jnp.zeros((1, 2), jnp.int32)
+        variables = module.init(key, ids_BL, ids_BL, ids_BL, causal=False)
+    else:
+        variables = module.init(key, *module.example())
+    return variables.get('params', {})
 
 
 def key_of(seed):

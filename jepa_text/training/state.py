@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jepa_text.cost import memo
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim.optimizers import path_name
-from jepa_text.training import memo
 
 
 @flax.struct.dataclass

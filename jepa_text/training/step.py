@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import optax
 from einops import rearrange
 
-from jepa_text.cost import flops
+from jepa_text.cost import flops, memo
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
-from jepa_text.training import memo
 from jepa_text.training import state as states
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jepa_text.data import batching
 from jepa_text.evaluation.members import grid, packed, step
 from jepa_text.kinds import base, labels, spans, tags, vectors
-from jepa_text.models import bert, modernbert, transformer
+from jepa_text.models import bert, modernbert, network, transformer
 from jepa_text.models.network import Network
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=12)
@@ -99,12 +99,15 @@ def test_the_shape_fits_its_batches_and_costs_less(lengths, batch_size, width):
     assert tokens * (24 * width**2 + 4 * width * shape.length) < np.mean(costs)
 
 
+# Compiled once per module: all kinds have the same encoder.
+init_module = jax.jit(network.init_module, static_argnums=(0, 1, 2))
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def gradients(encoder, kind, *batches):
+def gradients(encoder, kind, params, *batches):
     """(loss, gradients) of each batch with the same parameters."""
-    network, recipe = Network(encoder, kind), grid.Recipe(steps=1)
-    params, key = network.init(0), jax.random.key(0)
-    given = network, kind, recipe, params, {'encoder': {}}
+    key, recipe = jax.random.key(0), grid.Recipe(steps=1)
+    given = Network(encoder, kind), kind, recipe, params, {'encoder': {}}
     return [step.gradients(*given, batch, key) for batch in batches]
 
 
@@ -125,7 +128,9 @@ def test_losses_and_gradients_equal_those_of_padded_rows(kind, encoder):
     made = ENCODERS[encoder](**sizes)
     padded = collated(rows_of([7, 3, 20, 1, 5], kind, encoder == 'bert'), kind=kind)
     (batch,) = packed.batches([padded], packed.Shape(3, 24, 4))
-    alone, together = gradients(made, KINDS[kind], padded, batch)
+    modules = Network(made, KINDS[kind]).modules.items()
+    params = {name: init_module(name, module, 0) for name, module in modules}
+    alone, together = gradients(made, KINDS[kind], params, padded, batch)
     assert batch['packed_tokens'].shape[0] < len(padded['tokens'])
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together)):
         np.testing.assert_allclose(one, other, atol=2e-6)

@@ -16,6 +16,7 @@ from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.hf import load as hf_load
+from jepa_text.hf import source
 from jepa_text.kinds import (
     base,
     exported,
@@ -71,14 +72,25 @@ def tuned(family, name, **options):
     own = dict(labels=NAMES) if name in ('labels', 'tags') else {}
     kind = saved.KINDS[name](**own, **options)
     encoder = resolve.build('models', ENCODERS[family], vocab_size=tokenizer.vocab_size)
+    ids_BL = np.zeros((1, 2), np.int32)
+    params = {'encoder': drawn(encoder, ids_BL, ids_BL, ids_BL, causal=False)}
+    for name, module in kind.modules(encoder).items():
+        params[name] = drawn(module, *module.example())
     network = Network(encoder, kind)
-    params = jax.jit(functools.partial(network.init, 0))()
-    leaves, tree = jax.tree.flatten(params)
+    return load.Pretrained(network, params, tokenizer, 64, 'tiny', kind=kind)
+
+
+init = jax.jit(source.init, static_argnums=0, static_argnames='causal')
+
+
+def drawn(module, *inputs, **options):
+    """Initial parameters of a module, plus noise."""
     rng = np.random.default_rng(0)
-    leaves = [x + 0.1 * rng.standard_normal(x.shape).astype(np.float32) for x in leaves]
-    return load.Pretrained(
-        network, jax.tree.unflatten(tree, leaves), tokenizer, 64, 'tiny', kind=kind
-    )
+
+    def noisy(leaf):
+        return leaf + 0.1 * rng.standard_normal(leaf.shape).astype(np.float32)
+
+    return jax.tree.map(noisy, jax.device_get(init(module, *inputs, **options)))
 
 
 def asked(name):

@@ -21,11 +21,10 @@ def batch():
 
 @pytest.fixture
 def params():
-    keys = jax.random.split(jax.random.key(0))
-    return {
-        'embedding': jax.random.normal(keys[0], (VOCAB, WIDTH)),
-        'kernel': jax.random.normal(keys[1], (WIDTH, WIDTH)) / WIDTH**0.5,
-    }
+    rng = np.random.default_rng(0)
+    sizes = {'embedding': (VOCAB, WIDTH), 'kernel': (WIDTH, WIDTH)}
+    drawn = {name: np.float32(rng.normal(size=size)) for name, size in sizes.items()}
+    return {**drawn, 'kernel': drawn['kernel'] / np.float32(WIDTH**0.5)}
 
 
 def encode(params, part):
@@ -46,6 +45,13 @@ def info_nce(vectors):
     return jnp.mean(loss_N)
 
 
+@jax.jit
+@jax.value_and_grad
+def whole(params, batch):
+    """Loss and gradients of a batch that is not split."""
+    return info_nce(encode(params, batch))
+
+
 def split(batch, count):
     return jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), batch)
 
@@ -63,7 +69,7 @@ def test_info_nce_of_pairs_is_the_cross_entropy_of_their_cosines(params, batch):
 
 @pytest.mark.parametrize('count', [1, 4, 16])
 def test_gradients_of_parts_equal_those_of_the_whole_batch(params, batch, count):
-    value, slope = jax.value_and_grad(lambda p: info_nce(encode(p, batch)))(params)
+    value, slope = whole(params, batch)
     cached = jax.jit(losses.cached_value_and_grad, static_argnums=(0, 1))
     value_again, slope_again = cached(encode, info_nce, params, split(batch, count))
     assert_allclose(value_again, value, rtol=1e-6)
@@ -75,11 +81,8 @@ def test_gradients_of_parts_equal_those_of_the_whole_batch(params, batch, count)
 def test_gradient_accumulation_is_another_loss(params, batch):
     """Accumulating over parts has fewer negatives."""
     parts = split(batch, 4)
-    apart = [
-        info_nce(encode(params, jax.tree.map(lambda x, i=i: x[i], parts)))
-        for i in range(4)
-    ]
-    assert np.mean(apart) < info_nce(encode(params, batch)) - 0.1
+    apart = [whole(params, jax.tree.map(lambda x, i=i: x[i], parts))[0] for i in range(4)]
+    assert np.mean(apart) < whole(params, batch)[0] - 0.1
 
 
 def test_memory_is_that_of_a_part(params):
@@ -96,6 +99,6 @@ def test_memory_is_that_of_a_part(params):
         # The scores of all pairs are in memory either way; only the encoder is measured.
         return jnp.sum(vectors['query'] * vectors['document'])
 
-    whole = needed(jax.grad(lambda params: total(encode(params, batch))))
+    at_once = needed(jax.grad(lambda params: total(encode(params, batch))))
     cached = needed(lambda p: losses.cached_value_and_grad(encode, total, p, parts))
-    assert cached < whole / 4
+    assert cached < at_once / 4

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import losses
 from jepa_text.config import resolve
+from jepa_text.models import network as networks
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.objectives.base import View
@@ -74,10 +75,15 @@ def network_of(objective):
     return Network(encoder, objective)
 
 
+# Not jitted: each operation is compiled once for all networks.
+init_module = functools.cache(networks.init_module)
+
+
 @functools.cache
 def init(network, seed=0):
-    # Not jitted: each operation is compiled once for all networks.
-    return network.init(seed)
+    """Parameters of a network; a module that several share is initialized once."""
+    modules = network.modules.items()
+    return {name: init_module(name, module, seed) for name, module in modules}
 
 
 @functools.cache

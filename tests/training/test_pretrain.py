@@ -12,6 +12,7 @@ from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import assemble, recipe, step
 from jepa_text.training import config as settings
+from jepa_text.training import state as states
 
 PRETRAIN = test_configs.module('pretrain')
 PRESETS = list(test_configs.module('presets').presets())
@@ -27,7 +28,7 @@ def built(argument):
 
 
 def count(phase, modules):
-    params = jax.eval_shape(lambda: phase.network.init(0))
+    params = states.abstract(phase.network.encoder, phase.objective).params
     leaves = jax.tree.leaves({name: params[name] for name in modules})
     return sum(leaf.size for leaf in leaves)
 

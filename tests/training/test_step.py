@@ -1,6 +1,7 @@
 """The training step and phase transitions: exactness."""
 
 import dataclasses
+import functools
 import os
 import re
 import subprocess
@@ -60,14 +61,16 @@ def make(
         clip_norm=clip_norm,
         accumulate=accumulate,
     )
+    # Not jitted as a whole: single operations are compiled once for all tests.
+    fresh = functools.partial(states.create, network, objective, optimizer, 0)
     return types.SimpleNamespace(
         objective=objective,
         network=network,
         optimizer=optimizer,
         step=jax.jit(run),
         raw=run,
-        # Not jitted as a whole: single operations are compiled once for all tests.
-        create=lambda: states.create(network, objective, optimizer, 0),
+        fresh=fresh,
+        create=functools.cache(fresh),
     )
 
 
@@ -131,7 +134,7 @@ def test_microbatches_also_save_memory_in_steps_with_diagnostics():
             key: np.concatenate([rows] * 16)
             for key, rows in batch_of(run.objective).items()
         }
-        compiled = run.step.lower(jax.eval_shape(run.create), batch).compile()
+        compiled = run.step.lower(jax.eval_shape(run.fresh), batch).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     assert taken(8) < taken(1) / 3
@@ -141,7 +144,7 @@ def test_microbatches_also_save_memory_in_steps_with_diagnostics():
 def test_the_gradients_wait_for_the_diagnostics(diagnostics_every):
     """Otherwise a compiler may hold both gradients; on CPU it does anyway (LOG.md)."""
     run = setup('hybrid', diagnostics_every=diagnostics_every)
-    state, batch = jax.eval_shape(run.create), batch_of(run.objective)
+    state, batch = jax.eval_shape(run.fresh), batch_of(run.objective)
     program = jax.make_jaxpr(run.raw)(state, batch).jaxpr
     names = [equation.primitive.name for equation in program.eqns]
     assert names.count('optimization_barrier') == bool(diagnostics_every)
@@ -266,8 +269,8 @@ def test_devices_agree():
         losses.append(metrics['train/loss'])
     for sizes in MESHES[jax.device_count()]:
         mesh = sharding.make_mesh(**sizes)
-        shardings = sharding.shardings(jax.eval_shape(run.create), mesh)
-        state = jax.jit(run.create, out_shardings=shardings)()
+        shardings = sharding.shardings(jax.eval_shape(run.fresh), mesh)
+        state = jax.jit(run.fresh, out_shardings=shardings)()
         go = jax.jit(
             run.raw,
             in_shardings=(shardings, sharding.batch_sharding(mesh)),

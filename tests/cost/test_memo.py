@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from jepa_text.cost import memo
 from jepa_text.objectives import hybrid, mlm
-from jepa_text.training import memo
 
 
 def test_objectives_are_compared_by_their_contents():
