@@ -87,7 +87,7 @@ def test_a_tokenizer_of_this_package_is_unchanged(name, tmp_path):
 
 def test_a_tokenizer_file_is_not_completed(tmp_path):
     path = foreign_tokenizers.wordpiece(tmp_path / 'theirs' / 'tokenizer.json')
-    with pytest.raises(ValueError, match='has no pad token.*jepa-text tokenizer'):
+    with pytest.raises(ValueError, match='no pad token.*jepa-text tokenizer'):
         prepare.make(section(tmp_path, str(path)), tmp_path / 'rows')
     assert not (tmp_path / 'rows').exists()
 

@@ -186,18 +186,18 @@ def parse(content, where, optional=()):
     try:
         return _parsed(text, tuple(optional))
     except ValueError as error:
-        raise ValueError(f'{where}{error}') from error.__cause__
+        raise ValueError(f'{where}: {error}') from error.__cause__
 
 
 @functools.lru_cache(maxsize=2)
 def _parsed(text, optional):
     """Returns the Tokenizer of a text, the same for the same text: it never changes, and
-    a command opens one several times. Errors are to be preceded by a name."""
+    a command opens one several times. Errors do not name the file."""
     try:
         backend = backend_library.Tokenizer.from_str(text)
     except Exception as error:  # The library raises bare Exception for any bad content.
         raise ValueError(
-            f' cannot be read by tokenizers {backend_library.__version__}: '
+            f'cannot be read by tokenizers {backend_library.__version__}: '
             f'{error}. Write it again with this version, or install the one that wrote '
             'it.'
         ) from error
@@ -228,7 +228,7 @@ def _find(role, vocabulary, optional):
     if optional:
         return None
     raise ValueError(
-        f' has no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
+        f'no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
         'jepa-text tokenizer --config=configs/tokenizer.py --config.tokenizer=PATH '
         '--workdir=NEW'
     )

@@ -7,7 +7,7 @@ PROBE = 'The whale and the sea, 1851. Ünïcode é 海 море 😀 \u2603'
 
 def check(backend, content, ids):
     """Raises ValueError for a vocabulary with ambiguous ids, far too many entries, or
-    that encodes nothing. The message is to be preceded by the name of the tokenizer.
+    that encodes nothing. Its message does not name the tokenizer.
 
     backend   of the tokenizers library
     content   of the tokenizer.json
@@ -18,13 +18,13 @@ def check(backend, content, ids):
     for token, i in vocabulary.items():
         if by_id.setdefault(i, token) != token:
             raise ValueError(
-                f': {by_id[i]!r} and {token!r} have the same id {i}, so they '
+                f'{by_id[i]!r} and {token!r} have the same id {i}, so they '
                 'cannot be distinguished. Give one of them a different id.'
             )
     for entry in content.get('added_tokens') or ():
         if vocabulary.get(entry['content']) != entry['id']:
             raise ValueError(
-                f': {entry["content"]!r} has id {entry["id"]} in added_tokens, '
+                f'{entry["content"]!r} has id {entry["id"]} in added_tokens, '
                 f'but {vocabulary.get(entry["content"])} in the vocabulary. Correct the '
                 'wrong one; the model was trained with one of them.'
             )
@@ -36,7 +36,7 @@ def check(backend, content, ids):
             )
     if max(by_id) >= MAX_ID:
         raise ValueError(
-            f': {by_id[max(by_id)]!r} has id {max(by_id):,}, so an embedding '
+            f'{by_id[max(by_id)]!r} has id {max(by_id):,}, so an embedding '
             f'would have as many rows; the maximum is {MAX_ID:,}. Number the '
             'vocabulary without gaps, or train a smaller one.'
         )
@@ -49,7 +49,7 @@ def _check_encodes(backend):
         ids = backend.encode(PROBE, add_special_tokens=False).ids
     except Exception as error:  # The library raises bare Exception.
         raise ValueError(
-            f' fails on text outside its vocabulary ({error}). {remedy}'
+            f'fails on text outside its vocabulary ({error}). {remedy}'
         ) from error
     if not ids:
-        raise ValueError(f' gives no tokens for {PROBE!r}. {remedy}')
+        raise ValueError(f'gives no tokens for {PROBE!r}. {remedy}')
