@@ -1,5 +1,6 @@
 """Common behavior of all launch scripts; local.sh, accelerator.sh, peers.sh, apart.sh."""
 
+import functools
 import os
 import re
 import signal
@@ -264,17 +265,17 @@ def looks_finished(machine, kind, stamp):
     (folder / 'bin').mkdir(parents=True)
     python = folder / 'bin' / 'python'
     python.symlink_to(machine.fake('python', PYTHON.replace('REAL', sys.executable)))
-    under = machine.folder / 'venv' / 'bin' / 'python'
-    digest = subprocess.run(
-        ['bash', '-c', f'source launch/venv.sh; it={under}; digest $it "$({stamp} $it)"'],
-        cwd=ROOT,
-        env=machine.env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (folder / f'stamp-{stamp.split()[-1]}').write_text(digest.stdout)
+    (folder / f'stamp-{stamp.split()[-1]}').write_text(digest(stamp))
     return folder
+
+
+@functools.cache
+def digest(stamp):
+    """What the scripts expect in a stamp; it does not depend on the folder."""
+    it = f'source launch/venv.sh; it={sys.executable}; digest $it "$({stamp} $it)"'
+    return subprocess.run(
+        ['bash', '-c', it], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.fixture
