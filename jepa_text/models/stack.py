@@ -10,7 +10,6 @@ few different combinations, called kinds; each layer has the number of its kind.
 """
 
 import dataclasses
-import functools
 import inspect
 
 import flax.linen as nn
@@ -170,20 +169,15 @@ def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
     indices = _kind_indices(kinds)
     if not scan:
         cls = cls if remat == 'none' else nn.remat(cls, policy=REMAT[remat])
-        # Layers of the same shapes are traced once, except at initialization, where jit
-        # would change the random keys.
-        traced_once = nn.jit(lambda layer, *inputs: layer(*inputs))
+        traced_once = nn.jit(_call)  # layers of the same shapes share their trace
         outputs = []
         for index in range(len(kinds)):
             layer = cls(**block, name=f'layer_{index}')
             kind = None if indices is None else indices[index]
-            call = (
-                layer
-                if layer.is_initializing()
-                else functools.partial(traced_once, layer)
-            )
+            # At initialization, jit would change the random keys.
+            call = _call if layer.is_initializing() else traced_once
             with flops.layer_kinds(kinds):
-                hidden_BLD, _ = call(hidden_BLD, *inputs, kind)
+                hidden_BLD, _ = call(layer, hidden_BLD, *inputs, kind)
             outputs.append(hidden_BLD)
         return hidden_BLD, jnp.stack(outputs) if block['keep'] else None
     if remat != 'none':
@@ -200,6 +194,10 @@ def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
     )
     with flops.layer_kinds(kinds):
         return stack(**block, name='layers')(hidden_BLD, *inputs, indices)
+
+
+def _call(layer, *inputs):
+    return layer(*inputs)
 
 
 def _kind_indices(kinds):
