@@ -1,1 +1,2 @@
-"""FLOPs of training steps, and the speed, memory and price of accelerators."""
+"""FLOPs of training steps, results that are not computed twice, and accelerators' speed,
+memory and price."""

@@ -1,7 +1,8 @@
 """Memoization of functions by the contents of their arguments.
 
-The cost of a step follows from the contents of its objective. Runs of a study, and plans
-of one run, ask for the same cost many times, each time with a newly built objective.
+The cost of a step follows from the contents of its objective, and a compiled program from
+those of its model. Runs of a study, plans of one run and models of several seeds ask for
+the same many times, each time with newly built arguments.
 """
 
 import collections
