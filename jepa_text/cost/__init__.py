@@ -1,2 +1,1 @@
-"""FLOPs of training steps, results that are not computed twice, and accelerators' speed,
-memory and price."""
+"""FLOPs of steps, memoized results; speed, memory and price of accelerators."""
