@@ -204,22 +204,24 @@ def synthetic(folder, part, count, rng, config):
 
 def test_memory_is_bounded(tmp_path):
     config = settings.Config(near_duplicates=0.8, exact_duplicates=True, permutations=16)
-    memory, peaks, parts = 200_000, [], 4
-    for count in (100, 1_000, 3_000):
-        folder = tmp_path / str(count)
+    memory, parts = 200_000, 4
+
+    def peak(count, attempt):
+        folder = tmp_path / f'{count}-{attempt}'
         folder.mkdir()
         rng = np.random.default_rng(0)
         for part in range(parts):
             synthetic(folder, part, count, rng, config)
-        if count == 100:  # imports modules and fills caches
-            duplicates.decide(folder, range(parts), config, memory=memory)
-            continue
         tracemalloc.start()
         decision = duplicates.decide(folder, range(parts), config, memory=memory)
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert decision.exact == parts * count // 10 - 1
         assert decision.near == parts * count // 5 - 1
+        return found
+
+    # Modules that are imported, and threads that other tests left, only add.
+    peaks = [min(peak(count, attempt) for attempt in range(2)) for count in (1000, 3000)]
     # Signatures alone are four times that: 3,000 * 4 * 16 * 4 bytes.
     assert max(peaks) < memory, peaks
 
