@@ -36,9 +36,12 @@ def test_parameters_equal_those_of_training_the_whole_table(
         kind,
         grid.Recipe(steps=12, batch_size=8, weight_decay=0.5, microbatches=parts),
     )
-    short = list(made.train(rows, MEMBERS[:3], width))
+    members = MEMBERS[:3]
+    if name == 'retrieval':  # At a rate of 0.01 it is unstable: rounding errors grow.
+        members = [*MEMBERS[2:], grid.Member(5e-4, 0)]
+    short = list(made.train(rows, members, width))
     monkeypatch.setattr(grid.Grid, '_used_tokens', lambda *_: None)
-    whole = list(made.train(rows, MEMBERS[:3], width))
+    whole = list(made.train(rows, members, width))
     before_VD = np.asarray(examined.model().params['encoder']['embedding'])
     for (_, one, losses_T), (_, other, wanted_T) in zip(short, whole):
         np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
