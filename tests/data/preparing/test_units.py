@@ -399,7 +399,8 @@ def make(split, path):
     return corpus.of_files(path, ('.txt',), read, split, 5)
 """
 INTERRUPTED = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
 from jepa_text.data import prepare, tokenizers
 from jepa_text.data.corpora import corpus
 corpus.SMALLEST = corpus.LARGEST = 1
