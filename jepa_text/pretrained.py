@@ -108,7 +108,7 @@ class Pretrained:
             probabilities_V = np.asarray(probabilities_BLV)[0, position - self.shift]
             best = np.argsort(-probabilities_V, kind='stable')[:top]
             answers.append(
-                [(tokenizer.decode([i]), float(probabilities_V[i])) for i in best]
+                [(_shown(tokenizer, i), float(probabilities_V[i])) for i in best]
             )
         return answers
 
@@ -196,6 +196,11 @@ class Pretrained:
     def _probabilities(self):
         network = self.network
         return _probabilities_of(network.encoder, network.modules['lm_head'], self.causal)
+
+
+def _shown(tokenizer, i):
+    """The text of a token; the name of one without text, such as `<reserved_1>`."""
+    return tokenizer.decode([i]) or tokenizer.backend.id_to_token(int(i))
 
 
 def usual_tokens():
