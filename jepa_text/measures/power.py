@@ -29,12 +29,12 @@ def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
 
     (Cohen 1988, chapter 2). c is the critical value, two-sided at (1 - level) / tests:
     the smallest p that Holm's correction requires of any of `tests` tests. NaN below two
-    seeds.
+    seeds, and for a difference or deviation that is not finite.
 
     >>> print(round(power(1.0, 1.0, 5), 3), round(power(1.0, 1.0, 5, tests=10), 3))
     0.401 0.072
     """
-    if seeds < 2 or not math.isfinite(deviation):
+    if seeds < 2 or not math.isfinite(difference) or not math.isfinite(deviation):
         return math.nan
     if not deviation:
         return 1.0 if difference else (1 - level) / tests

@@ -25,6 +25,7 @@ MIN_SEEDS = 5  # for a test
 FLIPPED_SEEDS = 8  # the smallest number for which sign flips can be significant enough
 _EXACT_PAIRS = 14  # up to here, all 2^n sign patterns are enumerated
 _CHUNK = 4_000_000
+_RESAMPLED = 65_536  # values at a time: fewer are no slower, and many more are
 
 
 class Interval(NamedTuple):
@@ -95,10 +96,10 @@ def two_level_interval(values_SN, *, level=LEVEL, resamples=10_000, seed=0):
             'not finite.'
         )
     (seeds, count), rng, means = values_SN.shape, np.random.default_rng(seed), []
+    # How often each seed is drawn, in as many draws as there are seeds.
+    drawn_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
     for index_RN in _resampled(count, resamples, rng):
-        # How often each seed is drawn: rows of as many draws as there are seeds.
-        drawn_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), len(index_RN))
-        mean_RN = drawn_RS @ values_SN / seeds
+        mean_RN = drawn_RS[len(means) :][: len(index_RN)] @ values_SN / seeds
         means += np.take_along_axis(mean_RN, index_RN, axis=1).mean(axis=1).tolist()
     return _percentile(values_SN.mean(), means, level)
 
@@ -216,9 +217,8 @@ def holm(p_T):
 
 
 def _resampled(count, resamples, rng):
-    """Yields indices of resamples of `count` sentences, so many at a time that they fit
-    into memory."""
-    rows = max(1, _CHUNK // count)
+    """Yields indices of resamples of `count` values, [rows, N], a few rows at a time."""
+    rows = max(1, _RESAMPLED // count)
     for first in range(0, resamples, rows):
         yield rng.integers(count, size=(min(rows, resamples - first), count))
 

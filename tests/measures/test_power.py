@@ -53,5 +53,10 @@ def test_power_of_large_differences_is_one():
     assert power.power(1.0, 0.0, 5) == 1.0
     assert power.power(0.0, 0.0, 5) == pytest.approx(0.05)
     assert power.detectable(0.0, 5) == 0.0
-    for found in (power.power(1.0, 1.0, 1), power.detectable(float('nan'), 5)):
-        assert np.isnan(found)
+
+
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+def test_power_is_nan_for_one_seed_and_for_what_is_not_finite(bad):
+    for given in ((1.0, 1.0, 1), (bad, 1.0, 5), (1.0, bad, 5), (bad, 0.0, 5)):
+        assert np.isnan(power.power(*given)), given
+    assert np.isnan(power.detectable(bad, 5))

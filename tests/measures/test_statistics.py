@@ -1,5 +1,7 @@
 """Intervals and tests against scipy, and their error rates."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -22,6 +24,25 @@ def test_a_bootstrap_matches_scipy_and_depends_on_its_seed(level):
     found = statistics.bootstrap_interval(np.median, SKEWED_N, seed=3, **given)
     assert found == pytest.approx((np.median(SKEWED_N), *expected))
     assert found != statistics.bootstrap_interval(np.median, SKEWED_N, seed=4, **given)
+
+
+def test_a_bootstrap_of_means_is_that_of_any_function():
+    given = dict(resamples=300, seed=5)
+    slow = statistics.bootstrap_interval(lambda x_N: x_N.mean(), SKEWED_N, **given)
+    assert statistics.bootstrap_interval(np.mean, SKEWED_N, **given) == slow
+
+
+def test_resamples_take_little_memory():
+    values_SN = RNG.random((5, 5000))
+    for interval in (
+        lambda: statistics.bootstrap_interval(np.mean, values_SN[0]),
+        lambda: statistics.two_level_interval(values_SN, resamples=2000),
+    ):
+        tracemalloc.start()
+        interval()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 * 2**20  # all indices at once: 76 MiB
 
 
 def test_intervals_have_about_their_nominal_coverage():
