@@ -78,3 +78,20 @@ def test_truncated_texts_are_reported_once(model):
     assert len(caught) == 1 and caught[0].filename == __file__
     with pytest.raises(ValueError, match="the text '' has no tokens"):
         model.encode(['whale', ''])
+
+
+def test_fill_shows_tokens_without_text_by_name(model):
+    tokenizer = model.tokenizer
+    (found,) = model.fill('The <mask>', top=tokenizer.vocab_size)
+    words = [word for word, _ in found]
+    assert len(words) == tokenizer.vocab_size and all(words)
+    assert {'<mask>', '<pad>', ' the'} <= set(words)
+
+
+def test_models_of_one_encoder_share_programs_and_no_parameters(model):
+    other = dataclasses.replace(model, params=jax.tree.map(lambda x: 2 * x, model.params))
+    before = model.encode(['the whale'])
+    assert np.abs(other.encode(['the whale']) - before).max() > 1e-3
+    np.testing.assert_array_equal(model.encode(['the whale']), before)
+    assert model._encode(2, 'mean') is other._encode(2, 'mean')
+    assert model._encode(1, 'mean') is not other._encode(2, 'mean')

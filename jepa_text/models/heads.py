@@ -95,7 +95,7 @@ def lm_head(encoder, tied=False):
 
 
 @memo.memoize
-def scores(encoder, tied, causal):
+def compiled_logits(encoder, tied, causal):
     """Returns a compiled function (params, *batch) -> logits_BLV.
 
     Without an LM head in `params`, it returns hidden_BLD.
