@@ -96,7 +96,19 @@ def extension_may_change(config, folder):
     saved = _saved(folder)
     if saved is None or len(config.get('extended', [])) <= len(saved.get('extended', [])):
         return ()
-    return (*extend.MAY_CHANGE, f'phases.{len(config["phases"]) - 1}.steps')
+    last = len(config['phases']) - 1
+    lengths = [f'phases.{last}.steps']
+    before = extend.lengthened(saved['phases'], config['extended'][0]['steps'])
+    if _steps(before) == _steps(config['phases']):
+        # Phases with a `share` have their steps written out now; they are the same.
+        numbers = range(last + 1)
+        lengths = [f'phases.{n}.{key}' for n in numbers for key in ('share', 'steps')]
+    return (*extend.MAY_CHANGE, *lengths)
+
+
+def _steps(phases):
+    """Returns the steps of all phases but the last."""
+    return [phase.get('steps') for phase in phases[:-1]]
 
 
 def _saved(folder):

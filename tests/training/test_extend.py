@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 from jepa_text.optim import schedules
-from jepa_text.running import metrics
+from jepa_text.running import metrics, workdir
 from jepa_text.training import completion, extend
 
 MLM = dict(objective=dict(name='mlm'))
@@ -34,8 +34,9 @@ def series(workdir, name):
 
 
 @pytest.mark.slow
-def test_a_run_is_extended_after_its_decay(folder, tmp_path, capsys):
-    first = dict(steps=2, objective=dict(name='clm'))
+@pytest.mark.parametrize('length', [dict(steps=2), dict(share=0.5)])
+def test_a_run_is_extended_after_its_decay(folder, tmp_path, capsys, length):
+    first = dict(length, objective=dict(name='clm'))
     run(folder, tmp_path, 4, phases=(first, MLM))
     before = series(tmp_path, 'train/loss')
     assert float(series(tmp_path, 'train/learning_rate')[4]) == 0
@@ -59,7 +60,7 @@ def test_a_run_is_extended_after_its_decay(folder, tmp_path, capsys):
     with pytest.raises(ValueError, match='steps: 12 -> 4'):
         run(folder, tmp_path, 4, phases=(first, MLM))
     saved = json.loads((tmp_path / 'config.json').read_text())
-    assert saved['phases'][0] == first and saved['steps'] == 12
+    assert saved['phases'][0]['steps'] == 2 and saved['steps'] == 12
 
 
 @pytest.mark.slow
@@ -128,6 +129,12 @@ def test_the_rate_never_jumps_however_often_a_run_is_extended(tmp_path, newest):
             old = rate
 
 
+def refused(folder, saved, config):
+    """Returns the keys of an extended config for which its workdir refuses it."""
+    may = completion.extension_may_change(config, folder)
+    return set(workdir.disallowed(workdir.differences(saved, config), may))
+
+
 def test_shares_keep_their_steps(tmp_path, newest):
     parts = [dict(share=0.25, objective=dict(name='clm')), MLM]
     config = extended(tmp_path, 300, 100, made(100, phases=parts))
@@ -135,6 +142,11 @@ def test_shares_keep_their_steps(tmp_path, newest):
     assert config['phases'][1] == MLM
     may = completion.extension_may_change(config, tmp_path)
     assert {'steps', 'schedule', 'extended', 'phases.1.steps'} <= set(may)
+    assert not refused(tmp_path, made(100, phases=parts), config)
+    # With another share, the first phase would have other steps.
+    other = made(300, phases=[parts[0] | dict(share=0.5), MLM])
+    config = completion.with_extension(other, tmp_path)
+    assert 'phases.0.steps' in refused(tmp_path, made(100, phases=parts), config)
     # Without more steps or without a checkpoint, the config is unchanged.
     same = made(100, phases=parts)
     assert completion.with_extension(same, tmp_path) == same
