@@ -31,6 +31,7 @@ from jepa_text.evaluation.results import comparison, page, published, selection,
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.files import atomic
+from jepa_text.kinds import prediction
 from jepa_text.running import claims, compilation, shared_workdir, xla_flags
 
 MODES = results.MODES
@@ -46,8 +47,9 @@ def evaluate(config, workdir, dry_run=False):
 
     With `dry_run`, only prints what would be trained. Raises ValueError and
     FileNotFoundError, before anything is trained, for invalid tasks and settings, folders
-    without a model, and models that cannot fill masks if a task needs it. Raises
-    RuntimeError if members failed, after all results are written.
+    without a model, models that read fewer tokens than a row is to have, and models that
+    cannot fill masks if a task needs it. Raises RuntimeError if members failed, after all
+    results are written.
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
@@ -60,6 +62,9 @@ def _evaluate(config, place, dry_run):
     folder = place.folder
     read = load.outline if dry_run else load.check
     models = {model: read(model) for model in config.models}
+    for model in config.models:
+        # Raises if the model does not read as many tokens.
+        prediction.reader(load.outline(model), config.finetuning.max_length or None)
     tasks = _tasks_of(config, dry_run)
     stamps = {model: load.stamp(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)

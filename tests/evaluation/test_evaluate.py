@@ -256,6 +256,14 @@ def test_an_invalid_transformers_folder_raises_before_training(place):
     assert not (place / 'no-model').exists()
 
 
+@pytest.mark.parametrize('dry_run', [False, True])
+def test_rows_longer_than_a_model_reads_raise_before_training(place, dry_run):
+    longer = config(place, finetuning=dict(FAST, max_length=65))
+    with pytest.raises(ValueError, match='max_length=65, but .*toy reads at most 64'):
+        evaluate.evaluate(longer, place / 'longer', dry_run)
+    assert not (place / 'longer').exists()
+
+
 def test_tasks_that_cannot_be_learned_raise_before_training(place):
     rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
     (place / 'same.jsonl').write_text('\n'.join(rows))

@@ -228,13 +228,15 @@ class Evaluator:
 
     def _total(self, objective, sums, params):
         """Returns the sums of one scoring over all rows."""
-        total = {}
-        for batch in batches(
-            self.rows, objective.corrupt, self.mesh, self.batch_size, self.max_rows
-        ):
-            for key, value in jax.device_get(sums(params, batch)).items():
-                total[key] = total.get(key, 0.0) + float(value)
-        return total
+        found = [
+            sums(params, batch)
+            for batch in batches(
+                self.rows, objective.corrupt, self.mesh, self.batch_size, self.max_rows
+            )
+        ]
+        # Read at the end, so that rows are masked while the device computes.
+        found = jax.device_get(found)
+        return {key: sum(float(values[key]) for values in found) for key in found[0]}
 
 
 def batches(rows, corrupt, mesh, batch_size, max_rows):
