@@ -75,6 +75,12 @@ def checks(recipes, configs, logs):
             'configs: optimizer, clip_norm, accumulate',
             settings('optimizer', 'clip_norm', 'accumulate'),
         ),
+        (
+            # After an extension the learning rate rises again.
+            'extended equally often',
+            'config.json: extended',
+            lambda member: {0: len(configs[member].get('extended') or ())},
+        ),
     )
     return [_check(what, how, seeds, look) for what, how, look in looks]
 

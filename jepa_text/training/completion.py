@@ -4,6 +4,7 @@ plain             (config.py) as JSON, with all defaults
 with_init_from    the model section and tied heads of the model that the run starts from
 with_baseline     the phases of a matched baseline
 with_extension    the history of a run that gets more steps
+as_trained        with_baseline, then with_extension
 """
 
 from pathlib import Path
@@ -89,6 +90,11 @@ def with_extension(config, folder):
         return config
     phases = extend.lengthened(config['phases'], history[0]['steps'])
     return config | {'extended': history, 'phases': phases}
+
+
+def as_trained(config, folder):
+    """Returns the config with its baseline and the history of the run in the folder."""
+    return with_extension(with_baseline(config, folder), folder)
 
 
 def extension_may_change(config, folder):
