@@ -76,10 +76,11 @@ def checks(recipes, configs, logs):
             settings('optimizer', 'clip_norm', 'accumulate'),
         ),
         (
-            # After an extension the learning rate rises again.
+            # After an extension the learning rate rises again. A member that another
+            # machine trained, without a log here, has no known history.
             'extended equally often',
             'config.json: extended',
-            lambda member: {0: len(configs[member].get('extended') or ())},
+            lambda member: _extensions(configs[member]) if logs[member] else {},
         ),
     )
     return [_check(what, how, seeds, look) for what, how, look in looks]
@@ -128,6 +129,11 @@ def _check(what, how, seeds, look):
         return Check(what, how, of, UNKNOWN if not count else 'nothing in common')
     values = f', {compared:,} values' if compared > len(seeds) else ''
     return Check(what, how, of, SAME + values)
+
+
+def _extensions(config):
+    """Returns {0: how often a run got more steps}."""
+    return {0: len(config.get('extended') or ())}
 
 
 def _at_start(log):

@@ -60,7 +60,8 @@ def test_a_run_is_extended_after_its_decay(folder, tmp_path, capsys, length):
     with pytest.raises(ValueError, match='steps: 12 -> 4'):
         run(folder, tmp_path, 4, phases=(first, MLM))
     saved = json.loads((tmp_path / 'config.json').read_text())
-    assert saved['phases'][0]['steps'] == 2 and saved['steps'] == 12
+    assert saved['phases'][0] == dict(steps=2, objective=first['objective'])
+    assert saved['steps'] == 12
 
 
 @pytest.mark.slow
