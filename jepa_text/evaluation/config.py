@@ -35,8 +35,8 @@ class Finetuning:
     clip_norm: float = field(1.0, 'maximum norm of the gradient', above=0)
     layers: int | None = field(
         None,
-        'number of last encoder layers to train; 0: only the head; None: all, and the '
-        'embeddings',
+        'number of last encoder layers to train; 0: only the head, on standardized '
+        'features; None: all, and the embeddings',
         minimum=0,
     )
     pool: str = field(

@@ -75,6 +75,7 @@ class Examination(examination.Examination):
             'template': getattr(self.kind, 'template', ''),
             **_settings_of(self.kind),
             **dataclasses.asdict(self.recipe),
+            **({'features': 'standardized'} if self.recipe.layers == 0 else {}),
             'examples': self.sizes,
             'rows': self.settings.rows,
             'texts_cut': self.cut,

@@ -74,16 +74,35 @@ def with_features(network, kind, params, rows, pad_id, maximum):
 
     Returns the rows unchanged if the features would take more than ROOM bytes.
     """
-    run = jax.jit(lambda params, batch: kind.features(network, params, batch))
-    made, used = [None] * len(rows), 0
+    first = base.collate(rows[:1], 1, len(rows[0].tokens), pad_id)
+    shape = jax.eval_shape(_features(network, kind), params, first).shape
+    if feature_bytes(rows, shape) > ROOM:
+        return rows
+    found = dict(features(network, kind, params, rows, pad_id, maximum))
+    return [dataclasses.replace(row, features=found[i]) for i, row in enumerate(rows)]
+
+
+def feature_bytes(rows, shape):
+    """Bytes of the features of rows; those of a batch are [B, D] or [B, L, D]."""
+    counts = (1 if len(shape) == 2 else len(row.tokens) for row in rows)
+    return 4 * shape[-1] * sum(counts)
+
+
+def features(network, kind, params, rows, pad_id, maximum):
+    """Yields (index, features) of each row: float32 inputs of the head, [D] or [L, D]."""
+    run = jax.jit(_features(network, kind))
     for chosen, batch in batches(rows, pad_id, maximum):
+        found = np.asarray(run(params, batch), np.float32)
+        for index, array in zip(chosen, found):
+            if array.ndim > 1:
+                array = array[: len(rows[index].tokens)]
+            # A view would keep the padding of its batch in memory.
+            yield index, array.copy()
+
+
+def _features(network, kind):
+    def run(params, batch):
         inputs = {k: batch[k] for k in base.INPUTS if k in batch}
-        found = np.asarray(run(params, inputs), np.float32)
-        for index, features in zip(chosen, found):
-            if features.ndim > 1:
-                features = features[: len(rows[index].tokens)].copy()
-            made[index] = features
-            used += made[index].nbytes
-        if used > ROOM:
-            return rows
-    return [dataclasses.replace(row, features=x) for row, x in zip(rows, made)]
+        return kind.features(network, params, inputs)
+
+    return run

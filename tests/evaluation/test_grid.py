@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler
 
 from jepa_text.evaluation import config
-from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.members import grid, standardize
 from jepa_text.evaluation.sets.task import Examples
 from jepa_text.kinds import base, labels, prediction, spans, tags, vectors
 
@@ -131,6 +132,47 @@ def test_frozen_parameters_are_unchanged_and_shared(rows, layers):
     # One copy for all members.
     first, second = (params['encoder']['embedding'] for _, params, _ in found)
     assert first is second
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=9, max_size=12), st.integers(0, 99))
+def test_moments_equal_scikit_learn(lengths, seed):
+    """Of vectors and of rows of tokens, with large means and constants."""
+    rng = np.random.default_rng(seed)
+    offset_D = np.array([0, 1e3, 1e6, -3, 0])
+    scale_D = np.array([1, 1, 0, 1e-4, 0])
+    parts = [offset_D + scale_D * rng.normal(size=(n, 5)) for n in lengths]
+    found = standardize.moments(part[0] if len(part) == 1 else part for part in parts)
+    wanted = StandardScaler().fit(np.concatenate(parts))
+    np.testing.assert_allclose(found.mean_D, wanted.mean_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.deviation_D, wanted.scale_, rtol=1e-4)
+
+
+@pytest.mark.parametrize('act', ['gelu', ''])
+@pytest.mark.parametrize('precision', ['float32', 'paper_bf16'])
+def test_a_head_sees_standardized_features(rows, act, precision):
+    """Other units and offsets of the features change nothing, in training and after."""
+    kind = dataclasses.replace(KIND, act=act)
+    recipe = grid.Recipe(steps=8, batch_size=8, layers=0, precision=precision)
+    made = grid.Grid(examined.model(), kind, recipe)
+    rows = made.with_features(rows)
+    rng = np.random.default_rng(0)
+    offset_D, scale_D = 2.0 ** rng.integers(-3, 4, (2, len(rows[0].features)))
+    moved = [
+        dataclasses.replace(row, features=offset_D + scale_D * row.features)
+        for row in rows
+    ]
+    both = []
+    for each in (rows, moved):
+        ((_, params, losses_T),) = made.train(each, [grid.Member(1e-2, 0)])
+        run = prediction.program(made.network, kind)
+        both.append(
+            (losses_T, prediction.outputs(examined.model(), kind, each, params, run))
+        )
+    for one, other in zip(*both):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    losses_T = both[0][0]
+    assert losses_T[-1] < 0.95 * losses_T[0]
 
 
 @pytest.mark.slow

@@ -119,9 +119,7 @@ class _Counting:
         if self.recipe.layers != 0:
             return 0.0, None
         shape = _shape_of(self.encoder, self.kind, self._batch(_blank(part.rows[0]), 1))
-        # One vector per row, or one per token.
-        counts = (1 if len(shape) == 2 else len(row.tokens) for row in part.rows)
-        if 4 * shape[-1] * sum(counts) * part.times > prediction.ROOM:
+        if prediction.feature_bytes(part.rows, shape) * part.times > prediction.ROOM:
             return 0.0, None
         row, lengths = _blank(part.rows[0]), self._row_counts(part, self.maximum)
         return self._sum('features', row, lengths), np.zeros(shape[1:], np.float32)

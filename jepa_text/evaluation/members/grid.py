@@ -18,11 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import batching
-from jepa_text.evaluation.members import packed, partition, placement, vocabulary
+from jepa_text.evaluation.members import (
+    packed,
+    partition,
+    placement,
+    standardize,
+    vocabulary,
+)
 from jepa_text.evaluation.members import step as member_step
 from jepa_text.kinds import base, prediction
 from jepa_text.models import transformer
-from jepa_text.models.attention import attend
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
 
@@ -42,7 +47,8 @@ class Recipe:
 
     batch_size      in rows; the last batch of an epoch may be smaller
     warmup          share of the steps with linear warmup from 0, before linear decay to 0
-    layers          number of last layers to train; None: all, and the embeddings
+    layers          number of last layers to train; None: all, and the embeddings; 0: only
+                    the head, on standardized features (standardize.py)
     microbatches    parts of a batch, one in memory at a time; the gradient is the same,
                     for one more forward pass (losses/cached.py)
     precision       float32: all; bfloat16: products, with float32 parameters; paper_bf16:
@@ -122,10 +128,11 @@ class Grid:
         encoder, params = partition.prepare(encoder, params, recipe)
         self.network = Network(encoder, kind)
         partition.check_head(self.network, recipe)
-        self._unrolled = recipe.layers is None and _unrolls(encoder)
+        self._unrolled = recipe.layers is None and partition.unrolls(encoder)
         if self._unrolled:
             params = transformer.unstack_layers(params)
         self.trained, self.frozen = partition.split(params, recipe.layers)
+        self._moments = None
         self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
@@ -140,9 +147,23 @@ class Grid:
         """Adds the frozen encoder's features to the rows if no layer is trained."""
         if self.recipe.layers != 0 or rows[0].features is not None:
             return rows
-        return prediction.with_features(
-            self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
-        )
+        return prediction.with_features(*self._encoding(rows))
+
+    def _encoding(self, rows):
+        return self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
+
+    def _shared(self, rows):
+        """Returns what all members share: frozen parameters, and the standardize.Moments
+        of the rows' features if only the head is trained."""
+        if self.recipe.layers != 0:
+            return self.frozen
+        # Members of other groups have the same rows.
+        if self._moments is None or self._moments[0] is not rows:
+            features = (row.features for row in rows)
+            if rows[0].features is None:
+                features = (x for _, x in prediction.features(*self._encoding(rows)))
+            self._moments = rows, standardize.moments(features)
+        return {**self.frozen, standardize.MOMENTS: self._moments[1]}
 
     def train(self, rows, members, width=1, report=None):
         """Yields (Member, params, losses_T) of each member.
@@ -152,7 +173,11 @@ class Grid:
         done so far, summed over members.
         """
         recipe, rows = self.recipe, self.with_features(rows)
-        used, shape = self._used_tokens(rows), self.shape(rows)
+        used, shape, shared = (
+            self._used_tokens(rows),
+            self.shape(rows),
+            self._shared(rows),
+        )
         for start in range(0, len(members), width):
             group = list(members[start : start + width])
             # All groups have one compiled shape; the copies that pad it are not yielded.
@@ -165,14 +190,15 @@ class Grid:
             losses = []
             for number, factor in enumerate(recipe.factors()):
                 batch = self._batch(rows, index_STB[:, number], used, shape)
-                state, loss_S = step(state, self.frozen, rate_S * factor, batch)
+                state, loss_S = step(state, shared, rate_S * factor, batch)
                 losses.append(loss_S)
                 if report is not None:
                     report(start * recipe.steps + (number + 1) * len(group))
             losses_ST = np.stack(jax.device_get(losses), axis=1)
             for index, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=index: x[i], state[0])
-                yield member, self._final_params(trained, member, used), losses_ST[index]
+                params = self._final_params(trained, shared, member, used)
+                yield member, params, losses_ST[index]
 
     def lowered(self, rows, count):
         """Lowers the step of `count` members on the longest of the rows."""
@@ -185,7 +211,7 @@ class Grid:
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
         state = placement.shapes(state, count)
         step = self.program(count, used, shape)
-        return step.lower(state, self.frozen, rate_S, batch)
+        return step.lower(state, self._shared(rows), rate_S, batch)
 
     def shape(self, rows):
         """Returns the packed.Shape of encoder inputs; None if batches are not packed."""
@@ -206,9 +232,12 @@ class Grid:
         )
         return vocabulary.in_use(batches, len(table_VD))
 
-    def _final_params(self, trained, member, used):
+    def _final_params(self, trained, shared, member, used):
         """Returns the parameters of a trained member in the layout of the given model."""
-        params = partition.merged(trained, self.frozen)
+        params = partition.merged(trained, shared)
+        if standardize.MOMENTS in shared:
+            moments = shared[standardize.MOMENTS]
+            params[base.HEAD] = standardize.folded(params[base.HEAD], moments)
         if used is not None:
             whole_VD = self.trained['encoder'][vocabulary.EMBEDDING]
             factors, weight_decay = self.recipe.factors(), self.recipe.weight_decay
@@ -265,34 +294,5 @@ class Grid:
             encoder = encoder.clone(scan=False)
         if tokens is not None:
             encoder = encoder.clone(vocab_size=tokens)
-        network = Network(encoder, self.kind)
-        given = network, self.kind, self.tx, self.recipe
-        step = attend.with_max_documents(
-            texts, functools.partial(member_step.step, *given)
-        )
-        axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
-        mapped = jax.vmap(step, **axes) if count > 1 else _without_vmap(step)
-        return jax.jit(mapped, donate_argnums=0)
-
-
-def _without_vmap(step):
-    """Returns a step that removes and re-adds a member axis of size 1."""
-
-    def single(state, frozen, rate_1, batch):
-        squeeze = functools.partial(jax.tree.map, lambda x: x[0])
-        *member, number = state
-        state = (*squeeze(member), number)
-        (*member, number), loss = step(state, frozen, rate_1[0], squeeze(batch))
-        expand = functools.partial(jax.tree.map, lambda x: x[None])
-        return (*expand(member), number), loss[None]
-
-    return single
-
-
-def _unrolls(encoder):
-    """Returns whether to unroll a scanned encoder's layers: on CPUs.
-
-    There each step of a scan copies its part of all gradients and activations, which
-    takes a quarter of the time (LOG.md).
-    """
-    return encoder.scan and jax.default_backend() == 'cpu'
+        given = Network(encoder, self.kind), self.kind, self.tx, self.recipe
+        return member_step.program(*given, count, texts)

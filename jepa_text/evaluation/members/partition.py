@@ -37,6 +37,15 @@ def cast(params, recipe):
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
 
 
+def unrolls(encoder):
+    """Returns whether to unroll a scanned encoder's layers: on CPUs.
+
+    There each step of a scan copies its part of all gradients and activations, which
+    takes a quarter of the time (LOG.md).
+    """
+    return encoder.scan and jax.default_backend() == 'cpu'
+
+
 def split(params, layers):
     """Returns ({'encoder': trained parameters}, {'encoder': frozen parameters}).
 

@@ -3,13 +3,39 @@
 state = params, opt_state, dropout key, step number
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
-from jepa_text.evaluation.members import partition
+from jepa_text.evaluation.members import partition, standardize
 from jepa_text.kinds import base
+from jepa_text.models.attention import attend
+
+
+def program(network, kind, optimizer, recipe, count, texts):
+    """Returns the compiled step of `count` members, with at most `texts` per row."""
+    one = functools.partial(step, network, kind, optimizer, recipe)
+    one = attend.with_max_documents(texts, one)
+    axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
+    mapped = jax.vmap(one, **axes) if count > 1 else _without_vmap(one)
+    return jax.jit(mapped, donate_argnums=0)
+
+
+def _without_vmap(step):
+    """Returns a step that removes and re-adds a member axis of size 1."""
+
+    def single(state, frozen, rate_1, batch):
+        squeeze = functools.partial(jax.tree.map, lambda x: x[0])
+        *member, number = state
+        state = (*squeeze(member), number)
+        (*member, number), loss = step(state, frozen, rate_1[0], squeeze(batch))
+        expand = functools.partial(jax.tree.map, lambda x: x[None])
+        return (*expand(member), number), loss[None]
+
+    return single
 
 
 def step(network, kind, optimizer, recipe, state, frozen, rate, batch):
@@ -32,9 +58,10 @@ def gradients(network, kind, recipe, params, frozen, batch, dropout):
 
     def outputs(params, part):
         rows, key = part
-        return kind.outputs(
-            network, partition.merged(params, frozen), rows, {'dropout': key}
-        )
+        params = partition.merged(params, frozen)
+        if standardize.MOMENTS in frozen:
+            rows = standardize.with_features(network, kind, params, rows, frozen)
+        return kind.outputs(network, params, rows, {'dropout': key})
 
     def loss_of(outputs):
         total, count = kind.loss(outputs, batch)
