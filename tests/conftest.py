@@ -45,6 +45,9 @@ os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.05')
 os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
+
+from jepa_text.cost import memo  # noqa: E402
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
@@ -54,3 +57,19 @@ def pytest_collection_finish(session):
     default took a fifteenth of the suite's time."""
     gc.freeze()
     gc.set_threshold(100_000)
+
+
+@pytest.fixture(autouse=True)
+def fresh_programs(request):
+    """A test that changes modules shares no programs with others."""
+    changes = 'monkeypatch' in request.fixturenames
+    if changes:
+        forget()
+    yield
+    if changes:
+        forget()
+
+
+def forget():
+    for cache in memo.CACHES:
+        cache.clear()

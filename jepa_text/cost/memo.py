@@ -14,16 +14,22 @@ import jax
 import numpy as np
 
 MAX_ENTRIES = 32
+CACHES = []  # of all memoized functions
 # Types compared by `==`, which compares modules by their fields.
-_PLAIN = (int, float, complex, str, bytes, type(None), nn.Module, jax.ShapeDtypeStruct)
+_PLAIN = (
+    *(int, float, complex, str, bytes, type(None)),
+    *(nn.Module, jax.ShapeDtypeStruct, jax.sharding.Sharding, jax.sharding.Mesh),
+)
 
 
 def memoize(function):
     """Returns a function that reuses results for `equal` inputs.
 
-    It remembers the last MAX_ENTRIES results. The result must depend on the inputs alone.
+    It remembers the last MAX_ENTRIES results. The result must depend on the inputs alone,
+    and not on names that a program changes in modules.
     """
     cache = collections.deque(maxlen=MAX_ENTRIES)
+    CACHES.append(cache)
 
     @functools.wraps(function)
     def run(*inputs):

@@ -56,7 +56,6 @@ class Prober:
             prediction.batches, pad_id=tokenizer.pad_id, maximum=length
         )
         self._parts = {task.name: list(_parts(task, reader)) for task in probed}
-        self._pooled = compiled.PerNetwork(recipe.mesh, _pooled)
 
     def run(self, params, network):
         """Returns {probe/TASK/accuracy, probe/TASK/balanced}, NaN for invalid vectors."""
@@ -77,7 +76,7 @@ class Prober:
 
     def _vectors(self, params, network, rows):
         """Returns [N, D] float32 on every process."""
-        vectors_ND, pooled = None, self._pooled.of(network)
+        vectors_ND, pooled = None, compiled.on_mesh(self.mesh, _pooled, network)
         for chosen, batch in self._batches(rows):
             batch_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
             if vectors_ND is None:

@@ -1,11 +1,11 @@
 """Batched inference with a task head, using few batch shapes."""
 
 import dataclasses
-import functools
 
 import jax
 import numpy as np
 
+from jepa_text.cost import memo
 from jepa_text.data import batching
 from jepa_text.kinds import base
 
@@ -58,13 +58,16 @@ def batches(rows, pad_id, maximum, tokens=TOKENS):
         yield chosen, base.collate([rows[i] for i in chosen], size, length, pad_id)
 
 
-@functools.lru_cache(maxsize=8)
-def program(network, kind):
-    """The function (params, batch) -> outputs of the head, compiled for each shape."""
+@memo.memoize
+def program(network, kind, name='outputs'):
+    """The function (params, batch) -> outputs of the head, or its inputs ('features').
+
+    It is compiled for each shape, and shared by models with equal networks.
+    """
 
     def run(params, batch):
         inputs = {k: batch[k] for k in base.INPUTS if k in batch}
-        return kind.outputs(network, params, inputs)
+        return getattr(kind, name)(network, params, inputs)
 
     return jax.jit(run)
 
@@ -75,7 +78,7 @@ def with_features(network, kind, params, rows, pad_id, maximum):
     Returns the rows unchanged if the features would take more than ROOM bytes.
     """
     first = base.collate(rows[:1], 1, len(rows[0].tokens), pad_id)
-    shape = jax.eval_shape(_features(network, kind), params, first).shape
+    shape = program(network, kind, 'features').eval_shape(params, first).shape
     if feature_bytes(rows, shape) > ROOM:
         return rows
     found = dict(features(network, kind, params, rows, pad_id, maximum))
@@ -90,7 +93,7 @@ def feature_bytes(rows, shape):
 
 def features(network, kind, params, rows, pad_id, maximum):
     """Yields (index, features) of each row: float32 inputs of the head, [D] or [L, D]."""
-    run = jax.jit(_features(network, kind))
+    run = program(network, kind, 'features')
     for chosen, batch in batches(rows, pad_id, maximum):
         found = np.asarray(run(params, batch), np.float32)
         for index, array in zip(chosen, found):
@@ -98,11 +101,3 @@ def features(network, kind, params, rows, pad_id, maximum):
                 array = array[: len(rows[index].tokens)]
             # A view would keep the padding of its batch in memory.
             yield index, array.copy()
-
-
-def _features(network, kind):
-    def run(params, batch):
-        inputs = {k: batch[k] for k in base.INPUTS if k in batch}
-        return kind.features(network, params, inputs)
-
-    return run

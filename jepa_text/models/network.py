@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 
 
-class Network:
-    """The encoder and the modules of an objective, by name in `modules`."""
+class Modules:
+    """Modules by name, applied to parameters by name."""
 
-    def __init__(self, encoder, objective):
-        self.encoder, self.objective = encoder, objective
-        self.modules = {'encoder': encoder, **objective.modules(encoder)}
+    def __init__(self, modules):
+        self.modules = modules
 
     def apply(self, name, params, *inputs, **options):
         """Runs one module with params[name]; its name is also the scope in profiles."""
@@ -20,8 +19,20 @@ class Network:
                 {'params': params.get(name, {})}, *inputs, **options
             )
 
+    def only(self, names):
+        """Returns the Modules of these names, which may be equal for two objectives."""
+        return Modules({name: self.modules[name] for name in names})
+
+
+class Network(Modules):
+    """The encoder and the modules of an objective, by name in `modules`."""
+
+    def __init__(self, encoder, objective):
+        self.encoder, self.objective = encoder, objective
+        super().__init__({'encoder': encoder, **objective.modules(encoder)})
+
     def init(self, seed):
-        """Returns initial parameters of all modules.
+        """Returns initial parameters of all modules, given a seed or its key.
 
         Those of a module depend only on the seed and the module's name, so runs with
         different objectives start from the same encoder.
@@ -32,7 +43,7 @@ class Network:
 
 
 def init_module(name, module, seed):
-    """Returns initial parameters of the module of this name."""
+    """Returns initial parameters of the module of this name, given a seed or its key."""
     # Parameters do not depend on the attention backend, and kernels may not support the
     # small example inputs.
     if hasattr(module, 'attention'):
@@ -47,7 +58,7 @@ def init_module(name, module, seed):
 
 
 def key_of(seed):
-    """Returns the random key of an integer seed of any size.
+    """Returns the random key of an integer seed of any size; a key is returned as it is.
 
     jax.random.key uses only the last 32 bits of a seed.
 
@@ -57,6 +68,8 @@ def key_of(seed):
     >>> bool((keys[0] == keys[1]).all())
     False
     """
+    if isinstance(seed, jax.Array):
+        return seed
     low, high = seed % 2**32, seed >> 32
     key = jax.random.key(low)
     while high:

@@ -122,16 +122,13 @@ def step_ratio(recipe, own, base):
 
 def _clock(recipe, phase):
     """Returns a function that runs some steps and returns the seconds per step."""
-    create = jax.jit(
-        recipes.create_fn(recipe, phase), out_shardings=recipes.shardings(recipe, phase)
-    )
     step = programs.compiled(recipe, phase)
     _, parts = sharding.part_of_batch(recipe.mesh)
     rows = recipes.batch(recipe, phase, phase.batch_size // parts)
     batch = sharding.put_batch(rows, recipe.mesh)
 
     def clock():
-        state, values = step(create(), batch)
+        state, values = step(programs.create(recipe, phase), batch)
         jax.block_until_ready(values)
         start = time.perf_counter()
         for _ in range(STEPS):

@@ -16,7 +16,7 @@ from jepa_text.running import (
     reporter,
     signals,
 )
-from jepa_text.training import descriptions, init_from
+from jepa_text.training import descriptions, init_from, programs
 from jepa_text.training import recipe as recipes
 
 
@@ -94,9 +94,7 @@ def _state(recipe, store, folder):
     """Returns (newest good state, its metadata), or (first state, {}) for a new run."""
     found = store.newest_good()
     if found is None:
-        phase = recipe.phases[0]
-        create = recipes.create_fn(recipe, phase)
-        state = jax.jit(create, out_shardings=recipes.shardings(recipe, phase))()
+        state = programs.create(recipe, recipe.phases[0])
         if recipe.init_from:
             state = init_from.initialize(recipe, state, folder)
         return state, {}

@@ -33,8 +33,7 @@ from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import download, restore, workdir
-from jepa_text.training import convert, named_tokenizer
-from jepa_text.training import recipe as recipes
+from jepa_text.training import convert, named_tokenizer, programs
 
 FILE = 'init_from.json'
 # Options of a model that may be lists, with one value per layer.
@@ -272,10 +271,8 @@ def _continued(source, recipe, state):
     convert.check(convert.transferred(params), convert.transferred(state.params))
     shapes = {'params': model.params, 'opt_state': opt_state}
     found = with_scan(_read(folder, step, recipe.mesh, shapes))
-    enter = recipes.enter_fn(recipe, recipe.phases[0])
-    state = jax.jit(enter, out_shardings=_shardings(state))(
-        state.replace(target=None, **found)
-    )
+    state = state.replace(target=None, **found)
+    state = programs.enter(recipe, recipe.phases[0], state)
     return state, [*_history(source, folder, step), f'moments   kept, {before["name"]}']
 
 

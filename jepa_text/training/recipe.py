@@ -1,13 +1,13 @@
 """The Recipe: everything that a training run is made of, built once from its config."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from jepa_text.cost import memo
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import stream, tokenizers
 from jepa_text.models.network import Network
@@ -168,30 +168,15 @@ def meta(recipe, phase, step):
     }
 
 
-def create_fn(recipe, phase):
-    """Returns a function without arguments that creates the first state of a phase."""
-    return functools.partial(
-        states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
-    )
-
-
-def enter_fn(recipe, phase):
-    """Returns a function from the last state of the previous phase to the first state of
-    this phase."""
-    return functools.partial(
-        states.enter_phase,
-        network=phase.network,
-        objective=phase.objective,
-        optimizer=recipe.optimizer,
-        seed=recipe.seed,
-        reset=phase.reset,
-    )
-
-
 def shapes(recipe, phase):
     """Returns shapes and dtypes of the state in a phase."""
-    state = states.abstract(phase.network.encoder, phase.objective)
-    return state.replace(opt_state=jax.eval_shape(recipe.optimizer.init, state.params))
+    return _shapes(phase.network.encoder, phase.objective, recipe.optimizer)
+
+
+@memo.memoize
+def _shapes(encoder, objective, optimizer):
+    state = states.abstract(encoder, objective)
+    return state.replace(opt_state=jax.eval_shape(optimizer.init, state.params))
 
 
 def shardings(recipe, phase):

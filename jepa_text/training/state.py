@@ -38,7 +38,7 @@ class TrainState:
 
 
 def create(network, objective, optimizer, seed):
-    """Returns the state before the first step.
+    """Returns the state before the first step, given a seed or its key.
 
     Pure: jit it with output shardings to create the state on its devices.
     """

@@ -9,18 +9,13 @@ import re
 import flax
 import jax
 
+from jepa_text.parallel import sharding
 from jepa_text.training import programs
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
 # Leaves of Adam's state of one parameter, which can only be reset together.
 OF_ADAM = r'(^|/)(age|mu|nu)/'
-
-
-def enter(recipe, phase, state):
-    """Returns the state at the first step of a phase, with the shardings of the phase."""
-    shardings = recipes.shardings(recipe, phase)
-    return jax.jit(recipes.enter_fn(recipe, phase), out_shardings=shardings)(state)
 
 
 def reinitialized(recipe, phase):
@@ -55,15 +50,26 @@ def check(recipe):
 
 def _check_switch(recipe, before, phase):
     state = recipes.abstract_state(recipe, before)
-    found = jax.eval_shape(recipes.enter_fn(recipe, phase), state)
+    found = programs.entered_shapes(recipe, phase, state)
     wanted = recipes.abstract_state(recipe, phase)
     _check_shapes('the switch', found, wanted)
     if phase.reset:
         _check_reset(phase.reset, wanted.opt_state)
     with jax.set_mesh(recipe.mesh):
         step = programs.jitted(recipe, phase)
-        after, _ = step.eval_shape(wanted, recipes.abstract_batch(recipe, phase))
+        after, _ = step.eval_shape(wanted, _batch(recipe, phase))
     _check_shapes('a step', after, wanted)
+
+
+def _batch(recipe, phase):
+    """Returns an abstract batch on the mesh: with its sharding, so that the step is
+    traced once, here, and not again when it runs."""
+    return {
+        key: jax.ShapeDtypeStruct(
+            rows.shape, rows.dtype, sharding=sharding.batch_sharding(recipe.mesh)
+        )
+        for key, rows in recipes.abstract_batch(recipe, phase).items()
+    }
 
 
 def _check_shapes(what, found, wanted):

@@ -2,7 +2,7 @@
 
     build.build              config -> Recipe; locks the workdir
     begin.restore_or_init    the newest good checkpoint, or the first state of the run
-    for each phase           switches.enter, then one compiled step per batch
+    for each phase           programs.enter, then one compiled step per batch
     result                   the final TrainState
 
 The same call again resumes exactly from the newest good checkpoint: the step number is
@@ -125,7 +125,7 @@ class _Loop:
                 f'phase {phase.index}: {name} is reinitialized, because its shapes '
                 f'differ from those in phase {phase.index - 1}.'
             )
-        return switches.enter(self.recipe, phase, state)
+        return programs.enter(self.recipe, phase, state)
 
     def train_phase(self, phase, state):
         """Trains from the step of the state to the end of the phase."""

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from jepa_text.parallel import sharding
 from jepa_text.planning import hlo
-from jepa_text.training import assemble, programs, recipe
+from jepa_text.training import assemble, programs
 from jepa_text.training import config as settings
 
 MESHES = {
@@ -54,9 +54,7 @@ def batch_of(made, seed=0):
 def stepped(made, batch, steps=2):
     """Returns (losses, parameters) after steps on a batch."""
     (phase,) = made.phases
-    state = jax.jit(
-        recipe.create_fn(made, phase), out_shardings=recipe.shardings(made, phase)
-    )()
+    state = programs.create(made, phase)
     step, found = programs.jitted(made, phase), []
     with jax.set_mesh(made.mesh):
         for _ in range(steps):

@@ -39,7 +39,8 @@ def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
     # Op by op: the table of learning rates, and the check of the final state.
     small = ('jit(stage)', 'jit(broadcast_in_dim)', 'jit(slice)', 'jit(finite)')
     whole = {name: count for name, count in whole.items() if name not in small}
-    assert whole == {'jit(create)': 1, 'jit(step)': 1, 'jit(_sums)': 2}
+    once = dict.fromkeys(('jit(_threefry_seed)', 'jit(create)', 'jit(step)'), 1)
+    assert whole == once | {'jit(_sums)': 2}
     assert any('throughput/mfu' in line for line in metrics.read(tmp_path / 'run'))
     compiled.clear()
     tiny.train(config, tmp_path / 'run')

@@ -54,7 +54,7 @@ def run(built):
     state = begun(built)
     for phase in built.phases:
         if phase.index:
-            state = switches.enter(built, phase, state)
+            state = programs.enter(built, phase, state)
         source = phase.mixture.parts[0].rows
         rows = [
             phase.corrupt(source[i], np.random.default_rng(i), phase.start)
@@ -74,7 +74,7 @@ def entered(*sections, folder):
     state = begun(built)
     sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
     state = state.replace(opt_state=sevens)
-    state = switches.enter(built, built.phases[1], state)
+    state = programs.enter(built, built.phases[1], state)
     return jax.device_get(state), built
 
 

@@ -10,13 +10,18 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
+from jepa_text.cost import memo
 from jepa_text.evaluation.members import partition, standardize
 from jepa_text.kinds import base
 from jepa_text.models.attention import attend
 
 
+@memo.memoize
 def program(network, kind, optimizer, recipe, count, texts):
-    """Returns the compiled step of `count` members, with at most `texts` per row."""
+    """Returns the compiled step of `count` members, with at most `texts` per row.
+
+    Grids of models with equal networks share it.
+    """
     one = functools.partial(step, network, kind, optimizer, recipe)
     one = attend.with_max_documents(texts, one)
     axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))

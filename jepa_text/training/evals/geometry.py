@@ -55,7 +55,7 @@ class Evaluator:
     def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts, every=0):
         self.every = every
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
-        self._network, self._pooled = network, compiled.PerNetwork(mesh, _pooled)
+        self._network = network
 
     def run(self, params, network=None):
         """Returns {metric: value}, as geometry/uniformity, and each measure once more
@@ -87,7 +87,7 @@ class Evaluator:
 
     def vectors(self, params, network=None):
         """Returns ({pooling: vectors_ND float32}, lengths_N) on each process."""
-        pooled = self._pooled.of(network or self._network)
+        pooled = compiled.on_mesh(self.mesh, _pooled, network or self._network)
         found, lengths = {name: [] for name in _POOLINGS}, []
         for batch in heldout.batches(
             self.rows, _unmasked, self.mesh, self.batch_size, self.texts

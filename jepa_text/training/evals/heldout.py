@@ -183,11 +183,7 @@ class Evaluator:
         }
         bytes_V = token_counts.token_bytes(tokenizer, rows)
         self._sums = {
-            name: compiled.PerNetwork(
-                mesh,
-                functools.partial(_sums, objective, bytes_V),
-                ('encoder', 'lm_head'),
-            )
+            name: functools.partial(_sums, objective, bytes_V)
             for name, objective in self.objectives.items()
         }
 
@@ -209,9 +205,10 @@ class Evaluator:
 
     def totals(self, params, network):
         """Returns {name: {'loss', 'accuracy', COUNT, BYTES: sum over tokens}}."""
-        needed, found = {name: params[name] for name in ('encoder', 'lm_head')}, {}
+        needed, found = {name: params[name] for name in _NEEDED}, {}
         for name, objective in self.objectives.items():
-            total = self._total(objective, self._sums[name].of(network), needed)
+            sums = compiled.on_mesh(self.mesh, self._sums[name], network, _NEEDED)
+            total = self._total(objective, sums, needed)
             found[name] = {key: total[key] for key in (COUNT, BYTES)} | {
                 kind: total[f'{objective.label}_{kind}'] for kind in ('loss', 'accuracy')
             }
@@ -252,6 +249,9 @@ def batches(rows, corrupt, mesh, batch_size, max_rows):
         process_count=count,
     ):
         yield sharding.put_batch(batch, mesh)
+
+
+_NEEDED = ('encoder', 'lm_head')
 
 
 def _sums(objective, bytes_V, network, params, batch):
