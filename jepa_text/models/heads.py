@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jepa_text import losses
 from jepa_text.cost import memo
-from jepa_text.models import layers
+from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
 from jepa_text.parallel import activations
 
@@ -236,17 +236,25 @@ def _blocks(predictor, x, segment_ids, positions):
     """Applies the layers of a predictor and their last norm; called in its `__call__`."""
     head_width = predictor.hidden // predictor.heads
     angles = layers.rotary_angles(positions, head_width, predictor.rope_theta)
-    for index in range(predictor.depth):
-        x, _ = Block(
-            heads=predictor.heads,
-            kv_heads=predictor.heads,
-            head_width=head_width,
-            ffn_width=4 * predictor.hidden,
-            norm_eps=predictor.norm_eps,
-            attention=predictor.attention,
-            causal=False,
-            name=f'layer_{index}',
-        )(x, angles, segment_ids)
+    block = dict(
+        heads=predictor.heads,
+        kv_heads=predictor.heads,
+        head_width=head_width,
+        ffn_width=4 * predictor.hidden,
+        norm_eps=predictor.norm_eps,
+        attention=predictor.attention,
+        causal=False,
+        keep=False,
+    )
+    x, _ = stack.run(
+        Block,
+        block,
+        x,
+        (angles, segment_ids, None, None),
+        kinds=(0,) * predictor.depth,
+        scan=False,
+        remat='none',
+    )
     return activations.by_rows(layers.RMSNorm(predictor.norm_eps, name='norm')(x))
 
 
