@@ -52,6 +52,31 @@ from jepa_text.cost import memo  # noqa: E402
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
 
+# Files whose slow tests take a minute or more, the longest first.
+LONG = (
+    'study/test_workers',
+    'training/test_train',
+    'parallel/test_processes',
+    'planning/test_accelerator',
+    'running/test_faults',
+    'study/test_time_to_target',
+    'study/test_tree',
+    'parallel/test_partitioning',
+    'parallel/test_context',
+    'training/test_step',
+    'study/test_shipped',
+    'study/test_study',
+    'training/test_switches',
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first, so that workers end at about the same time."""
+    names = [f'{Path(__file__).parent}/{name}.py' for name in LONG]
+    order = {name: number for number, name in enumerate(names)}
+    items.sort(key=lambda item: order.get(str(item.path), len(order)))
+
+
 def pytest_collection_finish(session):
     """Tracing makes many objects, and hardly a cycle: looking for them as often as by
     default took a fifteenth of the suite's time."""

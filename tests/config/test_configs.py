@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_step_of_every_phase_of_presets(folder):
-    for preset in random.Random(draws.seed()).sample(list(module('toy').PRESETS), 4):
+    for preset in random.Random(draws.seed()).sample(list(module('toy').PRESETS), 3):
         print(preset)
         step_of_every_phase(preset, folder)
 

@@ -92,7 +92,6 @@ def wait_for(workdir, step):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     mesh = dict(data=-1, fsdp=1, tensor=2, dcn_data=2)
     config = settings(folder, mesh=mesh, steps=STEPS)
@@ -136,7 +135,6 @@ def shelf(request, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkeypatch):
     """Killed and resumed elsewhere, it gives the same bits as in a local folder."""
     steps = 12
@@ -167,7 +165,6 @@ def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_processes_without_a_shared_folder_are_rejected(folder, tmp_path):
     settings(folder)
     program = f"""
@@ -399,7 +396,6 @@ WRITING = """
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_a_save_that_fails_on_one_process_fails_on_all(folder, tmp_path):
     processes = pair(folder, '-c', textwrap.dedent(WRITING), str(tmp_path))
     codes, outputs = ends(processes)
@@ -419,7 +415,6 @@ CONFIG = """
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_a_killed_job_resumes_with_the_same_result(tmp_path):
     victim = draws.seed() % 2
     # Frequent checkpoints, so that the process is killed between them.

@@ -105,7 +105,6 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('beside the study of one worker, which is made once')
 def test_two_workers_train_each_run_once_with_equal_results(alone, tmp_path):
     workers = [start(alone, config(alone), tmp_path / 'out') for _ in range(2)]
     for worker in workers:
@@ -119,7 +118,6 @@ def test_two_workers_train_each_run_once_with_equal_results(alone, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group('beside the study of one worker, which is made once')
 def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
     out, rng, made = tmp_path / 'out', random.Random(draws.seed()), config(alone)
     workers = [start(alone, made, out) for _ in range(2)]
