@@ -15,10 +15,6 @@ from jepa_text.models import pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 
-# Tokens per batch. On a CPU larger batches do not fit the cache, and the kernel zeroes
-# arrays of 32 MiB or more on every allocation.
-BATCH_TOKENS, MANY = {'cpu': 1024}, 32_768
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pretrained:
@@ -55,9 +51,10 @@ class Pretrained:
         how many. `pool` is one of pooling.POOLINGS, over all tokens including special
         ones, or without these if its name ends in '-specials'; None uses `pool` and
         `normalize` of the model. `batch_tokens` is the number of tokens per batch
-        including padding; None: BATCH_TOKENS. If the parameters are on a mesh, the rows
-        of a batch are sharded over it. Raises ValueError for a text without tokens, for
-        'cls' if no special token begins a text, and for an unknown pool or layer.
+        including padding; None: prediction.usual_tokens(). If the parameters are on a
+        mesh, the rows of a batch are sharded over it. Raises ValueError for a text
+        without tokens, for 'cls' if no special token begins a text, and for an unknown
+        pool or layer.
         """
         normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
@@ -73,7 +70,7 @@ class Pretrained:
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
         encode, devices = sharding.on_rows(self._encode(layer % depth, pool), self.params)
         if batch_tokens is None:
-            batch_tokens = usual_tokens()
+            batch_tokens = prediction.usual_tokens()
         lengths_N, found = [len(row) for row in rows], []
         shapes = batching.batches(lengths_N, batch_tokens, self.length, devices)
         for index_M, *shape in shapes:
@@ -201,11 +198,6 @@ class Pretrained:
 def _shown(tokenizer, i):
     """The text of a token; the name of one without text, such as `<reserved_1>`."""
     return tokenizer.decode([i]) or tokenizer.backend.id_to_token(int(i))
-
-
-def usual_tokens():
-    """The default tokens per batch of `encode` on the present devices."""
-    return BATCH_TOKENS.get(jax.default_backend(), MANY)
 
 
 def check_fills(name, tokenizer, has_head, causal=False):

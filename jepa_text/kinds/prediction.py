@@ -9,7 +9,9 @@ from jepa_text.cost import memo
 from jepa_text.data import batching
 from jepa_text.kinds import base
 
-TOKENS = 8192  # per batch, including padding
+# Tokens per batch, with padding. On a CPU larger batches do not fit the cache, and the
+# kernel zeroes arrays of 32 MiB or more on every allocation.
+BATCH_TOKENS, MANY = {'cpu': 1024}, 32_768
 ROOM = 2 * 2**30  # maximum bytes of precomputed features
 
 
@@ -51,8 +53,17 @@ def outputs(model, kind, rows, params=None, run=None):
     return found
 
 
-def batches(rows, pad_id, maximum, tokens=TOKENS):
-    """Yields (indices of rows, their batch) for all rows, the longest first."""
+def usual_tokens():
+    """The default tokens per batch on the present devices."""
+    return BATCH_TOKENS.get(jax.default_backend(), MANY)
+
+
+def batches(rows, pad_id, maximum, tokens=None):
+    """Yields (indices of rows, their batch) for all rows, the longest first.
+
+    Batches have at most `tokens` tokens; None: `usual_tokens`.
+    """
+    tokens = usual_tokens() if tokens is None else tokens
     lengths_N = [len(row.tokens) for row in rows]
     for chosen, size, length in batching.batches(lengths_N, tokens, maximum):
         yield chosen, base.collate([rows[i] for i in chosen], size, length, pad_id)

@@ -45,6 +45,10 @@ def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
     compiled.clear()
     tiny.train(config, tmp_path / 'run')
     assert not compiled['jit(step)'] and not compiled['jit(create)']  # it is complete
+    # A run of another seed has the same programs.
+    compiled.clear()
+    tiny.train(config | {'seed': 1}, tmp_path / 'other')
+    assert not {'jit(create)', 'jit(step)', 'jit(_sums)'} & set(+compiled)
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jepa_text import pretrained
 from jepa_text.cost import flops
 from jepa_text.data import batching
 from jepa_text.evaluation import finetune, retrieving, zero_shot
@@ -155,7 +154,7 @@ class _Counting:
         lengths = collections.Counter()
         for texts in sides:
             part = _part(self.kind, reader, tasks.Examples(texts, texts))
-            counts, tokens = [len(r.tokens) for r in part.rows], pretrained.usual_tokens()
+            counts, tokens = [len(r.tokens) for r in part.rows], prediction.usual_tokens()
             for _, rows, length in batching.batches(counts, tokens, self.maximum):
                 lengths[length] += rows * part.times
         # A row of this kind is a pair of texts.

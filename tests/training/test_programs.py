@@ -1,0 +1,76 @@
+"""Runs of a process share the programs of equal steps, and no others."""
+
+import pytest
+import tiny
+
+from jepa_text.training import assemble, programs
+from jepa_text.training import config as settings
+
+HYBRID = dict(name='hybrid', predictor_width=16, balance=0.5)
+SCHEDULE = dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2)
+
+
+@pytest.fixture(scope='module')
+def step(tmp_path_factory):
+    """Returns the program of the last phase of a config with some changes."""
+    folder = tmp_path_factory.mktemp('programs')
+
+    def of(**changes):
+        phases = dict(share=0.5, objective=dict(name='clm')), dict(objective=HYBRID)
+        config = tiny.config(folder, **dict(phases=phases) | changes)
+        recipe = assemble.make(settings.plain(config))
+        return programs.jitted(recipe, recipe.phases[-1])
+
+    return of
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        dict(seed=1),
+        dict(name='other'),
+        dict(log_every=2),
+        dict(evaluate=dict(every=0)),
+        dict(checkpoint=dict(every=1, keep=1)),
+        dict(stop_after_skips=9),
+    ],
+)
+def test_what_is_outside_of_a_step_changes_no_program(step, change):
+    assert step() is step(**change)
+
+
+def second(**changes):
+    """Returns a change of the objective of the second phase."""
+    phases = dict(share=0.5, objective=dict(name='clm')), dict(objective=HYBRID | changes)
+    return dict(phases=phases)
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        second(balance=0.4),
+        second(balance=dict(name='sigmoid')),
+        second(latent=dict(momentum=0.9)),
+        second(latent=dict(distance='mse')),
+        second(mlm=dict(rate=0.2)),
+        second(mlm=dict(tied=True)),
+        second(predictor_width=32),
+        dict(
+            phases=(dict(share=0.25, objective=dict(name='clm')), *second()['phases'][1:])
+        ),
+        dict(optimizer=dict(name='adamw', b2=0.9)),
+        dict(optimizer=dict(name='adamw', weight_decay=0.0)),
+        dict(optimizer=dict(name='muon')),
+        dict(schedule=SCHEDULE | dict(peak=2e-3)),
+        dict(schedule=SCHEDULE | dict(decay=0.3)),
+        dict(clip_norm=0.5),
+        dict(accumulate=2),
+        dict(telemetry=dict(every=3, on_collapse='warn')),
+        dict(mesh=dict(data=2, fsdp=1, tensor=2)),
+        dict(model=dict(name='transformer', preset='tiny', depth=2, scan=False)),
+        dict(model=dict(name='transformer', preset='tiny', depth=1, dtype='bfloat16')),
+    ],
+)
+def test_what_is_in_a_step_changes_the_program(step, change):
+    assert step() is not step(**change)
+    assert step(**change) is step(**change)
