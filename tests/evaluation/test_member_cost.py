@@ -110,11 +110,12 @@ def test_features_are_counted_once_and_head_steps_cost_little(monkeypatch):
     of = products(model.network.encoder, seen, width * (width + 2))
     assert found.shared == pytest.approx(of['read'], rel=1e-4)
     assert found.member < found.shared / 20
-    # If features do not fit into memory, they are computed at every step.
+    # If features do not fit into memory, they are computed at every step, with more
+    # padding, as its rows are not sorted by length.
     monkeypatch.setattr(prediction, 'ROOM', 1000)
     again = member_cost.of_member(outline, task, given)
     assert again.shared == 0
-    assert again.member == pytest.approx(found.shared + found.member, rel=0.5)
+    assert 1 < again.member / (found.shared + found.member) < 2
 
 
 @pytest.mark.slow
