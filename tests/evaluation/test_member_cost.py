@@ -114,7 +114,14 @@ def test_features_are_counted_once_and_head_steps_cost_little(monkeypatch):
     # padding, as its rows are not sorted by length.
     monkeypatch.setattr(prediction, 'ROOM', 1000)
     again = member_cost.of_member(outline, task, given)
-    assert again.shared == 0
+    reads = []
+    for seeds in (1, 2):
+        seen.clear()
+        made = finetune.Examination(model, task, given)
+        list(made.run([grid.Member(1e-3, seed) for seed in range(seeds)]))
+        reads.append(products(model.network.encoder, seen, 0)['read'])
+    # Once for all members, the training set is read for the moments of its features.
+    assert again.shared == pytest.approx(2 * reads[0] - reads[1], rel=1e-4)
     assert 1 < again.member / (found.shared + found.member) < 2
 
 

@@ -64,7 +64,7 @@ def of_member(model, task, settings):
     steps = min(settings.steps, settings.epochs * batches)
     counting = _Counting(model, kind, settings.recipe(1), reader.length)
     order_TB = grid.orders(len(train.rows), 0, steps, size)
-    shared, features = counting.shared(train)
+    shared, features = counting.shared(train, is_training=True)
     member = counting.trained(train.rows, order_TB, features)
     if is_retrieval:
         return Cost(steps, member + counting.ranked(task, reader), shared)
@@ -109,18 +109,19 @@ class _Counting:
         self.pad_id, self.length = model.tokenizer.pad_id, model.length
         self.maximum = maximum
 
-    def shared(self, part):
+    def shared(self, part, is_training=False):
         """Returns (FLOPs of a part's features, example features) of a frozen encoder.
 
-        (0, None) if members do not share features, by the rule of
+        The features are None if members do not share them, by the rule of
         prediction.with_features.
         """
         if self.recipe.layers != 0:
             return 0.0, None
         shape = _shape_of(self.encoder, self.kind, self._batch(_blank(part.rows[0]), 1))
-        if prediction.feature_bytes(part.rows, shape) * part.times > prediction.ROOM:
-            return 0.0, None
         row, lengths = _blank(part.rows[0]), self._row_counts(part, self.maximum)
+        if prediction.feature_bytes(part.rows, shape) * part.times > prediction.ROOM:
+            # Their moments are computed all the same, of the training set.
+            return self._sum('features', row, lengths) if is_training else 0.0, None
         return self._sum('features', row, lengths), np.zeros(shape[1:], np.float32)
 
     def trained(self, rows, order_TB, features):
