@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 MAX_ENTRIES = 32
-CACHES = []  # of all memoized functions
+CACHES = []  # of all memoized functions, for tests that change modules
 # Types compared by `==`, which compares modules by their fields.
 _PLAIN = (
     *(int, float, complex, str, bytes, type(None)),

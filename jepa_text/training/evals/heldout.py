@@ -25,6 +25,8 @@ from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
 from jepa_text.training.evals import compiled, token_counts
 
+_NEEDED = ('encoder', 'lm_head')  # modules whose parameters are scored
+
 # Keys of sums over all processes: positions in the loss, and bytes of their labels.
 COUNT, BYTES = 'count', 'bytes'
 
@@ -249,9 +251,6 @@ def batches(rows, corrupt, mesh, batch_size, max_rows):
         process_count=count,
     ):
         yield sharding.put_batch(batch, mesh)
-
-
-_NEEDED = ('encoder', 'lm_head')
 
 
 def _sums(objective, bytes_V, network, params, batch):
