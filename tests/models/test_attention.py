@@ -158,13 +158,28 @@ def test_order_per_row(name, window):
     check(BACKENDS[name], inputs, order=order, causal=False, window=window)
 
 
-def test_blocks_of_keys_in_half_precision():
+@pytest.mark.parametrize('name', ['xla', 'blockwise'])
+def test_half_precision(name):
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in draw(16, heads=2)]
-    got = program(blockwise.attend, causal=True, window=None)(inputs)
+    got = program(BACKENDS[name], causal=True, window=None)(inputs)
     expected = reference(*inputs, SEGMENTS, causal=True)
     assert {x.dtype for x in got} == {jnp.dtype('bfloat16')}
     for one, other in zip(got, expected, strict=True):
         assert_allclose(one.astype(np.float64), other, atol=0.05, rtol=0.02)
+
+
+def test_products_of_half_precision_have_operands_of_half_precision():
+    q, k, v, slope = (jnp.asarray(x, jnp.bfloat16) for x in draw(16, heads=2))
+
+    def gradients(q, k, v, slope):
+        ids = jnp.asarray(SEGMENTS)
+        attend = functools.partial(xla.attend, causal=True, window=None)
+        return jax.vjp(lambda *x: attend(*x, ids, None), q, k, v)[1](slope)
+
+    found = equations(jax.make_jaxpr(gradients)(q, k, v, slope).jaxpr)
+    products = [e for e in found if e.primitive.name == 'dot_general']
+    operands = {str(value.aval.dtype) for e in products for value in e.invars}
+    assert len(products) == 6 and operands == {'bfloat16'}
 
 
 def test_blockwise_memory_grows_with_the_length_not_its_square():
