@@ -106,9 +106,8 @@ def table(title, columns, rows, stream=None):
     right = [
         any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(columns))
     ]
-    printed = Table(
-        title=title, box=box.SIMPLE_HEAD, title_justify='left', title_style='bold'
-    )
+    title = Text(title, style='bold')
+    printed = Table(title=title, box=box.SIMPLE_HEAD, title_justify='left')
     for name, is_right in zip(columns, right):
         printed.add_column(Text(name), justify='right' if is_right else 'left')
     for row in cells:
@@ -122,7 +121,7 @@ def _bar(stream):
     from rich.console import Console
 
     return progress.Progress(
-        progress.TextColumn('[bold]{task.description}', markup=True),
+        progress.TextColumn('{task.description}', style='bold', markup=False),
         progress.BarColumn(bar_width=None, complete_style='cyan', finished_style='green'),
         progress.MofNCompleteColumn(),
         progress.TextColumn('[cyan]{task.fields[numbers]}'),

@@ -59,12 +59,12 @@ def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
     monkeypatch.setenv('COLUMNS', '110')
     stream = Terminal()
     with console.Progress('mlm', 10, stream=stream) as progress:
-        progress.update(5, loss=4.5, tokens_per_second=2e6)
+        progress.update(5, loss=4.5, tokens_per_second=2e6, description='set [/x]')
         progress.log('a line [with brackets]')
         progress.update(10)
     shown = stream.getvalue()
     assert '10/10' in shown and 'loss 4.500' in shown and '2M tokens/s' in shown
-    assert '\x1b[' in shown and 'a line [with brackets]' in shown
+    assert '\x1b[' in shown and 'a line [with brackets]' in shown and 'set [/x]' in shown
 
 
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
@@ -96,8 +96,8 @@ def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
 def test_a_rich_table_shows_every_cell(monkeypatch):
     monkeypatch.setenv('TERM', 'xterm-256color')
     stream = Terminal()
-    console.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
-    for text in ('Held out', 'untrained', '7.650', 'clm [x]', '–'):
+    console.table('Held out [/x]', ['model', 'loss', 'tokens'], ROWS, stream)
+    for text in ('Held out [/x]', 'untrained', '7.650', 'clm [x]', '–'):
         assert text in stream.getvalue()
 
 
