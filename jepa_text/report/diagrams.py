@@ -108,7 +108,7 @@ def _column(axes, left, heading, cells):
     from matplotlib.patches import FancyBboxPatch
 
     middle = left + _COLUMN / 2
-    text = {'ha': 'center', 'va': 'center', 'fontsize': 7.5}
+    text = dict(ha='center', va='center', fontsize=7.5, parse_math=False)
     axes.text(middle, -0.13, heading, **text, color=MUTED)
     for line, (token, kind) in enumerate(cells):
         face, ink = KINDS[kind]
@@ -150,6 +150,7 @@ def _matrix(axes, left, sees_LL, names):
             va='bottom',
             fontsize=7,
             color=MUTED,
+            parse_math=False,
         )
     frame = np.array([0, length, length, 0, 0]) * _LINE
     axes.plot(left + frame, np.roll(frame, -1), color=GRID, linewidth=0.8)

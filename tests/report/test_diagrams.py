@@ -37,6 +37,13 @@ def test_the_attention_mask_is_drawn_as_given():
         assert abs(text.get_position()[1] - middle[text.get_text()]) < 0.01
 
 
+def test_dollar_signs_are_text():
+    cells = [('$$', 'read'), ('$\\x$', 'read')]
+    figure = diagrams.positions({'reads': cells}, 'CLM', np.tri(2))
+    figure.canvas.draw()
+    assert texts(figure) == ['reads', '$$', '$\\x$', '$$', '$\\x$']
+
+
 def test_a_long_title_and_all_kinds_fit_the_figure():
     cells = [('<mask>', kind) for kind in diagrams.KINDS]
     figure = diagrams.positions(
