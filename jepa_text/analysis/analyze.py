@@ -161,7 +161,9 @@ def run_names(paths):
             recipes.setdefault(part[1], {})[path] = _recipe(path, part[2])
     names = {path: (stem, 0) for path, stem in stems.items()}
     for base, runs in recipes.items():
-        if len(runs) > 1 and len(set(runs.values())) == 1:
+        # Another model may have the name that they would share.
+        is_free = base not in stems.values()
+        if len(runs) > 1 and len(set(runs.values())) == 1 and is_free:
             names |= {path: (base, int(parts[path][2])) for path in runs}
     if len(set(names.values())) < len(names):
         return {path: (path, 0) for path in paths}

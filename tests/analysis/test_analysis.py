@@ -250,6 +250,10 @@ def test_run_names():
     assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
     assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
     assert named(['hf:x/m-1', 'hf:x/m-2'])['hf:x/m-1'] == ('m-1', 0)
+    # No seeds of a model that has their common name.
+    assert set(named(['r/a', 'r/a-0', 'r/a-1']).values()) == {
+        *(('a', 0), ('a-0', 0), ('a-1', 0))
+    }
     # Names that would be equal are replaced by paths.
     assert set(named(['r/a', 'q/a']).values()) == {('r/a', 0), ('q/a', 0)}
     assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
