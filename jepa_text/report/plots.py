@@ -25,7 +25,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
     runs        {name: (steps, values)}. Empty series are skipped, NaN leaves a gap, and
                 noisy curves of many points are drawn faintly under their running mean
     hlines      {label: y} of dashed reference lines
-    switches    {label: step} of light vertical lines, such as the start of a phase
+    switches    {label: step or steps} of light vertical lines, such as starts of phases
 
     Colors are assigned by order, without the BASELINES: a run has the same color in all
     figures that list the runs in the same order. Raises ValueError if the lengths of
@@ -51,9 +51,9 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
         axes.margins(x=0.02)
         _widen_constants(axes)
     reference_lines(axes, hlines)
-    for label, step in (switches or {}).items():
-        axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
-        _label(axes, label, (step, 1), ('data', 'axes fraction'), (4, -2), va='top')
+    for label, steps in (switches or {}).items():
+        for step in np.atleast_1d(steps):
+            _vertical_line(axes, label, step)
     legend(figure, axes)
     return figure
 
@@ -105,8 +105,7 @@ def lengths(counts, title, row_length):
     axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
     at = np.log2(row_length)
     if first <= at <= longest:
-        axes.axvline(at, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
-        _label(axes, 'a row', (at, 1), ('data', 'axes fraction'), (4, -2), va='top')
+        _vertical_line(axes, 'a row', at)
     legend(figure, axes)
     return figure
 
@@ -204,6 +203,11 @@ def reference_lines(axes, hlines):
     for label, height in (hlines or {}).items():
         axes.axhline(height, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
         _label(axes, label, (1, height), ('axes fraction', 'data'), (0, 3), ha='right')
+
+
+def _vertical_line(axes, label, x):
+    axes.axvline(x, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+    _label(axes, label, (x, 1), ('data', 'axes fraction'), (4, -2), va='top')
 
 
 def _label(axes, text, place, units, offset, **options):

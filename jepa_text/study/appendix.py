@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from jepa_text.measures import power, statistics
+from jepa_text.measures import power
 from jepa_text.report import markdown, page
 from jepa_text.study import arms as of_arms
 from jepa_text.study import (
@@ -120,10 +120,10 @@ def parts(study):
             'details': {'versions and machine': page.versions(), **firsts},
         },
     ]
-    return headline(arms, decided, ruled), [part for part in sections if part]
+    return headline(decided, ruled), [part for part in sections if part]
 
 
-def headline(arms, decided, ruled):
+def headline(decided, ruled):
     """Returns the main result: how many claims hold, and how many differences are
     significant."""
     sentences = []
@@ -140,10 +140,8 @@ def headline(arms, decided, ruled):
             'difference over seeds.'
         )
     else:
-        sentences.append(
-            f'No verdicts: {statistics.MIN_SEEDS} seeds are needed, but there are only '
-            f'{of_arms.seeds(arms)}.'
-        )
+        why = decided[0].why if decided else 'there is nothing to compare'
+        sentences.append(f'No verdicts: {why}.')
     return ' '.join(sentences)
 
 

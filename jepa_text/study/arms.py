@@ -28,6 +28,7 @@ GEOMETRY = {
     'effective rank': 'geometry/effective_rank',
     'effective rank, max pooling': 'geometry/effective_rank_max_pooled',
 }
+TAKEN = (LOSS, CAUSAL, PROBES, *GEOMETRY)  # names that no exam may have
 SPREAD = 'spread'
 _PROBE, _EXAM = 'representation/', 'exam/'
 _LOWER = (LOSS, CAUSAL, 'uniformity')
@@ -50,14 +51,14 @@ def outcomes(arms):
     the sensitivity of each exam to its learning rate.
     """
     every = dict.fromkeys(m for one in arms.values() for v in one.values() for m in v)
-    means = [m.removesuffix(f' {SENSITIVITY}') for m in every if SENSITIVITY in m]
-    wanted = (LOSS, PROBES, *means, *(f'{name} {SENSITIVITY}' for name in means))
+    exams = [metric for metric in every if metric.isidentifier() and metric not in TAKEN]
+    wanted = (LOSS, PROBES, *exams, *(f'{name} {SENSITIVITY}' for name in exams))
     return [metric for metric in wanted if metric in every]
 
 
 def is_lower_better(metric):
     """Whether lower values of a metric are better."""
-    return metric in _LOWER or SENSITIVITY in metric
+    return metric in _LOWER or metric.endswith(f' {SENSITIVITY}')
 
 
 def values(arms, side, metric):

@@ -24,8 +24,8 @@ def figures(members, logs, budgets):
     for key, title, label in (*SHOWN, *_probes(logs)):
         for what, part in parts(list(members)):
             found = {arm: series(logs, members[arm], key) for arm in part}
-            found = {arm: one for arm, one in found.items() if len(one[0])}
-            if not found:
+            # Empty series are kept, so that a run has the same color in every figure.
+            if not any(len(steps_N) for steps_N, _ in found.values()):
                 continue
             known = _unigram(logs) if key == SHOWN[0][0] else None
             for xlabel, kind in axes:

@@ -111,7 +111,7 @@ def _check(what, how, seeds, look):
     for names in seeds.values():
         values_of = {name: look(name) for name in names}
         count += sum(map(bool, values_of.values()))
-        for key in {key for values in values_of.values() for key in values}:
+        for key in dict.fromkeys(k for values in values_of.values() for k in values):
             values = {name: own[key] for name, own in values_of.items() if key in own}
             compared += len(values) > 1
             first = next(iter(values))

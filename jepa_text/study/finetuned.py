@@ -28,9 +28,10 @@ def check(sections, tasks=True):
     examined.
     """
     for name, section in sections.items():
-        if not name.isidentifier():
+        if not name.isidentifier() or name in arms.TAKEN:
             raise ValueError(
-                f'examine: {name!r} must be an identifier, such as finetuned.'
+                f'examine: {name!r} must be an identifier, such as finetuned, and none '
+                f'of {", ".join(arms.TAKEN)}.'
             )
         if not isinstance(section, dict) or 'models' in section:
             raise ValueError(

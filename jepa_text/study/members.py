@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from jepa_text.config import ranges
 from jepa_text.files import atomic, checksums
 from jepa_text.running import restore, workdir
 from jepa_text.training import assemble, build, completion, extend
@@ -39,10 +40,11 @@ def configs(config, rows):
     check_names([run.get('name') for run in config['runs']])
     folder = os.path.abspath(rows)
     shared = {key: x for key, x in config.items() if key != 'prepare'}
-    own = [
-        {**run, 'data': {**config['data'], **(run.get('data') or {}), 'folder': folder}}
-        for run in config['runs']
-    ]
+    own = []
+    for run in config['runs']:
+        data = run.get('data') or {}
+        ranges.section(f'run {run["name"]!r}: data', data)
+        own.append({**run, 'data': {**config['data'], **data, 'folder': folder}})
     return settings.of_runs({**shared, 'runs': own})
 
 

@@ -198,6 +198,8 @@ def _nearby(reference, metric, known):
     if metric != of_arms.LOSS:
         return reference
     reached = [x for one in known.values() for x in one if math.isfinite(x)]
+    if not reached:  # all arms diverged
+        return reference
     low, high = min(reached), max(reached)
     reach = 3 * (high - low)
     return {n: v for n, v in reference.items() if low - reach <= v <= high + reach}

@@ -63,7 +63,8 @@ def _show_arms(lead, sections):
     Single members, which may be dozens, are only in results.json.
     """
     rows = {one['heading']: one['table'] for one in sections if one.get('table')}
-    console.table('Outcomes', *(rows['Outcomes'][k] for k in ('columns', 'rows')))
+    if outcomes := rows.get('Outcomes'):
+        console.table('Outcomes', outcomes['columns'], outcomes['rows'])
     for heading, shown in _LINES.items():
         if heading in rows:
             places = [rows[heading]['columns'].index(column) for column in shown]
@@ -165,16 +166,16 @@ def figures(logs, configs, results):
         for (start, _), phase in zip(spans[1:], config['phases'][1:]):
             label = phase['objective']['name']
             switches.setdefault(start, set()).add(label)
-    switches = {' / '.join(sorted(names)): step for step, names in switches.items()}
+    labeled = {}
+    for step, names in switches.items():
+        labeled.setdefault(' / '.join(sorted(names)), []).append(step)
     drawn = []
     for key, title, label in CURVES:
         runs = {name: metrics.series(log, key) for name, log in logs.items()}
         # Empty series are kept, so that a run has the same color in every figure.
         if any(len(steps) for steps, _ in runs.values()):
             lines = {'unigram entropy': results['unigram']} if 'heldout' in key else None
-            drawn.append(
-                plots.curves(runs, title, label, hlines=lines, switches=switches)
-            )
+            drawn.append(plots.curves(runs, title, label, hlines=lines, switches=labeled))
     return drawn
 
 

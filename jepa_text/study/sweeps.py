@@ -20,7 +20,7 @@ class Traits(NamedTuple):
     peak         peak of the learning rate
     steps        number of steps
     first        steps until a first decay, in continued pretraining; else 0
-    model        the section `model` as text
+    others       other sections that affect the result, as text
     objectives   names of the objectives
     """
 
@@ -29,7 +29,7 @@ class Traits(NamedTuple):
     peak: float | None
     steps: int
     first: int
-    model: str
+    others: str
     objectives: tuple
 
 
@@ -72,7 +72,7 @@ def traits(config):
         peak=schedule.get('peak'),
         steps=total,
         first=int(schedule.get('first', 0)),
-        model=str(config['model']),
+        others=str([config[key] for key in ('model', 'data', 'optimizer')]),
         objectives=names,
     )
 
@@ -121,7 +121,7 @@ def _placed(kind, kinds, sweep):
         # Models that decayed twice, or once at the step where others continue.
         if kind.first or kind.steps in firsts:
             further = kind.steps - kind.first if kind.first else 0
-            return (kind.objectives[0], kind.model), further
+            return (kind.objectives[0], kind.others), further
         return None, None
     if firsts:
         return None, None  # steps before and after the first decay do not compare
@@ -146,17 +146,24 @@ def _with_pure_clm(found):
 
 def _name(members, kinds, sweep):
     """Returns the label of a line: traits of its arms that distinguish it from others."""
-    one = kinds[members[0]]
+    arm = members[-1]  # the first may be CLM alone, which has no masking rate
+    one, words = kinds[arm], []
+    varied = {
+        trait
+        for trait in Traits._fields
+        if len({getattr(kind, trait) for kind in kinds.values()} - {None}) > 1
+    }
     if sweep.trait == 'further':
-        return f'{one.objectives[0]} first'
-    if sweep.trait == 'share':
-        several = len({kind.rate for kind in kinds.values()} - {None}) > 1
-        masked = f', {one.rate:.0%} masked' if several and one.rate else ''
-        return f'{one.steps:,} steps{masked}'
-    share = f'{one.share:.0%} ' if 0 < one.share < 1 else ''
-    words = [share + ' then '.join(one.objectives)]
-    if sweep.trait != 'steps':
+        words.append(f'{one.objectives[0]} first')
+    elif sweep.trait != 'share':
+        share = f'{one.share:.0%} ' if 0 < one.share < 1 else ''
+        words.append(share + ' then '.join(one.objectives))
+    if sweep.trait not in ('steps', 'further'):
         words.append(f'{one.steps:,} steps')
-    if len({kind.model for kind in kinds.values()}) > 1:
-        words.append(members[0].rpartition('_')[2])
+    if 'rate' in varied and sweep.trait != 'rate' and one.rate:
+        words.append(f'{one.rate:.0%} masked')
+    if 'peak' in varied and sweep.trait != 'peak' and one.peak:
+        words.append(f'learning rate {one.peak:g}')
+    if 'others' in varied:
+        words.append(arm.rpartition('_')[2])
     return ', '.join(words)

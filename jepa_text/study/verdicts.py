@@ -84,8 +84,9 @@ def check(compare, arms):
             )
         for name in pair:
             if name not in arms:
+                known = ', '.join(map(str, arms))
                 raise ValueError(
-                    f'report.compare has {name!r}, but the runs are {", ".join(arms)}.'
+                    f'report.compare has {name!r}, but the runs are {known}.'
                 )
 
 

@@ -52,6 +52,13 @@ def test_curves_draw_the_values_with_their_references():
     assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
 
 
+def test_a_label_may_mark_several_steps():
+    figure = plots.curves(RUNS, '', '', switches={'mlm': [2, 4], 'clm': 6})
+    assert [text.get_text() for text in figure.axes[0].texts] == ['mlm', 'mlm', 'clm']
+    marks = [line.get_xdata()[0] for line in figure.axes[0].lines[2:]]
+    assert marks == [2, 4, 6]
+
+
 def test_lengths_are_bars_of_shares_and_a_row_is_marked():
     figure = MAKERS['lengths']()
     axes = figure.axes[0]

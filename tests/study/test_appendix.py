@@ -1,11 +1,13 @@
 """The report of a study with seeds, as a page and as Markdown, on synthetic numbers."""
 
+import math
 import re
 
 import made_up
 import numpy as np
 import pytest
 
+from jepa_text.report import plots
 from jepa_text.study import (
     appendix,
     arms,
@@ -166,6 +168,49 @@ def test_runs_that_differ_in_two_traits_make_no_curve():
     assert [len(line) for line in sweeps.lines(kinds, peak)] == [3, 3]
 
 
+def labels(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_lines_of_a_sweep_have_different_names():
+    mlm = sweeps.Traits(0.0, 0.2, 1e-4, 10, 0, '', ('mlm',))
+    kinds = {'clm': mlm._replace(share=1.0, rate=None, objectives=('clm',))}
+    for rate in (0.2, 0.4):
+        for share in (0.0, 0.25, 0.5):
+            names = ('clm', 'mlm') if share else ('mlm',)
+            arm = mlm._replace(rate=rate, share=share, objectives=names)
+            kinds[f'{share}_{rate}'] = arm
+    reached = {arm: {0: {arms.LOSS: 5.0}} for arm in kinds}
+    (figure,) = sweeps.figures(reached, kinds, [arms.LOSS])
+    assert labels(figure) == ['10 steps, 20% masked', '10 steps, 40% masked']
+    kinds = {
+        f'{rate}_{peak}': mlm._replace(rate=rate, peak=peak)
+        for peak in (1e-4, 2e-4)
+        for rate in (0.2, 0.3, 0.4)
+    }
+    reached = {arm: {0: {arms.LOSS: 5.0}} for arm in kinds}
+    (figure,) = sweeps.figures(reached, kinds, [arms.LOSS])
+    assert labels(figure) == [
+        f'mlm, 10 steps, learning rate {peak}' for peak in ('0.0001', '0.0002')
+    ]
+
+
+def test_runs_with_other_optimizers_are_on_other_lines():
+    made = made_up.study('pfs', seeds=1)
+    config = next(iter(made.configs.values()))
+    other = config | {'optimizer': {'name': 'muon'}}
+    kinds = {
+        f'{name}_{peak}': sweeps.traits(one)._replace(peak=peak)
+        for name, one in (('adamw', config), ('muon', other))
+        for peak in (1e-4, 2e-4)
+    }
+    sweep = sweeps.Sweep('peak', '', '', minimum=2)
+    lines = sweeps.lines(kinds, sweep)
+    assert [[*line.values()] for line in lines] == [
+        [f'{name}_{peak}' for peak in (1e-4, 2e-4)] for name in ('adamw', 'muon')
+    ]
+
+
 def sensitivity(config, rng):
     mean = {'mlm': 0.05, 'clm25': 0.04, 'clm': 0.02}[config['name'].partition('/')[0]]
     key = f'float32 {arms.SENSITIVITY}'
@@ -216,10 +261,70 @@ def test_exam_metrics_are_those_that_evaluation_selected():
     assert beside == {'TF-IDF': 0.5}
 
 
+def test_an_exam_at_one_learning_rate_is_an_outcome_without_sensitivity():
+    made = made_up.study('pfs', seeds=1, sensitivity=lambda *_: {'exam/SC': 0.7})
+    found = arms.by_seed(made.results)
+    assert arms.outcomes(found) == ['masked loss', 'probes', 'SC']
+    assert not arms.is_lower_better('my_sensitivity')
+    assert arms.is_lower_better('SC sensitivity')
+
+
+def test_a_study_whose_arms_all_diverged_has_outcomes():
+    made = made_up.study('pfs', seeds=2, loss=lambda config: math.nan)
+    section = outcomes.section(made.results, arms.by_seed(made.results), [arms.LOSS])
+    assert len(section['figures']) == 1
+
+
+def test_the_headline_says_why_there_are_no_verdicts():
+    def said(seeds, names='ab'):
+        found = {arm: {n: {arms.LOSS: n} for n in range(seeds)} for arm in names}
+        asked = verdicts.questions(found, [arms.LOSS])
+        return appendix.headline(verdicts.decide(found, asked), [])
+
+    assert said(2) == 'No verdicts: 2 seeds, 5 needed.'
+    assert said(5, 'a') == 'No verdicts: there is nothing to compare.'
+    assert said(5).startswith('Of 1 comparisons')
+
+
+def test_a_run_has_the_same_color_in_all_learning_curves():
+    made = made_up.study('jepa_vs_mlm', seeds=1)
+    arm, key = list(made.members)[1], 'heldout/mntp_loss'
+    for member in made.members[arm]:
+        made.logs[member] = [{'step': 1, key: 4.0}, {'step': 2, 'heldout/mlm_loss': 4.0}]
+    drawn = curves.figures(made.members, made.logs, made.spent)
+    colors = {
+        line.get_color()
+        for figure in drawn
+        for line in figure.axes[0].get_lines()
+        if line.get_label() == arm
+    }
+    assert colors == {plots.shade(1)}
+
+
+def test_every_switch_is_marked():
+    made = made_up.study('pfs', seeds=1)
+    members = [f'{name}_42k/seed_0' for name in ('mlm', 'clm25', 'clm50')]
+    configs, logs = ({m: of[m] for m in members} for of in (made.configs, made.logs))
+    first, *_ = reports.figures(logs, configs, made.results)
+    marked = [text.get_text() for text in first.axes[0].texts]
+    assert marked == ['unigram entropy', 'mlm', 'mlm']
+
+
 def test_the_untrained_model_is_the_control_of_the_geometry():
     made = made_up.study('jepa_vs_mlm', seeds=2)
     rows = outcomes.geometry(made.results, arms.by_seed(made.results))['table']['rows']
     assert rows[0] == ['untrained', -1.0, None, 47.6, None]
+
+
+@pytest.mark.slow
+def test_a_study_without_outcomes_has_a_report(tmp_path, capsys):
+    """As of JEPA alone, without probes: nothing predicts tokens."""
+    made = made_up.study('jepa_vs_mlm', seeds=2)
+    for values in made.results['models'].values():
+        del values['heldout/mlm_loss'], values['heldout/clm_loss']
+    results = made.results | {'probes': {}}
+    assert reports.write(tmp_path, results, made.configs).is_file()
+    assert 'No verdicts: there is nothing to compare.' in capsys.readouterr().out
 
 
 @pytest.mark.slow

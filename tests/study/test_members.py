@@ -60,6 +60,7 @@ def test_a_run_with_seeds_has_one_member_per_seed():
             dict(runs=(dict(name='A', phases=MLM), dict(name='a', phases=MLM))),
             "2 runs have the name 'A'",
         ),
+        (dict(runs=(dict(name='a', phases=MLM, data=3),)), "run 'a': data=3 must be a"),
         (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is not a valid name"),
         (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is not a valid name"),
         (

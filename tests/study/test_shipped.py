@@ -149,6 +149,7 @@ def test_wrong_arguments_are_rejected(argument, words):
             {'examine': {'x': {'models': ['a'], 'tasks': []}}},
             'examine.x=.*without models',
         ),
+        ({'examine': {'probes': {}}}, "'probes' must be an identifier.* and none of"),
         ({'examine': {'x': {'tasks': ()}}}, 'examine.x: .*needs models and tasks'),
         (
             {'examine': {'x': {'tasks': ({'name': 'bundled'},), 'sedes': 3}}},

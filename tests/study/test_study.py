@@ -320,6 +320,10 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
         (dict(names=('a', 'rows')), "'rows' is not a valid name"),
         (dict(names=('a', 'b/c')), "'b/c' is not a valid name"),
         (dict(compare=(('a', 'c'),)), "report.compare has 'c', but the runs are a, b"),
+        (
+            dict(names=('a', None), compare=(('a', 'c'),)),
+            "report.compare has 'c', but the runs are a, None",
+        ),
         (dict(compare=(('a', 'b', 'a'),)), 'is not a pair of runs'),
         (dict(compare=(('a',),)), r"\('a',\) is not a pair of runs"),
         (dict(every=0), "run 'a': checkpoint.every=0 saves no checkpoint"),
