@@ -36,14 +36,14 @@ def _exam(scale, precision):
         made = tuple(dict(name=task, path=f'sets/{task}') for task in tasks)
         exam['finetuning']['rows'] = 'paper'
         return exam | dict(tasks=made, select_by='paper')
-    steps, size = (100, 400) if scale.name == 'desk' else (4, 32)
+    is_desk = scale.name == 'desk'
+    steps, size, seeds = (100, 400, 2) if is_desk else (4, 32, 1)
     exam['finetuning'] |= dict(steps=steps, batch_size=16, microbatches=1)
-    rates = (1e-5, 2e-5, 5e-5, 1e-4) if scale.name == 'desk' else (1e-5, 1e-4)
     return exam | dict(
         tasks=(dict(name='bundled'),),
-        learning_rates=rates,
-        seeds=2 if scale.name == 'desk' else 1,
+        learning_rates=(1e-5, 2e-5, 5e-5, 1e-4) if is_desk else (1e-5, 1e-4),
+        seeds=seeds,
         train=size,
         test=size,
-        controls=('words', 'untrained') if scale.name == 'desk' else (),
+        controls=('words', 'untrained') if is_desk else (),
     )

@@ -117,21 +117,20 @@ def combinations(depth, layers, poolings):
     return pairs
 
 
-def token_states(model, texts, max_tokens=TRAINED_ON, batch_size=64):
+def token_states(model, texts):
     """(hidden_NLD float16, valid_NL) of the last layer, the inputs of trained poolings.
 
-    Has the first `max_tokens` tokens of each text, including special tokens.
+    Has the first TRAINED_ON tokens of each text, including special tokens.
     """
-    rows = [model.row(text)[:max_tokens] for text in texts]
-    states = np.zeros((len(rows), max_tokens, model.network.encoder.width), np.float16)
-    valid_NL = np.zeros((len(rows), max_tokens), bool)
-
+    rows = [model.row(text)[:TRAINED_ON] for text in texts]
+    states = np.zeros((len(rows), TRAINED_ON, model.network.encoder.width), np.float16)
+    valid_NL = np.zeros((len(rows), TRAINED_ON), bool)
     forward = _last_layer(model.network, model.causal)
-    for start in range(0, len(rows), batch_size):
-        chosen = rows[start : start + batch_size]
-        batch = model.pad(chosen, batch_size)
+    for start in range(0, len(rows), _BATCH):
+        chosen = rows[start : start + _BATCH]
+        batch = model.pad(chosen, _BATCH)
         last_BLD = np.asarray(forward(model.params, *batch))
-        count, length = len(chosen), min(last_BLD.shape[1], max_tokens)
+        count, length = len(chosen), min(last_BLD.shape[1], TRAINED_ON)
         states[start : start + count, :length] = last_BLD[:count, :length]
         valid_NL[start : start + count, :length] = batch[1][:count, :length] > 0
     return states, valid_NL

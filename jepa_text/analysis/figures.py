@@ -21,6 +21,7 @@ TRAINING = (
     ('geometry/effective_rank', 'Effective rank of held-out rows', ''),
     ('geometry/uniformity', 'Uniformity of held-out rows', ''),
 )
+_WITHOUT_RANK = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 FORMS = {'raw': 'raw', 'length_residualized': 'length-residualized'}
 
 
@@ -90,9 +91,6 @@ def layers(task, results):
             models = models_of(results)
             drawn.append(charts.by_layer(lines, title, label, models, flat))
     return drawn
-
-
-_WITHOUT_RANK = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 
 
 def similarity(results):

@@ -65,29 +65,24 @@ def write(path, results):
     sections = [_facts(results), _truncation(results), verdicts.beyond(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
+    config = results['config']
     sections += [
         figures.similarity(results),
         figures.training(results),
         verdicts.explained(results),
         verdicts.differences(results),
-    ]
-    sections.append(
         {
             'heading': 'Methods',
-            'text': methods(results['config']),
-            'details': {
-                'Config': results['config'],
-                'Environment': page.versions(),
-            },
-        }
-    )
-    names = ', '.join(f'`{name}`' for name in figures.models_of(results))
+            'text': methods(config),
+            'details': {'Config': config, 'Environment': page.versions()},
+        },
+    ]
     return page.write(
         path,
         title='Representation analysis',
         lead=verdicts.headline(results),
         sections=[section for section in sections if section],
-        subtitle=names.replace('`', ''),
+        subtitle=', '.join(figures.models_of(results)),
     )
 
 
@@ -147,8 +142,7 @@ def _facts(results):
         (f'{len(results["rows"]):,}', 'values', 'analysis.csv'),
         (f'{len(results["warnings"])}', 'warnings', None),
     )
-    shown = (dict(zip(('value', 'label', 'note'), fact)) for fact in facts)
-    return {'facts': [{key: x for key, x in fact.items() if x} for fact in shown]}
+    return {'facts': [dict(zip(('value', 'label', 'note'), fact)) for fact in facts]}
 
 
 def _task_sections(task, results):

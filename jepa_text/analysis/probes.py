@@ -6,7 +6,6 @@
 `vectors` are results.Vectors.
 """
 
-import contextlib
 import math
 
 import numpy as np
@@ -30,8 +29,8 @@ def evaluate(task, vectors, seed=0, token_labels=None):
         values, per_example = _classification(task, vectors, seed)
     elif task.kind == 'scores':
         values, per_example = _similarity(task, vectors)
-    with contextlib.suppress(_TooFewWords):
-        recovered, per_example['word_recovery_auc'] = _word_recovery(task, vectors, seed)
+    if found := _word_recovery(task, vectors, seed):
+        recovered, per_example['word_recovery_auc'] = found
         values['word_recovery_auc'] = recovered
         majority = _majority(task) if task.kind == 'labels' else 1.0
         if majority < 1:
@@ -102,11 +101,8 @@ def _similarity(task, vectors):
     return values, {'cosine_spearman': influence_N}
 
 
-class _TooFewWords(ValueError):
-    """The texts share too few content words."""
-
-
 def _word_recovery(task, vectors, seed):
+    """(Interval, AUC of each text); None if the texts share too few content words."""
     train, test = task.train.first, task.test.first
     try:
         auc = lexical.word_recovery(
@@ -114,7 +110,7 @@ def _word_recovery(task, vectors, seed):
         )
     except ValueError as error:
         if 'content word' in str(error):
-            raise _TooFewWords(str(error)) from error
+            return None
         raise
     return _interval(auc, 'auc'), auc['values']
 

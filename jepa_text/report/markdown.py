@@ -4,7 +4,6 @@ The sections are those of report/page.py. Folded details are omitted, folded tab
 not.
 """
 
-import math
 from pathlib import Path
 
 from jepa_text.files import atomic
@@ -63,7 +62,7 @@ def table(table):
     | c | – |
     """
     columns, rows = list(table['columns']), [list(row) for row in table['rows']]
-    numbers = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    numbers = [any(page.is_number(row[i]) for row in rows) for i in range(len(columns))]
     places = [page.decimals([row[i] for row in rows]) for i in range(len(columns))]
     cells = [[page.cell_text(*cell) for cell in zip(row, places)] for row in rows]
     lines = [columns, ['---:' if is_number else '---' for is_number in numbers], *cells]
@@ -72,8 +71,3 @@ def table(table):
     caption = f'**{table["fold"]}**\n\n' if table.get('fold') else ''
     note = f'\n\n{table["note"]}' if table.get('note') else ''
     return caption + text + note
-
-
-def _is_number(value):
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and not math.isnan(value)

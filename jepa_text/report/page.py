@@ -173,7 +173,7 @@ def _best(name, direction, columns, values, intervals):
         )
     found = []
     for row, (value, span) in enumerate(zip(values, spans)):
-        if _is_number(value) and math.isfinite(value):
+        if is_number(value) and math.isfinite(value):
             low, high = sorted(sign * x for x in span or (value, value))
             found.append((sign * value, low, high, row))
     if not found:
@@ -188,13 +188,14 @@ def _best(name, direction, columns, values, intervals):
     return None if is_tied else winner
 
 
-def _is_number(value):
+def is_number(value):
+    """Whether a table cell is a number, and so is right-aligned."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _css_class(values):
     """Returns the CSS class of a column: numbers are right-aligned, long texts wrap."""
-    if any(map(_is_number, values)):
+    if any(map(is_number, values)):
         return ' class="n"'
     return ' class="long"' if any(len(str(value)) > LONG for value in values) else ''
 
@@ -210,7 +211,7 @@ def decimals(values):
 
 def cell_text(value, places=3):
     """Returns a table cell as text: floats with this many decimals, None as a dash."""
-    if not _is_number(value):
+    if not is_number(value):
         return '–' if value is None else str(value)
     text = f'{value:,.{places}f}' if isinstance(value, float) else f'{value:,}'
     return text.replace('-', '−')  # a real minus sign is as wide as a digit

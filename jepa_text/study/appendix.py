@@ -108,7 +108,7 @@ def parts(study):
         study.timed,
         _curves(study, spent),
         _sweeps(arms, firsts, metrics),
-        tables.spent(fairness.spent(_pairs(spent, study.members), study.logs)),
+        tables.spent(fairness.spent(spent, study.members, study.logs)),
         verdict_sections.verdicts_section(decided),
         tables.geometry(study.results, arms),
         tables.checked(
@@ -181,7 +181,7 @@ def _curves(study, spent):
         'Lines are means over seeds; bands span the range of the seeds. FLOPs are those '
         'of the model, forward and backward.'
     )
-    sizes = {span[2] for one in spent.values() for span in one.spans}
+    sizes = budgets.tokens_per_step(spent)
     if len(sizes) == 1:
         text += (
             f' Each step reads {sizes.pop():,} tokens, so tokens have no figures of '
@@ -197,7 +197,3 @@ def _sweeps(arms, firsts, metrics):
         return None
     text = 'Means over seeds with 95 % intervals, for runs that differ in one setting.'
     return {'heading': 'Sweeps', 'text': text, 'figures': drawn}
-
-
-def _pairs(spent, members):
-    return {arm: (budget, members[arm]) for arm, budget in spent.items()}

@@ -49,6 +49,11 @@ def of_arms(configs):
     return {name: _budget(config, flops) for name, config in configs.items()}
 
 
+def tokens_per_step(budgets):
+    """Returns the {positions per step} of all phases of {name: Budget}."""
+    return {size for one in budgets.values() for _, _, size, _ in one.spans}
+
+
 def seconds(log, step=math.inf):
     """Returns the seconds of all logged steps up to `step`; NaN without times.
 

@@ -4,23 +4,27 @@ import numpy as np
 
 from jepa_text.report import bands, frequencies
 from jepa_text.running import metrics
+from jepa_text.study import budgets
 
 MAXIMUM = 10  # lines per figure
 SHOWN = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
 )
+# (label, attribute of Budget)
 AXES = (('steps', 'steps'), ('tokens read', 'tokens'), ('FLOPs', 'flops'))
 
 
-def figures(members, logs, budgets):
+def figures(members, logs, spent):
     """Returns figures of the held-out losses, and of each probe during training.
 
-    `members` are {arm: [its members]}, `logs` {member: its metrics}, `budgets` {arm:
+    `members` are {arm: [its members]}, `logs` {member: its metrics}, `spent` {arm:
     Budget}. Arms with the same suffix after the last _ share figures, as the suffix names
     a budget. The axis of tokens is left out if tokens are proportional to steps.
     """
-    drawn, axes = [], axes_of(budgets)
+    drawn, axes = [], AXES
+    if len(budgets.tokens_per_step(spent)) == 1:
+        axes = [(label, kind) for label, kind in AXES if kind != 'tokens']
     for key, title, label in (*SHOWN, *_probes(logs)):
         for what, part in parts(list(members)):
             found = {arm: series(logs, members[arm], key) for arm in part}
@@ -30,17 +34,11 @@ def figures(members, logs, budgets):
             known = _unigram(logs) if key == SHOWN[0][0] else None
             for xlabel, kind in axes:
                 runs = {
-                    arm: (_spent(budgets[arm], kind, steps_N), values_SN)
+                    arm: (_spent(spent[arm], kind, steps_N), values_SN)
                     for arm, (steps_N, values_SN) in found.items()
                 }
                 drawn.append(bands.bands(runs, title + what, label, xlabel, known))
     return drawn
-
-
-def axes_of(budgets):
-    """Returns the horizontal axes of the curves, [(label, attribute of Budget)]."""
-    sizes = {span[2] for one in budgets.values() for span in one.spans}
-    return [one for one in AXES if one[1] != 'tokens' or len(sizes) > 1]
 
 
 def parts(arms):

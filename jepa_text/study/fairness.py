@@ -1,7 +1,7 @@
 """Fairness checks: whether runs were treated equally, by their logs and configs.
 
     checks(recipes, configs, logs)    [Check]: what was compared, for which runs, result
-    spent(arms, logs)                 the budget of each arm
+    spent(of_arms, members, logs)     the budget of each arm
 
 A log shows the losses before the first step (so the initialization), how many tokens each
 logged step read (so the rows), and how many of them were masked (so the masks). None of
@@ -80,21 +80,23 @@ def checks(recipes, configs, logs):
             # machine trained, without a log here, has no known history.
             'extended equally often',
             'config.json: extended',
-            lambda member: _extensions(configs[member]) if logs[member] else {},
+            lambda member: (
+                {0: len(configs[member].get('extended') or ())} if logs[member] else {}
+            ),
         ),
     )
     return [_check(what, how, seeds, look) for what, how, look in looks]
 
 
-def spent(arms, logs):
+def spent(of_arms, members, logs):
     """Returns {arm: (steps, positions, FLOPs, seconds)}.
 
-    `arms` are {arm: (Budget, its members)}. Seconds are the mean over members with a log,
-    NaN without any.
+    `of_arms` are {arm: Budget}, `members` {arm: [its members]}. Seconds are the mean over
+    members with a log, NaN without any.
     """
     found = {}
-    for arm, (budget, members) in arms.items():
-        took = [budgets.seconds(logs[member]) for member in members if logs.get(member)]
+    for arm, budget in of_arms.items():
+        took = [budgets.seconds(logs[one]) for one in members[arm] if logs.get(one)]
         steps, mean = budget.steps, float(np.mean(took)) if took else float('nan')
         tokens, flops = float(budget.tokens(steps)), float(budget.flops(steps))
         found[arm] = steps, tokens, flops, mean
@@ -129,11 +131,6 @@ def _check(what, how, seeds, look):
         return Check(what, how, of, UNKNOWN if not count else 'nothing in common')
     values = f', {compared:,} values' if compared > len(seeds) else ''
     return Check(what, how, of, SAME + values)
-
-
-def _extensions(config):
-    """Returns {0: how often a run got more steps}."""
-    return {0: len(config.get('extended') or ())}
 
 
 def _at_start(log):

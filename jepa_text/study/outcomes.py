@@ -8,8 +8,8 @@ from jepa_text.evaluation import controls
 from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.report import bands
 from jepa_text.study import arms as of_arms
+from jepa_text.study.members import UNTRAINED
 
-UNTRAINED = 'untrained'
 UNIGRAM = 'unigram entropy'
 _PROBE = 'representation/'
 
@@ -21,33 +21,14 @@ def section(results, arms, metrics):
         return None
     reference = {metric: control_values(results, metric) for metric in metrics}
     known = {metric: of_arms.summary(arms, metric) for metric in metrics}
-    bags = bag_values(results) if of_arms.PROBES in metrics else {}
-
-    def row(name, seeds, bag, cells_of):
-        """Two cells per metric, and the bag of embeddings next to the probes."""
-        cells = [name, seeds]
-        for metric in metrics:
-            cells += cells_of(metric)
-            if bags and metric == of_arms.PROBES:
-                cells.append(bag)
-        return cells
-
-    columns = row('', 'seeds', 'bag of its embeddings', lambda m: [m, '± 95 %'])
     names = dict.fromkeys(name for one in reference.values() for name in one)
-    rows = [
-        row(name, None, bags.get(name), lambda m, n=name: [reference[m].get(n), None])
-        for name in names
-    ]
-    rows += [
-        row(arm, len(own), bags.get(arm), lambda m, a=arm: _cells(known[m].get(a)))
-        for arm, own in arms.items()
-    ]
+    rows = [[name, None] for name in names]
+    rows += [[arm, len(own)] for arm, own in arms.items()]
+    shown = {metric: _points(reference[metric]) | known[metric] for metric in metrics}
+    bags = bag_values(results) if of_arms.PROBES in metrics else {}
     drawn = [
         bands.dots(
-            {
-                **_points(_nearby(reference[metric], metric, known[metric])),
-                **known[metric],
-            },
+            _points(_nearby(reference[metric], metric, known[metric])) | known[metric],
             metric[0].upper() + metric[1:],
             metric,
             reference[metric],
@@ -59,9 +40,24 @@ def section(results, arms, metrics):
     return {
         'heading': 'Outcomes',
         'text': _about(metrics),
-        'table': {'columns': columns, 'rows': rows},
+        'table': _table(['', 'seeds'], rows, shown, bags),
         'figures': drawn,
     }
+
+
+def _table(columns, rows, shown, bags=None):
+    """Returns a table whose rows begin with a name, and continue with its intervals.
+
+    `shown` are {metric: {name: Interval}}; the scores of `bags` of embeddings are next to
+    those of the probes.
+    """
+    for metric, of_name in shown.items():
+        columns = [*columns, metric, '± 95 %']
+        rows = [[*row, *_cells(of_name.get(row[0]))] for row in rows]
+        if bags and metric == of_arms.PROBES:
+            columns.append('bag of its embeddings')
+            rows = [[*row, bags.get(row[0])] for row in rows]
+    return {'columns': columns, 'rows': rows}
 
 
 def control_values(results, metric):
@@ -102,23 +98,16 @@ def geometry(results, arms):
     known = {metric: of_arm for metric, of_arm in known.items() if of_arm}
     if not known:
         return None
-    columns = ['']
-    for metric in known:
-        columns += [metric, '± 95 %']
-    rows = [[UNTRAINED]]
-    for metric in known:
-        rows[0] += [control_values(results, metric).get(UNTRAINED), None]
-    for arm in arms:
-        row = [arm]
-        for metric in known:
-            row += _cells(known[metric].get(arm))
-        rows.append(row)
+    shown = {
+        metric: _points(control_values(results, metric)) | of_arm
+        for metric, of_arm in known.items()
+    }
     return {
         'heading': 'Geometry',
         'text': 'Of vectors of held-out rows, mean-pooled unless stated otherwise. '
         'Compare each row with the untrained encoder. None of these numbers shows that '
         'the vectors are useful.',
-        'table': {'columns': columns, 'rows': rows},
+        'table': _table([''], [[name] for name in (UNTRAINED, *arms)], shown),
     }
 
 

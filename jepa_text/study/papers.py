@@ -123,7 +123,7 @@ def questions(claims, arms):
 
 def rule(claims, arms, decided):
     """Returns [Ruling] on all claims, by the verdicts of a study."""
-    found = {_key(one.question): one for one in decided}
+    found = {one.question.key: one for one in decided}
     return [_ruled(claim, arms, found) for claim in claims]
 
 
@@ -168,7 +168,8 @@ def _ruled(claim, arms, found):
     metrics, lacking = _measurable(claim, arms)
     if not metrics:
         return Ruling(claim, OPEN, lacking)
-    measured = tuple((m, found[_key(_question(claim, m))]) for m in metrics)
+    sides = claim['first'], claim['second']
+    measured = tuple((m, found[verdicts.Question(*sides, m).key]) for m in metrics)
     rulings = [ruling(claim, metric, verdict) for metric, verdict in measured]
     states = {state for state, _ in rulings}
     if len(rulings) == 1:
@@ -189,14 +190,6 @@ def _measurable(claim, arms):
             lacking.append(str(error))
     first = claim['metrics'][0]
     return [first] if first in found else found, (lacking or [''])[0]
-
-
-def _question(claim, metric):
-    return verdicts.Question(claim['first'], claim['second'], metric)
-
-
-def _key(question):
-    return str(question.first), str(question.second), question.metric
 
 
 @functools.cache

@@ -2,19 +2,17 @@
 
 table, section     every probe with every control, for the terminal and the report
 headline           runs whose vectors are worse than untrained, or have collapsed
-between            verdicts between recipes that were trained with several seeds
+between            differences between recipes
 """
-
-from itertools import combinations
 
 import numpy as np
 
-from jepa_text.analysis import comparisons as two_models
 from jepa_text.evaluation import controls
 from jepa_text.measures import geometry, statistics
-from jepa_text.training.evals import heldout
+from jepa_text.study import arms as of_arms
+from jepa_text.study import verdicts
+from jepa_text.study.members import UNTRAINED
 
-UNTRAINED = 'untrained'
 ONE_RUN = 'over texts, for this training run'
 _KEY = 'representation/'
 
@@ -113,24 +111,12 @@ def is_collapsed(values):
 
 
 def between(results):
-    """Returns a section with verdicts on all pairs of recipes; None for one recipe."""
-    recipes = {}
-    for run, (recipe, seed) in results['recipes'].items():
-        recipes.setdefault(recipe, {})[seed] = results['models'][run]
-    if len(recipes) < 2:
+    """Returns a section with verdicts on all pairs of recipes; None without any."""
+    arms = of_arms.by_seed(results)
+    metrics = (of_arms.LOSS, *(f'probe {name}' for name in results['probes']))
+    decided = verdicts.decide(arms, verdicts.questions(arms, metrics))
+    if not decided:
         return None
-    compared = []
-    for pair in combinations(recipes, 2):
-        models = statistics.paired(*(recipes[name] for name in pair))
-        for metric in ('masked loss', *results['probes']):
-            sides = [[_value(model, metric) for model in side] for side in models]
-            if models[0] and np.isfinite(np.array(sides, float)).all():
-                compared.append((pair, metric, sides))
-    verdicts = statistics.corrected([sides for _, _, sides in compared])
-    rows = [
-        [*pair, metric, one.difference, two_models.verdict_text(one, p, pair)]
-        for (pair, metric, _), (one, p) in zip(compared, verdicts)
-    ]
     return {
         'heading': 'Comparison of recipes',
         'text': 'Runs whose names only differ in a final number are seeds of one recipe. '
@@ -139,15 +125,18 @@ def between(results):
         'correction.',
         'table': {
             'columns': ['first', 'second', 'metric', 'first − second', 'verdict'],
-            'rows': rows,
+            'rows': [
+                [
+                    one.question.first,
+                    one.question.second,
+                    one.question.metric,
+                    one.result.difference,
+                    one.words,
+                ]
+                for one in decided
+            ],
         },
     }
-
-
-def _value(values, metric):
-    if metric == 'masked loss':
-        return heldout.masked_metric(values, 'loss')
-    return values[_KEY + metric]
 
 
 def _is_better(values, key, found, floor):

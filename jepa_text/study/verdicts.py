@@ -33,6 +33,11 @@ class Question:
     metric: str
     effect: float | None = None
 
+    @property
+    def key(self):
+        """What is asked, whatever was published."""
+        return str(self.first), str(self.second), self.metric
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -101,8 +106,7 @@ def questions(arms, metrics, compare=(), claimed=()):
     # Claims first: their questions have the published effects.
     found = {}
     for question in (*claimed, *others):
-        key = (str(question.first), str(question.second), question.metric)
-        found.setdefault(key, question)
+        found.setdefault(question.key, question)
     return list(found.values())
 
 

@@ -113,6 +113,6 @@ def test_flops_are_those_of_the_traced_program(study):
     assert whole['mlm_12k'] == pytest.approx(whole['mlm_42k'] * 12 / 42)
     # CLM predicts every token, MLM only masked ones.
     assert whole['clm_42k'] > whole['mlm_42k']
-    pairs = {arm: (one, study.members[arm]) for arm, one in found.items()}
-    steps, tokens, _, seconds = fairness.spent(pairs, study.logs)['mlm_42k']
+    spent = fairness.spent(found, study.members, study.logs)
+    steps, tokens, _, seconds = spent['mlm_42k']
     assert (steps, tokens) == (42, 42 * 4 * 64) and seconds == pytest.approx(4.2)
