@@ -146,9 +146,17 @@ def _analyze(config, place):
     return results
 
 
-def run_names(paths):
+def _saved_config(path):
+    """The config of a run; empty if it has none."""
+    file = download.folder('models', path) / 'config.json'
+    return checksums.read_json(file) if file.is_file() else {}
+
+
+def run_names(paths, config_of=_saved_config):
     """{path: (name, seed)}. Runs whose folders differ only in a final number are seeds of
     the same name, if their configs agree in everything that affects training.
+
+    `config_of(path)` is the config of a run.
 
     >>> run_names(['runs/a-0', 'runs/a-1', 'runs/b-2'])
     {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
@@ -158,7 +166,7 @@ def run_names(paths):
     recipes = {}
     for path, part in parts.items():
         if part and not path.startswith('hf:'):
-            recipes.setdefault(part[1], {})[path] = _recipe(path, part[2])
+            recipes.setdefault(part[1], {})[path] = _recipe(config_of(path), part[2])
     names = {path: (stem, 0) for path, stem in stems.items()}
     for base, runs in recipes.items():
         # Another model may have the name that they would share.
@@ -170,10 +178,8 @@ def run_names(paths):
     return names
 
 
-def _recipe(path, number):
-    """The config of a run as text, without its seed and the `number` of its folder."""
-    file = download.folder('models', path) / 'config.json'
-    config = checksums.read_json(file) if file.is_file() else {}
+def _recipe(config, number):
+    """A config as text, without its seed and the `number` of the folder of its run."""
     # Paths, such as init_from or data.folder, may also end in the seed.
     suffix = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
 

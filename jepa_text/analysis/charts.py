@@ -130,10 +130,10 @@ def eigenspectra(values, title, models):
     return figure
 
 
-def similarity(values_RC, title, rows, columns, layers=None):
+def similarity(values_RC, title, rows, columns, layers):
     """Heat map of CKA from 0 to 1; `rows` and `columns` are the names of the two models.
 
-    `layers` are the layer numbers of both sides; by default 0, 1, ...
+    `layers` are the layer numbers of both sides.
     """
     values_RC = np.asarray(values_RC)
     names = f'layer of {rows}', f'layer of {columns}'
@@ -151,7 +151,6 @@ def similarity(values_RC, title, rows, columns, layers=None):
             text = f'{value:.2f}'.replace('0.', '.')
             color = 'white' if value > 0.6 else plots.INK
             axes.text(column, row, text, color=color, **style)
-    layers = layers or tuple(range(size) for size in values_RC.shape)
     for axis, numbers in zip((axes.set_yticks, axes.set_xticks), layers):
         ticks = range(0, len(numbers), max(1, len(numbers) // 12))
         axis(ticks, [str(numbers[tick]) for tick in ticks])

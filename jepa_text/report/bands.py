@@ -71,13 +71,13 @@ def errors(runs, title, ylabel, xlabel, log=False, percent=False):
     return figure
 
 
-def dots(means, title, xlabel, controls=(), names=None):
+def dots(means, title, xlabel, controls, names):
     """Plots the means and intervals of {name: Interval}, one per line.
 
     `controls` are hollow and grey. `names` are all runs, in the order of their colors.
     """
     figure, axes = plots.blank(title, '', xlabel, 1.15 + 0.26 * len(means))
-    styles = plots.styles(names or [name for name in means if name not in controls])
+    styles = plots.styles(names)
     for row, (name, (value, low, high)) in enumerate(means.items()):
         is_control = name in controls
         color = plots.MUTED if is_control else styles[name]['color']

@@ -10,6 +10,8 @@ import math
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from jepa_text.measures import power
 from jepa_text.report import markdown, page
 from jepa_text.study import arms as of_arms
@@ -166,10 +168,11 @@ def _facts(arms, decided):
         },
     ]
     if detectable:
-        middle = sorted(detectable)[len(detectable) // 2]
         note = f'median, {power.ENOUGH:.0%} power'
         label = 'nats of masked loss are detectable'
-        facts.append({'value': f'{middle:.3g}', 'label': label, 'note': note})
+        facts.append(
+            {'value': f'{np.median(detectable):.3g}', 'label': label, 'note': note}
+        )
     return {'facts': facts}
 
 

@@ -84,12 +84,14 @@ def is_known(config, workdir, name, fingerprint):
     return True
 
 
-def _recipes(workdir, names):
-    """Returns {member: (recipe, seed)}, by its name, or by its folder without seeds."""
-    found = {name: members.recipe_of(name) for name in names}
-    alone = {str(workdir / name): name for name in names if not found[name]}
-    named = analyze.run_names(list(alone))
-    return found | {name: named[path] for path, name in alone.items()}
+def recipes(configs):
+    """Returns {member: (recipe, seed)} of {member: config}.
+
+    Members without a seed in their name are seeds of one recipe as in analyze.run_names.
+    """
+    found = {name: members.recipe_of(name) for name in configs}
+    alone = [name for name, pair in found.items() if not pair]
+    return found | analyze.run_names(alone, configs.get)
 
 
 class Measuring:
@@ -124,8 +126,8 @@ class Measuring:
             lambda: self._measured(name),
         )
 
-    def results(self, names):
-        """Returns the results of these members and of the untrained model.
+    def results(self, configs):
+        """Returns the results of {member: config} and of the untrained model.
 
         {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts,
         split, controls}, 'no_probe': {name: reason}, 'recipes': {member: (recipe, seed)},
@@ -133,10 +135,10 @@ class Measuring:
         """
         rows = self._rows
         tokenizer = tokenizers.load(self._workdir / 'rows' / 'tokenizer.json')
-        found = {name: self.once(name) for name in (members.UNTRAINED, *names)}
+        found = {name: self.once(name) for name in (members.UNTRAINED, *configs)}
         predictions = []
         for number, (text, answer) in enumerate(self._sentences):
-            answers = {name: found[name]['answers'] for name in names}
+            answers = {name: found[name]['answers'] for name in configs}
             predicted = {name: own[number] for name, own in answers.items() if own}
             predictions.append({'text': text, 'answer': answer, 'models': predicted})
         return {
@@ -144,7 +146,7 @@ class Measuring:
             'predictions': predictions,
             'no_probe': self._missing,
             'probes': {one.name: representation.described(one) for one in self._probes},
-            'recipes': _recipes(self._workdir, names),
+            'recipes': recipes(configs),
             'unigram': token_counts.unigram_entropy(
                 rows, tokenizer.special_ids, len(rows)
             ),

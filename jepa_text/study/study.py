@@ -169,7 +169,7 @@ def _study(config, place):
     results = cached_result.get_or_compute(
         workdir / 'results.json',
         {'study': config['study'], 'members': measured},
-        lambda: measuring.results([*measured]),
+        lambda: measuring.results({name: configs[name] for name in measured}),
     )
     if config['examine']:
         results['examined'] = finetuned.run(config['examine'], place, measured)

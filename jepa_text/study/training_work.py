@@ -4,7 +4,6 @@ Several workers may share a study. Each member is claimed by one worker
 (running/claims.py); another worker takes over if that one stops responding.
 """
 
-import contextlib
 import time
 
 from jepa_text.evaluation.during_training import EVALUATIONS
@@ -28,25 +27,25 @@ class Worker:
         self.place, self.folder = place, place.folder
         self._settings = {'lease': lease, 'attempts': attempts}
         self._lost, self._claim = False, None
-        self._stack = contextlib.ExitStack()
+        self._requests = signals.StopRequests()
 
     def __enter__(self):
-        self._requests = self._stack.enter_context(signals.StopRequests())
+        self._requests.__enter__()
         return self
 
     def __exit__(self, *error):
-        self._stack.close()
+        self._requests.__exit__(*error)
 
     @property
     def requested(self):
         """Whether to stop after the current step; as in signals.StopRequests."""
         return self._requests.requested or self._lost
 
-    def share(self, kind, names, is_done, do, **hooks):
+    def share(self, kind, names, is_done, do, is_ready=None, progress=None):
         """Calls `do(name)` for all names that are not done, here or on other workers.
 
-        Returns {name: error} of what was given up. `hooks` are those of claims.work, but
-        take names. What was given up or lost earlier is tried again.
+        Returns {name: error} of what was given up. `is_ready` and `progress` are as in
+        claims.work, but take names. What was given up or lost earlier is tried again.
         """
         folder = self.place.claims
         # Before the checks: what another worker finishes after them is not lost.
@@ -55,11 +54,11 @@ class Worker:
         items = {item_of(kind, name): name for name in names if not is_done(name)}
         for item in items.keys() & ended.keys():
             claims.reopen(folder, item, ended[item])
-        ready = hooks.pop('is_ready', lambda name, open_: True)
 
-        def is_ready(item, open_):
+        def ready(item, open_):
             self.check()
-            return ready(items[item], {items[one] for one in open_})
+            others = {items[one] for one in open_}
+            return is_ready is None or is_ready(items[item], others)
 
         def once(item):
             self._lost = False
@@ -71,15 +70,12 @@ class Worker:
             list(items),
             once,
             lambda item, result: None,  # `do` has written its results
-            is_ready=is_ready,
+            is_ready=ready,
+            progress=progress and (lambda item: progress(items[item])),
             on_lost=self._lose,
             on_held=self._hold,
             refresh=self.place.refresh,
             pause=self.pause,
-            **{
-                key: lambda item, call=call: call(items[item])
-                for key, call in hooks.items()
-            },
             **self._settings,
         )
         self.check()

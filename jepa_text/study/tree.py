@@ -73,17 +73,15 @@ class Recipes:
     """Recipes of configs, made by `make`; configs that differ in seed share one."""
 
     def __init__(self, make):
-        self._make, self._known = make, []
+        self._make, self._known = make, {}
 
     def of(self, config):
         """Returns the Recipe of a completed config, perhaps with another seed."""
-        key = {k: v for k, v in config.items() if k not in ('name', 'seed')}
-        for other, recipe in self._known:
-            if other == key:
-                return recipe
-        recipe = self._make(config)
-        self._known.append((key, recipe))
-        return recipe
+        others = {k: v for k, v in config.items() if k not in ('name', 'seed')}
+        key = checksums.checksum(others)
+        if key not in self._known:
+            self._known[key] = self._make(config)
+        return self._known[key]
 
 
 def common_steps(first, second):

@@ -34,7 +34,9 @@ MAKERS = {
     'eigenspectra': lambda: charts.eigenspectra(
         {('mlm', ''): [4.0, 1.0, 0.0], ('clm', ''): [0.0]}, 'Spectra', MODELS
     ),
-    'similarity': lambda: charts.similarity(np.eye(3), 'CKA', 'mlm', 'clm'),
+    'similarity': lambda: charts.similarity(
+        np.eye(3), 'CKA', 'mlm', 'clm', [range(3)] * 2
+    ),
 }
 
 
@@ -97,4 +99,5 @@ def test_missing_ends_give_no_interval():
 
 def test_similarity_map_shows_numbers_if_legible():
     assert {t.get_text() for t in MAKERS['similarity']().axes[0].texts} == {'1.00', '.00'}
-    assert not charts.similarity(np.zeros((20, 20)), '', '', '').axes[0].texts
+    many = charts.similarity(np.zeros((20, 20)), '', '', '', [range(20)] * 2)
+    assert not many.axes[0].texts

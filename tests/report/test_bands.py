@@ -50,7 +50,7 @@ def test_means_are_plotted_over_x_with_their_interval():
 
 def test_controls_are_hollow():
     means = {'TF-IDF': Interval(0.5, np.nan, np.nan), 'a': Interval(0.6, 0.5, 0.7)}
-    figure = bands.dots(means, 'probes', 'score', controls={'TF-IDF': 0.5})
+    figure = bands.dots(means, 'probes', 'score', ['TF-IDF'], ['a'])
     faces = [line.get_markerfacecolor() for line in figure.axes[0].get_lines()]
     assert faces.count('white') == 1
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]

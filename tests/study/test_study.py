@@ -127,6 +127,23 @@ def test_a_verdict_between_recipes_needs_five_seeds(seeds):
     assert row[4] == none if seeds < 5 else row[4].startswith('a is below b (p = ')
 
 
+def test_runs_that_only_differ_in_their_seed_are_one_recipe():
+    """By their configs, as their folders may be gone."""
+    numbers = {'a-0': 1e-4, 'a-1': 1e-4, 'b-0': 1e-4, 'b-1': 2e-4, 'model': 1e-4}
+    configs = {
+        name: {'name': name, 'schedule': peak, 'seed': int(name[-1] == '1')}
+        for name, peak in numbers.items()
+    }
+    assert measure.recipes(configs | {'c/seed_3': {}}) == {
+        'a-0': ('a', 0),
+        'a-1': ('a', 1),
+        'b-0': ('b-0', 0),
+        'b-1': ('b-1', 0),
+        'model': ('model', 0),
+        'c/seed_3': ('c', 3),
+    }
+
+
 @pytest.fixture(scope='module')
 def own_text(tmp_path_factory):
     """A study of one run of two steps, on documents without fields."""
