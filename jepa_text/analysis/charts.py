@@ -70,7 +70,7 @@ def by_layer(lines, title, ylabel, models, hlines=None):
         values, low, high = np.array([_interval(one) for one in intervals]).T
         _line(axes.plot, layers, values, subject=subject, models=models, zorder=3)
         for layer, value in zip(layers, values):
-            _mark(axes, layer, value, subject, models, 3.6, None)
+            _mark(axes, layer, value, subject, models, 3.6, has_label=False)
         color = _color(subject, models)
         axes.vlines(layers, low, high, color=color, linewidth=1, alpha=0.7, zorder=2)
         maximum = max(maximum, *layers)
@@ -94,7 +94,7 @@ def dots(groups, title, xlabel, models, vlines=None):
             value, *ends = _interval(interval)
             color, name = _color(subject, models), label(*subject)
             axes.plot(ends, [place, place], color=color, linewidth=1.3, zorder=2)
-            _mark(axes, value, place, subject, models, 5, None if name in seen else name)
+            _mark(axes, value, place, subject, models, 5, name not in seen)
             seen.add(name)
             place += 1
         axes.axhline(place - 0.05, color=plots.GRID, linewidth=0.6, zorder=0)
@@ -181,8 +181,8 @@ def _line(draw, *values, subject, models, **style):
     )
 
 
-def _mark(axes, x, y, subject, models, size, name=''):
-    """Draws a marker: filled for a model, hollow for a control. With `name` None it is
+def _mark(axes, x, y, subject, models, size, has_label=True):
+    """Draws a marker: filled for a model, hollow for a control. Without a label it is
     omitted from the legend."""
     color = _color(subject, models)
     axes.plot(
@@ -194,7 +194,7 @@ def _mark(axes, x, y, subject, models, size, name=''):
         markerfacecolor='white' if subject[1] else color,
         markeredgewidth=1.2,
         linestyle='none',
-        label=label(*subject) if name == '' else name,
+        label=label(*subject) if has_label else None,
         zorder=4,
     )
 

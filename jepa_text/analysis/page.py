@@ -172,34 +172,29 @@ def _text_counts(task, results):
     )
 
 
-# {kind of task: (metrics shown with interval, metrics shown without)}
-PROBES = {
-    'labels': ((), ('word_recovery_auc', 'balance', 'paper_probe_gap')),
+# {kind of task: metrics shown after the main one, without intervals}
+OTHERS = {
+    'labels': ('word_recovery_auc', 'balance', 'paper_probe_gap'),
     'scores': (
-        ('cosine_spearman',),
-        (
-            *('cosine_given_overlap', 'probe_spearman', 'high_overlap_auc'),
-            'word_recovery_auc',
-        ),
+        *('cosine_given_overlap', 'probe_spearman', 'high_overlap_auc'),
+        'word_recovery_auc',
     ),
-    'texts': (('word_recovery_auc',), ()),
+    'texts': (),
 }
 
 
 def _probes(task, results):
     found, groups = findings.final_rows(results['rows']), {}
-    with_interval, plain = PROBES[task['kind']]
-    if task['kind'] == 'labels':
-        with_interval = (figures.probe_of(task), *with_interval)
+    main = figures.probe_of(task)
     subjects = figures.subjects(results, task['name'])
     columns, rows = ['model'], [[charts.label(*subject)] for subject in subjects]
-    for metric in (*with_interval, *plain):
+    for metric in (main, *OTHERS[task['kind']]):
         name = verdicts.metric_label(metric)
-        columns += [name, *(['95 %'] if metric in with_interval else [])]
+        columns += [name, '95 %'] if metric == main else [name]
         for row, subject in zip(rows, subjects):
             one = found.get((task['name'], *subject, metric, ''))
             row.append(one and one['value'])
-            if metric in with_interval:
+            if metric == main:
                 row.append(one and verdicts.format_interval(one))
             if one:
                 groups.setdefault(name, {})[subject] = figures.interval(one)

@@ -62,10 +62,11 @@ def table(table):
     | c | – |
     """
     columns, rows = list(table['columns']), [list(row) for row in table['rows']]
-    numbers = [any(page.is_number(row[i]) for row in rows) for i in range(len(columns))]
-    places = [page.decimals([row[i] for row in rows]) for i in range(len(columns))]
+    values = [[row[i] for row in rows] for i in range(len(columns))]
+    rules = ['---:' if any(map(page.is_number, one)) else '---' for one in values]
+    places = [*map(page.decimals, values)]
     cells = [[page.cell_text(*cell) for cell in zip(row, places)] for row in rows]
-    lines = [columns, ['---:' if is_number else '---' for is_number in numbers], *cells]
+    lines = [columns, rules, *cells]
     escaped = ([str(cell).replace('|', '\\|') for cell in line] for line in lines)
     text = '\n'.join(f'| {" | ".join(line)} |' for line in escaped)
     caption = f'**{table["fold"]}**\n\n' if table.get('fold') else ''

@@ -74,16 +74,14 @@ def _show_arms(lead, sections):
     print(lead)
 
 
-def write(workdir, results, configs, section=None):
+def write(workdir, results, configs, section):
     """Writes report.html to the workdir, prints a summary, and returns its path.
 
     `section` is the section `report` of the config. A study with seeds also gets
     appendix.md, as in appendix.py.
     """
     logs = {name: _log(Path(workdir) / name) for name in configs}
-    study = appendix.Study(
-        results=results, configs=configs, logs=logs, report=section or {}
-    )
+    study = appendix.Study(results=results, configs=configs, logs=logs, report=section)
     if study.timed:
         shown = study.timed['table']
         console.table(study.timed['heading'], shown['columns'], shown['rows'])

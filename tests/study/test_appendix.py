@@ -323,7 +323,7 @@ def test_a_study_without_outcomes_has_a_report(tmp_path, capsys):
     for values in made.results['models'].values():
         del values['heldout/mlm_loss'], values['heldout/clm_loss']
     results = made.results | {'probes': {}}
-    assert reports.write(tmp_path, results, made.configs).is_file()
+    assert reports.write(tmp_path, results, made.configs, {}).is_file()
     assert 'No verdicts: there is nothing to compare.' in capsys.readouterr().out
 
 
