@@ -89,7 +89,7 @@ def _published(claim):
 def _measured(ruling):
     return (
         '; '.join(
-            f'{metric} {_digits(one.result.difference, one.detectable)}'
+            f'{metric} {_digits(one.result.difference, one.detectable) or "–"}'
             for metric, one in ruling.measured
         )
         or None

@@ -6,7 +6,7 @@ import pytest
 from config_of import NAMES, shipped
 
 from jepa_text.study import arms as of_arms
-from jepa_text.study import papers, verdicts
+from jepa_text.study import papers, verdict_sections, verdicts
 
 REPRODUCED, CONTRADICTED, OPEN = papers.REPRODUCED, papers.CONTRADICTED, papers.OPEN
 
@@ -97,6 +97,13 @@ def ruled(claim, *made):
 def test_the_rule(difference, deviation, seeds, state, why):
     found = ruled(CLAIM, arms('SC', difference, deviation, seeds))
     assert found.state == state and why in found.why
+
+
+def test_a_difference_that_is_not_finite_is_a_dash():
+    for difference, shown in ((math.nan, 'SC –'), (0.5, 'SC +0.500')):
+        found = ruled(CLAIM, arms('SC', difference, 0.0010))
+        (row,) = verdict_sections.claims_section([found])['table']['rows']
+        assert shown in row
 
 
 def test_a_claim_is_open_if_the_interval_contains_the_published_effect():
