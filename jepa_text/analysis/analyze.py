@@ -112,11 +112,9 @@ def _analyze(config, place):
     folder.mkdir(parents=True, exist_ok=True)
     place.begin()
     # The cache is large and can be recomputed: it is not uploaded to an address.
-    default = (
-        compilation.PRIVATE if addresses.is_address(place.name) else folder / 'features'
-    )
-    cache = config['cache'] or default
-    cache = compilation.private_folder(str(cache), 'features', 'cache')
+    own = compilation.PRIVATE if addresses.is_address(place.name) else folder / 'features'
+    cache = str(config['cache'] or own)
+    cache = compilation.private_folder(cache, 'features', 'cache')
     progress = console.Progress('analysis', monitor.count_parts(config, chosen))
     with monitor.one_blas_thread(), progress:
         display = monitor.Monitor(progress)
@@ -162,17 +160,17 @@ def run_names(paths, config_of=_saved_config):
     {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
     """
     stems = {path: _stem(path) for path in paths}
-    parts = {p: re.fullmatch(r'(.+?)[-_](?:seed)?(\d+)', s) for p, s in stems.items()}
-    recipes = {}
-    for path, part in parts.items():
-        if part and not path.startswith('hf:'):
-            recipes.setdefault(part[1], {})[path] = _recipe(config_of(path), part[2])
-    names = {path: (stem, 0) for path, stem in stems.items()}
-    for base, runs in recipes.items():
+    groups = {}
+    for path, stem in stems.items():
+        part = re.fullmatch(r'(.+?)[-_](?:seed)?(\d+)', stem)
         # Another model may have the name that they would share.
-        is_free = base not in stems.values()
-        if len(runs) > 1 and len(set(runs.values())) == 1 and is_free:
-            names |= {path: (base, int(parts[path][2])) for path in runs}
+        if part and not path.startswith('hf:') and part[1] not in stems.values():
+            groups.setdefault(part[1], {})[path] = part[2]
+    names = {path: (stem, 0) for path, stem in stems.items()}
+    for base, numbers in groups.items():
+        recipes = {_recipe(config_of(path), number) for path, number in numbers.items()}
+        if len(numbers) > 1 and len(recipes) == 1:
+            names |= {path: (base, int(number)) for path, number in numbers.items()}
     if len(set(names.values())) < len(names):
         return {path: (path, 0) for path in paths}
     return names
@@ -284,21 +282,17 @@ def _summary(task):
     return {**fields, **sizes, 'classes': sorted(classes)}
 
 
-def _is_missing(value):
-    return value is None or (isinstance(value, float) and not math.isfinite(value))
-
-
 def _for_json(value):
     """Replaces NaN and infinity, which JSON lacks, by None."""
     if isinstance(value, dict):
         return {str(key): _for_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_for_json(item) for item in value]
-    return None if _is_missing(value) else value
+    is_missing = isinstance(value, float) and not math.isfinite(value)
+    return None if is_missing else value
 
 
 def _cell(value):
-    """A value of the CSV; missing values are empty."""
-    if _is_missing(value):
-        return ''
+    """A value of the CSV, where None is empty."""
+    value = _for_json(value)
     return f'{value:.7g}' if isinstance(value, float) else value

@@ -74,7 +74,7 @@ def errors(runs, title, ylabel, xlabel, log=False, percent=False):
 def dots(means, title, xlabel, controls, names):
     """Plots the means and intervals of {name: Interval}, one per line.
 
-    `controls` are hollow and grey. `names` are all runs, in the order of their colors.
+    `controls` are hollow and gray. `names` are all runs, in the order of their colors.
     """
     figure, axes = plots.blank(title, '', xlabel, 1.15 + 0.26 * len(means))
     styles = plots.styles(names)

@@ -15,7 +15,7 @@ INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
 DASHES = ('solid', (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 MARKERS = (None, 's', '^', 'D', 'v')
 _SHADES = (None, (INK, 0.5), ('#ffffff', 0.45))  # (color to mix in, its share)
-BASELINES = ('untrained', 'unigram', 'chance')  # always grey
+BASELINES = ('untrained', 'unigram', 'chance')  # always gray
 _SMOOTH_FROM = 80  # points from which a noisy curve gets a running mean
 
 
