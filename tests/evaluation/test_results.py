@@ -152,4 +152,17 @@ def test_names_are_valid_file_and_claim_names():
     name = results.name_of(config)
     assert claim_files.ITEM.fullmatch(name) and name.startswith('my-set-2.')
     assert json.loads(json.dumps(name)) == name
-    assert name.endswith(results.config_hash(config)[:12])
+
+
+def test_models_of_one_config_and_name_have_files_of_their_own(tmp_path):
+    """Such as a run and its export: without their items, one would replace the other."""
+    configs = [
+        CONFIG | {'model': f'{folder}/mlm', 'item': f'trec={folder}'} for folder in 'ab'
+    ]
+    for config in configs:
+        results.write(tmp_path, config, outcome(), predictions=['a'])
+    found, damaged = results.read(tmp_path)
+    assert damaged == {} and {line['model'] for line in found} == {'a/mlm', 'b/mlm'}
+    assert len({line['side']['file'] for line in found}) == 2
+    assert {line['name'] for line in found} == set(map(results.name_of, configs))
+    assert results.name_of(configs[0] | {'steps': 7}) != results.name_of(configs[0])

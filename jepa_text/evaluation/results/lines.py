@@ -65,13 +65,16 @@ def config_hash(config):
 def name_of(config):
     """Returns the file name of a member: task, model, learning rate, seed and hash.
 
+    Like `read`, it distinguishes members of the same config by their item.
+
     >>> config = dict.fromkeys(CONFIG, 'x') | dict(model='hf:a/b', learning_rate=1e-5)
     >>> name_of(config | dict(task='sst2', seed=3))
-    'sst2.b.lr1e-05.seed3.56cbfd682c87'
+    'sst2.b.lr1e-05.seed3.bfa9387ff7bf'
     """
     model = str(config['model']).removeprefix('hf:').rstrip('/').split('/')[-1]
     words = (str(config['task'])[:60], model[:60], f'lr{config["learning_rate"]:g}')
-    words = (*words, f'seed{config["seed"]}', config_hash(config)[:12])
+    digest = checksums.checksum([config_hash(config), config.get('item')])
+    words = (*words, f'seed{config["seed"]}', digest[:12])
     return '.'.join(re.sub(r'[^\w.+-]+', '-', word) for word in words)
 
 
