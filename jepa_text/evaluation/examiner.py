@@ -78,6 +78,15 @@ def shared_texts(task):
     return task.name, sizes_of(task)[2], count(task)
 
 
+def control_names(task, first):
+    """Returns the names of a model's controls on a task.
+
+    Those that need no model belong to the `first` model of an evaluation.
+    """
+    names = word_ranking.CONTROLS if is_retrieval(task) else baselines.names(task)
+    return tuple(name for name in names if first or name == controls.BAG)
+
+
 def sampled(task, config):
     """Returns the task with as many examples as the config says, drawn by seed 0."""
     train, _, test = sizes_of(task)
@@ -134,12 +143,10 @@ class Examiner:
             self.progress.done(group.model, group.task, count, _summary(config, outcome))
 
     def _controls(self, group, examination):
-        """Returns the controls of a model, and for the first model also the others."""
-        common = examination.config | {'item': group.common}
-        if is_retrieval(examination.task):
-            return list(_lexical_rankings(examination, common)) if group.first else []
-        members = baselines.members(examination.task, common, examination.model)
-        return [m for m in members if group.first or m[0]['control'] == controls.BAG]
+        task, common = examination.task, examination.config | {'item': group.common}
+        if is_retrieval(task):
+            return list(_lexical_rankings(examination, common))
+        return list(baselines.members(task, common, group.controls, examination.model))
 
     def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model

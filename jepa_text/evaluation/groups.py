@@ -24,16 +24,16 @@ class Group:
 
     common     identifies what all members of the model and task share
     control    '' for models, 'untrained', or examiner.CONTROLS, which has no members
-    first      for CONTROLS: include the controls that need no model
+    controls   the names of these controls
     """
 
     common: str
     path: str
     model: str
     task: str
+    control: str
     members: tuple
-    control: str = ''
-    first: bool = False
+    controls: tuple = ()
 
     @property
     def item(self):
@@ -48,9 +48,8 @@ class Group:
     @functools.cached_property
     def keys(self):
         """The keys that identify its lines in the folder of results."""
-        if not self.members:
-            return {(self.common,)}
-        return {(self.common, *member) for member in self.members}
+        members = self.members or ((name,) for name in self.controls)
+        return {(self.common, *member) for member in members}
 
 
 def groups_of(config, tasks, stamps):
@@ -61,14 +60,10 @@ def groups_of(config, tasks, stamps):
     groups = []
     for path, (name, task) in itertools.product(config.models, tasks.items()):
         first = path == config.models[0]
-        is_retrieval = examiner.is_retrieval(task)
-        for control, parts in _members_of(config, task):
-            if control == examiner.CONTROLS and is_retrieval and not first:
-                continue  # controls of retrieval need no model
+        for control, *content in _contents(config, task, first):
             common = _common(config, stamps[path], task, control, first)
-            for part in parts:
-                model = f'{path}, {control}' if control else path
-                groups.append(Group(common, path, model, name, part, control, first))
+            model = f'{path}, {control}' if control else path
+            groups.append(Group(common, path, model, name, control, *content))
     return groups
 
 
@@ -81,7 +76,7 @@ def unique(groups):
 def key_of(line):
     """Returns the key of Group.keys that a line matches."""
     if line.get('control') not in (None, controls.UNTRAINED):
-        return (line.get('item'),)
+        return line.get('item'), line['control']
     return line.get('item'), line['learning_rate'], line['seed']
 
 
@@ -118,21 +113,21 @@ def width_of(config):
     return len(config.learning_rates) * jax.device_count()
 
 
-def _members_of(config, task):
-    """Returns [(control, [members of each group])] of a model on a task."""
+def _contents(config, task, first):
+    """Yields (control, members, controls) of each Group of a model on a task."""
     width, seeds = width_of(config), range(config.seeds)
     members = list(
         itertools.starmap(grid.Member, itertools.product(config.learning_rates, seeds))
     )
     if zero_shot.is_zero_shot(task):
         members = [zero_shot.MEMBER]
-    parts = [tuple(members[at : at + width]) for at in range(0, len(members), width)]
-    kinds = [('', parts)]
-    if 'untrained' in config.controls:
-        kinds.append((controls.UNTRAINED, parts))
-    if 'words' in config.controls:
-        kinds.append((examiner.CONTROLS, [()]))
-    return kinds
+    for control in ('', controls.UNTRAINED):
+        if not control or control in config.controls:
+            for at in range(0, len(members), width):
+                yield control, tuple(members[at : at + width])
+    names = examiner.control_names(task, first)
+    if names and 'words' in config.controls:
+        yield examiner.CONTROLS, (), names
 
 
 def _common(config, stamp, task, control, first):

@@ -48,9 +48,15 @@ class Model:
         return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
 
 
+def predictions(made, model=None):
+    """{control: Predictions} of a task; without a model, of the others."""
+    names = (name for name in baselines.names(made) if model or name != controls.BAG)
+    return {name: baselines.predict(made, name, model) for name in names}
+
+
 def test_label_controls_use_words_and_bigrams():
     made = task('labels', labeled(0), labeled(1), labeled(2))
-    found = {one.control: one for one in baselines.predictions(made, Model())}
+    found = predictions(made, Model())
     assert list(found) == [controls.LARGEST, controls.TF_IDF, controls.BAG]
     assert set(found[controls.LARGEST].test) == {'a'}
     values = {
@@ -69,8 +75,7 @@ def test_hyperparameters_are_chosen_on_validation_only():
     wrong = np.roll(made.test.target, 7)
     other = Examples(made.test.first, None, wrong)
     other = Task('made', 'labels', 'accuracy', made.train, other, None, made.validation)
-    for one, two in zip(baselines.predictions(made), baselines.predictions(other)):
-        assert one == two
+    assert predictions(made) == predictions(other)
 
 
 def test_pair_features_capture_shared_words():
@@ -81,7 +86,7 @@ def test_pair_features_capture_shared_words():
     target = np.array(['same' if a == b else 'other' for a, b in zip(first, second)])
     train, test = (first[:300], second[:300], target[:300]), slice(300, None)
     made = task('labels', train, None, (first[test], second[test], target[test]))
-    (_, counted) = baselines.predictions(made)
+    counted = predictions(made)[controls.TF_IDF]
     measured = baselines.measure(made, made.test, counted.test)
     assert measured.standard['accuracy'] == 1.0
 
@@ -89,15 +94,15 @@ def test_pair_features_capture_shared_words():
 def test_pair_scores_are_cosines_and_text_scores_are_regressed():
     first, second = ['the cat', 'a dog', 'x y'], ['the cat', 'a cow', 'z']
     made = task('scores', (first, second, np.array([1.0, 0.5, 0.0])))
-    tf_idf, bag = baselines.predictions(made, Model())
+    tf_idf, bag = predictions(made, Model()).values()
     assert tf_idf.test[0] == pytest.approx(1) and tf_idf.test[2] == 0
     assert 0 < tf_idf.test[1] < 1 and bag.test[0] == pytest.approx(1)
     texts, _, labels = labeled(0)
     target = np.where(labels == 'b', 3.0, 1.0)
     made = task('scores', (texts, None, target), metric='spearman')
-    for one in baselines.predictions(made, Model()):
+    for control, one in predictions(made, Model()).items():
         measured = baselines.measure(made, made.test, one.test)
-        assert measured.standard['pearson'] > 0.9, one.control
+        assert measured.standard['pearson'] > 0.9, control
 
 
 def test_unknown_words_get_the_most_frequent_tag_of_their_ending():
@@ -108,7 +113,7 @@ def test_unknown_words_get_the_most_frequent_tag_of_their_ending():
     )
     asked = [['runs', 'THE', 'singing', 'qqq', 'Singing']]
     made = task('tags', train, None, (asked, None, [['x'] * 5]))
-    (one,) = baselines.predictions(made)
+    (one,) = predictions(made).values()
     # Most frequent tag of the word, of its lower case, of -ing, of all; capitals differ.
     assert one.test == [['NN', 'DT', 'VBG', 'NN', 'NN']]
     assert [len(tags) for tags in one.validation] == [3, 3, 2]
@@ -119,7 +124,7 @@ def test_the_sentence_with_most_shared_words_answers_a_question():
     questions = ['Where did a ship sail to', 'What is quantum chromodynamics']
     answers = [[(16, 'A ship sailed to Nantucket!')], []]
     made = task('spans', (questions, [context] * 2, answers))
-    never, sentence = baselines.predictions(made)
+    never, sentence = predictions(made).values()
     assert never.test == ['', '']
     assert sentence.test == ['A ship sailed to Nantucket!', '']
     assert baselines.measure(made, made.test, sentence.test).standard['f1'] == 1.0
@@ -130,7 +135,8 @@ def test_members_can_be_written_and_read(tmp_path):
     model = types.SimpleNamespace(name='runs/x', **vars(Model()), row=Model().row)
     made = task('labels', labeled(0), labeled(1), labeled(2))
     settings = {k: CONFIG[k] for k in results.CONFIG}
-    for given in baselines.members(made, settings, model):
+    names = baselines.names(made)
+    for given in baselines.members(made, settings, names, model):
         results.write(tmp_path, *given)
     lines, damaged = results.read(tmp_path)
     assert not damaged and {line['control'] for line in lines} == {
@@ -147,16 +153,15 @@ def test_members_can_be_written_and_read(tmp_path):
     assert answers == made.test.target.tolist() and values['accuracy'].all()
     # Chosen hyperparameters are recorded, but are not part of the config hash.
     assert by_name[controls.TF_IDF]['chosen']['words'] == 2
-    again = [config for config, *_ in baselines.members(made, settings, model)]
+    again = [config for config, *_ in baselines.members(made, settings, names, model)]
     hashes = {results.config_hash({**one, 'chosen': None}) for one in again}
     assert hashes == {line['config_hash'] for line in lines}
 
 
-def test_tasks_without_controls_raise():
-    with pytest.raises(ValueError, match='kind .texts., which has no controls'):
-        baselines.predictions(task('texts', (['a'], None, None)))
+def test_tasks_without_controls_or_words():
+    assert baselines.names(task('texts', (['a'], None, None))) == []
     with pytest.raises(ValueError, match='no training text contains a word'):
-        baselines.predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
+        predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
 
 
 CORPUS = {

@@ -1,5 +1,6 @@
 """Finished results are identified by weights, data and settings, not by paths."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,8 +11,9 @@ from safetensors.numpy import save_file
 
 from jepa_text import load
 from jepa_text.config import schema
-from jepa_text.evaluation import evaluate, examiner, groups
+from jepa_text.evaluation import controls, evaluate, examiner, groups
 from jepa_text.evaluation.config import Config
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.results import lines as results
 from jepa_text.kinds import saved
 
@@ -52,6 +54,38 @@ def test_keys_depend_on_data_weights_and_settings_only(tmp_path):
     ]
     found = [key for one in (first, *others) for some in one for key in some]
     assert len(set(found)) == len(found)
+
+
+def test_controls_without_a_model_belong_to_the_first_one(tmp_path):
+    """Each control has a key, so that a lost one is noticed; no group is empty."""
+    models, data = ('a', 'b'), examined.file_of(tmp_path)
+    found = keys(models, dict.fromkeys(models, 'weights'), data)
+    assert [sorted(key[1] for key in own) for own in found] == [
+        [1e-3],
+        [controls.TF_IDF, controls.BAG, controls.LARGEST],
+        [1e-3],
+        [controls.BAG],
+    ]
+    task = dataclasses.replace(examined.labeled(), kind='tags')
+    config = schema.read(Config, dict(models=models, tasks=({},), seeds=1, width=9))
+    found = groups.groups_of(config, {'t': task}, dict.fromkeys(models, 'weights'))
+    assert [(one.path, one.controls) for one in found] == [
+        ('a', ()),
+        ('a', (baselines.COMMONEST,)),
+        ('b', ()),
+    ]
+
+
+@pytest.mark.slow
+def test_a_lost_control_is_computed_again(tmp_path):
+    model, data = examined.saved_model(tmp_path / 'toy'), examined.file_of(tmp_path)
+    given = dict(models=(str(model),), tasks=(dict(name='labeled', path=str(data)),))
+    given |= dict(learning_rates=(1e-3,), seeds=1, finetuning=FAST)
+    first = evaluate.evaluate(given, tmp_path / 'out')['lines']
+    next((tmp_path / 'out' / 'results').glob('*TF-IDF*.json')).unlink()
+    again = evaluate.evaluate(given, tmp_path / 'out')['lines']
+    names = [sorted(line['model'] for line in lines) for lines in (first, again)]
+    assert names[0] == names[1] and len(first) == 4
 
 
 @pytest.mark.slow

@@ -40,50 +40,37 @@ _RARE = 5  # training words of at most this count stand for unknown words
 class Predictions(NamedTuple):
     """A control's predictions and the hyperparameters chosen on the validation set."""
 
-    control: str
     validation: list
     test: list
     chosen: dict
 
 
-def predictions(task, model=None):
-    """Returns the Predictions of each control of a task that has a validation set.
+def names(task):
+    """Returns the names of a task's controls, of which BAG alone needs a model."""
+    return list(_CONTROLS.get(task.kind, ()))
 
-    Includes the bag of embeddings if `model`, a load.Pretrained, is given. Raises
-    ValueError for a kind of task without controls.
+
+def predict(task, control, model=None):
+    """Returns the Predictions of a control of a task that has a validation set.
+
+    `model`, a load.Pretrained, is needed for the bag of embeddings only.
     """
-    kinds = {
-        'labels': _labels,
-        'scores': _scores,
-        'tags': _tags,
-        'spans': _spans,
-        'cloze': _cloze,
-    }
-    if task.kind not in kinds:
-        raise ValueError(
-            f'{task.name} is a task of kind {task.kind!r}, which has no controls; kinds '
-            f'with controls: {", ".join(kinds)}.'
-        )
-    if task.validation is None:
-        raise ValueError(
-            f'{task.name} has no validation set, which controls need: see '
-            'task.with_validation.'
-        )
-    return list(kinds[task.kind](task, model))
+    return _CONTROLS[task.kind][control](task, model)
 
 
-def members(task, settings, model=None):
-    """Yields (config, outcome, per_instance, predictions) of each control.
+def members(task, settings, chosen, model=None):
+    """Yields (config, outcome, per_instance, predictions) of each `chosen` control.
 
     They are the arguments of results.write. `settings` are the remaining fields of a
     config, such as data_revision. Controls are deterministic, so their learning rate and
     seed are 0.
     """
-    began = time.monotonic()
-    for predicted in predictions(task, model):
-        config = config_of(settings, predicted.control) | {'chosen': predicted.chosen}
-        if predicted.control == controls.BAG:
-            config['model'] = f'{model.name}, {predicted.control}'
+    for control in chosen:
+        began = time.monotonic()
+        predicted = predict(task, control, model)
+        config = config_of(settings, control) | {'chosen': predicted.chosen}
+        if control == controls.BAG:
+            config['model'] = f'{model.name}, {control}'
             config['model_revision'] = settings['model_revision']
         validation = measure(task, task.validation, predicted.validation)
         test = measure(task, task.test, predicted.test)
@@ -92,7 +79,6 @@ def members(task, settings, model=None):
         versions = identity.versions(task.kind, *used)
         result = outcome(validation, test, time.monotonic() - began, versions)
         yield config, result, test.per_instance, predicted.test
-        began = time.monotonic()
 
 
 def config_of(settings, control):
@@ -137,25 +123,37 @@ def measure(task, examples, answers):
     return (tags if task.kind == 'tags' else spans).measure(examples.target, answers)
 
 
-def _labels(task, model):
-    target = [list(map(str, part.target)) for part in (task.train, task.validation)]
-    (largest, _), *_ = sorted(Counter(target[0]).items(), key=lambda x: (-x[1], x[0]))
-    parts = [[largest] * len(part) for part in (task.validation, task.test)]
-    yield Predictions(controls.LARGEST, *parts, {})
+def _largest_class(task, model):
+    return _constant(task, _commonest(Counter(map(str, task.train.target))))
+
+
+def _constant(task, answer):
+    return Predictions(
+        *([answer] * len(part) for part in (task.validation, task.test)), {}
+    )
+
+
+def _commonest(counts, items=()):
+    """Returns the most frequent of the items (default: all); of ties, the smallest."""
+    return min(items or counts, key=lambda item: (-counts[item], item))
+
+
+def _tf_idf_classes(task, model):
     best = None
     for grams, penalties in ((1, INVERSE_PENALTIES), (2, None)):
         features = word_features.joint_features(task, word_features.tf_idf(task, grams))
         # Bigrams use the penalty that is best for words.
-        fit = _likeliest(features, target, penalties or (best.chosen['C'],))
+        fit = _likeliest(task, features, penalties or (best.chosen['C'],))
         if best is None or fit.likelihood > best.likelihood:
             best = fit._replace(chosen={**fit.chosen, 'words': grams})
-    yield Predictions(controls.TF_IDF, *best.answers, best.chosen)
-    if model is None:
-        return
+    return Predictions(*best.answers, best.chosen)
+
+
+def _bag_classes(task, model):
     bags = word_features.bags_of_embeddings(task, model)
     features = word_features.standardize(word_features.joint_features(task, bags))
-    best = _likeliest(features, target, probes.INVERSE_PENALTIES)
-    yield Predictions(controls.BAG, *best.answers, best.chosen)
+    best = _likeliest(task, features, probes.INVERSE_PENALTIES)
+    return Predictions(*best.answers, best.chosen)
 
 
 class _Fitted(NamedTuple):
@@ -164,11 +162,12 @@ class _Fitted(NamedTuple):
     answers: list
 
 
-def _likeliest(features, target, penalties):
+def _likeliest(task, features, penalties):
     """Returns the logistic regression under which validation labels are likeliest.
 
     The likelihood is less noisy than the accuracy.
     """
+    target = [list(map(str, part.target)) for part in (task.train, task.validation)]
     fits = []
     for inverse in penalties:
         linear_model = base.extra('sklearn.linear_model')
@@ -187,28 +186,30 @@ def _likeliest(features, target, penalties):
     return max(fits, key=lambda fit: fit.likelihood)
 
 
-def _scores(task, model):
-    vectors = {controls.TF_IDF: word_features.tf_idf(task, 1)}
-    if model is not None:
-        vectors[controls.BAG] = word_features.bags_of_embeddings(task, model)
-    for control, parts in vectors.items():
-        if task.train.second is not None:
-            answers = [word_features.cosine(*part).tolist() for part in parts[1:]]
-            yield Predictions(control, *answers, {})
-            continue
-        features, fits = [first for first, _ in parts], []
-        if control == controls.BAG:
-            features = word_features.standardize(features)
-        for penalty in PENALTIES:
-            ridge = base.extra('sklearn.linear_model').Ridge(penalty)
-            answers = word_features.fit_predict(ridge, features, task.train.target)
-            score = scores.measure(task.validation.target, answers[0]).standard
-            fits.append((score['spearman'], penalty, answers))
-        _, penalty, answers = max(fits, key=lambda fit: fit[0])
-        yield Predictions(control, *(x.tolist() for x in answers), {'penalty': penalty})
+def _tf_idf_scores(task, model):
+    return _scores(task, word_features.tf_idf(task, 1))
 
 
-def _tags(task, model):
+def _bag_scores(task, model):
+    bags = word_features.bags_of_embeddings(task, model)
+    return _scores(task, bags, word_features.standardize)
+
+
+def _scores(task, parts, prepare=list):
+    """Returns the cosines of pairs, or of texts a regression on the prepared features."""
+    if task.train.second is not None:
+        return Predictions(*(word_features.cosine(*x).tolist() for x in parts[1:]), {})
+    features, fits = prepare([first for first, _ in parts]), []
+    for penalty in PENALTIES:
+        ridge = base.extra('sklearn.linear_model').Ridge(penalty)
+        answers = word_features.fit_predict(ridge, features, task.train.target)
+        score = scores.measure(task.validation.target, answers[0]).standard
+        fits.append((score['spearman'], penalty, answers))
+    _, penalty, answers = max(fits, key=lambda fit: fit[0])
+    return Predictions(*(x.tolist() for x in answers), {'penalty': penalty})
+
+
+def _commonest_tag(task, model):
     counts = Counter(word for sentence in task.train.first for word in sentence)
     seen = defaultdict(Counter)
     for sentence, target in zip(task.train.first, task.train.target):
@@ -218,10 +219,7 @@ def _tags(task, model):
             seen['all',][tag] += 1
             if counts[word] <= _RARE:
                 seen[_ending(word)][tag] += 1
-    # Ties go to the alphabetically first tag.
-    known = {
-        key: min(tags, key=lambda tag: (-tags[tag], tag)) for key, tags in seen.items()
-    }
+    known = {key: _commonest(tags) for key, tags in seen.items()}
 
     def tag_of(word):
         keys = (word, ('lower', word.lower()), _ending(word), ('all',))
@@ -231,20 +229,16 @@ def _tags(task, model):
         [[tag_of(word) for word in sentence] for sentence in part.first]
         for part in (task.validation, task.test)
     ]
-    yield Predictions(COMMONEST, *parts, {})
+    return Predictions(*parts, {})
 
 
-def _cloze(task, model):
+def _commonest_answer(task, model):
     counts = Counter(answer for answer, _ in task.train.target)
-    # Ties go to the alphabetically first answer.
     parts = [
-        [
-            min(candidates or counts, key=lambda word: (-counts[word], word))
-            for _, candidates in part.target
-        ]
+        [_commonest(counts, candidates) for _, candidates in part.target]
         for part in (task.validation, task.test)
     ]
-    yield Predictions(ANSWER, *parts, {})
+    return Predictions(*parts, {})
 
 
 def _ending(word):
@@ -252,11 +246,14 @@ def _ending(word):
     return ('ending', word[-_SUFFIX:].lower(), *is_capital)
 
 
-def _spans(task, model):
-    sides = task.validation, task.test
-    yield Predictions(NEVER, *([''] * len(part) for part in sides), {})
+def _never(task, model):
+    return _constant(task, '')
+
+
+def _sentence_of_most_words(task, model):
     scored = [
-        [_sentence(*pair) for pair in zip(part.first, part.second)] for part in sides
+        [_sentence(*pair) for pair in zip(part.first, part.second)]
+        for part in (task.validation, task.test)
     ]
 
     def answers(part, bound):
@@ -267,9 +264,7 @@ def _spans(task, model):
         return spans.measure(task.validation.target, predicted).standard['f1']
 
     best = max(np.linspace(0, 1, 11).tolist(), key=f1)
-    yield Predictions(
-        SENTENCE, *(answers(part, best) for part in scored), {'shared': best}
-    )
+    return Predictions(*(answers(part, best) for part in scored), {'shared': best})
 
 
 def _sentence(question, context):
@@ -279,3 +274,16 @@ def _sentence(question, context):
     shared = [len(asked & set(words.words(sentence))) for sentence in sentences]
     best = int(np.argmax(shared))
     return sentences[best], shared[best] / max(1, len(asked))
+
+
+_CONTROLS = {
+    'labels': {
+        controls.LARGEST: _largest_class,
+        controls.TF_IDF: _tf_idf_classes,
+        controls.BAG: _bag_classes,
+    },
+    'scores': {controls.TF_IDF: _tf_idf_scores, controls.BAG: _bag_scores},
+    'tags': {COMMONEST: _commonest_tag},
+    'spans': {NEVER: _never, SENTENCE: _sentence_of_most_words},
+    'cloze': {ANSWER: _commonest_answer},
+}

@@ -7,6 +7,7 @@ from jepa_text.evaluation.controls import words
 from jepa_text.evaluation.metrics import base
 
 BM25 = 'BM25'
+CONTROLS = (controls.TF_IDF, BM25)
 K1, B = 1.2, 0.75
 _BLOCK = 256  # queries per matrix product
 
