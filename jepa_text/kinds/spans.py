@@ -176,13 +176,16 @@ class Spans(base.Kind):
     def _best(self, logits_L2, notes):
         """(score, score of no answer, (start, stop) characters, tokens) of the best."""
         places_M = np.flatnonzero(notes.offsets_L2[:, 1] >= 0)
-        score_MM = logits_L2[places_M, 0][:, None] + logits_L2[places_M, 1][None]
-        apart_MM = np.arange(len(places_M))[None] - np.arange(len(places_M))[:, None]
-        score_MM[(apart_MM < 0) | (apart_MM >= self.longest)] = -np.inf
-        i, j = np.unravel_index(score_MM.argmax(), score_MM.shape)
+        start_M, stop_M = logits_L2[places_M].T
+        # The scores of the ends up to `longest` tokens from each start.
+        beyond = np.full(self.longest - 1, -np.inf)
+        windows = np.lib.stride_tricks.sliding_window_view
+        score_MK = start_M[:, None] + windows(np.append(stop_M, beyond), self.longest)
+        i, k = np.unravel_index(score_MK.argmax(), score_MK.shape)
+        j = i + k
         span = notes.offsets_L2[places_M[i], 0], notes.offsets_L2[places_M[j], 1]
         tokens = tuple(range(notes.first + i, notes.first + j + 1))
-        return score_MM[i, j], logits_L2[0].sum(), span, tokens
+        return score_MK[i, k], logits_L2[0].sum(), span, tokens
 
     def _marked(self, logits_L2, notes):
         """As `_best`, for learn='tokens': the run of positive tokens with the largest sum

@@ -1,6 +1,7 @@
 """Conversion of texts to rows, and of a head's outputs to answers."""
 
 import dataclasses
+import tracemalloc
 
 import examined
 import jax.numpy as jnp
@@ -107,6 +108,21 @@ def test_correct_logits_give_the_answer(start, length, room, stride):
     assert found['tokens'] == kind.gold(rows)[0]
     text = CONTEXT[found['start'] : found['start'] + len(found['text']) + 1]
     assert found['text'].strip() in text
+
+
+def test_the_best_span_needs_no_memory_for_all_pairs_of_tokens():
+    """A pair of 8,000 tokens for each start would take 512 MB."""
+    count = 8000
+    offsets_L2 = np.arange(count)[:, None] + [0, 1]
+    logits_L2 = np.zeros((count, 2))
+    logits_L2[[7000, 7029], [0, 1]] = 3
+    tracemalloc.start()
+    found = spans.Spans()._best(logits_L2, spans._Window(offsets_L2, 0, ()))
+    assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
+    tracemalloc.stop()
+    assert found[0] == 6 and found[2] == (7000, 7030) and len(found[3]) == 30
+    shorter = spans.Spans(longest=29)
+    assert shorter._best(logits_L2, spans._Window(offsets_L2, 0, ()))[0] == 3
 
 
 def test_every_token_of_a_context_is_in_a_window():
