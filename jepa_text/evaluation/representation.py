@@ -240,7 +240,7 @@ def _value(document, label):
     if label in document:
         return str(document[label])
     if label == 'century' and 'year' in document:
-        return _century(document['year'])
+        return _century(int(document['year']))
     fields = ', '.join(sorted(set(document) - {'text'})) or 'none'
     raise ValueError(
         f'study.label={label!r} is not a field of a document; its fields: {fields}. Use '

@@ -49,6 +49,11 @@ def test_folds_share_no_document_and_score_each_sentence_once(corpus):
         assert len(probe.texts) > 1500 and '27 held-out documents' in probe.split
 
 
+@pytest.mark.parametrize('year', [1851, '1851', 1851.0])
+def test_years_have_centuries(year):
+    assert representation._value({'text': 'x', 'year': year}, 'century') == '19th'
+
+
 class Encoder:
     """A model whose vector of a text is `reads(text)`."""
 
