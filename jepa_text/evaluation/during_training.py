@@ -98,6 +98,11 @@ def _parts(task, reader):
     for part, limit in ((task.train, LEARNED), (task.validation, SCORED)):
         index_M = np.sort(np.random.default_rng(0).permutation(len(part))[:limit])
         drawn = part.take(index_M)
+        if part is task.train and len(set(drawn.target)) < 2:
+            raise ValueError(
+                f'evaluate.tasks: all training examples of {task.name} have the class '
+                f'{drawn.target[0].item()!r}, but a probe needs two. Choose another task.'
+            )
         yield kind.rows(reader, base.Unlabeled(drawn.first, drawn.second)), drawn.target
 
 

@@ -1,5 +1,7 @@
 """Probes of tasks during training."""
 
+import json
+
 import examined
 import numpy as np
 import pytest
@@ -57,6 +59,11 @@ def test_invalid_tasks_raise_before_training(tmp_path):
     given['evaluate']['tasks'] = (f'labeled@{path}', f'labeled@{path}')
     with pytest.raises(ValueError, match='must have labels and different names'):
         train.train(given, tmp_path / 'twice', during_training.EVALUATIONS)
+    rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
+    (tmp_path / 'same.jsonl').write_text('\n'.join(rows))
+    given['evaluate']['tasks'] = (f'labeled@{tmp_path / "same.jsonl"}',)
+    with pytest.raises(ValueError, match="of same have the class 'same', but a probe"):
+        train.train(given, tmp_path / 'same', during_training.EVALUATIONS)
     given['evaluate']['tasks'] = ('labled@nowhere',)
     with pytest.raises(ValueError, match="no 'labled'"):
         train.train(given, tmp_path / 'misspelt', during_training.EVALUATIONS)
