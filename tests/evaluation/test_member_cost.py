@@ -213,3 +213,14 @@ def test_retrieval_encodes_the_corpus_for_every_member(monkeypatch):
     )
     with pytest.raises(ValueError, match='trains only the head, but retrieval has none'):
         member_cost.of_member(model, task, config.Finetuning(layers=0))
+
+
+def test_tasks_without_training_ignore_the_trained_layers():
+    pairs = tasks.Examples(['a whale', 'the sea'] * 2, ['the law', 'a ship'] * 2)
+    task = tasks.Task('t', 'scores', 'spearman', pairs, pairs, validation=pairs)
+    task = dataclasses.replace(task, zero_shot=True)
+    costs = [
+        member_cost.of_member(examined.model(), task, config.Finetuning(layers=layers))
+        for layers in (None, 0)
+    ]
+    assert costs[0] == costs[1] and costs[0].member > 0

@@ -79,7 +79,8 @@ def of_member(model, task, settings):
 def _zero_shot_cost(model, task, settings):
     """Returns the Cost of encoding each text once; for cloze, also of output logits."""
     reader = prediction.reader(model, settings.max_length or None)
-    counting = _Counting(model, vectors.Vectors(), settings.recipe(1), reader.length)
+    # The model reads as it is, whatever is trained for other tasks.
+    counting = _Counting(model, vectors.Vectors(), grid.Recipe(steps=1), reader.length)
     texts = [
         text
         for part in (task.validation, task.test)
