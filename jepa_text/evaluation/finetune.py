@@ -55,7 +55,13 @@ class Examination(examination.Examination):
         self.parts = dict(zip(('validation', 'test'), zip(examples[1:], rest)))
         # Raise errors of metrics, e.g. missing packages, before training.
         for part, rows in self.parts.values():
-            measure(task.kind, self.kind, part, rows, gold_answers(self.kind, part, rows))
+            answers = gold_answers(self.kind, part, rows)
+            known = measure(task.kind, self.kind, part, rows, answers).standard
+            if task.metric not in known:
+                raise ValueError(
+                    f'{task.name}: metric={task.metric!r} does not exist for this task; '
+                    f'there are: {", ".join(known)}.'
+                )
         return train, list(map(len, examples))
 
     def _rows(self, reader, split, examples):

@@ -349,6 +349,12 @@ def test_truncated_texts_and_unseen_classes_warn(place):
     assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
 
 
+def test_metrics_that_a_task_lacks_raise_before_training():
+    task = dataclasses.replace(examined.labeled(), metric='acc')
+    with pytest.raises(ValueError, match="metric='acc' does not exist .*: accuracy, mac"):
+        finetune.Examination(examined.model(), task, settings.Finetuning())
+
+
 def test_a_question_that_does_not_fit_a_row_raises(place):
     whole = tasks.Examples(['why ' * 40] * 4, ['a whale'] * 4, [[(2, 'whale')]] * 4)
     task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
