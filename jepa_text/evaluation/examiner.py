@@ -51,11 +51,13 @@ def check(task, settings):
 
     E.g. one class only, scores that are all equal, or no text pairs.
     """
-    if is_retrieval(task) and settings.layers == 0:
-        raise ValueError(
-            f'{task.name}: finetuning.layers=0 trains only the head, but retrieval has '
-            'none: set 1 or more.'
-        )
+    if is_retrieval(task):
+        search.check_names((*task.queries, *task.corpus))
+        if settings.layers == 0:
+            raise ValueError(
+                f'{task.name}: finetuning.layers=0 trains only the head, but retrieval '
+                'has none: set 1 or more.'
+            )
     if not zero_shot.is_zero_shot(task):
         (retrieving if is_retrieval(task) else finetune).kind_of(task, settings)
 

@@ -146,12 +146,7 @@ def write_run(path, run, name):
     Documents are written in descending order of scores. Raises ValueError for names that
     are empty or contain whitespace, which separates fields.
     """
-    for field in (name, *run, *itertools.chain.from_iterable(run.values())):
-        if not re.fullmatch(r'\S+', str(field)):
-            raise ValueError(
-                f'{field!r} cannot be written to a run file: it is empty or contains '
-                'whitespace.'
-            )
+    check_names((name, *run, *itertools.chain.from_iterable(run.values())))
     lines = [
         f'{query} Q0 {document} {rank} {score!r} {name}\n'
         for query, scores in run.items()
@@ -160,6 +155,16 @@ def write_run(path, run, name):
         )
     ]
     atomic.write(path, ''.join(lines))
+
+
+def check_names(names):
+    """Raises ValueError for a name that write_run cannot write."""
+    for name in names:
+        if not re.fullmatch(r'\S+', str(name)):
+            raise ValueError(
+                f'{name!r} cannot be written to a run file: it is empty or contains '
+                'whitespace. Give the query or document another id.'
+            )
 
 
 def unit(vectors_ND):

@@ -9,7 +9,7 @@ import pytest
 
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, retrieving, search
+from jepa_text.evaluation import evaluate, examiner, retrieving, search
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
 from jepa_text.kinds import base, prediction, vectors
@@ -83,6 +83,13 @@ def test_a_set_without_pairs_or_validation_queries_raises():
         with pytest.raises(ValueError, match=f'has no {word}: '):
             whole = dataclasses.replace(task(), **lacking)
             retrieving.Examination(examined.model(), whole, given)
+
+
+@pytest.mark.parametrize('side', ['queries', 'corpus'])
+def test_ids_that_a_run_file_cannot_hold_raise_before_training(side):
+    whole = dataclasses.replace(task(), **{side: {'an id': 'a whale'}})
+    with pytest.raises(ValueError, match="'an id' cannot be written .* another id"):
+        examiner.check(whole, settings.Finetuning())
 
 
 @pytest.mark.slow
