@@ -3,8 +3,6 @@
 import dataclasses
 import time
 
-import numpy as np
-
 from jepa_text import load
 from jepa_text.evaluation import (
     controls,
@@ -92,17 +90,14 @@ def control_names(task, first):
 def sampled(task, config):
     """Returns the task with as many examples as the config says, drawn by seed 0."""
     train, _, test = sizes_of(task)
-    train, test = config.train or train, config.test or test
+    train_M = tasks.drawn(train, config.train or train)
+    test_M = tasks.drawn(test, config.test or test)
     if not is_retrieval(task):
-        return tasks.sample(task, train, test, 0)
-
-    def draw(items, limit):
-        index_M = np.random.default_rng(0).permutation(len(items))[:limit]
-        return [items[i] for i in np.sort(index_M)]
-
-    queries = draw(list(task.qrels), test)
-    qrels = {query: task.qrels[query] for query in queries}
-    return dataclasses.replace(task, pairs=draw(task.pairs, train), qrels=qrels)
+        parts = dict(train=task.train.take(train_M), test=task.test.take(test_M))
+        return dataclasses.replace(task, **parts)
+    queries = list(task.qrels)
+    qrels = {queries[i]: task.qrels[queries[i]] for i in test_M}
+    return dataclasses.replace(task, pairs=[task.pairs[i] for i in train_M], qrels=qrels)
 
 
 class Examiner:

@@ -39,15 +39,16 @@ class Planned(NamedTuple):
         return members * self.flops + self.shared if members else 0.0
 
 
-def plan(planned, hardware='', rate=None):
+def plan(planned, hardware=''):
     """Returns (columns, rows, sentence) that describe the remaining work.
 
-    hours = remaining FLOPs / FLOP/s, where FLOP/s is the measured `rate`, or that of
-    `hardware` ('h100:8', cost/hardware.py): peak x assumed utilization x chips. Without
-    either, hours are left out. Small models take longer, as they are limited by memory
-    bandwidth and by the overhead of each step.
+    hours = remaining FLOPs / FLOP/s, where FLOP/s is that of `hardware` ('h100:8',
+    cost/hardware.py): peak x assumed utilization x chips. Without it, hours are left out.
+    Small models take longer, as they are limited by memory bandwidth and by the overhead
+    of each step.
     """
-    if hardware and rate is None:
+    rate = None
+    if hardware:
         chip, count = chips.find(hardware)
         rate = chip.peak * chip.mfu * count
     columns = ['model', 'task', 'members', 'done', 'steps each', 'FLOPs left']
@@ -64,16 +65,16 @@ def plan(planned, hardware='', rate=None):
     if math.isfinite(flops):
         sentence += f', {_short(flops)} FLOPs'
         if rate:
-            where = f' on {hardware}, if all chips are used' if hardware else ''
-            sentence += f': about {_hours(flops / rate)} h{where}'
+            hours = _hours(flops / rate)
+            sentence += f': about {hours} h on {hardware}, if all chips are used'
     return columns, rows, f'{sentence}.'
 
 
-def show_plan(planned, hardware='', rate=None, stream=None):
+def show_plan(planned, hardware=''):
     """Prints the `plan`."""
-    columns, rows, sentence = plan(planned, hardware, rate)
-    console.table('Training plan', columns, rows, stream)
-    print(sentence, file=stream)
+    columns, rows, sentence = plan(planned, hardware)
+    console.table('Training plan', columns, rows)
+    print(sentence)
 
 
 class MemberProgress:

@@ -60,7 +60,9 @@ def test_a_task_lists_all_models_with_controls_last(tmp_path):
 
 
 def test_the_page_is_self_contained_and_escaped(tmp_path):
-    path = page.write(tmp_path / 'page.html', examined(notes='<script>x</script>'))
+    path = page.write(
+        tmp_path / 'page.html', examined(failures={'a': '<script>x</script>'})
+    )
     whole = path.read_text(encoding='utf-8')
     assert '<script' not in whole and 'jepa <b>' not in whole
     assert not re.search(r'(?:src|href)="(?!#)', whole) and whole.count('<svg') == 3
@@ -115,11 +117,10 @@ def test_the_page_has_shared_and_truncated_texts_settings_and_published_values(t
         shared=[('trec', 500, 12), ('r8', 100, None)],
         truncations=[truncation.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
         published=[theirs],
-        notes='Left out: all but two.',
     )
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert 'trec|500|12|2.4 %|' in text and 'r8|100|–|–|' in text
-    assert 'trec|mlm|128|500|10 %|' in text and 'Left out: all but two.' in text
+    assert 'trec|mlm|128|500|10 %|' in text
     assert 'mlm|trec, r8|3 × 5|\n' in text
     alike = 'steps 200, batch size 32, max length 128, pooling mean, precision float32'
     assert f'all members: {alike}, trained by vmap, 10 at once.' in text

@@ -26,18 +26,19 @@ def test_the_plan_covers_remaining_members():
 
 def test_unknown_flops_have_no_hours():
     unknown = [PLANNED[0]._replace(flops=float('nan')), PLANNED[1]]
-    columns, rows, said = progress.plan(unknown, rate=1e12)
-    assert rows[0][5:] == [None, None] and rows[1][6] == '8.3' and 'FLOPs' not in said
+    columns, rows, said = progress.plan(unknown, 'h100:8')
+    chip, count = hardware.find('h100:8')
+    hours = f'{3e16 / (chip.peak * chip.mfu * count) / 3600:.2g}'
+    assert rows[0][5:] == [None, None] and rows[1][6] == hours and 'FLOPs' not in said
     assert 'hours' not in progress.plan(PLANNED)[0]
     with pytest.raises(ValueError, match="'abacus'"):
         progress.plan(PLANNED, 'abacus')
 
 
-def test_the_plan_is_printed():
-    stream = io.StringIO()
-    progress.show_plan(PLANNED, rate=1e12, stream=stream)
-    text = stream.getvalue()
-    assert 'runs/a' in text and 'hours' in text and text.endswith('h.\n')
+def test_the_plan_is_printed(capsys):
+    progress.show_plan(PLANNED, 'h100:8')
+    text = capsys.readouterr().out
+    assert 'runs/a' in text and 'hours' in text and text.endswith('chips are used.\n')
 
 
 def test_the_time_left_ignores_earlier_members():

@@ -203,12 +203,6 @@ def test_verdicts_need_five_seeds_and_eight_flip_signs():
     assert many.result.test == 'sign flips' and many.result.p == 2 / 2**8
 
 
-def test_against_limits_the_comparisons():
-    found = comparison.compare(chosen_of(), against='b')
-    assert [one[1:3] for one in found] == [('b', 'a'), ('b', 'c')]
-    assert all(one.result.difference > 0 for one in found)
-
-
 def test_intervals_over_instances_and_seeds():
     (chosen,) = selection.select(grid())
     values = {n: np.random.default_rng(n).random(40) for n in range(5)}
@@ -218,16 +212,6 @@ def test_intervals_over_instances_and_seeds():
         comparison.instance_interval(
             chosen, lambda member: np.ones(1 + (member['seed'] > 2))
         )
-
-
-def test_averages_use_the_seeds_of_all_tasks():
-    chosen = chosen_of(tasks=('sst2', 'mnli'), rises=[('a', 0.0)])
-    values = np.array([list(one.values().values()) for one in chosen])
-    means = values.mean(axis=0)
-    low, high = stats.t.interval(0.95, 4, means.mean(), stats.sem(means))
-    assert comparison.average(chosen) == pytest.approx((means.mean(), low, high))
-    with pytest.raises(ValueError, match='each task once'):
-        comparison.average([*chosen, chosen[0]])
 
 
 def test_borda_counts_beaten_models():

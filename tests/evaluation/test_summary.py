@@ -59,22 +59,18 @@ def test_hub_files_are_parsed_by_the_hub(tmp_path):
     hub = pytest.importorskip('huggingface_hub')
     yaml = pytest.importorskip('yaml')
     one = chosen(models={'mlm': (0.9, 1e-4)}) + chosen(task='b', models={'mlm': (1, 1)})
-    benchmarks = {'trec': {'id': 'a/trec', 'task_id': 'no', 'revision': '77"aa'}}
-    source = {'url': 'https://example.org/x', 'name': 'Größe: 1 # all', 'user': 'me'}
-    given = tmp_path, one, benchmarks, '2026-11-22'
-    (path,), left_out = summary.hub_results(*given, source)
-    assert path == tmp_path / '.eval_results' / 'trec.yaml' and left_out == ['b']
+    benchmarks = {
+        'trec': {'id': 'a/trec', 'task_id': 'Größe: 1 # all', 'revision': '77"aa'}
+    }
+    (path,) = summary.hub_results(tmp_path, one, benchmarks, '2026-11-22')
+    assert path == tmp_path / '.eval_results' / 'trec.yaml'
     data = yaml.safe_load(path.read_text(encoding='utf-8'))
     (entry,) = hub.parse_eval_result_entries(data)
-    assert entry.dataset_id == 'a/trec' and entry.task_id == 'no'
+    assert entry.dataset_id == 'a/trec' and entry.task_id == 'Größe: 1 # all'
     assert entry.dataset_revision == '77"aa' and entry.date == '2026-11-22'
-    assert entry.source_name == source['name'] and entry.source_url == source['url']
     assert entry.value == pytest.approx(one[0].interval().value, abs=1e-6)
     assert 'mean of 5 seed(s), 95 %' in entry.notes and 'accuracy' in entry.notes
     assert hub.eval_result_entries_to_yaml([entry]) == data
-    # The source is optional.
-    (path,), _ = summary.hub_results(*given)
-    assert 'source' not in yaml.safe_load(path.read_text(encoding='utf-8'))[0]
 
 
 def test_hub_results_need_one_model_and_ids(tmp_path):
@@ -117,11 +113,6 @@ def test_tables_have_models_as_rows_and_tasks_as_columns():
     # In that paper, ± is a standard deviation.
     assert other[0] == '210M m_lm, cls (2606.05173)' and other[1].value == 0.5
     assert math.isnan(other[1].reach)
-    assert table(metrics={'r8': 'macro_f1'})['columns'][2] == 'r8, macro_f1'
-    with pytest.raises(
-        ValueError, match="r8 has no standard metric 'mcc'; available: acc"
-    ):
-        table(metrics={'r8': 'mcc'})
 
 
 def test_controls_are_last():

@@ -97,16 +97,12 @@ def test_shared_queries_are_counted():
     assert retrieval.shared_texts(task) == 1
 
 
-def test_half_of_the_queries_become_validation_queries():
+def test_queries_are_split_by_a_seed():
     qrels = {f'q{n}': {'d': n % 2} for n in range(9)}
-    task = retrieval.Retrieval('r', {}, {}, qrels)
-    made = retrieval.with_validation(task)
-    assert len(made.validation_qrels) == 4 and len(made.qrels) == 5
-    assert made.validation_qrels | made.qrels == qrels
-    assert retrieval.with_validation(made) is made
-    assert retrieval.with_validation(task, seed=3).qrels != made.qrels
-    with pytest.raises(ValueError, match='r has 1 test queries and none for validation'):
-        retrieval.with_validation(retrieval.Retrieval('r', {}, {}, {'q0': {'d': 1}}))
+    first, second = retrieval.split_queries(qrels, 0.5, 0)
+    assert len(first) == 4 and len(second) == 5 and first | second == qrels
+    assert retrieval.split_queries(qrels, 0.5, 0) == (first, second)
+    assert retrieval.split_queries(qrels, 0.5, 3) != (first, second)
 
 
 def test_empty_texts_are_dropped_with_a_warning():

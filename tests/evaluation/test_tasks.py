@@ -2,13 +2,15 @@
 
 import gzip
 import json
+import types
 
 import pytest
 
 from jepa_text.data.sets import tables
-from jepa_text.evaluation import tasks
+from jepa_text.evaluation import examiner, identity, tasks
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as examples
+from jepa_text.evaluation.sets.retrieval import Retrieval
 
 TEXTS = [f'Sentence number {n} says "this".' for n in range(10)]
 
@@ -318,13 +320,19 @@ def test_bundled_and_sentence_tasks_need_no_files():
     assert set(made.test.target) == {'0', '1'} and made.name == 'shuffled'
 
 
-def test_samples_are_ordered_and_reproducible():
+@pytest.mark.parametrize('kind', ['labels', 'retrieval'])
+def test_samples_are_ordered_and_reproducible(kind):
     side = examples.examples(TEXTS, None, list('0101010101'))
-    task = examples.Task('t', 'labels', 'accuracy', side, side)
-    small = examples.sample(task, 4, 100, seed=1)
-    assert len(small.train) == 4 and small.test.first == TEXTS
-    assert small.train.first == sorted(small.train.first)
-    assert examples.sample(task, 4, 100, seed=1).train.first == small.train.first
+    task = examples.Task('t', 'labels', 'accuracy', side, side, validation=side)
+    if kind == 'retrieval':
+        qrels, pairs = {text: {'d': 1} for text in TEXTS}, [(t, t) for t in TEXTS]
+        task = Retrieval('t', {}, {}, qrels, pairs=pairs)
+    config = types.SimpleNamespace(train=4, test=0)
+    small, again = examiner.sampled(task, config), examiner.sampled(task, config)
+    train = small.train.first if kind == 'labels' else [text for text, _ in small.pairs]
+    assert len(train) == 4 and train == sorted(train)
+    assert list(small.test.first if kind == 'labels' else small.qrels) == TEXTS
+    assert identity.of_data(again) == identity.of_data(small)
 
 
 def write_bad(folder):

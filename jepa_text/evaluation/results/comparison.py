@@ -1,8 +1,7 @@
-"""Comparison of models at their selected learning rates: tests, averages and Borda count.
+"""Comparison of models at their selected learning rates: tests and Borda count.
 
 compare              which models differ on a task, corrected for multiple tests
 instance_interval    interval over seeds and instances
-average              over tasks, as in the last columns of the paper's tables
 borda                one ranking of models over many tasks
 """
 
@@ -13,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from jepa_text.evaluation.results import selection
 from jepa_text.measures import statistics
 
 NO_VERDICT, NO_DIFFERENCE = 'no verdict', 'no difference shown'
@@ -35,8 +33,8 @@ class Comparison(NamedTuple):
     verdict: str
 
 
-def compare(chosen, *, against=None, side='test'):
-    """Returns a Comparison of every two models on every task, or of all with `against`.
+def compare(chosen):
+    """Returns a Comparison of every two models on every task, by their test values.
 
     Paired over seeds by measures.statistics.corrected: Student's t, sign flips from eight
     seeds on, Holm's correction over all comparisons; no verdict below five seeds. Raises
@@ -44,12 +42,10 @@ def compare(chosen, *, against=None, side='test'):
     """
     pairs = []
     for ours, theirs in itertools.combinations(chosen, 2):
-        if ours.task != theirs.task or against not in (None, ours.model, theirs.model):
+        if ours.task != theirs.task:
             continue
-        if against == theirs.model:
-            ours, theirs = theirs, ours
         _check_comparable(ours, theirs)
-        first, second = ours.values(side), theirs.values(side)
+        first, second = ours.values(), theirs.values()
         names = ours.task, ours.model, theirs.model
         unpaired = len(first.keys() ^ second.keys())
         pairs.append((names, statistics.paired(first, second), unpaired))
@@ -73,22 +69,6 @@ def instance_interval(chosen, values_of):
             'but an interval over instances needs members with the same instances.'
         )
     return statistics.two_level_interval(np.stack(values))
-
-
-def average(chosen):
-    """Returns the Interval of a model's mean over tasks, over the seeds of all tasks."""
-    models = {choice.model for choice in chosen}
-    tasks = [choice.task for choice in chosen]
-    if len(models) != 1 or len(set(tasks)) < len(tasks):
-        raise ValueError(
-            'An average over tasks needs one model and each task once, but got '
-            f'{sorted(models)} on {tasks}.'
-        )
-    values = [choice.values() for choice in chosen]
-    seeds = sorted(set.intersection(*map(set, values)))
-    return selection.mean_over_seeds(
-        [np.mean([by_seed[seed] for by_seed in values]) for seed in seeds]
-    )
 
 
 def borda(chosen):

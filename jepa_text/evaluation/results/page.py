@@ -27,7 +27,6 @@ class Contents:
     failures     {name: error message}: failed members and damaged files
     truncations  truncation.Cut of each task and model
     instances    {(model, task): interval} of summary.over_instances
-    notes        other remarks, e.g. what was left out of the grid
     """
 
     lines: list
@@ -38,7 +37,6 @@ class Contents:
     failures: dict = dataclasses.field(default_factory=dict)
     truncations: tuple = ()
     instances: dict = dataclasses.field(default_factory=dict)
-    notes: str = ''
 
 
 def write(path, contents):
@@ -62,7 +60,7 @@ def write(path, contents):
         page_run.failures(rows, contents.failures),
         page_run.shared_texts(contents.shared),
         page_run.truncations(contents.truncations),
-        page_run.methods_section(lines, chosen, contents.notes),
+        page_run.methods_section(lines, chosen),
     ]
     trained = any(line['learning_rate'] for line in lines)
     return page.write(

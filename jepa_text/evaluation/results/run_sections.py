@@ -130,7 +130,7 @@ def truncations(cuts):
     }
 
 
-def methods_section(lines, chosen, notes):
+def methods_section(lines, chosen):
     """Returns the section of methods and settings.
 
     Settings that all members share are in a sentence, the others in a table; versions are
@@ -154,7 +154,7 @@ def methods_section(lines, chosen, notes):
     }
     return {
         'heading': 'Methods',
-        'text': '\n\n'.join(filter(None, [methods, zero_shot, text, notes])),
+        'text': '\n\n'.join(filter(None, [methods, zero_shot, text])),
         **({'table': table} if table['rows'] else {}),
         'details': {'Versions': versions, 'This page': page.versions()},
     }

@@ -77,14 +77,13 @@ def over_instances(folder, chosen):
     return intervals
 
 
-def hub_results(folder, chosen, benchmarks, date, source=None):
-    """Writes .eval_results/TASK.yaml for one model; returns (paths, tasks left out).
+def hub_results(folder, chosen, benchmarks, date):
+    """Writes .eval_results/TASK.yaml for the tasks of one model, and returns the paths.
 
     benchmarks    {task: {'id': 'nyu-mll/glue', 'task_id': 'sst2', 'revision': ...}}: the
                   data set on the hub, and the task in its eval.yaml. Other tasks are left
                   out, as the hub shows registered benchmarks only
     date          of the evaluation, '2026-11-22'
-    source        {'url': ..., 'name': ..., 'user': ...} of the full results; None: none
 
     The value is the mean over seeds of the selection metric, as a share; the notes
     describe it. Raises ValueError for several models and a benchmark without id or
@@ -97,18 +96,17 @@ def hub_results(folder, chosen, benchmarks, date, source=None):
             f'{sorted(models)}: give the results of one model.'
         )
     check_benchmarks(benchmarks)
-    paths, left_out = [], []
+    paths = []
     for choice in chosen:
         if choice.task not in benchmarks or not choice.members:
-            left_out.append(choice.task)
             continue
-        entry = _hub_entry(choice, benchmarks[choice.task], date, source)
+        entry = _hub_entry(choice, benchmarks[choice.task], date)
         name = re.sub(r'[^\w.-]+', '-', choice.task)
         path = Path(folder) / HUB_FOLDER / f'{name}.yaml'
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write(path, '\n'.join(['- ' + _yaml(entry, '  ')[2:], '']))
         paths.append(path)
-    return paths, left_out
+    return paths
 
 
 def check_benchmarks(benchmarks, tasks=None):
@@ -211,7 +209,7 @@ def _standard_error(values):
     return statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _hub_entry(choice, benchmark, date, source):
+def _hub_entry(choice, benchmark, date):
     mean, low, high = choice.interval()
     ends = f', 95 % {low:.4f} to {high:.4f}' if math.isfinite(low) else ''
     how = 'zero-shot'
@@ -222,7 +220,7 @@ def _hub_entry(choice, benchmark, date, source):
         f'{choice.by} {choice.metric}, mean of {len(choice.members)} seed(s){ends}; {how}'
     )
     entry = {'dataset': dict(benchmark), 'value': round(mean, 6), 'date': date}
-    return {**entry, **({'source': dict(source)} if source else {}), 'notes': notes}
+    return {**entry, 'notes': notes}
 
 
 def _yaml(value, indent):

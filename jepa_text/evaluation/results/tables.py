@@ -28,21 +28,19 @@ class Cell(NamedTuple):
     n: int | None = None
 
 
-def table(rows, mode='standard', metrics=None, published=()):
+def table(rows, mode='standard', published=()):
     """Returns a table with models, then controls, as rows and tasks as columns.
 
     rows         of summary.rows
     mode         'standard' or 'paper'
-    metrics      {task: metric}; default: the selection metric or, for the paper's mode,
-                 its first metric
     published    rows of published.rows; those with the table's mode, tasks and metrics
                  are added, one row per model
 
-    Raises ValueError for a metric that a task lacks.
+    A task's metric is the selection metric or, if the mode lacks it, its first.
     """
     rows = sorted(rows, key=lambda row: bool(row['control']))
     tasks = list(dict.fromkeys(row['task'] for row in rows))
-    names = {task: _metric(rows, task, mode, metrics or {}) for task in tasks}
+    names = {task: _metric(rows, task, mode) for task in tasks}
     lines = {row['model']: {} for row in rows}
     for row in rows:
         if interval := row[mode].get(names[row['task']]):
@@ -127,17 +125,11 @@ def csv_of(table):
     return text.getvalue()
 
 
-def _metric(rows, task, mode, metrics):
+def _metric(rows, task, mode):
     row = next((row for row in rows if row['task'] == task and row[mode]), None)
     if row is None:
         return ''
-    default = row['metric'] if row['metric'] in row[mode] else next(iter(row[mode]))
-    name = metrics.get(task, default)
-    if name not in row[mode]:
-        raise ValueError(
-            f'{task} has no {mode} metric {name!r}; available: {", ".join(row[mode])}.'
-        )
-    return name
+    return row['metric'] if row['metric'] in row[mode] else next(iter(row[mode]))
 
 
 def _percent(cell, form, missing):

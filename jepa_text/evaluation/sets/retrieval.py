@@ -28,22 +28,6 @@ class Retrieval:
     revision: str = ''
 
 
-def with_validation(task, seed=tasks.VALIDATION_SEED):
-    """Returns the task with validation queries: its own, or half of those of `qrels`.
-
-    The half is drawn by the seed and removed from the test queries.
-    """
-    if task.validation_qrels:
-        return task
-    if len(task.qrels) < 2:
-        raise ValueError(
-            f'{task.name} has {len(task.qrels)} test queries and none for validation: '
-            'give more queries, or qrels of a split dev.'
-        )
-    validation, test = split_queries(task.qrels, 0.5, seed)
-    return dataclasses.replace(task, qrels=test, validation_qrels=validation)
-
-
 def split_queries(qrels, share, seed):
     """Splits qrels by query into (this share, the rest), drawn by the seed, in order."""
     names = np.random.default_rng(seed).permutation(sorted(qrels)).tolist()

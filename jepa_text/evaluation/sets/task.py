@@ -22,7 +22,6 @@ import numpy as np
 
 from jepa_text.config import resolve
 
-KINDS = ('labels', 'scores', 'texts', 'tags', 'spans', 'cloze')
 VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
 
@@ -122,16 +121,13 @@ def examples(first, second=None, target=None, where='the task'):
     return Examples(list(first), second and list(second), target).take(kept)
 
 
-def sample(task, train, test, seed):
-    """Returns the task with at most so many examples, drawn by the seed, in order."""
+def drawn(count, limit):
+    """Returns the indices of at most `limit` of `count` items, drawn by seed 0, in order.
 
-    def draw(examples, limit):
-        index_M = np.random.default_rng(seed).permutation(len(examples))[:limit]
-        return examples.take(np.sort(index_M))
-
-    return dataclasses.replace(
-        task, train=draw(task.train, train), test=draw(task.test, test)
-    )
+    >>> drawn(4, 2).tolist(), drawn(2, 4).tolist()
+    ([0, 2], [0, 1])
+    """
+    return np.sort(np.random.default_rng(0).permutation(count)[:limit])
 
 
 def make_splits(splits, make_split, seed=0):
