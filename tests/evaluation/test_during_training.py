@@ -64,6 +64,11 @@ def test_invalid_tasks_raise_before_training(tmp_path):
     given['evaluate']['tasks'] = (f'labeled@{tmp_path / "same.jsonl"}',)
     with pytest.raises(ValueError, match="of same have the class 'same', but a probe"):
         train.train(given, tmp_path / 'same', during_training.EVALUATIONS)
+    pairs = [json.dumps({'query': f'q {i}', 'document': f'd {i}'}) for i in range(40)]
+    (tmp_path / 'pairs.jsonl').write_text('\n'.join(pairs))
+    given['evaluate']['tasks'] = (str(tmp_path / 'pairs.jsonl'),)
+    with pytest.raises(ValueError, match='pairs is a task of retrieval. All tasks must'):
+        train.train(given, tmp_path / 'ranked', during_training.EVALUATIONS)
     given['evaluate']['tasks'] = ('labled@nowhere',)
     with pytest.raises(ValueError, match="no 'labled'"):
         train.train(given, tmp_path / 'misspelt', during_training.EVALUATIONS)
