@@ -123,7 +123,7 @@ def unlabeled(kind, first, second=None):
         raise ValueError('The model produces vectors: use encode, not predict.')
     if kind.name == 'tags' and second is not None:
         raise ValueError('Tags are for lists of words, without second texts.')
-    for text in first:
+    for text in (*first, *(second or ())):
         if isinstance(text, str) == (kind.name == 'tags'):
             wanted = 'list of words' if kind.name == 'tags' else 'text'
             raise ValueError(f'{kind.name} need a {wanted} per example, not {text!r}.')

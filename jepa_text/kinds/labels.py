@@ -91,7 +91,8 @@ class Labels(_TextKind):
 class Scores(_TextKind):
     """Regression of one number; squared error.
 
-    >>> Scores().loss(jnp.full((1, 1), 3.0), {'score': jnp.ones(1)})[0].item()
+    >>> batch = {'score': jnp.ones(1), 'segment_ids': jnp.ones((1, 4))}
+    >>> Scores().loss(jnp.full((1, 1), 3.0), batch)[0].item()
     4.0
     """
 
@@ -104,10 +105,9 @@ class Scores(_TextKind):
         return self._head(encoder, 1)
 
     def loss(self, outputs_B1, batch):
-        is_row_B = batch['segment_ids'].any(axis=1) if 'segment_ids' in batch else True
+        is_row_B = batch['segment_ids'].any(axis=1)
         error_B = outputs_B1[:, 0].astype(jnp.float32) - batch['score']
-        counts_B = jnp.broadcast_to(is_row_B, error_B.shape)
-        return jnp.sum(jnp.where(counts_B, error_B**2, 0.0)), jnp.sum(counts_B)
+        return jnp.sum(jnp.where(is_row_B, error_B**2, 0.0)), jnp.sum(is_row_B)
 
     def answers(self, outputs, rows, examples):
         """[{'score'}]"""

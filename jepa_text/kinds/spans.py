@@ -104,11 +104,8 @@ class Spans(base.Kind):
                 f'example {index}: the answer {answers[0]!r} has no token of its '
                 'context. Fix its position, or give [] if there is no answer.'
             )
-        step = self.stride or len(ids)
-        starts = [0]
-        while starts[-1] + room < len(ids) and self.stride:
-            starts.append(starts[-1] + min(step, room))
-        found = []
+        step, found = min(self.stride, room), []
+        starts = range(0, max(1, len(ids) - room + step), step) if step else [0]
         for first in starts:
             part = slice(first, first + room)
             row = reader.with_specials(np.concatenate([question, ids[part]]))

@@ -58,6 +58,7 @@ ASKED = [
     (LABELS, ('whale', None), 'got a single text'),
     (LABELS, (['a', 'b'], ['c']), '2 first texts, but 1 second'),
     (LABELS, ([['a', 'b']], None), r"need a text per example, not \['a', 'b'\]"),
+    (LABELS, (['a'], [None]), 'labels need a text per example, not None'),
     (
         tags.Tags(labels=('O', 'X')),
         (['a b'], None),
