@@ -123,7 +123,6 @@ class Grid:
         self.kind, self.recipe = kind, recipe
         self.maximum = min(max_length or model.length, model.length)
         self.pad_id = model.tokenizer.pad_id
-        self.tx = recipe.optimizer()
         encoder, params = model.network.encoder, model.params['encoder']
         encoder, params = partition.prepare(encoder, params, recipe)
         self.network = Network(encoder, kind)
@@ -133,7 +132,6 @@ class Grid:
             params = transformer.unstack_layers(params)
         self.trained, self.frozen = partition.split(params, recipe.layers)
         self._moments = None
-        self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
         """Initializes the head's parameters from a seed; {} for a kind without head."""
@@ -262,7 +260,12 @@ class Grid:
             base.HEAD: jax.tree.map(lambda *x: jnp.stack(x), *heads),
         }
         key_S = jnp.stack([jax.random.key_data(key_of(m.seed)) for m in members])
-        return params, jax.vmap(self.tx.init)(params), key_S, jnp.zeros((), jnp.int32)
+        return (
+            params,
+            jax.vmap(self.recipe.optimizer().init)(params),
+            key_S,
+            jnp.zeros((), jnp.int32),
+        )
 
     def _batch(self, rows, index_SB, used=None, shape=None):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
@@ -281,18 +284,10 @@ class Grid:
 
     def program(self, count, used, shape):
         """Returns the compiled step of `count` members; `used`, `shape` may be None."""
-        tokens, texts = used and len(used.used_U), shape.texts if shape else 1
-        return self._step(count, tokens, texts)
-
-    def _compiled(self, count, tokens, texts):
-        """Compiles the step of `count` members.
-
-        `tokens` in the embedding table (None: all), and at most `texts` per row.
-        """
         encoder = self.network.encoder
         if self._unrolled:
             encoder = encoder.clone(scan=False)
-        if tokens is not None:
-            encoder = encoder.clone(vocab_size=tokens)
-        given = Network(encoder, self.kind), self.kind, self.tx, self.recipe
-        return member_step.program(*given, count, texts)
+        if used is not None:
+            encoder = encoder.clone(vocab_size=len(used.used_U))
+        network, texts = Network(encoder, self.kind), shape.texts if shape else 1
+        return member_step.program(network, self.kind, self.recipe, count, texts)

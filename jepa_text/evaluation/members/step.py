@@ -17,12 +17,12 @@ from jepa_text.models.attention import attend
 
 
 @memo.memoize
-def program(network, kind, optimizer, recipe, count, texts):
+def program(network, kind, recipe, count, texts):
     """Returns the compiled step of `count` members, with at most `texts` per row.
 
     Grids of models with equal networks share it.
     """
-    one = functools.partial(step, network, kind, optimizer, recipe)
+    one = functools.partial(step, network, kind, recipe)
     one = attend.with_max_documents(texts, one)
     axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
     mapped = jax.vmap(one, **axes) if count > 1 else _without_vmap(one)
@@ -43,7 +43,7 @@ def _without_vmap(step):
     return single
 
 
-def step(network, kind, optimizer, recipe, state, frozen, rate, batch):
+def step(network, kind, recipe, state, frozen, rate, batch):
     """Updates a member by the clipped gradient; returns (state, loss before it)."""
     params, opt_state, key, number = state
     dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
@@ -51,7 +51,7 @@ def step(network, kind, optimizer, recipe, state, frozen, rate, batch):
     norm = optax.tree.norm(grads)
     scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
-    updates, opt_state = optimizer.update(grads, opt_state, params)
+    updates, opt_state = recipe.optimizer().update(grads, opt_state, params)
     params = jax.tree.map(
         lambda p, u: (p - rate.astype(p.dtype) * u).astype(p.dtype), params, updates
     )
