@@ -111,7 +111,7 @@ class Examination(examination.Examination):
         constant = []
         for split in ('validation', 'test'):
             measured, predictions, is_constant = self.measured(split, params)
-            outcome[split] = {'standard': measured.standard, 'paper': measured.paper}
+            outcome[split] = measured.by_mode
             constant.append(is_constant)
         # With few examples, all answers of one split may be the same by chance.
         outcome['status'] = 'collapsed' if all(constant) else 'done'

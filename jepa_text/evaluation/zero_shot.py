@@ -138,8 +138,7 @@ class Examination(examination.Examination):
             per_instance, answers = {}, None
             if None not in parts:
                 (validation, _), (test, answers) = parts
-                for split, values in (('validation', validation), ('test', test)):
-                    outcome[split] = {'standard': values.standard, 'paper': values.paper}
+                outcome |= {'validation': validation.by_mode, 'test': test.by_mode}
                 per_instance = test.per_instance
                 is_constant = len(set(answers)) == 1 < len(set(self.gold(self.task.test)))
                 outcome['status'] = 'collapsed' if is_constant else 'done'

@@ -98,8 +98,8 @@ def outcome(validation, test, seconds, versions):
     """Returns the outcome of a measured control, as results.write takes it."""
     return {
         'status': 'done',
-        'validation': {'standard': validation.standard, 'paper': validation.paper},
-        'test': {'standard': test.standard, 'paper': test.paper},
+        'validation': validation.by_mode,
+        'test': test.by_mode,
         'losses': [],
         'seconds': round(seconds, 3),
         'versions': versions,

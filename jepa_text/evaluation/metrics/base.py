@@ -20,6 +20,11 @@ class Measured:
     paper: dict
     per_instance: dict
 
+    @property
+    def by_mode(self):
+        """The values of both definitions, as results.write takes them."""
+        return {'standard': self.standard, 'paper': self.paper}
+
 
 def extra(module):
     """Imports a module of the extra `eval`; the ImportError says how to install it."""
