@@ -9,7 +9,6 @@ which disadvantages longer words. Words with the same number of tokens share a r
 """
 
 import functools
-import json
 import warnings
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text.data.tokenizers import measures
 from jepa_text.kinds import base, prediction
 
 MASKS = ('<mask>', '[MASK]')
@@ -80,7 +80,7 @@ class Scorer:
     def __init__(self, model, max_length=None):
         model.check_fills()
         self.model, self.reader = model, prediction.reader(model, max_length)
-        self._unknown = _unknown(model.tokenizer)
+        self._unknown = measures.unknown_id_of(model.tokenizer)
 
     def predict(self, questions):
         """Returns the Prediction for each question.
@@ -209,9 +209,7 @@ class Scorer:
         network = self.model.network
 
         def log_probabilities(params, batch, at_BM):
-            keys = 'tokens', 'segment_ids', 'positions'
-            inputs = (batch[key] for key in keys)
-            hidden_BLD = network.apply('encoder', params, *inputs, causal=False)
+            hidden_BLD = base.hidden(network, params, batch)
             masked_BMD = jnp.take_along_axis(hidden_BLD, at_BM[:, :, None], axis=1)
             embedding_VD = params['encoder']['embedding']
             logits_BMV = network.apply('lm_head', params, masked_BMD, embedding_VD)
@@ -235,11 +233,3 @@ def _of_candidates(question, log_likelihoods):
 
 def _in(question):
     return f', in {question.before + MASKS[0] + question.after!r}.'
-
-
-def _unknown(tokenizer):
-    """Returns the id of the unknown token, or None if there is none."""
-    model = json.loads(tokenizer.content)['model']
-    if model.get('unk_token') is not None:
-        return tokenizer.backend.token_to_id(model['unk_token'])
-    return model.get('unk_id')

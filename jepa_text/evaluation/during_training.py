@@ -13,12 +13,12 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build, section_of
 from jepa_text.kinds import base, labels, prediction
 from jepa_text.measures import probes
-from jepa_text.models import pooling
 from jepa_text.training import evals
 from jepa_text.training.evals import compiled
 
 LEARNED, SCORED = 2000, 1000  # maximum training and validation examples, drawn by seed 0
 SHARE = 0.2  # of the training set, if a task has no validation set
+_MEAN = labels.Labels(pool='mean')
 
 
 def make(recipe, section):
@@ -76,20 +76,13 @@ class Prober:
 
     def _vectors(self, params, network, rows):
         """Returns [N, D] float32 on every process."""
-        vectors_ND, pooled = None, compiled.on_mesh(self.mesh, _pooled, network)
+        vectors_ND, pooled = None, compiled.on_mesh(self.mesh, _MEAN.features, network)
         for chosen, batch in self._batches(rows):
             batch_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
             if vectors_ND is None:
                 vectors_ND = np.zeros((len(rows), batch_BD.shape[1]), np.float32)
             vectors_ND[chosen] = batch_BD[: len(chosen)]
         return vectors_ND
-
-
-def _pooled(network, params, batch):
-    keys = 'tokens', 'segment_ids', 'positions'
-    inputs = (batch[key] for key in keys)
-    hidden_BLD = network.apply('encoder', params, *inputs, causal=False)
-    return pooling.mean(hidden_BLD, batch['segment_ids'] > 0)
 
 
 def _parts(task, reader):

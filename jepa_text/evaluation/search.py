@@ -105,7 +105,8 @@ def top_k(queries_QD, corpus, k):
     for start, block_MD in _blocks(shards, size):
         if not on_host:
             block_MD = jax.device_put(block_MD)
-        best = [merge(*pair, block_MD, start, k) for pair in zip(parts, best)]
+        merged = (merge(*pair, block_MD, start, k) for pair in zip(parts, best))
+        best = list(map(jax.block_until_ready, merged))
     scores_QK, index_QK = map(np.concatenate, zip(*best))
     if len(bad := np.argwhere(~np.isfinite(scores_QK))):
         raise ValueError(_not_finite(index_QK[tuple(bad[0])]))
@@ -201,12 +202,9 @@ def _on_host(room, queries_QD, best, block_MD, start, k):
     return scores_P[kept_QK], index_P[kept_QK]
 
 
+@functools.partial(jax.jit, static_argnames='k')
 def _on_device(queries_QD, best, block_MD, start, k):
-    merged = _merged(queries_QD, *best, block_MD, start, k=k)
-    return jax.block_until_ready(merged)
-
-
-def _merge(queries_QD, scores_QK, index_QK, block_MD, start, *, k):
+    scores_QK, index_QK = best
     product = dict(precision='highest', preferred_element_type=jnp.float32)
     scores_QM = jnp.matmul(queries_QD, block_MD.astype(jnp.float32).T, **product)
     # Put products that are not finite first, so that `top_k` raises an error.
@@ -217,9 +215,6 @@ def _merge(queries_QD, scores_QK, index_QK, block_MD, start, *, k):
     index_QP = jnp.concatenate([index_QK, index_QM], axis=1)
     scores_QK, place_QK = jax.lax.top_k(scores_QP, min(k, scores_QP.shape[1]))
     return scores_QK, jnp.take_along_axis(index_QP, place_QK, axis=1)
-
-
-_merged = jax.jit(_merge, static_argnames='k')
 
 
 def _blocks(shards, size):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import tokenizers
-from jepa_text.models import layers
+from jepa_text.models import layers, pooling
 
 # The entries of a batch from which outputs are computed.
 _READ = ('tokens', 'segment_ids', 'positions', 'types')
@@ -157,7 +157,7 @@ class Kind:
 
     def features(self, network, params, batch):
         """The inputs of the head: hidden_BLD."""
-        return self.hidden(network, params, batch)
+        return hidden(network, params, batch)
 
     def outputs(self, network, params, batch, rngs=None):
         """The outputs of the head, using the features in the batch if there are any."""
@@ -170,20 +170,37 @@ class Kind:
         """Converts outputs of the head for use in the loss and in answers."""
         return outputs
 
-    def hidden(self, network, params, batch):
-        """hidden_BLD of a batch, with bidirectional attention whatever the pretraining.
 
-        Uses packed rows of several texts if the batch has them.
-        """
-        packed = 'packed_' if 'places' in batch else ''
-        keys = 'tokens', 'segment_ids', 'positions'
-        inputs = (batch[packed + key] for key in keys)
-        types = {'types_BL': batch[packed + 'types']} if 'types' in batch else {}
-        hidden_RPD = network.apply('encoder', params, *inputs, causal=False, **types)
-        if not packed:
-            return hidden_RPD
-        hidden_ND = hidden_RPD.reshape(-1, hidden_RPD.shape[-1])
-        return hidden_ND.at[batch['places']].get(mode='fill', fill_value=0)
+class PooledKind(Kind):
+    """A kind that reads one vector per text: hidden states reduced by its `pool`."""
+
+    pool: str
+
+    def __post_init__(self):
+        if self.pool not in pooling.POOLINGS:
+            known = ', '.join(pooling.POOLINGS)
+            raise ValueError(f'pool={self.pool!r} does not exist; there are: {known}.')
+
+    def features(self, network, params, batch):
+        """pooled_BD: the vectors."""
+        hidden_BLD = hidden(network, params, batch)
+        return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
+
+
+def hidden(network, params, batch):
+    """hidden_BLD of a batch, with bidirectional attention whatever the pretraining.
+
+    Uses packed rows of several texts if the batch has them.
+    """
+    packed = 'packed_' if 'places' in batch else ''
+    keys = 'tokens', 'segment_ids', 'positions'
+    inputs = (batch[packed + key] for key in keys)
+    types = {'types_BL': batch[packed + 'types']} if 'types' in batch else {}
+    hidden_RPD = network.apply('encoder', params, *inputs, causal=False, **types)
+    if not packed:
+        return hidden_RPD
+    hidden_ND = hidden_RPD.reshape(-1, hidden_RPD.shape[-1])
+    return hidden_ND.at[batch['places']].get(mode='fill', fill_value=0)
 
 
 class ClassHead(nn.Module):

@@ -10,18 +10,13 @@ from jepa_text.models import pooling
 
 
 @dataclasses.dataclass(frozen=True)
-class _TextKind(base.Kind):
+class _TextKind(base.PooledKind):
     """`template` joins a pair into one text; `pool` reduces hidden states to a vector."""
 
     template: str = '{first}\n{second}'
     pool: str = 'mean'
     act: str = 'gelu'
     dropout: float = 0.0
-
-    def __post_init__(self):
-        if self.pool not in pooling.POOLINGS:
-            known = ', '.join(pooling.POOLINGS)
-            raise ValueError(f'pool={self.pool!r} does not exist; there are: {known}.')
 
     def rows(self, reader, examples):
         pooling.check(self.pool, reader.begin, (), reader.tokenizer.special_ids)
@@ -42,11 +37,6 @@ class _TextKind(base.Kind):
             base.Row(reader.with_specials(ids), self._targets(value), index)
             for index, ((ids, _), value) in enumerate(zip(reader.encode(texts), values))
         ]
-
-    def features(self, network, params, batch):
-        """pooled_BD: the inputs of the head."""
-        hidden_BLD = self.hidden(network, params, batch)
-        return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
 
     def _head(self, encoder, classes):
         return base.head(encoder, classes, self.act, self.dropout)

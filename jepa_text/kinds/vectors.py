@@ -11,7 +11,7 @@ from jepa_text.models import pooling
 
 
 @dataclasses.dataclass(frozen=True)
-class Vectors(base.Kind):
+class Vectors(base.PooledKind):
     """Pooled hidden states, without a head; contrastive loss with in-batch negatives.
 
     -log softmax_j(cos(query_i, document_j) / temperature)[i], which is sentence-
@@ -45,11 +45,6 @@ class Vectors(base.Kind):
 
     def modules(self, encoder):
         return {}
-
-    def features(self, network, params, batch):
-        """pooled_BD: the vectors to compare."""
-        hidden_BLD = self.hidden(network, params, batch)
-        return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
 
     def outputs(self, network, params, batch, rngs=None):
         return self.features(network, params, batch)
