@@ -14,6 +14,7 @@ from jepa_text.evaluation.results import comparison, page, selection, summary
 from jepa_text.evaluation.results import figures as page_figures
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import run_sections as page_run
+from jepa_text.evaluation.results import tables as result_tables
 
 pytest.importorskip('matplotlib')
 RATES = (1e-5, 1e-4, 1e-3)
@@ -96,6 +97,39 @@ def test_failures_are_counted(tmp_path):
     assert 'Of all members, 1 ended without a finite loss and 1 collapsed.' in text
     text = text_of(page.write(tmp_path / 'page.html', examined()))
     assert 'ended with a finite loss' in text
+
+
+@pytest.mark.parametrize(
+    ('kind', 'metric', 'theirs'),
+    [('tags', 'entity_f1', 'sentence_macro_f1'), ('spans', 'f1', 'token_f1')],
+)
+def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, theirs):
+    """Controls of spans have no value by it."""
+
+    def member(model, rate, seed, paper, **more):
+        both = {'standard': {metric: 0.9 - 100 * rate}, 'paper': paper}
+        made = outcome() | {'validation': both, 'test': both}
+        made |= {'kind': kind, 'metric': metric, 'model': model, **more}
+        return CONFIG | {'learning_rate': rate, 'seed': seed} | made
+
+    found = [
+        member(model, rate, seed, {theirs: 0.5 + 100 * rate})
+        for model in ('mlm', 'clm')
+        for rate in (1e-4, 1e-3)
+        for seed in range(5)
+    ]
+    paper = {} if kind == 'spans' else {theirs: 0.1}
+    found.append(member('never', 0.0, 0, paper, control='never'))
+    chosen = selection.select(found, by='paper')
+    assert [set(one.learning_rates.values()) for one in chosen] == [{1e-3}, {1e-3}, {0.0}]
+    given = page.Contents(found, chosen, comparison.compare(chosen[:2]))
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    assert 'mlm|0.800|± 0.000|5|1e-03|' in text and 'never|0.900|' in text
+    assert "paper's " + theirs.replace('_', ' ') in text
+    assert result_tables.table(summary.rows(chosen))['columns'] == [
+        'model',
+        f'trec, {metric}',
+    ]
 
 
 def test_a_model_without_finite_members_is_shown(tmp_path):

@@ -173,12 +173,11 @@ def _task(task, pairs, lines, models, instances):
     name = metric.replace('_', ' ')
     drawn = [figures.means(rows, f'{task}: selected on validation', name, models)]
     rates = {line['learning_rate'] for _, own in results.values() for line in own}
-    if len(rates) > 1:
-        drawn.append(
-            figures.sensitivity(results, 'Learning rates', f'test {name}', models)
-        )
     if any(rates):
-        drawn.append(figures.members(results, 'All members', f'test {name}', models))
+        scale = f'test {shown[0].metric.replace("_", " ")}'
+        if len(rates) > 1:
+            drawn.append(figures.sensitivity(results, 'Learning rates', scale, models))
+        drawn.append(figures.members(results, 'All members', scale, models))
     return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
 
 

@@ -14,7 +14,7 @@ import statistics
 from pathlib import Path
 
 from jepa_text.config import resolve
-from jepa_text.evaluation.results import comparison
+from jepa_text.evaluation.results import comparison, selection
 from jepa_text.evaluation.results import lines as results
 from jepa_text.files import atomic
 
@@ -27,7 +27,7 @@ def rows(chosen):
     """Returns one row per Chosen: a dict of plain values.
 
     model, task, kind, control    control: '' for a model, else its name (controls/)
-    metric          the selection metric among standard, by which models are compared
+    metric          the metric of the task among standard
     rule, n, seeds, learning_rates, lost, statuses, sensitivity    as in selection.Chosen
     standard, paper {metric: (mean, low, high)} of the test set, 95 % by Student's t over
                     seeds; NaN ends for one seed. {} if no member has values
@@ -151,7 +151,7 @@ def _row(choice):
         'task': choice.task,
         'kind': first.get('kind', ''),
         'control': first.get('control', ''),
-        'metric': choice.metric,
+        'metric': selection.metric_of(first) if first else choice.metric,
         'rule': choice.rule,
         'n': len(choice.members),
         'seeds': [line['seed'] for line in choice.members],
