@@ -1,7 +1,9 @@
 """Fine-tuning of a grid of members on a task, and measuring on validation and test.
 
-examination = Examination(model, task, settings)
-for member, outcome in examination.run(members): ...
+For example:
+
+    examination = Examination(model, task, settings)
+    for member, outcome in examination.run(members): ...
 """
 
 import dataclasses

@@ -1,6 +1,9 @@
 """The command `finetune`: trains, measures and saves one member.
 
-model = load.load(workdir) model.predict(['a text'])
+The model can then be used:
+
+    model = load.load(workdir)
+    model.predict(['a text'])
 """
 
 import dataclasses

@@ -1,10 +1,12 @@
 """The plan of an evaluation (`--dry-run`) and its progress bar.
 
-planned = [Planned('runs/a', 'trec', members=30, steps=135, flops=2e13)]
-show_plan(planned, hardware='h100:8')
-with MemberProgress(planned) as progress:
-    examination.run(members, report=progress.group('runs/a', 'trec'))
-    progress.done('runs/a', 'trec', len(members), 'trec  runs/a  accuracy 0.95')
+For example:
+
+    planned = [Planned('runs/a', 'trec', members=30, steps=135, flops=2e13)]
+    show_plan(planned, hardware='h100:8')
+    with MemberProgress(planned) as progress:
+        examination.run(members, report=progress.group('runs/a', 'trec'))
+        progress.done('runs/a', 'trec', len(members), 'trec  runs/a  accuracy 0.95')
 """
 
 import math

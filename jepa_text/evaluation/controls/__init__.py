@@ -22,7 +22,7 @@ from jepa_text.evaluation.controls import words
 UNTRAINED, BAG, TF_IDF = 'untrained', 'bag of embeddings', 'TF-IDF'
 WHOLE = 'TF-IDF of the whole texts'
 CONTROLS = (UNTRAINED, BAG, TF_IDF)
-# Baselines that need no vectors and are always available: readouts.baselines.
+# Constant predictions: `baselines` of analysis/probes.py.
 LARGEST, ALWAYS_ONE = 'largest class', 'always 1'
 TF_IDF_WORDS = 1024
 
