@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import tokenizers
-from jepa_text.models import layers, pooling
+from jepa_text.models import layers
 
 # The entries of a batch from which outputs are computed.
 _READ = ('tokens', 'segment_ids', 'positions', 'types')
@@ -124,7 +124,10 @@ def unlabeled(kind, first, second=None):
     if kind.name == 'tags' and second is not None:
         raise ValueError('Tags are for lists of words, without second texts.')
     for text in (*first, *(second or ())):
-        if isinstance(text, str) == (kind.name == 'tags'):
+        is_valid = isinstance(text, str)
+        if kind.name == 'tags':
+            is_valid = not is_valid and all(isinstance(word, str) for word in text)
+        if not is_valid:
             wanted = 'list of words' if kind.name == 'tags' else 'text'
             raise ValueError(f'{kind.name} need a {wanted} per example, not {text!r}.')
     return Unlabeled(first, second)
@@ -169,22 +172,6 @@ class Kind:
     def postprocess(self, outputs, batch):
         """Converts outputs of the head for use in the loss and in answers."""
         return outputs
-
-
-class PooledKind(Kind):
-    """A kind that reads one vector per text: hidden states reduced by its `pool`."""
-
-    pool: str
-
-    def __post_init__(self):
-        if self.pool not in pooling.POOLINGS:
-            known = ', '.join(pooling.POOLINGS)
-            raise ValueError(f'pool={self.pool!r} does not exist; there are: {known}.')
-
-    def features(self, network, params, batch):
-        """pooled_BD: the vectors."""
-        hidden_BLD = hidden(network, params, batch)
-        return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
 
 
 def hidden(network, params, batch):

@@ -5,12 +5,12 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.kinds import base
+from jepa_text.kinds import base, pooled
 from jepa_text.models import pooling
 
 
 @dataclasses.dataclass(frozen=True)
-class _TextKind(base.PooledKind):
+class _TextKind(pooled.PooledKind):
     """`template` joins a pair into one text; `pool` reduces hidden states to a vector."""
 
     template: str = '{first}\n{second}'

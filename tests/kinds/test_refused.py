@@ -64,6 +64,11 @@ ASKED = [
         (['a b'], None),
         "need a list of words per example, not 'a b'",
     ),
+    (
+        tags.Tags(labels=('O', 'X')),
+        ([['a', 3]], None),
+        r"need a list of words per example, not \['a', 3\]",
+    ),
     (tags.Tags(labels=('O', 'X')), ([['a']], ['b']), 'without second texts'),
     (spans.Spans(), (['What?'], None), 'give the questions, then the contexts'),
 ]

@@ -250,7 +250,7 @@ def _never(task, model):
     return _constant(task, '')
 
 
-def _sentence_of_most_words(task, model):
+def _best_sentence(task, model):
     scored = [
         [_sentence(*pair) for pair in zip(part.first, part.second)]
         for part in (task.validation, task.test)
@@ -284,6 +284,6 @@ _CONTROLS = {
     },
     'scores': {controls.TF_IDF: _tf_idf_scores, controls.BAG: _bag_scores},
     'tags': {COMMONEST: _commonest_tag},
-    'spans': {NEVER: _never, SENTENCE: _sentence_of_most_words},
+    'spans': {NEVER: _never, SENTENCE: _best_sentence},
     'cloze': {ANSWER: _commonest_answer},
 }
