@@ -5,7 +5,7 @@ Each member of the grid is fine-tuned and measured.
 workdir/
   results/        a line and a side file per member: results/lines.py
   claims/         which worker works on which group of members: running/claims.py
-  lines.jsonl     all lines
+  lines.jsonl     all lines, and the definition by which they are selected
   summary.json    selected learning rates, means and intervals
 
 The same call resumes an evaluation, and several workers can share a folder. The learning
@@ -200,7 +200,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
     """
     failed = failed or {}
-    lines, damaged = _lines(folder, groups)
+    lines, damaged = _lines(folder, groups, config.select_by)
     short = results.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
     models = [c for c in chosen if c.members and not c.members[0].get('control')]
@@ -235,15 +235,15 @@ def summarize(config, tasks, folder, groups, failed=None):
     }
 
 
-def _lines(folder, groups):
+def _lines(folder, groups, select_by):
     """Writes lines.jsonl; returns (lines of these groups, {damaged file: error})."""
     all_lines, damaged = results.read(folder / results.FOLDER)
     lines = grouping.of_groups(all_lines, groups)
     if left_out := len(all_lines) - len({line['name'] for line in lines}):
         where = folder / results.FOLDER
         print(f'{left_out:,} members in {where} have other settings and are left out.')
-    text = ''.join(json.dumps(line) + '\n' for line in lines)
-    atomic.write(folder / 'lines.jsonl', text)
+    told = (json.dumps(line | {'select_by': select_by}) + '\n' for line in lines)
+    atomic.write(folder / 'lines.jsonl', ''.join(told))
     return lines, damaged
 
 

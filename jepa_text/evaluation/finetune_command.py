@@ -126,7 +126,7 @@ def chosen_rate(workdir, model, task):
             f'chosen_from={workdir!r} has no members of {model} on {task}, only of '
             f'{", ".join(known) or "none"}.'
         )
-    (chosen,) = selection.select(matching)
+    (chosen,) = selection.select(matching, by=matching[0].get('select_by', 'standard'))
     if not chosen.members:
         raise ValueError(
             f'chosen_from={workdir!r}: all members of {model} on {task} are not finite.'

@@ -438,6 +438,22 @@ def test_the_selected_learning_rate_is_used(place, done):
         finetune_command.chosen_rate(place, toy, 'sea')
 
 
+def test_the_learning_rate_selected_by_the_papers_metric_is_used(place, done, tmp_path):
+    lines = list(map(json.loads, (place / 'out/lines.jsonl').read_text().splitlines()))
+    assert {line['select_by'] for line in lines} == {'standard'}
+    for line in lines:
+        high = line['learning_rate'] == 3e-3
+        line['validation'] = {
+            'standard': {'accuracy': 0.2 if high else 0.3},
+            'paper': {'accuracy': 0.9 if high else 0.8},
+        }
+    for by, rate in (('standard', 1e-3), ('paper', 3e-3)):
+        rows = (json.dumps(line | {'select_by': by}) + '\n' for line in lines)
+        (tmp_path / 'lines.jsonl').write_text(''.join(rows))
+        toy = str(place / 'toy')
+        assert finetune_command.chosen_rate(tmp_path, toy, 'sea') == rate
+
+
 def test_predict_needs_a_fine_tuned_model():
     with pytest.raises(ValueError, match='was not fine-tuned, so it cannot predict'):
         examined.model().predict(['the whale'])
