@@ -9,6 +9,7 @@ The split depends only on the text. So it stays the same if a corpus grows or is
 differently, and copies of a document are always in the same split.
 """
 
+import csv
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from jepa_text.files import streams
 SPLITS = ('train', 'heldout')
 CHUNK = 2**20  # characters hashed at a time, to avoid copying a long text as a whole
 LONGEST = 2**28  # maximum bytes of a line
+CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = ('.gz', '.zst')
 ENDS = ('', *PACKED)
 
@@ -122,6 +124,30 @@ def _not_utf8(path, number, offset, byte):
         f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
         f'{os.path.basename(str(path))} > utf8.txt`.'
     )
+
+
+def records(path, is_tsv):
+    """Yields (number of its last line, cells) of each record of a table, without blank
+    lines.
+
+    Cells of a CSV may be quoted as in RFC 4180 and span lines; those of a TSV are taken
+    literally. Raises ValueError, with the line, for any other CSV, and what `lines`
+    raises.
+    """
+    if is_tsv:
+        yield from ((n, line.split('\t')) for n, line in lines(path) if line.strip())
+        return
+    csv.field_size_limit(CELL)  # by default 131,072, and for the whole process
+    found = csv.reader((f'{line}\n' for _, line in lines(path)), strict=True)
+    try:
+        for cells in found:
+            if cells:
+                yield found.line_num, cells
+    except csv.Error as error:
+        raise ValueError(
+            f'{path}, line {found.line_num} is not CSV: {error}. A cell with a comma or '
+            'a quote must be quoted, and a quote in it doubled.'
+        ) from error
 
 
 def objects(path, start=0, stop=None, strict=True):

@@ -9,7 +9,6 @@ only ones that are downloaded. 'tfds:glue/sst2' reads what tensorflow_datasets h
 prepared on this machine, through ArrayRecord.
 """
 
-import csv
 import json
 import re
 import warnings
@@ -209,7 +208,7 @@ def value(row, name, where):
 
 def _cells(path, header, kind, skip_short):
     rows, names, short = [], header, []
-    for number, cells in _lines_of_csv(path) if kind == 'csv' else _lines_of_tsv(path):
+    for number, cells in reading.records(path, kind == 'tsv'):
         if names is None:
             names = cells
             present = [name for name in names if name]
@@ -232,24 +231,6 @@ def _cells(path, header, kind, skip_short):
             f'{len(short):,} lines are skipped, the first: {short[0]}', stacklevel=4
         )
     return rows
-
-
-def _lines_of_tsv(path):
-    return ((n, line.split('\t')) for n, line in reading.lines(path) if line.strip())
-
-
-def _lines_of_csv(path):
-    """Yields (number of its last line, cells) of each record; it may span lines."""
-    records = csv.reader((line + '\n' for _, line in reading.lines(path)), strict=True)
-    try:
-        for cells in records:
-            if cells:
-                yield records.line_num, cells
-    except csv.Error as error:
-        raise ValueError(
-            f'{path}, line {records.line_num} is not CSV: {error}. A cell with a comma '
-            'or a quote must be quoted, and a quote in it doubled.'
-        ) from error
 
 
 def _json(path):

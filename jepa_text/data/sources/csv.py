@@ -7,7 +7,6 @@ several lines; those of a .tsv are taken literally. As a quoted cell may contain
 looks like the end of a row, a file is never cut: it is read by one process.
 """
 
-import csv
 import functools
 
 from jepa_text.data.corpora import corpus, invalid_text, reading
@@ -70,11 +69,7 @@ def _batches(piece, wanted):
 
 def _check_columns(piece, wanted):
     """Raises ValueError unless the first line names these columns, without repeats."""
-    lines = (f'{line}\n' for _, line in reading.lines(piece.file))
-    if _is_tsv(piece):
-        known = next(lines, '').rstrip('\n').split('\t')
-    else:
-        known = next(csv.reader(lines), [])
+    _, known = next(reading.records(piece.file, _is_tsv(piece)), (0, []))
     if len(set(known)) < len(known):
         raise ValueError(f'{piece.path} repeats a column name: {", ".join(known)}.')
     for name in wanted:

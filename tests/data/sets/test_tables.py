@@ -45,6 +45,12 @@ def test_columns_without_a_name_are_allowed(tmp_path):
     assert tables.read(path)[0] | {'': ''} == {'text': 'hello', 'label': '1', '': ''}
 
 
+def test_cells_may_be_long(tmp_path):
+    text = 'a long text, ' * 20_000
+    path = write(tmp_path / 'set.csv', f'text,label\n{quoted(text)},1\n')
+    assert tables.read(path) == [{'text': text, 'label': '1'}]
+
+
 def test_cells_of_a_tsv_are_never_quoted(tmp_path):
     path = write(tmp_path / 'set.tsv.gz', 'text\tlabel\n"open\t1\n')
     assert tables.read(path) == [{'text': '"open', 'label': '1'}]

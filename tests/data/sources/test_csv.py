@@ -71,6 +71,7 @@ def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch, units_of)
         (b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
         (b'id,text\n1,a\n2,b,c\n', r'Expected 2 columns, got 3.*must have one cell'),
         (b'id,text\n1,a\n2\n', r'Expected 2 columns, got 1.*must have one cell'),
+        (b'"id,text\n1,a\n', 'line 2 is not CSV: unexpected end of data'),
         (b'text,text\na,b\n', 'repeats a column name: text, text'),
         (b'id,text\n1,"' + b'x' * 2000 + b'"\n', 'block size.*at most 300 bytes'),
     ],
