@@ -87,6 +87,18 @@ def test_bos_and_eos_are_options(make, tmp_path, ours):
     assert not np.isin(np.concatenate(pieces), ours.special_ids).any()
 
 
+def test_documents_without_tokens_are_dropped(make, corpus, tmp_path):
+    words = training.train(['the whale'] * 9, 40, 'wordpiece')
+    with corpus['path'].open('a') as file:
+        file.write('\n{"text": "\\u200b"}')
+    bare = dict(tokenizer=words, add_bos=False, add_eos=False)
+    assert make(**bare)['left_out'] == {'blank': 2, 'no tokens': 1}
+    assert 'no tokens' not in make('other', tokenizer=words)['left_out']
+    corpus['path'].write_text('{"text": "\\u200b"}')
+    with pytest.raises(ValueError, match='dropped from all splits: 1 no tokens'):
+        make('none', splits=('train',), **bare)
+
+
 def test_pieces_after_the_first_have_no_bos(make, tmp_path, ours):
     manifest = make(row_length=8)
     pieces = read_back.pieces(tmp_path / 'rows', 'train')

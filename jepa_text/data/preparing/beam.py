@@ -15,7 +15,7 @@ from jepa_text.data.preparing import processes
 from jepa_text.data.preparing import work as works
 from jepa_text.files import atomic
 
-FAILED = 'failed-{}.json'
+FAILED = 'failed-{:06d}.json'
 
 
 class Do(apache_beam.DoFn):
@@ -43,17 +43,26 @@ def run(work, task, numbers, flags):
 
     Raises the ValueError of the first unit with invalid text, and what Beam raises.
     """
-    for path in work.folder.glob(FAILED.format('*')):
-        path.unlink()
+    _taken(work.folder)  # of an earlier run that was killed
     options = pipeline_options.PipelineOptions(list(flags))
-    with apache_beam.Pipeline(options=options) as pipeline:
-        (
-            pipeline
-            | apache_beam.Create(list(numbers))
-            | apache_beam.Reshuffle()
-            | apache_beam.ParDo(Do(work.folder, task))
-        )
-    failed = sorted(work.folder.glob(FAILED.format('*')))
-    if failed:
-        error = json.loads(failed[0].read_text(encoding='utf-8'))
-        raise processes.error_from_dict(error)
+    try:
+        with apache_beam.Pipeline(options=options) as pipeline:
+            (
+                pipeline
+                | apache_beam.Create(list(numbers))
+                | apache_beam.Reshuffle()
+                | apache_beam.ParDo(Do(work.folder, task))
+            )
+    finally:
+        errors = _taken(work.folder)
+    if errors:
+        raise errors[0]
+
+
+def _taken(folder):
+    """Returns the stored errors by number of their unit, and deletes them."""
+    paths = sorted(folder.glob('failed-*.json'))
+    found = [json.loads(path.read_text(encoding='utf-8')) for path in paths]
+    for path in paths:
+        path.unlink()
+    return [processes.error_from_dict(error) for error in found]

@@ -16,6 +16,7 @@ from jepa_text.files import atomic, partial
 FINGERPRINTS, DECIDED = 'fingerprints', 'decided.json'
 # The format version of a unit's mark; a partial folder of another version starts over.
 MARKS = 3
+NO_TOKENS = 'no tokens'  # a reason to drop a document
 COMPARED = f'{FINGERPRINTS}/*.documents'  # files of the units with fingerprints
 
 
@@ -67,7 +68,10 @@ def make(work, number):
     try:
         documents = _originals(work, number, tally)
         for document, ids in tokenizing.encoded(documents, work.tokenizer):
-            writers[document['split']].add(document['text'], ids)
+            if len(ids) or settings['add_bos'] or settings['add_eos']:
+                writers[document['split']].add(document['text'], ids)
+            else:
+                tally.drop(NO_TOKENS, document['text'])
         splits = {
             split: writer.close(number * share, count * share)
             for split, writer in writers.items()

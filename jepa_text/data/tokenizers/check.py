@@ -31,12 +31,12 @@ def check(backend, content, ids):
     for role in ('pad_id', 'bos_id', 'eos_id'):
         if ids['mask_id'] is not None and ids['mask_id'] == ids[role]:
             raise ValueError(
-                f': mask and {role[:3]} are one token, of id {ids[role]}, so '
+                f'mask and {role[:3]} are one token, of id {ids[role]}, so '
                 'masked positions could not be recognized. Add a mask token.'
             )
-    if max(by_id) >= MAX_ID:
+    if (highest := max(by_id, default=0)) >= MAX_ID:
         raise ValueError(
-            f'{by_id[max(by_id)]!r} has id {max(by_id):,}, so an embedding '
+            f'{by_id[highest]!r} has id {highest:,}, so an embedding '
             f'would have as many rows; the maximum is {MAX_ID:,}. Number the '
             'vocabulary without gaps, or train a smaller one.'
         )

@@ -54,11 +54,13 @@ def test_beam_by_several_processes_with_flags(folder):
 def test_invalid_text_raises_and_finished_units_are_kept(folder):
     good = (folder / '2.txt').read_bytes()
     (folder / '2.txt').write_bytes(b'\xff' + good[1:])
+    (folder / '9.txt').write_bytes(b'\xff')  # also invalid, but of a later unit
     with pytest.raises(ValueError, match='2.txt is not UTF-8: byte 0xff at byte off'):
         made(folder, 'rows', engine='beam')
     assert partial.done_parts(folder.parent / '.rows.partial')
     (folder / '2.txt').write_bytes(good)
-    assert made(folder, 'rows', engine='beam') == made(folder, 'straight')
+    (folder / '9.txt').write_bytes(b'a')
+    assert made(folder, 'rows', workers=1) == made(folder, 'straight')
     assert not list((folder.parent / 'rows').glob('failed*'))
 
 

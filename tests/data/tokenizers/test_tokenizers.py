@@ -219,8 +219,14 @@ def test_broken_tokenizers_raise(break_it, words, tmp_path):
 def test_a_mask_that_is_another_special_token_raises(role, tmp_path, monkeypatch):
     path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
     monkeypatch.setitem(tokenizers.NAMES, 'mask', (role,))
-    with pytest.raises(ValueError, match='mask and ... are one token'):
+    with pytest.raises(ValueError, match='json: mask and ... are one token'):
         tokenizers.load(path)
+
+
+def test_an_empty_vocabulary_raises():
+    model = {'type': 'BPE', 'vocab': {}, 'merges': []}
+    with pytest.raises(ValueError, match='empty: gives no tokens for'):
+        tokenizers.parse({'model': model}, 'empty', tokenizers.NAMES)
 
 
 def test_errors_of_train():
