@@ -14,7 +14,7 @@ import os
 import pathlib
 import shutil
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import schema
 from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.preparing import manifest as manifests
@@ -25,8 +25,9 @@ from jepa_text.data.rows import row_folder, shards
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 
-MIN_ROW_LENGTH = 8
-ENGINES = ('local', 'beam')
+# Fields that are always part of a manifest's settings, in this order.
+STORED = ('source', 'tokenizer', 'splits', 'row_length', 'packing', 'shards', 'seed')
+STORED = (*STORED, 'add_bos', 'add_eos')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,14 +43,14 @@ class Config:
         doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model or .tiktoken "
         "file, 'tiktoken:NAME', or 'init_from': the one of the initial checkpoint"
     )
-    row_length: int = schema.field(doc='tokens per row', minimum=MIN_ROW_LENGTH)
+    row_length: int = schema.field(doc='tokens per row', minimum=8)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')
     packing: str = schema.field(
         'best_fit',
         "how rows are packed: 'concat' cuts anywhere, 'paper' follows arXiv 2507.00994",
         choices=tuple(packings.PACKINGS),
     )
-    shards: int = schema.field(4, 'files per split', minimum=1)
+    shards: int = schema.field(4, 'files per split', minimum=1, maximum=99_999)
     seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, 'add <bos> before each document')
     add_eos: bool = schema.field(True, 'add <eos> after each document')
@@ -66,55 +67,34 @@ class Config:
     engine: str = schema.field(
         'local',
         "'local' processes, or 'beam' for machines that share the folder",
-        choices=ENGINES,
+        choices=('local', 'beam'),
     )
     beam: tuple[str, ...] = schema.field((), "Beam flags, such as '--runner=FlinkRunner'")
 
+    def __post_init__(self):
+        if not self.splits:
+            raise ValueError(
+                "prepare.splits is empty: name some, such as ('train', 'heldout')."
+            )
 
-def prepare(
-    source,
-    tokenizer,
-    folder,
-    *,
-    row_length,
-    splits=Config.splits,
-    packing=Config.packing,
-    shards=Config.shards,
-    seed=Config.seed,
-    add_bos=Config.add_bos,
-    add_eos=Config.add_eos,
-    clean=None,
-    bad_documents=Config.bad_documents,
-    workers=Config.workers,
-    engine=Config.engine,
-    beam=Config.beam,
-    tokenizer_about=None,
-):
+
+def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     """Writes `folder` and returns its manifest; if it is complete, it is unchanged.
 
-    `source` is a section such as dict(name='bundled') or dict(name='text', path=...),
-    `clean` one of cleaning.settings.Config. `tokenizer_about`, a dict that describes the
-    tokenizer, is stored in the manifest; a `commit` in it is one of the settings.
-    A folder made with the same settings counts as complete even if the corpus has changed
-    since: delete it to prepare it again. Raises ValueError for invalid settings or a
-    corpus without text, FileExistsError for a folder with other settings or other
-    content, OSError if the disk has too little space.
+    `source` is a section such as dict(name='bundled') or dict(name='text', path=...);
+    `options` are the other fields of Config, of which row_length is required.
+    `tokenizer_about`, a dict that describes the tokenizer, is stored in the manifest; a
+    `commit` in it is one of the settings. A folder made with the same settings counts as
+    complete even if the corpus has changed since: delete it to prepare it again. Raises
+    ValueError for invalid options or a corpus without text, FileExistsError for a folder
+    with other settings or other content, OSError if the disk has too little space.
     """
-    _check(row_length, packing, shards, splits, seed, bad_documents)
+    given = {'source': dict(source), 'tokenizer': tokenizer.fingerprint, **options}
+    config = schema.read(Config, given, 'prepare')
     folder = pathlib.Path(paths.local('The folder of rows', folder))
     about = tokenizer_about or {}
-    settings = {
-        'source': dict(source),
-        'tokenizer': tokenizer.fingerprint,
-        'splits': list(splits),
-        'row_length': row_length,
-        'packing': packing,
-        'shards': shards,
-        'seed': seed,
-        'add_bos': add_bos,
-        'add_eos': add_eos,
-        **_non_default(about.get('commit'), clean or {}, bad_documents),
-    }
+    settings = {key: getattr(config, key) for key in STORED}
+    settings |= _non_default(about.get('commit'), config)
     # As in the manifest: tuples become lists, paths strings.
     settings = json.loads(json.dumps(settings, default=os.fspath))
     if finished := _finished(folder, settings):
@@ -122,7 +102,7 @@ def prepare(
     # Sources are opened before anything is written, so that a wrong name fails early.
     corpora = works.corpora(settings)
     plan = dict(settings=settings, units=works.units(corpora), marks=unit.MARKS)
-    run = _engine(engine, workers, beam)
+    run = _engine(config)
     try:
         with partial_files.open_folder(folder, plan, unit.COMPARED) as partial:
             return _write(partial, corpora, tokenizer, run, about)
@@ -131,33 +111,6 @@ def prepare(
         if finished := _finished(folder, settings):
             return finished
         raise
-
-
-def _check(row_length, packing, shards, splits, seed, bad_documents):
-    is_integer = isinstance(row_length, int) and not isinstance(row_length, bool)
-    if not is_integer or row_length < MIN_ROW_LENGTH:
-        raise ValueError(
-            f'row_length={row_length!r} must be an integer of at least {MIN_ROW_LENGTH} '
-            'tokens; 64 to 8192 are usual.'
-        )
-    if packing not in packings.PACKINGS:
-        raise ValueError(
-            f'There is no packing {packing!r}.'
-            f'{resolve.nearest(str(packing), packings.PACKINGS)}'
-        )
-    if not isinstance(shards, int) or not 1 <= shards <= 99_999:
-        raise ValueError(f'shards={shards!r} must be an integer from 1 to 99999.')
-    if not isinstance(seed, int) or seed < 0:
-        raise ValueError(f'seed={seed!r} must be a non-negative integer.')
-    if bad_documents not in (invalid_text.ERROR, invalid_text.SKIP):
-        raise ValueError(
-            f'bad_documents={bad_documents!r} must be {invalid_text.ERROR!r} or '
-            f'{invalid_text.SKIP!r}.'
-        )
-    if not splits or isinstance(splits, str):
-        raise ValueError(
-            f"splits={splits!r} must be a list such as ('train', 'heldout')."
-        )
 
 
 def _finished(folder, settings):
@@ -185,24 +138,20 @@ def _finished(folder, settings):
     return manifest
 
 
-def _non_default(commit, clean, bad_documents):
+def _non_default(commit, config):
     """Settings that are stored only if they are not the default."""
-    given = schema.as_dict(schema.read(cleaning.Config, clean, 'prepare.clean'))
-    defaults = schema.as_dict(cleaning.Config())
-    changed = {key: value for key, value in given.items() if value != defaults[key]}
-    skips = bad_documents if bad_documents != invalid_text.ERROR else ''
-    settings = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': skips}
+    usual = schema.as_dict(cleaning.Config())
+    clean = schema.as_dict(config.clean)
+    changed = {key: value for key, value in clean.items() if value != usual[key]}
+    bad = config.bad_documents if config.bad_documents != invalid_text.ERROR else ''
+    settings = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': bad}
     return {key: value for key, value in settings.items() if value}
 
 
-def _engine(engine, workers, flags):
+def _engine(config):
     """Returns run(work, task, numbers), which does a task for the units of `numbers`."""
-    if engine not in ENGINES:
-        raise ValueError(
-            f'There is no engine {engine!r}.{resolve.nearest(engine, ENGINES)}'
-        )
-    if engine == 'local':
-        return functools.partial(processes.run, workers=workers)
+    if config.engine == 'local':
+        return functools.partial(processes.run, workers=config.workers)
     try:
         from jepa_text.data.preparing import beam
     except ModuleNotFoundError as error:
@@ -210,7 +159,7 @@ def _engine(engine, workers, flags):
             "prepare.engine='beam' needs Apache Beam, here and on the workers: pip "
             f"install 'jepa-text[beam]' ({error})."
         ) from error
-    return functools.partial(beam.run, flags=flags)
+    return functools.partial(beam.run, flags=config.beam)
 
 
 def _write(partial, corpora, tokenizer, run, about):

@@ -206,13 +206,14 @@ def test_a_damaged_finished_folder_raises(make, tmp_path):
 @pytest.mark.parametrize(
     'changed, message',
     [
-        ({'row_length': 4}, 'row_length=4 must be an integer of at least 8 tokens'),
-        ({'row_length': 64.0}, 'row_length=64.0 must be'),
+        ({'row_length': 4}, 'prepare.row_length=4 must be an integer at least 8'),
+        ({'row_length': 64.5}, 'row_length=64.5 must be'),
         ({'row_length': True}, 'row_length=True must be'),
-        ({'packing': 'bestfit'}, "no packing 'bestfit'.*Did you mean 'best_fit'"),
+        ({'packing': 'bestfit'}, "packing='bestfit' is invalid.*'best_fit'"),
         ({'shards': 0}, 'shards=0 must be'),
         ({'seed': -1}, 'seed=-1 must be'),
         ({'splits': 'train'}, "splits='train' must be a list"),
+        ({'splits': ()}, 'prepare.splits is empty'),
         ({'source': {'name': 'bundle'}}, "Did you mean 'bundled'"),
     ],
 )
