@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.data.cleaning import minhash, spans
+from jepa_text.data.corpora import invalid_text
 
 # The 128-bit hash as two halves, so that it can be sorted.
 DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
 SIGNATURE = np.dtype('<u4')
-BUFFERED = 1024  # documents
-CHUNK = 2**20  # characters hashed at a time, to avoid copying a long text as a whole
+BUFFERED, CHARACTERS = 1024, 2**20  # documents and their characters held at a time
 
 
 class Writer:
@@ -62,7 +62,7 @@ class Writer:
             self._texts.append(text)
         if 'spans' in self._files:
             self._files['spans'].write(spans.records(number, text).tobytes())
-        if len(self._documents) >= BUFFERED or self._characters >= CHUNK:
+        if len(self._documents) >= BUFFERED or self._characters >= CHARACTERS:
             self._flush()
 
     def _flush(self):
@@ -141,8 +141,8 @@ def is_complete(folder, part):
 def _halves(text):
     """The two halves of a text's 128-bit hash."""
     digest = hashlib.blake2b(digest_size=16)
-    for start in range(0, len(text), CHUNK):
-        digest.update(text[start : start + CHUNK].encode('utf-8', 'surrogatepass'))
+    for part in invalid_text.encoded(text):
+        digest.update(part)
     found = digest.digest()
     return int.from_bytes(found[:8], 'big'), int.from_bytes(found[8:], 'big')
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 NOT_UTF8, NUL, SURROGATE = 'not UTF-8', 'a NUL in it', 'half a surrogate pair in it'
 NO_TEXT = 'null, not text'
 ERROR, SKIP = 'error', 'skip'
-CHUNK = 2**20  # characters encoded at a time, to avoid copying a long text as a whole
+CHUNK = 2**20  # characters encoded at a time
 NAME = '{}, document {:,}'.format  # of a source, and a number from 1
 
 
@@ -71,11 +71,19 @@ def reason_of(text):
         return NUL
     if not text.isascii():
         try:
-            for start in range(0, len(text), CHUNK):
-                text[start : start + CHUNK].encode('utf-8')
+            for _ in encoded(text):
+                pass
         except UnicodeEncodeError:
             return SURROGATE
     return ''
+
+
+def encoded(text):
+    """Yields the UTF-8 of a text in chunks, so that a long one is not copied as a whole;
+    bytes are only cut."""
+    for start in range(0, len(text), CHUNK):
+        part = text[start : start + CHUNK]
+        yield part if isinstance(part, bytes) else part.encode('utf-8')
 
 
 def with_bad(documents, source):

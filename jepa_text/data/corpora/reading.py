@@ -18,7 +18,6 @@ from jepa_text.data.corpora import invalid_text
 from jepa_text.files import streams
 
 SPLITS = ('train', 'heldout')
-CHUNK = 2**20  # characters hashed at a time, to avoid copying a long text as a whole
 LONGEST = 2**28  # maximum bytes of a line
 CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = ('.gz', '.zst')
@@ -45,9 +44,8 @@ def in_split(text, split, heldout_every):
 def split_of(text, heldout_every):
     """Returns 'heldout' for about one text in that many, else 'train'; for bytes, too."""
     digest = hashlib.sha256()
-    for start in range(0, len(text), CHUNK):
-        part = text[start : start + CHUNK]
-        digest.update(part if isinstance(part, bytes) else part.encode('utf-8'))
+    for part in invalid_text.encoded(text):
+        digest.update(part)
     is_heldout = int.from_bytes(digest.digest()[:8], 'little') % heldout_every == 0
     return 'heldout' if is_heldout else 'train'
 
@@ -167,7 +165,7 @@ def objects(path, start=0, stop=None, strict=True):
 def _object(line, where):
     try:
         found = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{where} is not valid JSON: {error}. Each line must be one JSON object; fix '
             'or remove the line.'

@@ -236,7 +236,7 @@ def _cells(path, header, kind, skip_short):
 def _json(path):
     try:
         found = json.loads('\n'.join(line for _, line in reading.lines(path)))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         # More than one value means one object per line.
         if getattr(error, 'msg', '') == 'Extra data':
             return [row for _, row in reading.objects(path)]

@@ -77,7 +77,7 @@ class Tokenizer:
     @functools.cached_property
     def _with_mask(self):
         content = json.loads(self.content)
-        added = {token['id']: token for token in content.get('added_tokens') or ()}
+        added = {token['id']: token for token in content.get('added_tokens', ())}
         plain = dict(single_word=False, rstrip=False, normalized=False)
         name = self.backend.id_to_token(self.mask_id)
         mask = plain | added.get(self.mask_id, {'id': self.mask_id, 'content': name})

@@ -21,7 +21,7 @@ def check(backend, content, ids):
                 f'{by_id[i]!r} and {token!r} have the same id {i}, so they '
                 'cannot be distinguished. Give one of them a different id.'
             )
-    for entry in content.get('added_tokens') or ():
+    for entry in content.get('added_tokens', ()):
         if vocabulary.get(entry['content']) != entry['id']:
             raise ValueError(
                 f'{entry["content"]!r} has id {entry["id"]} in added_tokens, '

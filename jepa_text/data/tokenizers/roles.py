@@ -36,7 +36,7 @@ def completed(content, where):
     tokenizers.parse does.
     """
     tokenizers.parse(content, where, ROLES)
-    content, names = _lowered(content)
+    content, names = _lowered({'added_tokens': [], **content})
     lines = _guard_lines(names)
     # A copy, as the cuts that are written must have the names after renaming.
     found = _with_cuts(copy.deepcopy(content), names)

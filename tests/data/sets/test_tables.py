@@ -67,6 +67,7 @@ def test_cells_of_a_tsv_are_never_quoted(tmp_path):
         ('a.json', '{"a": 1}', 'must be a JSON list of objects'),
         ('a.json', '[1, 2]', 'must be a JSON list of objects'),
         ('a.json', '[{"a": 1]', 'is not JSON'),
+        ('a.json', '[{"a": ' + '1' * 5000 + '}]', 'is not JSON: Exceeds the limit'),
         ('a.json', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
         ('a.json', '{"a": 1}\n{"a"', 'line 2 is not valid JSON'),
         ('a.jsonl', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),

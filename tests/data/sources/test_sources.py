@@ -229,6 +229,7 @@ def test_jsonl_keeps_other_fields(tmp_path):
     'line, message',
     [
         ('{"text": ', 'line 2 is not valid JSON: .* column'),
+        ('{"n": ' + '1' * 5000 + '}', 'line 2 is not valid JSON: Exceeds the limit'),
         ('["text"]', 'line 2 is a JSON list, not an object'),
         ('{"body": "a", "year": 1}', "line 2 has no field 'text'; it has: body, year"),
         ('{"text": 7}', "line 2: the field 'text' is int, not a string"),
