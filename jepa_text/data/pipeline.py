@@ -190,7 +190,7 @@ def _flat(settings):
     return flat
 
 
-def check_tokenizer(manifest, tokenizer, folder='the folder'):
+def check_tokenizer(manifest, tokenizer, folder):
     """Raises ValueError if the rows were made with another tokenizer."""
     if tokenizer.fingerprint != manifest['tokenizer_fingerprint']:
         raise ValueError(
@@ -202,7 +202,7 @@ def check_tokenizer(manifest, tokenizer, folder='the folder'):
         )
 
 
-def check_row_length(manifest, length, folder='the folder'):
+def check_row_length(manifest, length, folder):
     """Raises ValueError if the rows do not have the length in the config."""
     if manifest['row_length'] != length:
         raise ValueError(

@@ -226,17 +226,17 @@ def test_verify_reads_every_byte(folder):
 
 def test_another_tokenizer_raises(whole, ours):
     manifest = row_folder.read_manifest(whole)
-    pipeline.check_tokenizer(manifest, ours)
+    pipeline.check_tokenizer(manifest, ours, whole)
     other = training.train(['a b a b'], 300)
     with pytest.raises(ValueError, match='another tokenizer.*2048 entries'):
-        pipeline.check_tokenizer(manifest, other)
+        pipeline.check_tokenizer(manifest, other, whole)
 
 
 def test_another_row_length_raises(whole):
     manifest = row_folder.read_manifest(whole)
-    pipeline.check_row_length(manifest, 16)
+    pipeline.check_row_length(manifest, 16, whole)
     with pytest.raises(ValueError, match='have 16 tokens, but the config has 64'):
-        pipeline.check_row_length(manifest, 64)
+        pipeline.check_row_length(manifest, 64, whole)
 
 
 def test_a_changed_stream_raises():
@@ -391,11 +391,7 @@ def test_processes_share_the_held_out_batches(count):
         )
         for index in range(2)
     ]
-    together = [
-        {key: np.concatenate([part[key] for part in step]) for key in step[0]}
-        for step in zip(*parts, strict=True)
-    ]
-    assert_same(together, alone)
+    assert_same(joined(parts), alone)
 
 
 def test_held_out_errors():

@@ -13,7 +13,6 @@ of 0.8. Memory: about `memory` bytes whatever the corpus, plus the system's file
 import functools
 import itertools
 import shutil
-import typing
 from pathlib import Path
 
 import numpy as np
@@ -26,19 +25,9 @@ KEPT, EXACT, NEAR = range(3)
 REASONS = {EXACT: 'exact duplicate', NEAR: 'near duplicate'}
 
 
-class Decision(typing.NamedTuple):
-    """The numbers of documents in total and of those dropped for each reason, and of
-    repeated spans in the documents kept (spans.py)."""
-
-    documents: int
-    exact: int
-    near: int
-    spans: int = 0
-
-
 def decide(folder, parts, config, memory=MEMORY):
-    """Finds the duplicates among the documents fingerprinted in `folder`, writes them
-    there for `left_out`, and returns the Decision.
+    """Finds the duplicates among the documents fingerprinted in `folder`, and writes them
+    there for `left_out`, and repeated spans for `spans.repeated`.
 
     `parts` are the numbers of all parts of the corpus. Raises ValueError if one of them
     is incomplete, and for fingerprints made with other settings. Running it again writes
@@ -62,14 +51,12 @@ def decide(folder, parts, config, memory=MEMORY):
         for part, documents in zip(parts, slices):
             path = _path(folder, part.number)
             atomic.write(path, np.asarray(verdicts[documents]).tobytes())
-        counts = [_count(verdicts, kind, memory) for kind in REASONS]
         if config.repeated_spans:
             out = [
                 functools.partial(_numbers_out, part, verdicts[documents])
                 for part, documents in zip(parts, slices)
             ]
-            counts.append(spans.decide(parts, out, scratch, memory))
-        return Decision(int(offsets[-1]), *counts)
+            spans.decide(parts, out, scratch, memory)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -119,11 +106,6 @@ def _verdicts(parts, offsets, config, scratch, memory):
 def _array(path, count, dtype):
     """A memory-mapped array of zeros; a plain one if empty, which cannot be mapped."""
     return np.memmap(path, dtype, 'w+', shape=count) if count else np.zeros(0, dtype)
-
-
-def _count(verdicts, kind, memory):
-    pieces = range(0, len(verdicts), memory)
-    return sum(int((verdicts[at : at + memory] == kind).sum()) for at in pieces)
 
 
 def _path(folder, part):

@@ -60,7 +60,7 @@ def records(number, text):
 
 
 def decide(parts, out, scratch, memory):
-    """Writes which spans of each fingerprints.Part are repeated; returns their number.
+    """Writes which spans of each fingerprints.Part are repeated.
 
     `out` has a function for each part that returns the numbers of its dropped documents,
     whose spans are ignored. Uses about `memory` bytes at most. Running it again writes
@@ -88,7 +88,8 @@ def decide(parts, out, scratch, memory):
     for number in range(2**bits):
         _add(repeated, _split(found.read_all(number))[1])
         found.delete(number)
-    return sum(_write(part, repeated) for part in parts)
+    for part in parts:
+        _write(part, repeated)
 
 
 def _split(placed):
@@ -104,12 +105,11 @@ def _add(repeated, placed):
 
 
 def _write(part, repeated):
-    """Writes the repeated spans of a part in order, and returns their number."""
+    """Writes the repeated spans of a part in order."""
     entries = repeated.read_all(part.number)
     entries = entries[np.lexsort([entries['index'], entries['document']])]
     atomic.write(part.path('repeated'), entries.tobytes())
     repeated.delete(part.number)
-    return len(entries)
 
 
 def repeated(part):

@@ -123,7 +123,7 @@ class Corpus:
                 if isinstance(document, invalid_text.Bad):
                     if self.split == reading.SPLITS[0]:
                         yield document
-                elif reading.in_split(document['text'], self.split, self.heldout_every):
+                elif reading.split_of(document['text'], self.heldout_every) == self.split:
                     yield document
 
     def __iter__(self):

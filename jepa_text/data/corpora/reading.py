@@ -36,11 +36,6 @@ def check_split(split, heldout_every):
         )
 
 
-def in_split(text, split, heldout_every):
-    """Whether a document with this text belongs to the split."""
-    return split_of(text, heldout_every) == split
-
-
 def split_of(text, heldout_every):
     """Returns 'heldout' for about one text in that many, else 'train'; for bytes, too."""
     digest = hashlib.sha256()

@@ -5,15 +5,13 @@
 The first two steps are skipped unless duplicates are dropped.
 """
 
-import json
-
 from jepa_text.data.cleaning import duplicates, fingerprints, spans
 from jepa_text.data.preparing import tokenizing
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import shards, writing
 from jepa_text.files import atomic, partial
 
-FINGERPRINTS, DECIDED = 'fingerprints', 'decided.json'
+FINGERPRINTS, DECIDED = 'fingerprints', 'decided'
 # The format version of a unit's mark; a partial folder of another version starts over.
 MARKS = 3
 NO_TOKENS = 'no tokens'  # a reason to drop a document
@@ -40,9 +38,8 @@ def decide(work):
     """Finds the duplicates, once all units have fingerprints, unless this is done."""
     folder = work.folder / FINGERPRINTS
     if not (folder / DECIDED).is_file():
-        numbers = range(len(work.units))
-        decision = duplicates.decide(folder, numbers, work.clean)
-        atomic.write(folder / DECIDED, json.dumps(decision._asdict()))
+        duplicates.decide(folder, range(len(work.units)), work.clean)
+        atomic.write(folder / DECIDED, '')
 
 
 def make(work, number):

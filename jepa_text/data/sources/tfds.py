@@ -92,7 +92,7 @@ class Documents:
                 value = example[self.field]
                 where = f'{self.builder.name}, {name}, example {number}'
                 document = _document(value, where)
-                if reading.in_split(value, self.split, self.heldout_every):
+                if reading.split_of(value, self.heldout_every) == self.split:
                     yield document
 
     def _examples(self, name):

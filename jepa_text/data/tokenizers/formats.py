@@ -1,8 +1,9 @@
 """Conversion of tokenizers in other formats to the content of a tokenizer.json.
 
 tokenizer.json, or a folder with one    unchanged
-x.model                                 SentencePiece           (extra sp)
-x.tiktoken, 'tiktoken:cl100k_base'      tiktoken's ranks        (extra tiktoken)
+x.model                                 SentencePiece
+x.tiktoken                              tiktoken's ranks
+'tiktoken:cl100k_base'                  the same, from the package tiktoken
 """
 
 from jepa_text.data import tokenizers
