@@ -40,7 +40,7 @@ def decide(folder, parts, config, memory=MEMORY):
             f'{folder} has no fingerprints of {len(missing):,} parts, the first of them '
             f'{missing[0]}. Write all fingerprints before looking for duplicates.'
         )
-    parts = [fingerprints.Part(folder, part, config) for part in sorted(parts)]
+    parts = [fingerprints.Part(folder, part) for part in sorted(parts)]
     offsets = np.cumsum([0, *(part.count for part in parts)])
     slices = [slice(start, end) for start, end in itertools.pairwise(offsets)]
     scratch = folder / '.deciding'
@@ -61,7 +61,7 @@ def decide(folder, parts, config, memory=MEMORY):
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def left_out(folder, part, config):
+def left_out(folder, part):
     """Returns {document number: reason} of the dropped documents of a part.
 
     Raises FileNotFoundError before `decide` has run.
@@ -72,7 +72,7 @@ def left_out(folder, part, config):
             f'{path} does not exist: duplicates.decide has not run for this part.'
         )
     verdicts = np.frombuffer(path.read_bytes(), np.uint8)
-    numbers = _numbers_out(fingerprints.Part(folder, part, config), verdicts)
+    numbers = _numbers_out(fingerprints.Part(folder, part), verdicts)
     reasons = (REASONS[int(verdict)] for verdict in verdicts[verdicts != KEPT])
     return dict(zip(numbers.tolist(), reasons))
 

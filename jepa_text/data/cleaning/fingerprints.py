@@ -97,22 +97,11 @@ class Writer:
 class Part:
     """The fingerprints of one part, read on demand."""
 
-    def __init__(self, folder, number, config):
-        """Raises ValueError if the files are damaged or do not match the settings."""
+    def __init__(self, folder, number):
+        """Raises ValueError if the documents file is damaged."""
         self.number, self._folder = number, folder
-        self.documents = _open(_file(folder, number, 'documents'), DOCUMENT)
+        self.documents = _open(self.path('documents'), DOCUMENT)
         self.count = len(self.documents)
-        self._path = _file(folder, number, 'signatures')
-        self._shape = (self.count, config.permutations)
-        if 'signatures' in _ends(config):
-            expected = self.count * config.permutations * SIGNATURE.itemsize
-            size = self._path.stat().st_size if self._path.exists() else -1
-            if size != expected:
-                raise ValueError(
-                    f'{self._path} has {max(size, 0):,} bytes; {self.count:,} documents '
-                    f'of {config.permutations} permutations need {expected:,}. Delete '
-                    f'{self._path.parent} and start over.'
-                )
 
     def path(self, end):
         """The path of the part's file with this suffix."""
@@ -122,15 +111,18 @@ class Part:
         """spans.SPAN [spans], memory-mapped."""
         return _open(self.path('spans'), spans.SPAN)
 
-    def signatures(self):
-        """uint32 [documents, permutations], memory-mapped."""
-        return _open(self._path, SIGNATURE).reshape(self._shape)
-
-
-def parts(folder, config):
-    """Returns the complete parts of a folder as a list of Part, by number."""
-    numbers = sorted(int(path.stem) for path in Path(folder).glob('[0-9]*.documents'))
-    return [Part(folder, number, config) for number in numbers]
+    def signatures(self, permutations):
+        """uint32 [documents, permutations], memory-mapped. Raises ValueError if the file
+        has another size."""
+        path = self.path('signatures')
+        found, expected = _open(path, SIGNATURE), self.count * permutations
+        if len(found) != expected:
+            raise ValueError(
+                f'{path} has {len(found):,} numbers; {self.count:,} documents of '
+                f'{permutations} permutations need {expected:,}. Delete {path.parent} '
+                'and start over.'
+            )
+        return found.reshape(self.count, permutations)
 
 
 def is_complete(folder, part):

@@ -36,7 +36,7 @@ def unite(parts, offsets, ids, places, parents, config, scratch, memory):
     for part, offset in zip(parts, offsets):
         if part.count:
             mine = ids[offset : offset + part.count]
-            _fill(found, part.signatures(), mine, bands, rows, bits, batch)
+            _fill(found, part.signatures(count), mine, bands, rows, bits, batch)
     pairs = Pairs(parts, offsets, places, parents, config, memory // 4)
     for number in range(bands << bits):
         _compare(found, number, room, pairs)
@@ -100,7 +100,7 @@ class Pairs:
         self._threshold, self._count = config.near_duplicates, config.permutations
         self._batch = max(memory // (12 * config.permutations), 1)
         self._signatures = functools.lru_cache(OPEN_FILES)(
-            lambda number: parts[number].signatures()
+            lambda number: parts[number].signatures(config.permutations)
         )
 
     def join(self, first, second):

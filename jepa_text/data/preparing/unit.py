@@ -85,9 +85,9 @@ def _originals(work, number, tally):
     copies, repeated = {}, {}
     folder = work.folder / FINGERPRINTS
     if work.clean.finds_duplicates:
-        copies = duplicates.left_out(folder, number, work.clean)
+        copies = duplicates.left_out(folder, number)
     if work.clean.repeated_spans:
-        repeated = spans.repeated(fingerprints.Part(folder, number, work.clean))
+        repeated = spans.repeated(fingerprints.Part(folder, number))
     for count, split, text in works.documents(work, number, tally):
         if count in copies:
             tally.drop(copies[count], text)

@@ -95,6 +95,10 @@ class Tally:
         """Counts a dropped document, with the beginning of its text as an example."""
         self.drop_named(reason, text[:SHOWN].strip())
 
+    def drop_bad(self, bad):
+        """Counts a dropped invalid_text.Bad, with its name as an example."""
+        self.drop_named(rows_page.BAD + bad.reason, bad.where)
+
     def drop_named(self, reason, example):
         """Counts a dropped document or file, with its name as an example."""
         self.left_out[reason] += 1
@@ -125,7 +129,7 @@ def documents(work, number, tally):
         if isinstance(document, invalid_text.Bad):
             if not skips:
                 raise document.error()
-            tally.drop_named(rows_page.BAD + document.reason, document.where)
+            tally.drop_bad(document)
             continue
         text = document['text']
         if not text or text.isspace():

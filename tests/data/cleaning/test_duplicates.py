@@ -34,7 +34,7 @@ def decide(folder, parts, config=BOTH, **more):
             for document, text in enumerate(texts):
                 writer.add(document, text)
     counts = counted(folder, len(parts), config, **more)
-    out = [duplicates.left_out(folder, number, config) for number in range(len(parts))]
+    out = [duplicates.left_out(folder, number) for number in range(len(parts))]
     kept_parts = [
         [(at, text) for at, text in enumerate(texts) if at not in out[number]]
         for number, texts in enumerate(parts)
@@ -45,7 +45,7 @@ def decide(folder, parts, config=BOTH, **more):
 def counted(folder, parts, config, **more):
     """Decides for so many parts; returns {reason: number of dropped documents}."""
     duplicates.decide(folder, range(parts), config, **more)
-    out = (duplicates.left_out(folder, part, config) for part in range(parts))
+    out = (duplicates.left_out(folder, part) for part in range(parts))
     return collections.Counter(reason for one in out for reason in one.values())
 
 
@@ -88,7 +88,7 @@ def test_the_first_exact_duplicate_is_kept(tmp_path):
 def test_the_near_duplicate_with_the_lowest_hash_is_kept(tmp_path):
     texts = family('a', 6)
     kept_parts, _ = decide(tmp_path, [texts])
-    documents = fingerprints.Part(tmp_path, 0, BOTH).documents
+    documents = fingerprints.Part(tmp_path, 0).documents
     lowest = int(np.lexsort((documents['low'], documents['high']))[0])
     assert kept_parts == [[(lowest, texts[lowest])]]
 
@@ -288,10 +288,10 @@ def test_invalid_input_raises(tmp_path):
     ):
         decide(tmp_path, [['a'], ['b']])
         duplicates.decide(tmp_path, [0, 1, 3], BOTH)
-    with pytest.raises(ValueError, match='of 128 permutations need 512. Delete'):
+    with pytest.raises(ValueError, match='of 128 permutations need 128. Delete'):
         duplicates.decide(tmp_path, [0], settings.Config(near_duplicates=0.8))
     with pytest.raises(FileNotFoundError, match='decide has not run'):
-        duplicates.left_out(tmp_path, 5, BOTH)
+        duplicates.left_out(tmp_path, 5)
     with (
         pytest.raises(ValueError, match='Document 4 follows document 4'),
         fingerprints.Writer(tmp_path, 2, BOTH) as writer,
@@ -311,7 +311,7 @@ def test_both_halves_of_hashes_are_compared(tmp_path):
     documents['high'][20:] = documents['low'][:20] = np.arange(20)
     documents.tofile(tmp_path / '000000.documents')
     duplicates.decide(tmp_path, [0], COPIES)
-    assert duplicates.left_out(tmp_path, 0, COPIES) == {20: 'exact duplicate'}
+    assert duplicates.left_out(tmp_path, 0) == {20: 'exact duplicate'}
 
 
 def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
@@ -319,7 +319,7 @@ def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
     monkeypatch.setattr(invalid_text, 'CHUNK', 4)
     with fingerprints.Writer(tmp_path, 0, COPIES) as writer:
         writer.add(3, text)
-    (found,) = fingerprints.Part(tmp_path, 0, COPIES).documents
+    (found,) = fingerprints.Part(tmp_path, 0).documents
     whole = hashlib.blake2b(text.encode(), digest_size=16).digest()
     halves = int.from_bytes(whole[:8], 'big'), int.from_bytes(whole[8:], 'big')
     assert tuple(found) == (3, *halves)
@@ -328,7 +328,7 @@ def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
 def test_ranks_are_ordered_by_hash(tmp_path):
     texts = [f'text {n % 37}' for n in range(60)]
     decide(tmp_path, [texts[:25], texts[25:]], COPIES)
-    parts = [fingerprints.Part(tmp_path, part, COPIES) for part in (0, 1)]
+    parts = [fingerprints.Part(tmp_path, part) for part in (0, 1)]
     ids, places = np.zeros(60, np.int64), np.zeros(60, np.int64)
     assert exact.rank(parts, [0, 25], ids, places, tmp_path, 1000) == 37
     hashes = np.concatenate([part.documents for part in parts])

@@ -21,9 +21,9 @@ def decided(folder, parts, memory=2**20):
                 writer.add(document, text)
     numbers = range(len(parts))
     duplicates.decide(folder, numbers, SPANS, memory)
-    known = [fingerprints.Part(folder, number, SPANS) for number in numbers]
+    known = [fingerprints.Part(folder, number) for number in numbers]
     found = [spans.repeated(part) for part in known]
-    out = [set(duplicates.left_out(folder, number, SPANS)) for number in numbers]
+    out = [set(duplicates.left_out(folder, number)) for number in numbers]
     return found, out
 
 
@@ -124,7 +124,7 @@ def test_memory_is_bounded(tmp_path):
             made['hash'][: count // 10] = 7
             made['index'] = range(count)
             (folder / f'{part:06d}.spans').write_bytes(made.tobytes())
-        known = [fingerprints.Part(folder, part, SPANS) for part in range(4)]
+        known = [fingerprints.Part(folder, part) for part in range(4)]
         scratch = folder / 'scratch'
         scratch.mkdir()
         tracemalloc.start()
@@ -147,4 +147,4 @@ def test_repeated_raises_before_decide(tmp_path):
     with fingerprints.Writer(tmp_path, 0, SPANS) as writer:
         writer.add(0, text_of('abc'))
     with pytest.raises(FileNotFoundError):
-        spans.repeated(fingerprints.Part(tmp_path, 0, SPANS))
+        spans.repeated(fingerprints.Part(tmp_path, 0))
