@@ -378,11 +378,3 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
     del config.prepare.tokenizer
     with pytest.raises(ValueError, match='The config has no prepare.tokenizer'):
         preparing.run(config, tmp_path / 'rows')
-
-
-@pytest.mark.slow
-def test_the_bundled_corpus_is_packed_well(tmp_path, ours):
-    manifest = prepare.prepare(
-        {'name': 'bundled'}, ours, tmp_path / 'rows', row_length=64
-    )
-    assert all(split['efficiency'] > 0.99 for split in manifest['splits'].values())

@@ -1,7 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from jepa_text.data.cleaning import c4
 
@@ -95,27 +92,3 @@ def test_forbidden_content_drops_a_page(phrase, reason):
 )
 def test_pages_need_three_sentences(text, reason):
     assert c4.clean(text)[1] == reason
-
-
-PIECES = [
-    *LINES,
-    'menu',
-    '[1]',
-    '[',
-    ']',
-    '[edit]',
-    '\n',
-    ' ',
-    '.',
-    '...',
-    'javascript',
-    'a',
-]
-
-
-@hypothesis_settings(max_examples=80, deadline=None)
-@given(st.lists(st.sampled_from(PIECES), max_size=30).map(''.join))
-def test_cleaning_is_idempotent(text):
-    cleaned, reason = c4.clean(text)
-    if not reason:
-        assert c4.clean(cleaned) == (cleaned, '')

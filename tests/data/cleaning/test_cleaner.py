@@ -127,11 +127,15 @@ CITED = (
     '１',
     '\u2028',
     '\x1f',
+    '[edit]',
+    'menu',
+    'javascript',
+    'a',
 )
 PIECES = [*LINES, *CITED, 'It is so here and there', '\n', ' ', '.', '...', '{', '｛']
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=200, deadline=None)
 @given(
     text=st.lists(st.sampled_from(PIECES), max_size=30).map(''.join),
     normalize=st.sampled_from(settings.NORMALIZATIONS),

@@ -58,18 +58,6 @@ def test_context_and_targets_are_disjoint_in_many_documents(min_keep, count, hig
         assert not hidden[sizes <= min_keep].any()
 
 
-def test_context_and_targets_in_many_rows():
-    rng = np.random.default_rng(1)
-    for _ in range(2000):
-        length, padded = rng.integers(0, 20, 2)
-        segments = np.append(np.ones(length, int), np.zeros(padded + 1, int))
-        valid = (segments > 0) & (rng.random(len(segments)) > 0.1)
-        context, targets = blocks.context_and_targets(valid, rng, segments, count=2)
-        assert not (context & targets.any(0)).any()
-        assert not (context | targets.any(0))[~valid].any()
-        assert context.sum() >= min(4, valid.sum())
-
-
 def test_block_lengths_and_starts_are_as_specified():
     rng = np.random.default_rng(0)
     n, low, high = 40, 0.1, 0.25

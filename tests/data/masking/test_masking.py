@@ -41,34 +41,6 @@ def row(rng, length=64):
     return tokens, segments
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 2**32), st.floats(0.01, 0.99), st.integers(4, 200))
-def test_masks_exclude_specials_and_padding_and_fit_the_capacity(seed, rate, length):
-    rng = np.random.default_rng(seed)
-    tokens, segments = row(rng, length)
-    allowed = token_masks.maskable(tokens, segments, SPECIAL)
-    for mask in (
-        token_masks.fixed_count(allowed, rate, rng),
-        token_masks.limit(token_masks.iid(allowed, rate, rng), 3, rng),
-    ):
-        assert not mask[np.isin(tokens, SPECIAL)].any()
-        assert not mask[segments == 0].any()
-    assert token_masks.fixed_count(allowed, rate, rng).sum() <= token_masks.capacity(
-        rate, length
-    )
-    assert token_masks.limit(allowed, 3, rng).sum() == min(3, allowed.sum())
-
-
-def test_specials_are_never_masked_in_many_rows():
-    rng = np.random.default_rng(0)
-    _, segments = row(rng, 16)
-    tokens = rng.integers(0, 50, (10_000, 16)).astype(np.int32)
-    allowed = token_masks.maskable(tokens, segments, SPECIAL)
-    masks = np.stack([token_masks.fixed_count(one, 0.4, rng) for one in allowed])
-    assert masks.any(1).mean() > 0.99
-    assert (tokens[masks] > 3).all() and not masks[:, segments == 0].any()
-
-
 def by_word(allowed, rate, rng):
     """Masks words of one to four tokens, which depend only on the row."""
     starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.6
@@ -105,18 +77,22 @@ EXACT = [
 SAMPLERS = [*EXACT, by_word, by_sentence]
 
 
-@pytest.mark.parametrize('sampler', SAMPLERS)
-@settings(max_examples=50, deadline=None)
+@pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0, 1), st.integers(4, 200))
 def test_samplers_mask_the_count_of_maskable_positions(sampler, seed, rate, length):
     rng = np.random.default_rng(seed)
     tokens, segments = row(rng, length)
     allowed = token_masks.maskable(tokens, segments, SPECIAL)
+    before = allowed.copy()
     mask = sampler(allowed, rate, rng)
+    assert_array_equal(allowed, before)
     assert mask.shape == (length,) and mask.dtype == bool
     assert not mask[~allowed].any()
     exact = rate * allowed.sum()
-    assert mask.sum() <= min(token_masks.capacity(rate, length), np.floor(exact) + 1)
+    if sampler is not token_masks.iid:
+        most = min(token_masks.capacity(rate, length), np.ceil(exact + 1e-9))
+        assert mask.sum() <= most
     if sampler in EXACT:
         assert mask.sum() >= np.floor(exact - 1e-9)
     again = np.random.default_rng(seed)
@@ -134,15 +110,6 @@ def test_rates_are_unbiased_for_short_rows(sampler):
         draws, deviation = 8000, np.sqrt(7 * 0.3 * 0.7)
     counts = [np.count_nonzero(sampler(allowed, 0.3, rng)) for _ in range(draws)]
     assert abs(np.mean(counts) - 2.1) < 5 * deviation / np.sqrt(draws)
-
-
-def test_fixed_count_is_floor_or_ceiling():
-    rng = np.random.default_rng(0)
-    counts = {
-        int(token_masks.fixed_count(np.ones(10, bool), 0.25, rng).sum())
-        for _ in range(99)
-    }
-    assert counts == {2, 3}
 
 
 @pytest.mark.parametrize('sampler', EXACT)
@@ -381,28 +348,8 @@ def test_overflow_counts_what_limit_drops():
     mask = np.arange(20) % 2 == 0
     for maximum in (0, 3, 9, 10, 11):
         kept = token_masks.limit(mask, maximum, rng)
+        assert not (kept & ~mask).any() and kept.sum() == min(maximum, mask.sum())
         assert token_masks.overflow(mask, maximum) == mask.sum() - kept.sum()
-
-
-@pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
-def test_inputs_are_unchanged_and_shapes_fixed_in_many_rows(sampler):
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        tokens, segments = row(rng, 48)
-        allowed = token_masks.maskable(tokens, segments, SPECIAL)
-        before, state = allowed.copy(), rng.bit_generator.state
-        mask = sampler(allowed, 0.35, rng)
-        assert_array_equal(allowed, before)
-        assert mask.shape == (48,) and mask.dtype == bool and not mask[~allowed].any()
-        if sampler is not token_masks.iid:
-            assert mask.sum() <= token_masks.capacity(0.35, 48)
-        if sampler in EXACT:
-            assert mask.sum() in (
-                np.floor(0.35 * allowed.sum()),
-                np.ceil(0.35 * allowed.sum()),
-            )
-        rng.bit_generator.state = state
-        assert_array_equal(sampler(allowed, 0.35, rng), mask)
 
 
 def test_each_of_many_documents_has_its_count():

@@ -11,12 +11,6 @@ from jepa_text.data import tokenizers
 from jepa_text.data.sources import bundled
 from jepa_text.data.tokenizers import training
 
-TEXTS = [
-    'the whale and the sea, 1851',
-    'the sea and the whale',
-    "don't, the sea; 1776",
-] * 9
-
 
 @functools.cache
 def _bundled():
@@ -227,15 +221,3 @@ def test_an_empty_vocabulary_raises():
     model = {'type': 'BPE', 'vocab': {}, 'merges': []}
     with pytest.raises(ValueError, match='empty: gives no tokens for'):
         tokenizers.parse({'model': model}, 'empty', tokenizers.NAMES)
-
-
-def test_errors_of_train():
-    with pytest.raises(ValueError, match='vocab_size 100 is too small'):
-        training.train(TEXTS, 100)
-    with pytest.raises(ValueError, match='No text to train'):
-        training.train(['', ' \n'], 300)
-
-
-def test_training_is_deterministic():
-    prints = {training.train(TEXTS, 300).fingerprint for _ in range(3)}
-    assert len(prints) == 1
