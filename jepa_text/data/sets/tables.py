@@ -187,7 +187,7 @@ def read_named(path, field):
     by the names of the classes if those are known."""
     rows, names = read(path), class_names(path, field)
     for row in rows if names else ():
-        number = row[field]
+        number = row.get(field)
         if isinstance(number, int) and 0 <= number < len(names):
             row[field] = names[number]
     return rows

@@ -90,6 +90,15 @@ def test_validation_is_the_test_set_if_there_is_no_other(tmp_path):
     assert found.revision == '' and found.train == [{'x': 'train'}]
 
 
+def test_numbers_are_replaced_by_the_names_of_classes(tmp_path):
+    path = write(tmp_path / 'train.jsonl', '{"tag": 1}\n{"tag": 7}\n{"text": "a"}\n')
+    write(tmp_path / 'label.json', '{"no": 0, "yes": 1}')
+    rows = [{'tag': 'yes'}, {'tag': 7}, {'text': 'a'}]
+    assert tables.read_named(path, 'tag') == rows
+    with pytest.raises(ValueError, match="row 1, has no field 'label'"):
+        tables.column(tables.read_named(path, 'label'), 'label', path)
+
+
 def test_prepared_tensorflow_datasets_are_read(tmp_path, monkeypatch):
     tfds = pytest.importorskip('tensorflow_datasets')
     from words_set.builder import WordsSet
