@@ -167,14 +167,11 @@ def _write(partial, corpora, tokenizer, run, about):
     with shards.clear_disk_errors(partial):
         tokenizer.save(partial / works.TOKENIZER)
     work = works.load(partial, corpora)
-    numbers = range(len(work.units))
-    if work.clean.finds_duplicates:
-        (partial / unit.FINGERPRINTS).mkdir(exist_ok=True)
-        left = [n for n in numbers if not unit.has_fingerprint(work, n)]
-        run(work, 'compare', left)
-        unit.decide(work)
     done = partial_files.done_parts(partial)
-    run(work, 'prepare', [n for n in numbers if n not in done])
+    left = [n for n in range(len(work.units)) if n not in done]
+    if left and work.clean.finds_duplicates:
+        unit.compare(work, run)
+    run(work, 'prepare', left)
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
         return row_folder.write_manifest(partial, manifests.build(work, about))

@@ -1,8 +1,8 @@
 """Preparation of one unit of a corpus: fingerprints for deduplication, then shards.
 
-    fingerprint(each unit) --> decide(all) --> make(each unit)
+    compare: fingerprint(each unit), decide  -->  make(each unit)
 
-The first two steps are skipped unless duplicates are dropped.
+The first step is skipped unless duplicates are dropped.
 """
 
 from jepa_text.data.cleaning import duplicates, fingerprints, spans
@@ -29,16 +29,15 @@ def fingerprint(work, number):
             writer.add(count, text)
 
 
-def has_fingerprint(work, number):
-    """Whether `fingerprint` of this unit is done."""
-    return fingerprints.is_complete(work.folder / FINGERPRINTS, number)
-
-
-def decide(work):
-    """Finds the duplicates, once all units have fingerprints, unless this is done."""
-    folder = work.folder / FINGERPRINTS
+def compare(work, run):
+    """Finds the duplicates among the documents of all units. `run(work, task, numbers)`
+    does a task of processes.TASKS; what is already done is not repeated."""
+    folder, numbers = work.folder / FINGERPRINTS, range(len(work.units))
+    folder.mkdir(exist_ok=True)
+    left = [n for n in numbers if not fingerprints.is_complete(folder, n)]
+    run(work, 'compare', left)
     if not (folder / DECIDED).is_file():
-        duplicates.decide(folder, range(len(work.units)), work.clean)
+        duplicates.decide(folder, numbers, work.clean)
         atomic.write(folder / DECIDED, '')
 
 

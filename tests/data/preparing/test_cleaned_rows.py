@@ -92,6 +92,11 @@ def test_fingerprints_are_not_computed_again(folder, ours, monkeypatch):
     monkeypatch.setitem(processes.TASKS, 'compare', compare)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours, **asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(row_folder, 'write_manifest', None)
+        with pytest.raises(TypeError):
+            made(folder, 'rows', ours, **asked)
+    # Nor when all units are done, and their fingerprints deleted.
     assert made(folder, 'rows', ours, **asked) == straight
     assert numbers == [0, 1, 2, *range(2, max(numbers) + 1)]
     assert not list(folder.parent.glob('.*'))
