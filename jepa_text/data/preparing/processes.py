@@ -170,8 +170,9 @@ def error_to_dict(error):
         more = {'errno': error.errno, 'file': error.filename}
         return {'kind': 'OSError', 'text': error.strerror, **more}
     if isinstance(error, ValueError | OSError | ImportError):
-        kinds = (kind.__name__ for kind in type(error).__mro__)
-        kind = next(name for name in kinds if hasattr(builtins, name))
+        # Unlike the others, a UnicodeError is not made of a text alone.
+        bases = (one for one in type(error).__mro__ if not issubclass(one, UnicodeError))
+        kind = next(one.__name__ for one in bases if hasattr(builtins, one.__name__))
         return {'kind': kind, 'errno': None, 'text': str(error)}
     # A bug, in this program or in a source of the user.
     return {'kind': 'RuntimeError', 'errno': None, 'text': traceback.format_exc()}

@@ -369,6 +369,7 @@ def test_a_killed_worker_raises(folder, ours, small, monkeypatch):
     [
         (ValueError('of this'), ValueError),
         (json.JSONDecodeError('of this', 'x', 0), ValueError),
+        (UnicodeDecodeError('utf-8', b'\xff', 0, 1, 'of this'), ValueError),
         (FileNotFoundError('of this'), FileNotFoundError),
         (OSError(28, 'of this', 'a'), OSError),
         (PermissionError(13, 'of this', 'a'), PermissionError),
