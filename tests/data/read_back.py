@@ -1,8 +1,10 @@
 """Reading of rows and batches for comparison."""
 
+import itertools
+
 import numpy as np
 
-from jepa_text.data import pipeline
+from jepa_text.data import pipeline, stream
 
 
 def pieces(folder, split):
@@ -18,6 +20,19 @@ def pieces(folder, split):
 def texts(folder, split, tokenizer):
     """Returns `pieces`, decoded to text."""
     return [tokenizer.decode(piece) for piece in pieces(folder, split)]
+
+
+def draw(row, rng, step):
+    """A corruption that returns a draw of its generator."""
+    return row | {'draw': rng.random(2), 'step': np.array([step])}
+
+
+def take(count, mixture, corrupt=draw, **given):
+    """Returns the first batches of a stream, and closes the iterator."""
+    made = stream.batches(mixture, corrupt, **given)
+    found = list(itertools.islice(made, count))
+    made.close()
+    return found
 
 
 def assert_same(ones, others):

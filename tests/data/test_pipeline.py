@@ -1,11 +1,11 @@
-import itertools
 import json
 import os
 import shutil
 
 import numpy as np
 import pytest
-from read_back import assert_same, joined
+import read_back
+from read_back import assert_same, draw, joined
 
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import pipeline, prepare, stream
@@ -49,23 +49,14 @@ class Numbers:
         return {'row': np.array([index]), 'segment_ids': np.ones(3, np.int32)}
 
 
-def draw(row, rng, step):
-    """A corruption that returns a draw of its generator."""
-    return row | {'draw': rng.random(2), 'step': np.array([step])}
-
-
 def of(rows):
     """Returns the mixture of a single folder."""
     return mixtures.Mixture([mixtures.Part(name='', rows=rows)])
 
 
-def take(count, rows, corrupt=draw, **changed):
-    """Returns the first batches of a stream, and closes the iterator."""
-    given = {'batch_size': 6, 'seed': 0} | changed
-    made = stream.batches(of(rows), corrupt, **given)
-    found = list(itertools.islice(made, count))
-    made.close()
-    return found
+def take(count, rows, **changed):
+    """Returns the first batches of a stream."""
+    return read_back.take(count, of(rows), **({'batch_size': 6, 'seed': 0} | changed))
 
 
 # Rows.

@@ -1,10 +1,10 @@
 """Tests for batches of mixtures on several processes, from any step, and by phase."""
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import read_back
 from read_back import assert_same, joined
 
 from jepa_text.data import mixture as mixtures
@@ -24,10 +24,6 @@ class Named:
         return {'row': np.array([self.number, range(self.count)[index]])}
 
 
-def draw(row, rng, step):
-    return row | {'draw': rng.random(2), 'step': np.array([step])}
-
-
 def part(number, count, weight=1, before=0):
     rows = Named(number, count)
     weight = Fraction(str(weight))
@@ -42,11 +38,7 @@ def three(times=1, **given):
 
 
 def take(count, mixture, **changed):
-    given = {'batch_size': 8, 'seed': 3} | changed
-    made = stream.batches(mixture, draw, **given)
-    found = list(itertools.islice(made, count))
-    made.close()
-    return found
+    return read_back.take(count, mixture, **({'batch_size': 8, 'seed': 3} | changed))
 
 
 def test_the_order_of_a_single_folder_is_stable():

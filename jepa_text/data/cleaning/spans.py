@@ -6,8 +6,8 @@
 "We discarded all but one of any three-sentence span occurring more than once in the data
 set" (Raffel et al. 2020, section 2.2). The first in corpus order is kept: by the number
 of its part, of the document, and its own. All sentences of a repeated span are removed;
-they still occur earlier in the corpus or in the same document. Case and whitespace are
-ignored.
+they still occur earlier in the corpus or in the same document, unless too few sentences
+of an earlier document remain and it is dropped. Case and whitespace are ignored.
 
 A part stores the hashes of its spans alongside the fingerprints of its documents, 16
 bytes each; `decide` partitions them into files by hash, so that equal hashes can be

@@ -1,4 +1,4 @@
-"""Text files to lines and JSON objects, and the rule for the held-out split.
+"""Text files to lines, JSON objects and cells, and the rule for the held-out split.
 
 Shared by several sources: gzip and zstandard, UTF-8 with the position of an invalid byte,
 pieces of a large file, and one rule for the held-out split:

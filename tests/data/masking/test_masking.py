@@ -2,20 +2,19 @@
 
 import dataclasses
 import functools
-import itertools
 import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import read_back
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.config import resolve
 from jepa_text.data import mixture as mixtures
-from jepa_text.data import stream
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import transformer
@@ -443,10 +442,7 @@ def test_fixed_count_samplers_have_no_overflow(sampler):
 def test_the_overflow_metric_sums_over_rows_and_microbatches():
     objective, rows = narrow(), examples(8)
     whole = mixtures.Mixture([mixtures.Part(name='', rows=rows)])
-    given = dict(batch_size=8, seed=0, threads=1)
-    made = stream.batches(whole, objective.corrupt, **given)
-    (batch,) = itertools.islice(made, 1)
-    made.close()
+    (batch,) = read_back.take(1, whole, objective.corrupt, batch_size=8, seed=0)
     assert batch['dropped'].shape == (8,) and batch['dropped'].dtype == np.int32
     total = int(batch['dropped'].sum())
     assert total > 3
