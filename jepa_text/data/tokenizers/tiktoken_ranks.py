@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 
-from jepa_text.data.tokenizers import roles
+from jepa_text.data.tokenizers import check, roles
 
 # By the name of the file; equivalent to those of `tiktoken` 0.14.
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
@@ -163,8 +163,12 @@ def _ranks(path):
     """Reads {bytes: rank} from a file."""
     ranks = {}
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if not line:
+            continue
         try:
             token, rank = line.split()
+            if not 0 <= int(rank) < check.MAX_ID:
+                raise ValueError(f'{int(rank):,} is not from 0 to {check.MAX_ID - 1:,}')
             ranks[base64.b64decode(token, validate=True)] = int(rank)
         except (ValueError, binascii.Error) as error:
             raise ValueError(

@@ -82,6 +82,11 @@ def test_patterns_are_converted(pattern, expected):
     [
         ('YQ== 0\nb', 'line 2 is not a rank'),
         ('YQ== zero', 'line 1 is not a rank'),
+        (
+            'YQ== 0\n\nYg== 99999999999',
+            'line 3 is not a rank: 99,999,999,999 is not from',
+        ),
+        ('YQ== -1', 'line 1 is not a rank: -1 is not from 0 to 3,999,999'),
         ('{"model": {}}', 'line 1 is not a rank'),
         ('YQ== 0\n', 'has no rank for 255 of the 256 bytes'),
         ('', 'has no rank for 256 of the 256 bytes'),
