@@ -29,8 +29,7 @@ class Cleaner:
     """Cleans documents as a settings.Config says.
 
     `sets` is a tuple with the contamination.SetSummary of each set to decontaminate from.
-    Creating a Cleaner reads these sets; it can be pickled, so that this is done once for
-    all workers.
+    Creating a Cleaner reads these sets.
     """
 
     def __init__(self, config):

@@ -1,4 +1,3 @@
-import pickle
 import unicodedata
 
 import pytest
@@ -93,9 +92,7 @@ def test_contaminated_documents_are_dropped_or_counted(tmp_path):
     counted = clean(text, decontaminate=sets, contaminated='count')
     assert counted == (text, '', ('contaminated: quiz',))
     made = schema.read(settings.Config, {'decontaminate': sets}, 'clean')
-    one = pickle.loads(pickle.dumps(cleaner.Cleaner(made)))  # noqa: S301
-    assert one.clean(text).reason == 'contaminated: quiz'
-    assert one.sets[0].texts == 2
+    assert cleaner.Cleaner(made).sets[0].texts == 2
 
 
 @pytest.mark.parametrize(
