@@ -130,7 +130,8 @@ def records(path, is_tsv):
     if is_tsv:
         yield from ((n, line.split('\t')) for n, line in lines(path) if line.strip())
         return
-    csv.field_size_limit(CELL)  # by default 131,072, and for the whole process
+    # By default 131,072, and for the whole process.
+    csv.field_size_limit(max(CELL, csv.field_size_limit()))
     found = csv.reader((f'{line}\n' for _, line in lines(path)), strict=True)
     try:
         for cells in found:
