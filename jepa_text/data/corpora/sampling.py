@@ -88,7 +88,7 @@ def draw(texts, folder, size, limit=0):
 
 
 def _step(data):
-    """The first step of t, from 0, at which a document is not in the sample."""
+    """The last step of t, from 0, at which a document is in the sample."""
     # The last bytes of the hash, as the first ones decide what is held out.
     number = int.from_bytes(hashlib.sha256(data).digest()[-8:], 'little')
     return min(LAST, math.floor(-STEPS * math.log2((number + 1) / 2**64)))
