@@ -23,15 +23,15 @@ from jepa_text.data.tokenizers import formats
 from jepa_text.files import addresses, checksums
 
 
-def open_parts(data, split='train'):
-    """Opens the folders of a section `data`, and returns them as mixture.Part.
+def open_parts(data):
+    """Opens the training rows of a section `data`, and returns them as mixture.Part.
 
     Raises ValueError for rows of another length than the section's, and for rows given
     twice, and what opening a folder raises.
     """
     parts = []
     for folder, weight, name in section.folders(data):
-        rows = Rows(folder, split)
+        rows = Rows(folder, 'train')
         check_row_length(rows.manifest, data['row_length'], folder)
         for other in parts:
             if other.rows.fingerprint == rows.fingerprint:

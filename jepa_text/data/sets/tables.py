@@ -71,7 +71,7 @@ def read(path, header=None, skip_short=False):
     return [row for _, row in reading.objects(path)]
 
 
-def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
+def splits(path, reader=read, validation=VALIDATION, test=TEST):
     """Returns the Splits of the files of each split: those whose names begin with one of
     its words, the first for which there are any; a single file is `train`.
     `reader(file)` returns the rows of a file.
@@ -80,7 +80,7 @@ def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
     itself or in a subfolder `data`; a * in a file name stands for the word, as in
     'en-*.conll'. 'tfds:NAME' is read by tensorflow_datasets, 'hub:NAME' from the hub.
     """
-    words = (train, validation, test)
+    words = (TRAIN, validation, test)
     if str(path).startswith(prepared.TFDS):
         rows, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
     else:
@@ -92,7 +92,7 @@ def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
         if chosen[0] is None:
             names = sorted(file.name for paths in found.values() for file in paths)
             raise ValueError(
-                f'{path} has no file whose name begins with {train[0]!r}; it has: '
+                f'{path} has no file whose name begins with {TRAIN[0]!r}; it has: '
                 f'{", ".join(names) or "none with a supported suffix"}.'
             )
         rows = [
