@@ -81,10 +81,13 @@ def main(argv):
     except KeyboardInterrupt:
         return _fail('interrupted before the command was started.', exits.FAILED)
     _silence_libraries()
-    switches = _switches(command, argv)
+    *_, flags, own_flags = _split(argv)
+    switches = {}
+    if command in WITH_SWITCHES:
+        switches = {name.replace('-', '_'): True for name in own_flags if own_flags[name]}
     try:
         if command in MULTI_PROCESS:
-            _join(argv)
+            _join(flags.distributed)
         if os.environ.get('JAX_PLATFORMS') and command not in WITHOUT_DEVICE:
             importlib.import_module('jepa_text.running.self_test').check_platforms()
         converts_itself = command in WITH_TRAINING_LOOP
@@ -138,23 +141,22 @@ def config_lines(argv):
 
 def _read(argv):
     """Returns (command, config, config of the file alone, workdir) of a command line."""
-    command, words, settings, workdir, own_flags = _split(argv)
+    command, settings, flags, own_flags = _split(argv)
     if COMMANDS[command].config_module is None:
-        return command, own_flags, {}, workdir
-    file = config_file.read(words)
+        return command, own_flags, {}, flags.workdir
+    file = config_file.read(flags.config)
     root = commands.root(command, file)
     config = overrides.apply(root, file, settings)
     if command == 'plan' and own_flags:
         config = config | {'plan': {**config.get('plan', {}), **own_flags}}
     schema.read(root, config)
-    return command, config, file, workdir
+    return command, config, file, flags.workdir
 
 
 def _split(argv):
-    """Returns (command, words without the settings, settings, workdir, own flags).
+    """Returns (command, settings, absl flag values, {name: value} of its own flags).
 
-    The settings are the --config.KEY=VALUE flags. The command's own flags are {name:
-    value} of those that are set.
+    The settings are the --config.KEY=VALUE flags.
     """
     command = argv[1] if len(argv) > 1 else ''
     if command not in COMMANDS:
@@ -164,11 +166,11 @@ def _split(argv):
     values, own_flags = _parse_flags(COMMANDS[command], words)
     if values.workdir:
         addresses.location('--workdir', values.workdir, model=command in OF_MODELS)
-    return command, words, settings, values.workdir, own_flags
+    return command, settings, values, own_flags
 
 
 def _parse_flags(command, words):
-    """Returns (absl flag values, {name: value} of the command's own flags)."""
+    """Returns (absl flag values, {name: value} of its own flags that are set)."""
     from absl import flags
 
     values = flags.FlagValues()
@@ -228,7 +230,8 @@ def _supervise(argv):
     if rest and (match := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
         restarts, rest = int(match[1]), rest[1:]
     # Only the flags are checked here: the child process reads the config.
-    command, _, _, workdir, _ = _split([argv[0], *rest])
+    command, _, flags, _ = _split([argv[0], *rest])
+    workdir = flags.workdir
     _check_workdir(command, workdir)
     if addresses.is_address(workdir):
         mirror = importlib.import_module('jepa_text.running.mirror')
@@ -241,14 +244,12 @@ def _supervise(argv):
     )
 
 
-def _join(argv):
+def _join(choice):
     """Joins the other processes of the job, according to --distributed."""
     from jepa_text.parallel import processes
 
-    matches = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
-    choices = [match[1] for match in matches if match]
     with exits.config_errors():
-        processes.start(choices[-1] if choices else 'auto')
+        processes.start(choice)
 
 
 def _keep_memory():
@@ -258,12 +259,6 @@ def _keep_memory():
 
     if allocator.computes_on_cpu():
         allocator.keep_freed_memory()
-
-
-def _switches(command, argv):
-    """Returns the command's own boolean flags that are on, as keyword arguments."""
-    names = COMMANDS[command].flags if command in WITH_SWITCHES else ()
-    return {name.replace('-', '_'): True for name in names if _is_set(name, argv)}
 
 
 def _is_set(flag, argv):

@@ -74,6 +74,29 @@ def test_overrides_reach_the_config():
     }
 
 
+def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):
+    # An absolute path after a bare file name is no address.
+    (tmp_path / 'my.py').write_text(
+        """from jepa_text.config.config_file import shared
+
+def get_config(name):
+    config = shared('toy').get_config()
+    config.name = name
+    return config
+"""
+    )
+    monkeypatch.chdir(tmp_path)
+    words = ['train', '--config', 'my.py:/data/x', '--workdir', 'x']
+    _, config, workdir = main.parse(['jepa-text', *words])
+    assert config['name'] == '/data/x' and workdir == 'x'
+    choices = []
+    monkeypatch.setattr('jepa_text.parallel.processes.start', choices.append)
+    monkeypatch.setattr('jepa_text.evaluation.train_command.run', lambda *_: None)
+    assert main.main(['jepa-text', *words, '--distributed', 'off']) == 0
+    assert main.main(['jepa-text', *words, '--distributed=on']) == 0
+    assert choices == ['off', 'on']
+
+
 def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
     words = [f'--config={TOY}:mlm', f'--workdir={tmp_path}/x', '--print-config']
     words += ['--config.optimizer.weight_decay=0.2', '--config.clip_norm=1.0']

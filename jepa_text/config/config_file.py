@@ -4,7 +4,6 @@ A config file is a Python program of the user, so loading it may raise anything.
 """
 
 import importlib.util
-import re
 import traceback
 from pathlib import Path
 
@@ -32,19 +31,20 @@ def shared(name):
     return _module(folder() / f'{name}.py')
 
 
-def read(argv):
-    """Returns the config of the last --config on a command line, as plain dicts.
+def read(place):
+    """Returns the config of a FILE or FILE:ARGUMENT, as plain dicts.
 
     Raises ValueError, with file and line, if the file does not exist, fails, or does not
     return a config.
     """
-    path, colon, argument = config_argument(argv).partition(':')
+    path, colon, argument = (place or '').partition(':')
     if not path:
         raise ValueError(
             '--config is missing: give a config file, as in '
             '--config=configs/quickstart.py; `jepa-text init my.py` writes one.'
         )
     if not Path(path).is_file():
+        paths.local('--config', place)
         near = [str(p) for p in sorted(Path(path).parent.glob('*.py'))]
         raise ValueError(
             f'config file {path!r} does not exist.{resolve.nearest(path, near)}'
@@ -59,12 +59,6 @@ def read(argv):
             f'{path}: get_config() must return a ConfigDict, not {config!r}.'
         )
     return schema.plain(config)
-
-
-def config_argument(argv):
-    """Returns the value of the last --config, FILE or FILE:ARGUMENT; '' if none."""
-    values = [word.split('=', 1)[1] for word in argv if re.match(r'--?config=', word)]
-    return paths.local('--config', values[-1]) if values else ''
 
 
 def _module(path):

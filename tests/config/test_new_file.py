@@ -22,7 +22,7 @@ def init(path, preset):
     """Writes a file and returns (command, config) as the command line reads them."""
     assert main.main(['jepa-text', 'init', str(path), f'--preset={preset}']) == 0
     command, _ = new_file.text(preset, str(path), lambda name: commands.root(name, {}))
-    return command, config_file.read([f'--config={path}'])
+    return command, config_file.read(str(path))
 
 
 @pytest.mark.parametrize('preset', PRESETS + SIZES)
@@ -44,7 +44,7 @@ def test_commented_out_defaults_can_be_enabled(tmp_path):
     assert len(lines) > 25
     path.write_text(re.sub(r'^    # (config\.)', r'    \1', text, flags=re.M))
     root = commands.root('train', before)
-    config = config_file.read([f'--config={path}'])
+    config = config_file.read(str(path))
     assert schema.resolved(root, config) == schema.resolved(root, before)
 
 

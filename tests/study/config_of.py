@@ -13,4 +13,4 @@ def shipped(name, scale, seeds=None):
     """Returns the complete config of a shipped study as plain dicts."""
     argument = f'scale={scale}' + (f',seeds={seeds}' if seeds else '')
     path = FOLDER / f'{name}.py'
-    return study.plain(config_file.read([f'--config={path}:{argument}']))
+    return study.plain(config_file.read(f'{path}:{argument}'))

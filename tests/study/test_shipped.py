@@ -137,7 +137,7 @@ def test_every_balance_has_the_same_baselines():
 )
 def test_wrong_arguments_are_rejected(argument, words):
     with pytest.raises(ValueError, match=words):
-        config_file.read([f'--config={FOLDER / "pfs.py"}:{argument}'])
+        config_file.read(f'{FOLDER / "pfs.py"}:{argument}')
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def line(step, loss=None, probe=None):
 
 def speed(argument='scale=smoke'):
     """Returns the complete config of the speed board as plain dicts."""
-    return study.plain(config_file.read([f'--config={FILE}:{argument}']))
+    return study.plain(config_file.read(f'{FILE}:{argument}'))
 
 
 @pytest.mark.parametrize(
