@@ -77,8 +77,9 @@ def download(address, name, entries, below=''):
             f'{address} lists {invalid[0]!r}, which is not a valid file name in it.'
         )
     folder = hold(name)
-    with _exclusive(folder):
-        for partial in folder.rglob('*.partial-*'):
+    with _exclusive(folder) as is_alone:
+        # Those of killed processes; without locks, they may be of a living one.
+        for partial in folder.rglob('*.partial-*') if is_alone else ():
             partial.unlink()
         target = folder / below
         missing = {
@@ -103,12 +104,13 @@ def put(name, file, content):
 
 @contextlib.contextmanager
 def _exclusive(folder):
-    """Lets one process at a time fill the folder of a copy."""
+    """Lets one process at a time fill the folder of a copy; yields whether it is alone.
+
+    On a file system without locks, two processes may download the same files, each under
+    temporary names of its own.
+    """
     with open(folder / _LOCK, 'ab') as lock:
-        # On a file system without locks, two processes may download the same files, each
-        # under temporary names of its own.
-        locks.take(lock)
-        yield
+        yield locks.take(lock)
 
 
 def _download_all(address, folder, entries):
@@ -138,8 +140,8 @@ def make_room(needed, environ=os.environ):
         limit = float(limit) * 1e9 if limit else None
     except ValueError as error:
         raise ValueError(f'JEPA_TEXT_CACHE_GB={limit!r} must be a number.') from error
-    copies = [path for path in folder.iterdir() if path.is_dir()]
-    for copy in sorted(copies, key=lambda path: path.stat().st_mtime):
+    copies = _statuses(folder.iterdir())
+    for copy, _ in sorted(copies, key=lambda pair: pair[1].st_mtime):
         if _free_bytes(folder, limit) >= needed:
             break
         _evict(copy)
@@ -158,7 +160,14 @@ def _free_bytes(folder, limit):
     if limit is None:
         return free
     files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return min(free, limit - sum(file.stat().st_size for file in files))
+    return min(free, limit - sum(status.st_size for _, status in _statuses(files)))
+
+
+def _statuses(paths):
+    """Yields (path, status), except of paths that another process has just removed."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            yield path, path.stat()
 
 
 def _evict(folder):

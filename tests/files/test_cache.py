@@ -63,6 +63,14 @@ def test_files_of_a_killed_process_are_deleted(shelf):
     assert (folder / 'a.bin').read_bytes() == FILES['a.bin']
 
 
+def test_without_locks_files_of_other_processes_are_kept(shelf, monkeypatch):
+    folder = cache.hold('rows-1')
+    (folder / 'a.bin.partial-00000000').write_bytes(b'half')
+    monkeypatch.setattr('jepa_text.files.locks.take', lambda *_, **__: False)
+    cache.download(f'file://{shelf}', 'rows-1', ENTRIES)
+    assert visible(folder) == sorted((*FILES, 'a.bin.partial-00000000'))
+
+
 @pytest.mark.parametrize(
     'name', ['../a.bin', '/etc/a', 'x/../../a', 'x/.a', '.lock', '..', '']
 )
@@ -97,6 +105,16 @@ def test_the_oldest_copy_that_is_not_held_is_evicted(monkeypatch):
     with pytest.raises(OSError, match='has room for 0.00.*JEPA_TEXT_CACHE_GB'):
         cache.make_room(3000)
     assert visible(cache.root()) == ['held']
+
+
+def test_files_that_vanish_while_room_is_made_have_no_size(monkeypatch):
+    # A link that leads nowhere is listed, but has no status, as a file removed since.
+    for parent in (cache.root(), cache.root() / 'copy'):
+        parent.mkdir(parents=True)
+        (parent / 'gone').symlink_to('nowhere')
+    monkeypatch.setenv('JEPA_TEXT_CACHE_GB', str(1000 / 1e9))
+    cache.make_room(1000)
+    assert 'copy' in visible(cache.root())
 
 
 def test_the_size_limit_must_be_a_number(monkeypatch):
