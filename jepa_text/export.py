@@ -44,8 +44,9 @@ def run(options, workdir):
     run = None if is_imported else download.folder('--workdir', place, given['step'])
     if is_imported:
         model, facts = loading.load(place, given['step']), None
-    elif (run / saved.FILE).is_file():
-        model, facts = loading.load(run), card.Facts(tuned=saved.read(run)[-1])
+    elif (run / saved.FILE).is_file() and given['step'] is None:
+        model = loading.load(run)
+        facts = card.Facts(tuned=saved.outline(run)[-1]['made'])
     else:
         model, facts = of_run(run, given['step'])
     settings = {'facts': facts, 'license_name': given['license']}

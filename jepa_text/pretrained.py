@@ -149,6 +149,10 @@ class Pretrained:
 
         Warns of truncated texts, at the caller of the method that calls this.
         """
+        if isinstance(texts, str):
+            raise ValueError(
+                'Expected a list of texts, but got a single text: put it in [].'
+            )
         texts = list(texts)
         ids = self.tokenizer.encode_many(texts)
         truncation.warn(self, [len(each) for each in ids])

@@ -72,6 +72,11 @@ def test_no_texts_give_an_empty_array(model):
     assert model.encode([]).shape == (0, model.network.encoder.width)
 
 
+def test_a_text_instead_of_a_list_is_rejected(model):
+    with pytest.raises(ValueError, match='a single text: put it in'):
+        model.encode('The whale')
+
+
 def test_truncated_texts_are_reported_once(model):
     with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as caught:
         model.encode(['whale ' * 200, 'whale'])

@@ -46,8 +46,8 @@ def number(what, value, whole=False, finite=True, **bounds):
     >>> number('rate', 0.3, above=0, maximum=1)
     """
     valid = isinstance(value, int | float) and not isinstance(value, bool)
-    valid = valid and not math.isnan(value)
-    valid = valid and (math.isfinite(value) or not (finite or whole))
+    # Comparisons are False for NaN and, unlike math.isfinite, accept any integer.
+    valid = valid and (abs(value) < math.inf if finite or whole else value == value)
     valid = valid and (not whole or value == value // 1)
     valid = valid and all(HOLDS[name](value, bound) for name, bound in bounds.items())
     if not valid:
@@ -120,7 +120,7 @@ def _is_a(value, kind):
         return type(value) is kind
     if kind is int:
         return isinstance(value, int) and abs(value) <= MAX_INT
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) < math.inf
 
 
 def pattern(what, value):

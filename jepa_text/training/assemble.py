@@ -120,7 +120,7 @@ def _recipe(config, parsed, mesh, tokenizer):
 
 
 def _unreachable(keep_at, total):
-    """Yields a note if checkpoints are parsed for after the last step."""
+    """Yields a note if checkpoints are to be kept at steps after the last one."""
     if beyond := [step for step in keep_at if step > total]:
         listed = ', '.join(f'{step:,}' for step in beyond)
         yield f'checkpoint.keep_at: {listed} lies beyond the last step, {total:,}.'

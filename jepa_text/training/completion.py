@@ -39,7 +39,7 @@ def with_baseline(config, folder):
     baseline.check.
     """
     kind = config['baseline']
-    if isinstance(kind, dict) or kind == 'none':
+    if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):
         return config
     with processes.fail_together('the baseline'):
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.

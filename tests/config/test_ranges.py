@@ -50,6 +50,7 @@ def test_numbers_are_numbers():
             ranges.number('x', value)
     ranges.number('x', 2.0, whole=True, minimum=2, maximum=2)
     ranges.number('x', float('inf'), above=0, finite=False)
+    ranges.number('x', 10**400, whole=True)
     with pytest.raises(ValueError, match='x=inf must be a finite number above 0'):
         ranges.number('x', float('inf'), above=0)
 

@@ -222,7 +222,10 @@ def test_the_command_exports_a_fine_tuned_model(tmp_path, capsys):
     made = dict(model='runs/a', task='sea', test={'standard': {'accuracy': 0.75}})
     saved.write(tmp_path / 'tuned', model, model.kind, made)
     out = tmp_path / 'out'
-    main.main(['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}', f'--to={out}'])
+    command = ['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}', f'--to={out}']
+    assert main.main([*command, '--step=3']) == 2
+    assert 'contains no config.json, so it is no run' in capsys.readouterr().err
+    assert main.main(command) == 0
     assert 'EuroBertForSequenceClassification' in capsys.readouterr().out
     text = (out / 'README.md').read_text()
     assert "task='sea'" in text and '| accuracy | 0.7500 |' in text

@@ -65,6 +65,9 @@ def test_no_baseline_and_a_matched_config_are_unchanged(folder, tmp_path):
     assert completion.with_baseline(matched, tmp_path) is matched
     assert matched['baseline']['by'] == 'flops'
     assert matched['baseline']['ratios'][0] == 1.0
+    # Without ratios, nothing would be matched.
+    with pytest.raises(ValueError, match="baseline={'by': 'flops'} is not one of"):
+        completion.with_baseline(given | {'baseline': {'by': 'flops'}}, tmp_path)
 
 
 @pytest.mark.slow
