@@ -17,8 +17,7 @@ from jepa_text.data import tokenizers
 from jepa_text.data.corpora import invalid_text, sampling
 from jepa_text.data.preparing import work as works
 from jepa_text.data.tokenizers import measures, roles, training
-from jepa_text.files import atomic
-from jepa_text.hf import files
+from jepa_text.files import atomic, checksums
 from jepa_text.report import rows_page, tokenizer_pages
 from jepa_text.running import mirror
 from jepa_text.training import named_tokenizer
@@ -129,7 +128,7 @@ def _finished(folder, settings):
             f'{folder} exists and contains something other than a tokenizer. Use another '
             '--workdir, or move the existing files away.'
         )
-    report = files.read_json(folder / REPORT)
+    report = checksums.read_json(folder / REPORT)
     if report.get('settings') != settings:
         raise FileExistsError(
             f'{folder} contains a tokenizer with other settings (see its {REPORT}). '

@@ -98,6 +98,9 @@ def test_the_same_command_again_prints_the_same(texts, tmp_path, capsys):
     assert 'contains a tokenizer with other settings' in capsys.readouterr().err
     assert tokenize(texts, f'bpe,400,{texts}') != 0
     assert 'something other than a tokenizer' in capsys.readouterr().err
+    (out / 'report.json').write_text('{')
+    assert tokenize(out, f'bpe,400,{texts}') == exits.USAGE
+    assert 'report.json is damaged' in capsys.readouterr().err
 
 
 def test_the_report_mentions_sampling(texts, tmp_path, capsys):
