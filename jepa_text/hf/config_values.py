@@ -7,14 +7,14 @@ accepted as numbers. Keys that the family does not read may have any value.
 import math
 import reprlib
 
+from jepa_text.config import ranges
 from jepa_text.hf import families
 from jepa_text.models.stack import MAX_INT
 
-_MAX_INT = 2**31 - 1
 _LAYERS = ('full_attention', 'sliding_attention')
 
 
-def _whole(minimum=1, maximum=_MAX_INT):
+def _whole(minimum=1, maximum=ranges.MAX_INT):
     def is_valid(value):
         return type(value) is int and minimum <= value <= maximum
 
@@ -108,11 +108,6 @@ _ALWAYS = (
     *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
     *('is_causal', 'is_decoder', 'architectures'),
 )
-_KEYS = {
-    'transformer': families.TRUNK,
-    'bert': families.BERT,
-    'modernbert': families.MODERNBERT,
-}
 
 
 def check(config, family):
@@ -121,7 +116,7 @@ def check(config, family):
     `config` has the family's defaults; missing keys are not checked.
     """
     kind = families.KINDS[family]
-    read = {*kind.defaults, *_KEYS[kind.model].values(), *_ALWAYS}
+    read = {*kind.defaults, *families.SIZES[kind.model].values(), *_ALWAYS}
     if family == 'bert':
         read.remove('pad_token_id')
     for key in sorted(read & set(config) & set(RULES)):

@@ -22,9 +22,11 @@ def to_section(config, family=None):
     """
     family, config = families.complete(config, family)
     config_values.check(config, family)
+    model = families.KINDS[family].model
     read = {'transformer': _read_trunk, 'bert': _read_bert, 'modernbert': _read_modern}
     try:
-        return read[families.KINDS[family].model](family, config)
+        sizes = {ours: config[key] for ours, key in families.SIZES[model].items()}
+        return {'name': model, **sizes, **read[model](family, config, sizes)}
     except KeyError as error:
         raise ValueError(f'The config of this {family} lacks {error}.') from error
 
@@ -50,6 +52,7 @@ def to_config(section, family, tied, causal):
         'model_type': family,
         'architectures': [kind.architecture],
         'tie_word_embeddings': tied,
+        **{key: section[ours] for ours, key in families.SIZES[kind.model].items()},
         **write[kind.model](family, section),
     }
     if kind.model == 'transformer':
@@ -81,30 +84,22 @@ def canonical(name, encoder):
     return {'name': name, **found}
 
 
-def _sizes(config, keys):
-    """The sizes {our key: value}, given {our key: key in config.json}."""
-    return {ours: config[theirs] for ours, theirs in keys.items()}
-
-
-def _read_trunk(family, config):
-    _require(config, 'hidden_act', 'silu')
-    sizes = _sizes(config, families.TRUNK)
-    sizes['kv_heads'] = sizes['kv_heads'] or sizes['heads']
-    sizes['head_width'] = sizes['head_width'] or sizes['width'] // sizes['heads']
+def _read_trunk(family, config, sizes):
+    _require(config, 'hidden_act', 'silu', 'swish')
     theta, scaling = _read_rope(config, config)
-    depth, bias = sizes['depth'], bool(config['attention_bias'])
+    depth, bias = sizes['depth'], config['attention_bias']
     if family == 'smollm3':
         theta = _merged(theta if rotary else None for rotary in _rotary(config, depth))
     return {
-        'name': 'transformer',
-        **sizes,
+        'kv_heads': sizes['kv_heads'] or sizes['heads'],
+        'head_width': sizes['head_width'] or sizes['width'] // sizes['heads'],
         'rope_theta': theta,
         'rope_scaling': scaling,
         'window': _read_window(family, config, depth),
         'qkv_bias': bias or family == 'qwen2',
         'o_bias': bias and family != 'qwen2',
         'qk_norm': family == 'qwen3',
-        'ffn_bias': bool(config['mlp_bias']),
+        'ffn_bias': config['mlp_bias'],
     }
 
 
@@ -112,8 +107,7 @@ def _write_trunk(family, section):
     thetas = section['rope_theta']
     thetas = thetas if isinstance(thetas, tuple) else (thetas,) * section['depth']
     theta = next((t for t in thetas if t is not None), 10_000.0)
-    found = {theirs: section[ours] for ours, theirs in families.TRUNK.items()}
-    found |= {
+    found = {
         'hidden_act': 'silu',
         'rope_parameters': _write_rope(theta, section['rope_scaling']),
         'attention_bias': section['o_bias'],
@@ -195,12 +189,9 @@ def _write_rope(theta, scaling=None):
     return {'rope_type': 'llama3', 'rope_theta': theta, **stretch}
 
 
-def _read_bert(family, config):
+def _read_bert(family, config, sizes):
     _require(config, 'position_embedding_type', 'absolute')
-    sizes = _sizes(config, families.BERT)
     return {
-        'name': 'bert',
-        **sizes,
         'position_offset': 0 if family == 'bert' else config['pad_token_id'] + 1,
         'act': _activation(config, 'hidden_act'),
         # RobertaLMHead and the classes derived from it use gelu in any case.
@@ -210,41 +201,42 @@ def _read_bert(family, config):
 
 
 def _write_bert(family, section):
-    found = {theirs: section[ours] for ours, theirs in families.BERT.items()}
-    found['hidden_act'] = families.THEIR_ACTIVATIONS[section['act']]
+    found = {'hidden_act': families.THEIR_ACTIVATIONS[section['act']]}
     if family != 'bert':
         found['pad_token_id'] = section['position_offset'] - 1
     return found
 
 
-def _read_modern(family, config):
-    sizes = _sizes(config, families.MODERNBERT)
-    rope = config['rope_parameters'] or {}
-    theta, local = (
-        _read_rope({'rope_theta': config[before], 'rope_parameters': rope.get(name)}, {})[
-            0
-        ]
-        for name, before in (
-            ('full_attention', 'global_rope_theta'),
-            ('sliding_attention', 'local_rope_theta'),
-        )
-    )
+def _read_modern(family, config, sizes):
     return {
-        'name': 'modernbert',
-        **sizes,
         'head_width': sizes['width'] // sizes['heads'],
         'global_every': _read_every(config),
-        'rope_theta': theta,
-        'local_theta': local,
+        'rope_theta': _read_theta(config, 'full_attention', 'global_rope_theta'),
+        'local_theta': _read_theta(config, 'sliding_attention', 'local_rope_theta'),
         'local_window': config['local_attention'] // 2,
         'act': _activation(config, 'hidden_activation'),
         'head_act': _activation(config, 'classifier_activation'),
     }
 
 
+def _read_theta(config, layers, before):
+    """The theta of a kind of layers, or of the key `before` that preceded it."""
+    rope = {
+        'rope_theta': config[before],
+        'rope_parameters': (config['rope_parameters'] or {}).get(layers),
+        'rope_scaling': config.get('rope_scaling'),
+    }
+    theta, scaling = _read_rope(rope, config)
+    if scaling is not None:
+        raise ValueError(
+            f"config.json: rope_type='llama3' of {layers} is not supported, only "
+            "'default' is."
+        )
+    return theta
+
+
 def _write_modern(family, section):
-    found = {theirs: section[ours] for ours, theirs in families.MODERNBERT.items()}
-    return found | {
+    return {
         'hidden_activation': families.THEIR_ACTIVATIONS[section['act']],
         'classifier_activation': families.THEIR_ACTIVATIONS[section['head_act']],
         'local_attention': 2 * section['local_window'],
@@ -280,10 +272,10 @@ def _merged(values):
     return values[0] if len(set(values)) == 1 else values
 
 
-def _require(config, key, wanted):
-    if config[key] not in (wanted, 'swish' if wanted == 'silu' else wanted):
+def _require(config, key, *wanted):
+    if config[key] not in wanted:
         raise ValueError(
-            f'config.json: {key}={config[key]!r} is not supported, only {wanted!r} is.'
+            f'config.json: {key}={config[key]!r} is not supported, only {wanted[0]!r} is.'
         )
 
 

@@ -15,39 +15,38 @@ ACTIVATIONS = {
 # The inverse, with the first name for each.
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
-# {our key: key in config.json}, per model of ours.
-TRUNK = {
+_COMMON = {
     'vocab_rows': 'vocab_size',
     'width': 'hidden_size',
     'depth': 'num_hidden_layers',
     'heads': 'num_attention_heads',
-    'kv_heads': 'num_key_value_heads',
-    'ffn_width': 'intermediate_size',
-    'head_width': 'head_dim',
-    'norm_eps': 'rms_norm_eps',
 }
-BERT = {
-    'vocab_rows': 'vocab_size',
-    'width': 'hidden_size',
-    'depth': 'num_hidden_layers',
-    'heads': 'num_attention_heads',
-    'ffn_width': 'intermediate_size',
-    'positions': 'max_position_embeddings',
-    'types': 'type_vocab_size',
-    'norm_eps': 'layer_norm_eps',
-}
-MODERNBERT = {
-    'vocab_rows': 'vocab_size',
-    'width': 'hidden_size',
-    'depth': 'num_hidden_layers',
-    'heads': 'num_attention_heads',
-    'ffn_width': 'intermediate_size',
-    'norm_eps': 'norm_eps',
-    'norm_bias': 'norm_bias',
-    'attention_bias': 'attention_bias',
-    'ffn_bias': 'mlp_bias',
-    'head_bias': 'classifier_bias',
-    'lm_head_bias': 'decoder_bias',
+# {our key: key in config.json} of the sizes of each model of ours.
+SIZES = {
+    'transformer': {
+        **_COMMON,
+        'kv_heads': 'num_key_value_heads',
+        'ffn_width': 'intermediate_size',
+        'head_width': 'head_dim',
+        'norm_eps': 'rms_norm_eps',
+    },
+    'bert': {
+        **_COMMON,
+        'ffn_width': 'intermediate_size',
+        'positions': 'max_position_embeddings',
+        'types': 'type_vocab_size',
+        'norm_eps': 'layer_norm_eps',
+    },
+    'modernbert': {
+        **_COMMON,
+        'ffn_width': 'intermediate_size',
+        'norm_eps': 'norm_eps',
+        'norm_bias': 'norm_bias',
+        'attention_bias': 'attention_bias',
+        'ffn_bias': 'mlp_bias',
+        'head_bias': 'classifier_bias',
+        'lm_head_bias': 'decoder_bias',
+    },
 }
 STRETCH = {
     'factor': 'factor',

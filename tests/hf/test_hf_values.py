@@ -99,6 +99,23 @@ def test_any_value_gives_the_same_section_or_an_error_with_its_key(case):
     assert trials > 400
 
 
+STRETCHED = dict(rope_type='llama3', factor=2.0, low_freq_factor=1, high_freq_factor=4)
+
+
+@pytest.mark.parametrize(
+    'changes, words',
+    [
+        (dict(rope_parameters=dict(full_attention=STRETCHED)), "'llama3' of full_att"),
+        (dict(rope_scaling=STRETCHED | {'rope_theta': 7.0}), "'llama3' of full_att"),
+        (dict(partial_rotary_factor=0.5), 'partial_rotary_factor=0.5'),
+    ],
+)
+def test_a_modernbert_does_not_stretch_its_positions(changes, words):
+    config = whole('modernbert') | {'rope_parameters': None} | changes
+    with pytest.raises(ValueError, match=words):
+        configs.to_section(config)
+
+
 def trial(path, config, keys, value, before):
     """'refused', 'the same' or 'another' model of finite logits."""
     text = json.dumps(changed(config, keys, value))
