@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text.config import resolve
 from jepa_text.cost import memo
 from jepa_text.data import batching, tokenizers, truncation
 from jepa_text.kinds import base, prediction
@@ -58,9 +59,7 @@ class Pretrained:
         """
         normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
-        if pooling.base(pool) not in pooling.POOLINGS:
-            known = ', '.join(pooling.POOLINGS)
-            raise ValueError(f'pool={pool!r} does not exist; there are: {known}.')
+        resolve.check_choice('pool', pooling.base(pool), pooling.POOLINGS)
         depth = self.network.encoder.depth + 1
         if not -depth <= layer < depth:
             raise ValueError(

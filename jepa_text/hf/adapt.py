@@ -39,12 +39,9 @@ class Choices:
     vocab_multiple: int = 1
 
     def __post_init__(self):
-        for what, value, known in (
-            ('head', self.head, HEADS),
-            ('window', self.window, (*WINDOWS, None)),
-        ):
-            if value not in known:
-                raise ValueError(f'adapt: {what}={value!r}; there are: {known}.')
+        resolve.check_choice('adapt: head', self.head, HEADS)
+        if self.window is not None:
+            resolve.check_choice('adapt: window', self.window, WINDOWS)
         multiple = self.vocab_multiple
         ranges.number('adapt: vocab_multiple', multiple, whole=True, minimum=1)
         if not isinstance(self.mask, str):

@@ -12,6 +12,7 @@ import re
 
 import numpy as np
 
+from jepa_text.config import resolve
 from jepa_text.hf import families
 
 _PLAIN = {'classifier': 'classifier'}
@@ -103,8 +104,7 @@ class TaskHead:
     described: dict | None = None
 
     def __post_init__(self):
-        if self.kind not in WHAT:
-            raise ValueError(f'task head {self.kind!r}; there are: {", ".join(WHAT)}.')
+        resolve.check_choice('task head', self.kind, WHAT)
         classes = len(self.params['classifier']['bias'])
         if classes != len(self.labels):
             raise ValueError(

@@ -8,6 +8,7 @@ an error: nothing is approximated.
 import numpy as np
 from flax import traverse_util
 
+from jepa_text.config import resolve
 from jepa_text.hf import configs, families
 
 # transformers has no class for these; their layers are those of EuroBERT.
@@ -37,10 +38,8 @@ def converted(model, causal, family):
     removed. Raises ValueError for a family that would compute something else, and for
     NaN.
     """
-    kind = families.KINDS.get(family)
-    if kind is None or family in READ_ONLY:
-        known = ', '.join(name for name in families.KINDS if name not in READ_ONLY)
-        raise ValueError(f'family={family!r}; there are: {known}.')
+    resolve.check_choice('family', family, families.KINDS.keys() - READ_ONLY)
+    kind = families.KINDS[family]
     if causal and not kind.causal:
         raise ValueError(
             f'{model.name} is causal, and {family} bidirectional: leave the family '

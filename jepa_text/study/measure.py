@@ -173,11 +173,11 @@ class Measuring:
         else:
             self._download(name)
             model = load.load(self._workdir / name)
-        shape = geometry.Evaluator(model.network, self._rows, self._mesh, batch_size=64)
+        shape = geometry.Evaluator(self._rows, self._mesh, batch_size=64)
         values = {
             **self._scored(model).run(model.params, model.network),
             **representation.run(model, self._probes),
-            **shape.run(model.params),
+            **shape.run(model.params, model.network),
         }
         predicts = name != members.UNTRAINED and 'lm_head' in model.params
         texts = [text for text, _ in self._sentences] if predicts else []

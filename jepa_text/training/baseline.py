@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jepa_text.config import resolve
 from jepa_text.files import checksums
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import workdir
@@ -29,8 +30,7 @@ def mlm_section(phase):
 
 def check(kind, phases):
     """Raises ValueError for an unknown kind, and if no phase has a latent term."""
-    if kind not in KINDS:
-        raise ValueError(f'baseline={kind!r} is not one of {", ".join(KINDS)}.')
+    resolve.check_choice('baseline', kind, KINDS)
     if not any(map(mlm_section, phases)):
         raise ValueError(
             f'baseline={kind!r}, but no phase has a latent term: '

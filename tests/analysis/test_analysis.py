@@ -383,8 +383,8 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
     model = load.load(folder / 'a-0')
     rows = pipeline.Rows(tiny.rows(folder), 'heldout')
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
-    evaluator = geometry_eval.Evaluator(model.network, rows, mesh, batch_size=8, texts=10)
-    vectors, lengths_N = evaluator.vectors(model.params)
+    evaluator = geometry_eval.Evaluator(rows, mesh, batch_size=8, texts=10)
+    vectors, lengths_N = evaluator.vectors(model.params, model.network)
     assert [len(vectors_ND) for vectors_ND in vectors.values()] == [10, 10]
     first = rows[0]
     ids = first['tokens'][first['segment_ids'] == 1]
@@ -394,9 +394,13 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
         expected = model.encode([text], pool=pool)[0]
         np.testing.assert_allclose(vectors_ND[0], expected, atol=1e-4)
     rank = geometry.effective_rank(vectors['max'])
-    assert evaluator.run(model.params)[geometry_eval.MAX_POOLED] == pytest.approx(rank)
+    assert evaluator.run(model.params, model.network)[
+        geometry_eval.MAX_POOLED
+    ] == pytest.approx(rank)
     broken = {'encoder': jax.tree.map(lambda x: x * np.nan, model.params['encoder'])}
-    assert all(math.isnan(value) for value in evaluator.run(broken).values())
+    assert all(
+        math.isnan(value) for value in evaluator.run(broken, model.network).values()
+    )
 
 
 def test_invalid_geometry_section_is_rejected(folder, tmp_path):

@@ -36,7 +36,6 @@ def make(recipe, section):
     if not section.every:
         return None
     return Evaluator(
-        recipe.phases[0].network,
         pipeline.Rows(recipe.phases[0].mixture.parts[0].rows.folder, 'heldout'),
         recipe.mesh,
         batch_size=recipe.phases[0].batch_size,
@@ -52,12 +51,11 @@ class Evaluator:
     They are read bidirectionally whatever the objective, so that phases can be compared.
     """
 
-    def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts, every=0):
+    def __init__(self, rows, mesh, *, batch_size, texts=Config.texts, every=0):
         self.every = every
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
-        self._network = network
 
-    def run(self, params, network=None):
+    def run(self, params, network):
         """Returns {metric: value}, as geometry/uniformity, and each measure once more
         with the suffix _length_residualized.
 
@@ -85,9 +83,9 @@ class Evaluator:
         """Returns '': every network has vectors."""
         return ''
 
-    def vectors(self, params, network=None):
+    def vectors(self, params, network):
         """Returns ({pooling: vectors_ND float32}, lengths_N) on each process."""
-        pooled = compiled.on_mesh(self.mesh, _pooled, network or self._network)
+        pooled = compiled.on_mesh(self.mesh, _pooled, network)
         found, lengths = {name: [] for name in _POOLINGS}, []
         for batch in heldout.batches(
             self.rows, _unmasked, self.mesh, self.batch_size, self.texts
