@@ -15,21 +15,14 @@ test. A task with further options is set on the command line:
     --config.tasks="({'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'},)"
 """
 
-from ml_collections import ConfigDict
-
 from jepa_text.config import config_file
-from jepa_text.evaluation import tasks
 
 
 def get_config(chosen='tasks=bundled'):
     """Returns the config with the models and tasks of the argument."""
     words = [word for word in chosen.split(',') if word != 'small']
-    analyze = config_file.shared('analyze')
-    named = analyze.parsed(','.join(words))
-    config = ConfigDict()
-    config.models = tuple(named['models'])
-    config.tasks = tuple(tasks.section_of(text) for text in named['tasks'] or ['bundled'])
+    config = config_file.shared('analyze').get_config(','.join(words))
     if 'small' in chosen.split(','):
         config.learning_rates, config.seeds = (1e-4, 5e-4), 2
-        config.finetuning = ConfigDict(dict(steps=50))
+        config.finetuning = dict(steps=50)
     return config

@@ -24,8 +24,6 @@ from jepa_text.running import xla_flags
 MULTI_PROCESS = ('train',)
 # Commands with a training loop. They convert errors before the loop to ConfigError.
 WITH_TRAINING_LOOP = ('train', 'study')
-# Values that switch a boolean flag on; the same as absl's.
-ON = ('true', 't', '1')
 HELP = ('-h', '--help', '-help', 'help')
 # Commands that need no device.
 WITHOUT_DEVICE = ('prepare', 'tokenizer')
@@ -265,7 +263,7 @@ def _is_set(flag, argv):
     """Returns whether a boolean flag is on: the last occurrence counts."""
     matches = [re.fullmatch(f'--?(no)?{flag}(?:=(.*))?', word) for word in argv]
     last = next((match for match in reversed(matches) if match), None)
-    return bool(last) and not last[1] and (last[2] or 'true').lower() in ON
+    return bool(last) and not last[1] and (last[2] or 'true').lower() in overrides.TRUE
 
 
 def _is_distributed():

@@ -96,23 +96,19 @@ def _values(path, value, rules):
         for field in dataclasses.fields(value):
             inner = getattr(value, field.name)
             if inner is not None:
-                yield from _values(_dotted(path, field.name), inner, field.metadata)
+                yield from _values(schema.dotted(path, field.name), inner, field.metadata)
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _values(_dotted(path, key), inner, {})
+            yield from _values(schema.dotted(path, key), inner, {})
         if 'name' in value and 'folder' in rules:
             defaults = resolve.defaults(rules['folder'], value['name'], rules['given'])
             for key in [key for key in defaults if key not in value]:
-                yield _dotted(path, key), defaults[key], True
+                yield schema.dotted(path, key), defaults[key], True
     elif isinstance(value, tuple | list) and any(map(_is_section, value)):
         for index, inner in enumerate(value):
             yield from _values(f'{path}[{index}]', inner, rules)
     else:
         yield path, list(value) if isinstance(value, tuple) else value, False
-
-
-def _dotted(path, key):
-    return f'{path}.{key}' if path else key
 
 
 def _is_section(value):

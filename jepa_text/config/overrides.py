@@ -125,9 +125,9 @@ def _plain_kinds(kind, old):
         return (object,)
     kinds = []
     for option in schema.kinds_of(kind):
-        is_list = tuple in (option, typing.get_origin(option))
-        option = dict if dataclasses.is_dataclass(option) else option
-        kinds.append(list if is_list else option)
+        if dataclasses.is_dataclass(option):
+            option = dict
+        kinds.append(list if schema.is_list(option) else option)
     # Any text is a valid string, so strings are tried last.
     return sorted(kinds, key=lambda option: option is str)
 
@@ -149,8 +149,6 @@ def _converted(kind, text):
         return text.lower() in TRUE
     if kind in (int, float, str):
         return kind(text)
-    if text in ('true', 'false'):
-        return text == 'true'
     try:
         value = _literal(text)
     except (ValueError, SyntaxError):

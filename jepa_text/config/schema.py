@@ -55,10 +55,9 @@ def plain(config):
 
     Raises ValueError if it is not a config or cannot be written as JSON.
     """
-    config = config.to_dict() if hasattr(config, 'to_dict') else config
     ranges.section('The config', config)
     try:
-        return json.loads(json.dumps(config))
+        return json.loads(json.dumps(config, default=_plain_section))
     except (TypeError, ValueError, RecursionError) as error:
         # ValueError: a dict or list that contains itself.
         found = _unserializable(config) if isinstance(error, TypeError) else ''
@@ -68,12 +67,18 @@ def plain(config):
         ) from error
 
 
+def _plain_section(value):
+    """Converts a ConfigDict, also one within a dict, to a plain dict."""
+    if not hasattr(value, 'to_dict'):
+        raise TypeError
+    return value.to_dict()
+
+
 def _unserializable(value, at=''):
     """Returns 'a.b=<function f>' of the first value that JSON does not support, or ''."""
-    if isinstance(value, dict | list | tuple):
-        inner = value.items() if isinstance(value, dict) else enumerate(value)
-        dot = f'{at}.' if at else ''
-        found = (_unserializable(item, f'{dot}{key}') for key, item in inner)
+    if ranges.is_section(value) or isinstance(value, list | tuple):
+        inner = value.items() if ranges.is_section(value) else enumerate(value)
+        found = (_unserializable(item, dotted(at, key)) for key, item in inner)
         return next(filter(None, found), '')
     is_plain = value is None or isinstance(value, bool | int | float | str)
     return '' if is_plain else f'{at}={value!r}'
@@ -99,7 +104,7 @@ def read(root, config, what=''):
     values = {}
     for name, field in fields.items():
         value = _with_default(field, config, what)
-        values[name] = _checked(hints[name], field, value, _dotted(what, name))
+        values[name] = _checked(hints[name], field, value, dotted(what, name))
     return root(**values)
 
 
@@ -148,7 +153,8 @@ def item_of(kind):
     return arguments[0] if is_list else None
 
 
-def _dotted(what, name):
+def dotted(what, name):
+    """Returns the path of a key in a section; that of the whole config is ''."""
     return f'{what}.{name}' if what else name
 
 
@@ -160,7 +166,7 @@ def _with_default(field, config, what):
     value = config[field.name]
     is_unnamed = ranges.is_section(value) and 'name' not in value
     if is_unnamed and isinstance(default, dict) and 'name' in default:
-        _check_name(value, _dotted(what, field.name))
+        _check_name(value, dotted(what, field.name))
         return {**default, **value}
     return value
 
@@ -180,7 +186,8 @@ def _checked(hint, field, value, what):
     raise ValueError(f'{what}={value!r} must be {words}.')
 
 
-def _is_list(kind):
+def is_list(kind):
+    """Returns whether a type is `tuple` or a `tuple[X, ...]`."""
     return tuple in (kind, typing.get_origin(kind))
 
 
@@ -188,7 +195,7 @@ def _fits(kind, value):
     """Returns whether a value may have a type; ranges and contents are checked later."""
     if dataclasses.is_dataclass(kind) or kind is dict:
         return ranges.is_section(value)
-    if _is_list(kind):
+    if is_list(kind):
         return isinstance(value, list | tuple)
     if kind in (int, float):
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -205,7 +212,7 @@ def _words(kind, rules):
         return f'a section, as dict({dataclasses.fields(kind)[0].name}=...)'
     if kind in (int, float):
         return ranges.describe(whole=kind is int, **_bounds(rules))
-    return ranges.WORDS[list if _is_list(kind) else kind]
+    return ranges.WORDS[list if is_list(kind) else kind]
 
 
 def _converted(kind, value, what, rules):
@@ -215,7 +222,7 @@ def _converted(kind, value, what, rules):
     if kind in (int, float):
         ranges.number(what, value, whole=kind is int, **_bounds(rules))
         value = int(value) if kind is int else value
-    if _is_list(kind):
+    if is_list(kind):
         return _items(kind, value, what, rules)
     if kind is dict:
         _check_name(value, what)

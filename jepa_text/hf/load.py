@@ -31,8 +31,7 @@ class Imported:
     pooling     hf/sentence.Pooling, or None
     task        hf/task_head.TaskHead, or None; dropped when a model is adapted
     pair        (ids between two texts of a row, type of the second text's tokens or
-    None);
-                None if the format of text pairs is unknown, or the model is causal
+                None); None if the format of pairs is unknown, or the model is causal
     record      findings and decisions, as JSON values; adapt.lines formats it
     """
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import ml_collections
 import pytest
 
 from jepa_text.config import schema
@@ -98,6 +99,14 @@ def test_a_field_may_be_a_number_or_a_section():
     assert schema.read(Root, WHOLE | {'rate': 1}).rate == 1
     assert schema.read(Root, WHOLE | {'inner': {'size': 3.0}}).inner.size == 3
     assert schema.read(Root, WHOLE | {'maybe': {}}).maybe is None
+
+
+def test_sections_within_a_dict_may_be_config_dicts():
+    inner = ml_collections.ConfigDict({'b': (1, 2)})
+    assert schema.plain({'a': [inner]}) == {'a': [{'b': [1, 2]}]}
+    inner = ml_collections.ConfigDict({'b': print})
+    with pytest.raises(ValueError, match=r'does not support \(a\.0\.b=<built-in'):
+        schema.plain({'a': [inner]})
 
 
 @pytest.mark.parametrize('config', [None, 3, 'x', [1]])
