@@ -24,8 +24,10 @@ OBJECTIVES = ('mlm', 'mntp')
 
 def get_config(argument='hf:,12k'):
     """Returns the config of, for example, 'hf:NAME,12k' or 'runs/old,500,mntp'."""
-    path, steps, objective, size, *_ = (*argument.split(','), '', '', '')
+    path, steps, objective, size, *more = (*argument.split(','), '', '', '')
     steps, objective = steps or '12k', objective or 'mlm'
+    if any(more):
+        raise ValueError(f'{argument!r} must be a model, steps, an objective and a size.')
     if size not in ('', 'toy'):
         raise ValueError(f'{size!r} is not a size: give toy or nothing.')
     if objective not in OBJECTIVES:

@@ -19,7 +19,9 @@ def get_config(chosen='task=bundled'):
     named = chosen.replace('model=', 'models=').replace('task=', 'tasks=')
     examined = config_file.shared('evaluate').get_config(named)
     config = ConfigDict()
+    if len(examined.models) > 1 or len(examined.tasks) > 1:
+        raise ValueError(f'{chosen!r} must name one model and one task.')
     if examined.models:
-        (config.model,) = examined.models
-    (config.task,) = examined.tasks
+        config.model = examined.models[0]
+    config.task = examined.tasks[0]
     return config

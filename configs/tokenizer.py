@@ -27,7 +27,7 @@ def get_config(chosen=''):
     for word in filter(None, chosen.split(',')):
         if word in KINDS:
             config.train.kind = word
-        elif word.isdigit():
+        elif word.isdecimal():
             config.train.vocab_size = int(word)
         elif word != 'bundled':
             found = [name for name in SOURCES if f'.{name}' in word]

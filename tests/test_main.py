@@ -134,6 +134,8 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (['trian'], "'train'"),
         (['train', '--workdir=x'], '--config is missing'),
         (['train', '--config=configs/quikstart.py', '--workdir=x'], 'quickstart.py'),
+        (['train', '--config=README.md', '--workdir=x'], 'must end in .py'),
+        (['train', '--config=launch/x.py', '--workdir=x'], 'Available: none.'),
         (['train', f'--config={TOY}'], '--workdir is missing'),
         (['train', f'--config={TOY}', '--wrkdir=x'], 'workdir'),
         (['train', f'--config={TOY}', '--workdir=x', '--config.stpes=1'], 'steps'),

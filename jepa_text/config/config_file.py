@@ -49,6 +49,8 @@ def read(place):
         raise ValueError(
             f'config file {path!r} does not exist.{resolve.nearest(path, near)}'
         )
+    if not path.endswith('.py'):
+        raise ValueError(f'config file {path!r} must end in .py, as in my.py.')
     try:
         get_config = _module(Path(path)).get_config
         config = get_config(argument) if colon else get_config()

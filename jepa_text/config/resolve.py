@@ -16,7 +16,7 @@ def nearest(name, known):
     """Returns the end of an error message: the closest known name, and all of them."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f' Did you mean {close[0]!r}?' if close else ''
-    return f'{hint} Available: {", ".join(sorted(known))}.'
+    return f'{hint} Available: {", ".join(sorted(known)) or "none"}.'
 
 
 def check_choice(what, value, known):

@@ -70,6 +70,15 @@ def step_of_every_phase(preset, folder):
         assert all(jax.tree.leaves(moved))
 
 
-def test_an_unknown_preset_is_named():
-    with pytest.raises(ValueError, match='clm_mlm'):
-        module('toy').get_config('clm_mml')
+@pytest.mark.parametrize(
+    ('name', 'argument', 'words'),
+    [
+        ('toy', 'clm_mml', 'clm_mlm'),
+        ('finetune', 'model=a,b,task=bundled', 'one model and one task'),
+        ('finetune', 'task=a.jsonl,b.jsonl', 'one model and one task'),
+        ('cpt', 'hf:x,2k,mlm,toy,toy', 'must be a model, steps, an objective and a size'),
+    ],
+)
+def test_an_invalid_argument_is_named(name, argument, words):
+    with pytest.raises(ValueError, match=words):
+        module(name).get_config(argument)
