@@ -222,7 +222,7 @@ SHARED_FLAGS = {
 }
 
 
-def usage(arguments=()):
+def usage(arguments):
     """Returns the --help text of the first command in `arguments`, or of all commands."""
     name = next((word for word in arguments if word in COMMANDS), None)
     if name is None or arguments[0] == 'supervise':

@@ -85,9 +85,9 @@ def lines(resolved, file, config, before=None):
     return two_columns(pairs)
 
 
-def flat(value, path=''):
+def flat(value):
     """Returns {path: value} of nested dicts and lists, as {'runs[0].name': 'mlm'}."""
-    return {path: leaf for path, leaf, _ in _values(path, value, {})}
+    return {path: leaf for path, leaf, _ in _values('', value, {})}
 
 
 def _values(path, value, rules):

@@ -29,10 +29,11 @@ class DamagedError(ValueError):
     """A file at an address does not match its checksum."""
 
 
-def root(environ=os.environ):
+def root():
     """Returns the folder of the cache."""
-    default = Path(environ.get('XDG_CACHE_HOME') or '~/.cache') / 'jepa_text' / 'copies'
-    return Path(environ.get('JEPA_TEXT_CACHE') or default).expanduser().absolute()
+    caches = Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache')
+    chosen = os.environ.get('JEPA_TEXT_CACHE') or caches / 'jepa_text' / 'copies'
+    return Path(chosen).expanduser().absolute()
 
 
 def hold(name):
@@ -128,14 +129,14 @@ def _download_all(address, folder, entries):
     )
 
 
-def make_room(needed, environ=os.environ):
+def make_room(needed):
     """Evicts copies that no process holds, the oldest first, until `needed` bytes fit.
 
     Raises ValueError if JEPA_TEXT_CACHE_GB is not a number, OSError if they do not fit.
     """
-    folder = root(environ)
+    folder = root()
     folder.mkdir(parents=True, exist_ok=True)
-    limit = environ.get('JEPA_TEXT_CACHE_GB')
+    limit = os.environ.get('JEPA_TEXT_CACHE_GB')
     try:
         limit = float(limit) * 1e9 if limit else None
     except ValueError as error:

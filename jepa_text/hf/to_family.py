@@ -16,7 +16,7 @@ READ_ONLY = ('optimus', 'sl_model')
 ROLES = ('pad', 'bos', 'eos', 'mask')
 
 
-def usual_family(encoder, causal, origin=None):
+def usual_family(encoder, causal, origin):
     """The default family of an encoder; `origin` is the family it came from, or None."""
     name = _name(encoder)
     if origin in families.KINDS and origin not in READ_ONLY:

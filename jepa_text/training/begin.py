@@ -36,9 +36,7 @@ class Tools:
     stop: Any
 
 
-def restore_or_init(
-    recipe, folder, stack, restart=False, stop=None, saved=None, trunk=None
-):
+def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
     """Returns (Tools, state to train from, metadata of its checkpoint or {}).
 
     The workdir `folder` must be locked. Context managers are entered into `stack`.

@@ -124,7 +124,7 @@ def describe(source):
     }
 
 
-def inferred(source, model, phases, folder=None):
+def inferred(source, model, phases, folder):
     """Returns {'model': section, 'phases': sections} that follow from the start.
 
     What the run in `folder` has recorded is not read from the start again.
