@@ -88,8 +88,9 @@ class Pretrained:
     def fill(self, text, top=3):
         """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
 
-        Raises ValueError if the text has no '<mask>' or is longer than a row, and for a
-        model without mask token or LM head.
+        Raises ValueError if the text has no '<mask>' or is longer than a row; if nothing
+        is before a '<mask>' that is predicted from the token before it; and for a model
+        without mask token or LM head.
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
         check_fills(self.name, tokenizer, 'lm_head' in self.params)
@@ -98,6 +99,11 @@ class Pretrained:
         ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
+        if np.any(ids[: self.shift] == tokenizer.mask_id):
+            raise ValueError(
+                f'{text!r} begins with <mask>, which {self.name or "the model"} predicts '
+                'from the token before it: put some text before it.'
+            )
         probabilities_BLV = self._probabilities(self.params, *self.pad([ids], 1))
         answers = []
         for position in np.flatnonzero(ids == tokenizer.mask_id):

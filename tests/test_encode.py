@@ -93,6 +93,15 @@ def test_fill_shows_tokens_without_text_by_name(model):
     assert {'<mask>', '<pad>', ' the'} <= set(words)
 
 
+def test_a_mask_without_the_token_that_predicts_it_is_rejected(model):
+    shifted = dataclasses.replace(model, shift=1)
+    assert shifted.fill('<mask>') and model.fill('<mask>')
+    bare = dataclasses.replace(shifted, begin=())
+    assert bare.fill('The <mask>')
+    with pytest.raises(ValueError, match="'<mask> a' begins with <mask>"):
+        bare.fill('<mask> a')
+
+
 def test_models_of_one_encoder_share_programs_and_no_parameters(model):
     other = dataclasses.replace(model, params=jax.tree.map(lambda x: 2 * x, model.params))
     before = model.encode(['the whale'])

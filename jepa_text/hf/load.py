@@ -236,7 +236,8 @@ def _pair(source):
     inputs has none."""
     pair, config = pair_of(source.tokenizer), source.folder / 'tokenizer_config.json'
     given = files.read_json(config) if files.is_file(config) else {}
-    reads_types = 'token_type_ids' in (given.get('model_input_names') or TYPED)
+    listed = given.get('model_input_names')
+    reads_types = 'token_type_ids' in (isinstance(listed, list) and listed or TYPED)
     types = getattr(source_of.encoder_of(source.section), 'types', 1)
     if pair is None or (reads_types and 0 < pair[1] < types):
         return pair

@@ -54,8 +54,7 @@ def read(folder):
         )
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
     own = _optional(folder / 'sentence_bert_config.json')
-    prompts = _optional(folder / 'config_sentence_transformers.json')
-    prompt = (prompts.get('prompts') or {}).get(prompts.get('default_prompt_name'))
+    prompt = _prompt(_optional(folder / 'config_sentence_transformers.json'), folder)
     for is_used, what in (
         (own.get('do_lower_case'), 'lowercases texts (do_lower_case)'),
         (prompt, f'puts {prompt!r} before texts (default_prompt_name)'),
@@ -70,6 +69,20 @@ def read(folder):
         normalize='Normalize' in kinds,
         length=_length(folder, own),
     )
+
+
+def _prompt(own, folder):
+    """The text that is put before each text; '' if none."""
+    name, prompts = own.get('default_prompt_name'), own.get('prompts')
+    if name is None:
+        return ''
+    if not isinstance(prompts, dict) or not isinstance(name, str):
+        raise ValueError(
+            f'{folder}/config_sentence_transformers.json has default_prompt_name={name!r}'
+            f' and prompts={prompts!r}: they must be a name and an object with it, or '
+            'be left out.'
+        )
+    return prompts.get(name, '')
 
 
 def _module(module, folder):

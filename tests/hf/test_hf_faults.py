@@ -65,6 +65,21 @@ def test_module_paths_outside_the_folder_raise(folder, path):
         load.load(source)
 
 
+@pytest.mark.parametrize('own', [{'prompts': [1]}, {'default_prompt_name': {}}])
+def test_prompts_that_are_not_named_texts_raise(folder, own):
+    source = sentences(folder('bert'), pooling_mode_mean_tokens=True)
+    own = {'default_prompt_name': 'query', 'prompts': {'query': ''}} | own
+    (source / 'config_sentence_transformers.json').write_text(json.dumps(own))
+    with pytest.raises(ValueError, match='default_prompt_name=.* must be a name'):
+        load.load(source)
+
+
+def test_inputs_that_are_no_list_are_those_of_the_default(folder):
+    source = folder('bert')
+    (source / 'tokenizer_config.json').write_text('{"model_input_names": 7}')
+    assert load.load(source).pair == load.load(folder('bert')).pair
+
+
 def test_hub_cache_links_are_followed(folder, tmp_path):
     path = folder('llama')
     wanted = load.load(path).params['encoder']['embedding']
