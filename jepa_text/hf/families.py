@@ -163,6 +163,8 @@ KINDS = {
         architecture='ModernBertForMaskedLM',
     ),
 }
+# transformers has no class for the others; their layers are those of EuroBERT.
+EXPORTED = [name for name in KINDS if name not in ('optimus', 'sl_model')]
 
 
 def shift_of(config, causal):

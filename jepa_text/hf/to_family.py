@@ -11,15 +11,13 @@ from flax import traverse_util
 from jepa_text.config import resolve
 from jepa_text.hf import configs, families
 
-# transformers has no class for these; their layers are those of EuroBERT.
-READ_ONLY = ('optimus', 'sl_model')
 ROLES = ('pad', 'bos', 'eos', 'mask')
 
 
 def usual_family(encoder, causal, origin):
     """The default family of an encoder; `origin` is the family it came from, or None."""
     name = _name(encoder)
-    if origin in families.KINDS and origin not in READ_ONLY:
+    if origin in families.EXPORTED:
         kind = families.KINDS[origin]
         if kind.model == name and kind.causal == causal:
             return origin
@@ -38,7 +36,7 @@ def converted(model, causal, family):
     removed. Raises ValueError for a family that would compute something else, and for
     NaN.
     """
-    resolve.check_choice('family', family, families.KINDS.keys() - READ_ONLY)
+    resolve.check_choice('family', family, families.EXPORTED)
     kind = families.KINDS[family]
     if causal and not kind.causal:
         raise ValueError(
