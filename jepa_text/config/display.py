@@ -1,7 +1,6 @@
 """Config text: keys and defaults for --help, values and origins for --print-config."""
 
 import dataclasses
-import typing
 
 from jepa_text.config import resolve, schema
 
@@ -11,7 +10,7 @@ MISSING, NONE = object(), '(none)'
 
 def fields(root, prefix=''):
     """Yields (key, default as text, documentation) of every key of a dataclass tree."""
-    hints = typing.get_type_hints(root)
+    hints = schema.hints_of(root)
     for field in dataclasses.fields(root):
         key = f'{prefix}{field.name}'
         section, is_list = _section_of(hints[field.name])

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import re
 import types
-import typing
 
 from jepa_text.config import ranges, renamed, resolve, schema
 
@@ -90,7 +89,7 @@ def _inner(kind, key, what):
         return kind, next(filter(None, items), None)
     for option in kinds:
         if dataclasses.is_dataclass(option):
-            hints = typing.get_type_hints(option)
+            hints = schema.hints_of(option)
             if key not in hints:
                 raise ValueError(
                     f'{what}: there is no key {key!r}.{resolve.nearest(key, hints)}'

@@ -51,7 +51,7 @@ def number(what, value, whole=False, finite=True, **bounds):
     valid = valid and (not whole or value == value // 1)
     valid = valid and all(HOLDS[name](value, bound) for name, bound in bounds.items())
     if not valid:
-        expected = describe(whole, finite and _is_infinite(value), **bounds)
+        expected = describe(whole, finite and value in (math.inf, -math.inf), **bounds)
         raise ValueError(f'{what}={value!r} must be {expected}.')
 
 
@@ -64,10 +64,6 @@ def describe(whole=False, finite=False, **bounds):
     words = ' and '.join(f'{AS_PHRASES[k]} {v}' for k, v in bounds.items())
     kind = 'an integer' if whole else 'a finite number' if finite else 'a number'
     return f'{kind} {words}'.rstrip()
-
-
-def _is_infinite(value):
-    return isinstance(value, float) and math.isinf(value)
 
 
 def keyword(what, parameter, value):

@@ -27,7 +27,6 @@ import typing
 from jepa_text.config import ranges, renamed, resolve
 
 REQUIRED = dataclasses.MISSING
-BOUNDS = ('minimum', 'maximum', 'above', 'below', 'finite')
 
 
 def field(default=REQUIRED, doc='', **rules):
@@ -100,7 +99,7 @@ def read(root, config, what=''):
         if key not in fields:
             known = resolve.nearest(str(key), fields)
             raise ValueError(f'{what or "The config"} has no key {key!r}.{known}')
-    hints = _hints(root)
+    hints = hints_of(root)
     values = {}
     for name, field in fields.items():
         value = _with_default(field, config, what)
@@ -109,7 +108,7 @@ def read(root, config, what=''):
 
 
 @functools.cache
-def _hints(root):
+def hints_of(root):
     """Returns {field: type} of a dataclass."""
     return typing.get_type_hints(root)
 
@@ -203,7 +202,7 @@ def _fits(kind, value):
 
 
 def _bounds(rules):
-    return {name: rules[name] for name in rules if name in BOUNDS}
+    return {name: rules[name] for name in rules if name in (*ranges.HOLDS, 'finite')}
 
 
 def _words(kind, rules):

@@ -226,7 +226,7 @@ TEXTS = (
 @pytest.mark.parametrize('text', TEXTS)
 def test_the_bytes_of_tokens_add_up_to_the_text(text):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    bytes_V = token_counts.token_bytes(tokenizer)
+    bytes_V = token_counts.token_bytes(tokenizer, rows=None)
     assert bytes_V[tokenizer.encode(text)].sum() == len(text.encode())
     assert not bytes_V[list(tokenizer.special_ids)].any()
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 
-def token_bytes(tokenizer, rows=None):
+def token_bytes(tokenizer, rows):
     """Returns the number of UTF-8 bytes that each token stands for, [V].
 
     Special tokens have none. For byte-level BPE the counts are exact, int32: the tokens
@@ -22,7 +22,7 @@ def token_bytes(tokenizer, rows=None):
         is_bytes = by_byte and i not in added
         bytes_V[i] = len(token) if is_bytes else len(_letters(token).encode())
     bytes_V[list(tokenizer.special_ids)] = 0
-    if by_byte or rows is None:
+    if by_byte:
         return bytes_V
     split = rows.manifest['splits'][rows.split]
     total = (of_rows(rows, len(rows)) * bytes_V.astype(np.int64)).sum()
