@@ -172,18 +172,18 @@ def _parse_flags(command, words):
     from absl import flags
 
     values = flags.FlagValues()
-    flags.DEFINE_string('workdir', None, 'folder of the run', flag_values=values)
+    # Without help texts: commands.usage prints them.
+    flags.DEFINE_string('workdir', None, '', flag_values=values)
     if command.config_module is not None:
-        flags.DEFINE_string('config', None, 'FILE[:ARG]', flag_values=values)
+        flags.DEFINE_string('config', None, '', flag_values=values)
     for name in ('traceback', 'print-config'):
-        flags.DEFINE_bool(name, False, commands.SHARED_FLAGS[name], flag_values=values)
+        flags.DEFINE_bool(name, False, '', flag_values=values)
     choices = ('auto', 'on', 'off')
-    text = commands.SHARED_FLAGS['distributed']
-    flags.DEFINE_enum('distributed', 'auto', choices, text, flag_values=values)
+    flags.DEFINE_enum('distributed', 'auto', choices, '', flag_values=values)
     kinds = {str: 'string', int: 'integer', float: 'float', bool: 'bool'}
-    for name, (example, line) in command.flags.items():
+    for name, (example, _) in command.flags.items():
         define = getattr(flags, f'DEFINE_{kinds[type(example)]}')
-        define(name, None, line, flag_values=values)
+        define(name, None, '', flag_values=values)
     try:
         unparsed = values(words)[1:]
     except flags.Error as error:
@@ -198,17 +198,17 @@ def _parse_flags(command, words):
 
 def _init(argv):
     """Runs `jepa-text init FILE.py [--preset=NAME[,SIZE]]`."""
-    files, preset = [], 'clm_mlm'
-    for word in argv[2:]:
-        match = re.fullmatch(r'--?preset=(.*)', word)
-        if match is None and word.startswith('-'):
-            raise ValueError(
-                f'{word!r} is not a flag of init; its only flag is --preset=NAME[,SIZE].'
-            )
-        if match:
-            preset = match[1]
-        else:
-            files.append(word)
+    from absl import flags
+
+    values = flags.FlagValues()
+    values.set_gnu_getopt()  # flags may follow the file
+    flags.DEFINE_string('preset', 'clm_mlm', '', flag_values=values)
+    try:
+        files, preset = values(argv[1:])[1:], values.preset
+    except flags.Error as error:
+        raise ValueError(
+            f'The only flag of init is --preset=NAME[,SIZE]: {error}'
+        ) from error
     if len(files) != 1:
         raise ValueError(
             f'init takes one file to write, not {files}: jepa-text init my.py'
