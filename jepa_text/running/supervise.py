@@ -99,7 +99,7 @@ def _run(command, forward):
 def _describe(code):
     if code == exits.HUNG:
         return 'the run hung (87)'
-    if code > 128:
+    if code - 128 in set(signal.Signals):
         return f'the run was killed by {signal.Signals(code - 128).name}'
     return f'the run failed ({code})'
 

@@ -51,6 +51,8 @@ def run(folder, codes, restarts=2):
         ('75', (75, 1)),
         ('1', (1, 3)),
         ('-6', (128 + signal.SIGABRT, 3)),
+        # Codes above 128 that are of no signal, and signals without a name.
+        ('255,-35,0', (0, 3)),
         # Each checkpoint resets the number of restarts.
         ('1,1,1+,1,1+,1,0', (0, 7)),
     ],
