@@ -68,11 +68,6 @@ class Checkpointer:
         keep_at=Config.keep_at,
         saved=None,
     ):
-        if keep < 1 or (keep_every is not None and keep_every < 1):
-            raise ValueError(
-                f'keep={keep} and keep_every={keep_every} must be at least 1 '
-                '(keep_every may be None): the newest checkpoint is always kept.'
-            )
         folder = paths.local('The folder of checkpoints', folder)
         self.folder = Path(folder).expanduser().absolute()
         self._policy, self._saved = (keep, keep_every, frozenset(keep_at)), saved
@@ -155,7 +150,7 @@ class Checkpointer:
         return step, restore.read_json(self.folder / str(step), 'meta')
 
     def restore(self, step, abstract_state):
-        """The state of a step, bit for bit, sharded as requested; see `restore.state`."""
+        """The state of a step, bit for bit; see restore.read_state."""
         self.wait()
         path = self.folder / str(step)
         first = jax.process_index() == 0 and path.is_dir()

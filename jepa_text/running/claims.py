@@ -87,8 +87,8 @@ def work(
     `refresh()` is called before each search for an item, and sees what was published for
     all items that ended before. `pause(seconds)` waits for other workers.
 
-    Raises ValueError for duplicate items or items that are not valid file names, a lease
-    that is not positive, or fewer than one attempt; OSError if the folder is unusable.
+    Raises ValueError for duplicate items or items that are not valid file names, and
+    OSError if the folder is unusable.
     """
     claims = _Claims(folder, items, lease, attempts, is_ready, progress, refresh)
 
@@ -174,19 +174,16 @@ class _Claims:
         self, folder, items, lease, attempts, is_ready=None, progress=None, refresh=None
     ):
         items = list(items)
-        bad = [item for item in items if not claim_files.ITEM.fullmatch(item)]
-        if bad or len(set(items)) < len(items):
+        for item in items:
+            if not claim_files.ITEM.fullmatch(item):
+                raise ValueError(
+                    'Items must be valid file names, made of letters, digits and '
+                    f'. _ + = -, but got {item!r}.'
+                )
+        if len(set(items)) < len(items):
             raise ValueError(
-                'Items must be unique and valid file names, made of letters, digits and '
-                f'. _ + = -, but got {bad[0]!r}.'
-                if bad
-                else f'Items must be unique, but {len(items)} items have '
+                f'Items must be unique, but {len(items)} items have '
                 f'{len(set(items))} different names.'
-            )
-        if not lease > 0 or attempts < 1:
-            raise ValueError(
-                f'lease={lease}, attempts={attempts}: the lease must be positive, and at '
-                'least one attempt is needed.'
             )
         self._folder, self._files = _place(folder)
         self._files.check(self._folder)

@@ -2,8 +2,6 @@
 
 import jax
 
-FOLDER = 'profile'
-
 
 def span(steps):
     """(first, last) step to record, (0, 0) for none; raises ValueError if invalid."""

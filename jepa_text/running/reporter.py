@@ -27,18 +27,7 @@ class Reporter:
     to step `logged`. `wandb`: as for metrics.Writer.
     """
 
-    def __init__(
-        self,
-        folder,
-        name,
-        steps,
-        *,
-        peak=None,
-        resumed=None,
-        seconds=0.0,
-        logged=None,
-        wandb=None,
-    ):
+    def __init__(self, folder, name, steps, *, peak, resumed, seconds, logged, wandb):
         self._folder, self._name, self._steps = folder, name, steps
         self._peak = peak
         self._start_step = -1 if resumed is None else resumed

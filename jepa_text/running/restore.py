@@ -48,27 +48,15 @@ def newest_good_step(folder):
 
 
 def meta(folder, step):
-    """The meta of one step. Raises as `state` does."""
+    """The meta of one step. Raises as `part` does."""
     return read_json(_trusted(folder, step), 'meta')
 
 
-def leaves(folder, step):
-    """{'params/encoder/...': 'float32[8,4]'} of every array in a step."""
-    return read_json(_trusted(folder, step), 'leaves')
-
-
-def state(folder, step, abstract_state):
-    """The full state of a step: every leaf bit for bit, with its dtype and sharding.
-
-    `abstract_state` contains a jax.ShapeDtypeStruct for every array (one without a
-    sharding is placed on the first device). Raises FileNotFoundError for a missing step,
-    and ValueError if it is damaged or if any path, shape or dtype differs.
-    """
-    return read_state(_trusted(folder, step), abstract_state)
-
-
 def part(folder, step, abstract_part):
-    """Like `state`, for a subset of the tree such as {'params': {'encoder': ...}}."""
+    """A part of the state of a step, such as {'params': {'encoder': ...}}.
+
+    As `read_state`, but raises ValueError also if the step is damaged.
+    """
     path = _trusted(folder, step)
     _compare(path, read_json(path, 'leaves'), describe(abstract_part), extra=())
     return _read_arrays(path, abstract_part)
@@ -118,7 +106,13 @@ def unusable_error(path, reason):
 
 
 def read_state(path, abstract_state):
-    """Like `state`, without verifying checksums, for callers that have done so."""
+    """The full state of a step: every leaf bit for bit, with its dtype and sharding.
+
+    `abstract_state` contains a jax.ShapeDtypeStruct for every array (one without a
+    sharding is placed on the first device). The caller has verified the checksums. Raises
+    FileNotFoundError for a missing step, and ValueError if any path, shape or dtype
+    differs.
+    """
     found, wanted = read_json(path, 'leaves'), describe(abstract_state)
     _compare(path, found, wanted, extra=found.keys() - wanted.keys())
     return _read_arrays(path, abstract_state)

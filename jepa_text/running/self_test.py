@@ -15,7 +15,7 @@ from jepa_text.parallel import exits
 from jepa_text.running.self_test_programs import patterns
 
 
-def check_platforms(environ=os.environ):
+def check_platforms():
     """Raises ConfigError if JAX_PLATFORMS names no platform that jax finds here."""
     try:
         jax.devices()
@@ -23,7 +23,7 @@ def check_platforms(environ=os.environ):
     except (AssertionError, RuntimeError) as error:
         detail = f': {error}' if str(error) else ''
         raise exits.ConfigError(
-            f'JAX_PLATFORMS={environ.get("JAX_PLATFORMS")!r}, but jax finds no such '
+            f'JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS")!r}, but jax finds no such '
             f'device here{detail}. Unset it, set it to cpu, or install jax for this '
             "device (pip install 'jax[cuda12]' or 'jax[tpu]')."
         ) from error

@@ -21,6 +21,9 @@ MLM = (dict(objective=dict(name='mlm')),)
         (dict(log_every=1.5), 'log_every=1.5'),
         (dict(seed=-1), 'seed=-1'),
         (dict(stop_after_skips=0), 'stop_after_skips=0'),
+        (dict(checkpoint=dict(keep=0)), 'checkpoint.keep=0 must be an integer at least'),
+        (dict(checkpoint=dict(keep_every=0)), 'checkpoint.keep_every=0 must be'),
+        (dict(watchdog=dict(compile=-1)), 'watchdog.compile=-1 must be a number at'),
         (
             dict(telemetry=dict(every=1, on_collapse='stopp')),
             "'stopp' is invalid; choices",

@@ -48,7 +48,7 @@ def _shape(*shape, dtype=jnp.float32):
 
 
 def test_leaves_without_sharding_go_to_the_first_device(folder):
-    state = restore.state(folder, 5, _wanted())
+    state = restore.read_state(folder / '5', _wanted())
     kernel = state.params['encoder']['kernel']
     assert kernel.devices() == {jax.local_devices()[0]}
     assert np.array_equal(kernel, _state().params['encoder']['kernel'])
@@ -60,7 +60,7 @@ def test_meta_leaves_and_steps(folder):
     assert restore.newest_good(folder) == (5, {'phase': 1})
     assert restore.newest_good(folder / 'nowhere') is None
     assert restore.meta(folder, 5) == {'phase': 1}
-    assert restore.leaves(folder, 5) == {
+    assert restore.read_json(folder / '5', 'leaves') == {
         'step': 'int32[]',
         'params/encoder/kernel': 'float32[8,4]',
         'params/head/bias': 'bfloat16[3]',
@@ -81,7 +81,7 @@ def test_meta_leaves_and_steps(folder):
 )
 def test_other_dtype_shape_or_tree_raises_with_paths(folder, params, words):
     with pytest.raises(ValueError, match=words) as caught:
-        restore.state(folder, 5, _wanted(**params))
+        restore.read_state(folder / '5', _wanted(**params))
     assert str(folder / '5') in str(caught.value)
     assert 'Use the config' in str(caught.value)
 
@@ -89,7 +89,7 @@ def test_other_dtype_shape_or_tree_raises_with_paths(folder, params, words):
 def test_at_most_ten_leaves_are_listed(folder):
     many = {f'new{i:02d}': _shape(1) for i in range(15)}
     with pytest.raises(ValueError, match='and 5 more') as caught:
-        restore.state(folder, 5, _wanted(**many))
+        restore.read_state(folder / '5', _wanted(**many))
     assert str(caught.value).count('is not in the checkpoint') == 10
 
 
@@ -108,10 +108,9 @@ def test_part_restores_a_subtree_without_placeholders(folder):
 @pytest.mark.parametrize(
     'read',
     [
-        lambda folder: restore.state(folder, 6, _wanted()),
+        lambda folder: restore.read_state(folder / '6', _wanted()),
         lambda folder: restore.part(folder, 6, {}),
         lambda folder: restore.meta(folder, 6),
-        lambda folder: restore.leaves(folder, 6),
     ],
 )
 def test_missing_step_raises_and_lists_existing_steps(folder, read):
@@ -126,8 +125,6 @@ def test_damaged_step_is_not_restored(folder, tmp_path):
         store.save(_state(), {}, wait=True)
     (tmp_path / '5' / checksums.NAME).unlink()
     with pytest.raises(ValueError, match='cannot be trusted: it has no CHECKSUMS.json'):
-        restore.state(tmp_path, 5, _wanted())
-    with pytest.raises(ValueError, match='cannot be trusted'):
         restore.part(tmp_path, 5, {})
 
 
@@ -154,7 +151,7 @@ def test_arrays_that_orbax_leaves_out_are_an_error(folder, monkeypatch):
     whole = ocp.Checkpointer.restore
     monkeypatch.setattr(ocp.Checkpointer, 'restore', holes)
     with pytest.raises(RuntimeError, match='not read back .*3 arrays are missing'):
-        restore.state(folder, 5, _wanted())
+        restore.read_state(folder / '5', _wanted())
 
 
 def test_quiet_hides_orbax_messages_but_no_errors(caplog):
@@ -193,6 +190,6 @@ def test_a_disk_failure_while_reading_arrays_suggests_a_retry(folder, monkeypatc
         pytest.raises(RuntimeError, match='could not be read') as caught,
         exits.config_errors(),
     ):
-        restore.state(folder, 5, _wanted())
+        restore.read_state(folder / '5', _wanted())
     assert str(folder / '5') in str(caught.value)
     assert exits.code_of(caught.value) == exits.FAILED
