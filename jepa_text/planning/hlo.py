@@ -4,7 +4,6 @@ Reads `compiled.as_text()` of programs for CPUs, GPUs and TPUs. Nothing is execu
 """
 
 import dataclasses
-import functools
 import math
 import re
 
@@ -90,22 +89,6 @@ class Program:
         return self.computations[name].values()
 
 
-@dataclasses.dataclass(frozen=True)
-class Collective:
-    """A collective among `group` devices that runs `times` per step. `bytes` is the size
-    of its result on each device."""
-
-    kind: str
-    group: int
-    bytes: int
-    times: int
-
-    @property
-    def sent(self):
-        """Bytes that each device sends per execution."""
-        return ring_bytes(self.kind, self.group, self.bytes)
-
-
 def ring_bytes(kind, group, result_bytes):
     """Bytes that each device sends in a collective, with the ring algorithms of NCCL."""
     share = (group - 1) / group
@@ -186,41 +169,6 @@ def size(text):
     return sum(BYTES.get(kind, 0) * math.prod(sizes) for kind, sizes in shapes(text))
 
 
-def arrays(text):
-    """The set of shapes, as tuples, of all floating-point arrays in an HLO text."""
-    return {
-        sizes for kind, sizes in shapes(text) if kind in ('f32', 'bf16', 'f16', 'f64')
-    }
-
-
-def collectives(text):
-    """The Collectives that a step runs; a collective in a loop counts once per iteration.
-
-    Collectives of a single device are omitted. Raises ValueError for a collective in a
-    loop with unknown trip count, or with a group that cannot be parsed.
-    """
-    program = parse(text)
-    return list(_collectives(program, program.entry))
-
-
-def _collectives(program, name):
-    for instruction in program.instructions(name):
-        kind = instruction.collective
-        if kind and (group := group_size(instruction)) > 1:
-            yield Collective(kind, group, result_bytes(instruction), 1)
-        called = instruction.branches
-        if instruction.op in ('call', 'async-start') and instruction.called:
-            called = [instruction.called]
-        for other in called:
-            yield from _collectives(program, other)
-        if instruction.op == 'while':
-            body = list(_collectives(program, instruction.called))
-            if body and not instruction.trip_count:
-                raise ValueError(f'unknown trip count of a loop: {instruction}')
-            for one in body:
-                yield dataclasses.replace(one, times=one.times * instruction.trip_count)
-
-
 def result_bytes(instruction):
     """Bytes of a collective's result on each device. The shape of an asynchronous start
     may contain both inputs and results: only the results count."""
@@ -232,7 +180,6 @@ def result_bytes(instruction):
     return instruction.bytes if several or len(parts) < 2 else size(parts[1])
 
 
-@functools.cache
 def group_size(instruction):
     """Number of devices in a collective. Raises ValueError if the text has no group."""
     line = instruction.rest

@@ -57,9 +57,9 @@ class Memory:
         fixed = sum(self.state.values()) + self.gradients
         return fixed + rows * self.activations + self.workspace(rows)
 
-    def max_rows(self, memory, limit=2**20):
+    def max_rows(self, memory):
         """The most rows per microbatch that fit in USABLE x `memory` bytes; 0 if none."""
-        over = bisect.bisect_right(range(limit), USABLE * memory, key=self.total)
+        over = bisect.bisect_right(range(2**20), USABLE * memory, key=self.total)
         return max(0, over - 1)
 
 

@@ -19,9 +19,6 @@ from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
-# The baseline for phases without an MLM objective.
-MLM = {'name': 'mlm'}
-
 
 def plan(config, workdir=None):
     """Prints the plan of a train config, or of each run of a study, and returns
@@ -209,17 +206,17 @@ def parameters(params):
 def mlm_flops(made, phase):
     """FLOPs of an MLM step on the same rows: with the MLM part of the phase's objective
     if it has one, otherwise with MLM's default masking rate."""
+    if phase.name == 'mlm':
+        return recipes.cost(made, phase).model
     token = phase.objective.token_objective
     own = phase.objective.baseline(phase.section['objective'])
     objective = resolve.build(
         'objectives',
-        own or {**MLM, 'tied': bool(token and token.tied)},
+        own or {'name': 'mlm', 'tied': bool(token and token.tied)},
         tokenizer=made.tokenizer,
         length=phase.length,
         steps=phase.stop - phase.start,
     )
-    if phase.name == 'mlm':
-        objective = phase.objective
     network = Network(phase.network.encoder, objective)
     alone = dataclasses.replace(phase, objective=objective, network=network)
     return recipes.cost(made, alone).model

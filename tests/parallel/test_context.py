@@ -2,6 +2,7 @@
 
 import collections
 
+import communication
 import jax
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import test_partitioning as small
 from numpy.testing import assert_allclose
 
 from jepa_text.parallel import sharding
-from jepa_text.planning import hlo
 from jepa_text.training import assemble, programs
 from jepa_text.training import config as settings
 
@@ -103,11 +103,11 @@ def test_no_device_holds_the_positions_of_others(sizes, capfd):
     shape, encoder = made.mesh.shape, made.phases[0].network.encoder
     mine = small.ROWS * small.LENGTH // made.mesh.size * shape['tensor']
     wide = encoder.ffn_width // shape['tensor']
-    held = {s for s in hlo.arrays(text) if s[-1:] == (wide,) and len(s) > 2}
+    held = {s for s in communication.arrays(text) if s[-1:] == (wide,) and len(s) > 2}
     # With an axis in front for scanned layers.
     assert held and max(map(np.prod, held)) <= small.DEPTH * mine * wide
     sent = collections.Counter()
-    for each in hlo.collectives(text):
+    for each in communication.collectives(text):
         sent[each.kind] += each.bytes * each.times
     # Four arrays [B, L, D] per layer and direction, and embeddings are looked up, over
     # one axis or two.

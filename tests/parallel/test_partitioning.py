@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 
+import communication
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import tiny
 
 from jepa_text.parallel import activations, sharding
-from jepa_text.planning import hlo, memory
+from jepa_text.planning import memory
 from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
 
@@ -145,13 +146,13 @@ def bounds(made, objective, looks=0, parts=1):
 def check(step, made, objective, **options):
     """Asserts that a step sends no more than `bounds`, and has only its own rows."""
     sent, text = collections.Counter(), step.as_text()
-    for each in hlo.collectives(text):
+    for each in communication.collectives(text):
         sent[each.kind] += each.bytes * each.times
     maximum = bounds(made, objective, **options)
     assert sent['all-gather'] > 0 and set(sent) <= set(maximum), sent
     over = {kind: (n, maximum[kind]) for kind, n in sent.items() if n > maximum[kind]}
     assert not over, f'bytes sent, and allowed: {over}'
-    assert not wide(hlo.arrays(text), made, objective)
+    assert not wide(communication.arrays(text), made, objective)
 
 
 def wide(shapes, made, objective):
@@ -262,9 +263,9 @@ def test_communication_is_parsed():
         return jax.lax.scan(turn, x, length=5)[0]
 
     text = summed.lower(jnp.ones((8, 3))).compile().as_text()
-    (found,) = hlo.collectives(text)
+    (found,) = communication.collectives(text)
     assert (found.kind, found.group, found.bytes, found.times) == ('all-reduce', 2, 24, 5)
-    assert (2, 3) in hlo.arrays(text)
+    assert (2, 3) in communication.arrays(text)
 
 
 def test_rows_are_constrained_within_other_transformations():

@@ -66,7 +66,6 @@ def test_ratios_are_per_round():
 @pytest.mark.parametrize(
     ('case', 'words'),
     [
-        (dict(side='theirs'), 'ours, transformers'),
         (dict(objective=dict(name='mml')), "'mlm'"),
         (dict(model=dict(name='transformer', preset='huge')), "'huge'"),
     ],

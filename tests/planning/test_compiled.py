@@ -96,12 +96,10 @@ def test_collectives_have_bytes_sent():
 
         return jax.lax.scan(turn, x, length=5)[0]
 
-    text = text_of(summed, jnp.ones((8, 3)))
-    sends = [k for k in compiled.read(text) if k.kind == 'collective']
-    (one,) = sends
+    kernels = compiled.read(text_of(summed, jnp.ones((8, 3))))
+    (one,) = (kernel for kernel in kernels if kernel.kind == 'collective')
     # Each of two devices sends half of [2, 3] in float32 twice.
     assert (one.op, one.group, one.times, one.sent) == ('all-reduce', 2, 5, 24)
-    assert sum(c.sent * c.times for c in hlo.collectives(text)) == 5 * 24
 
 
 # A program as written by XLA for GPUs, with small sizes.
@@ -195,5 +193,3 @@ def test_cover_has_every_supported_pair():
                 for other in factors[second]:
                     kernel = other in ('cudnn', 'pallas', 'tokamax')
                     assert (one, other) in met or (one == 'mixture' and kernel)
-    with pytest.raises(ValueError, match='above 10'):
-        cells.cover(maximum=10)

@@ -1,7 +1,9 @@
 """Compares the speed of `encode` with sentence-transformers, and of `top_k` with faiss.
 
-    python -m jepa_text.planning.paired_speed encode MODEL_FOLDER TEXTS.txt
-    python -m jepa_text.planning.paired_speed search 1000000 384 100
+Not run by CI, except on few vectors.
+
+    python tests/paired_speed.py encode MODEL_FOLDER TEXTS.txt
+    python tests/paired_speed.py search 1000000 384 100
 
 MODEL_FOLDER is a sentence-transformers model, TEXTS.txt has one text per line. `search`
 takes the number of vectors, their width, and the number of queries. Each side runs in a
@@ -33,7 +35,7 @@ def main(arguments):
     if not arguments or arguments[0] not in SIDES:
         raise SystemExit(__doc__)
     kind, ours, other = arguments[0], *SIDES[arguments[0]]
-    command = [sys.executable, '-m', 'jepa_text.planning.paired_speed', 'side']
+    command = [sys.executable, __file__, 'side']
     with contextlib.ExitStack() as stack:
         sides = [
             stack.enter_context(

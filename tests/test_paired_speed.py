@@ -3,9 +3,8 @@
 import re
 import sys
 
+import paired_speed
 import pytest
-
-from jepa_text.planning import paired_speed
 
 # Has the interface of faiss; computes with numpy.
 FAISS = """
@@ -31,5 +30,5 @@ def test_both_sides_alternate_and_agree(tmp_path, monkeypatch, capfd):
 
 
 def test_unknown_comparison_prints_usage():
-    with pytest.raises(SystemExit, match='python -m jepa_text.planning.paired_speed'):
+    with pytest.raises(SystemExit, match='python tests/paired_speed.py'):
         paired_speed.main(['sort'])
