@@ -82,13 +82,12 @@ def config(objective, size, backend, layout):
     model = dict(name='transformer', preset=size, attention=backend)
     return {
         'name': 'cell',
-        'seed': 0,
         'steps': 42_000,
         'data': dict(folder='', row_length=LENGTH, batch_size=rows * ways),
         'model': model | dict(dtype='bfloat16', remat='names'),
-        'optimizer': dict(name='adamw', b1=0.9, b2=0.95, eps=1e-5, weight_decay=0.1),
+        'optimizer': dict(name='adamw', eps=1e-5),
         'schedule': dict(name='wsd', peak=5e-4, warmup=2000, decay=2000),
         'mesh': mesh,
-        'telemetry': dict(every=0, on_collapse='warn'),
+        'telemetry': dict(every=0),
         'phases': [dict(objective=OBJECTIVES[objective])],
     }, hardware

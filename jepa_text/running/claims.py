@@ -46,14 +46,12 @@ class Result(NamedTuple):
     """The outcome of `work`, as lists of items.
 
     `done` by this worker; `failed` {item: error} for good, by any worker; `lost` to other
-    workers during the attempt; `elsewhere`: still claimed by other workers, if `work`
-    did not wait for them.
+    workers during the attempt.
     """
 
     done: list
     failed: dict
     lost: list
-    elsewhere: list
 
 
 def work(
@@ -64,7 +62,6 @@ def work(
     *,
     lease=LEASE,
     attempts=3,
-    wait=True,
     is_ready=None,
     progress=None,
     on_lost=None,
@@ -76,9 +73,9 @@ def work(
 
     Calls `publish(item, do(item))`, publishing only while the claim is held. An item that
     raises is tried again after all others, by this or another worker, until `attempts`
-    were made; a worker that dies has used one. With `wait`, returns only when no item is
-    claimed by another worker. KeyboardInterrupt, exits.Stopped and the like release the
-    item and propagate.
+    were made; a worker that dies has used one. Returns when every item is done or failed
+    for good. KeyboardInterrupt, exits.Stopped and the like release the item and
+    propagate.
 
     `is_ready(item, open)` returns whether an item may start, given the items that are
     neither done nor failed for good. `progress(item)` returns a number; attempts are
@@ -91,25 +88,19 @@ def work(
     OSError if the folder is unusable.
     """
     claims = _Claims(folder, items, lease, attempts, is_ready, progress, refresh)
-
-    done, lost = [], []
+    attempted = {'done': [], 'failed': [], 'lost': []}
     try:
         while claims.open:
             count = len(claims.open)
             if claim := claims.next():
                 if on_held:
                     on_held(claim)
-                outcome = _attempt(claim, do, publish, on_lost)
-                {'done': done, 'lost': lost}.get(outcome, []).append(claim.item)
-            elif len(claims.open) < count:
-                continue  # other items may have become ready
-            elif not wait:
-                break
-            else:
+                attempted[_attempt(claim, do, publish, on_lost)].append(claim.item)
+            elif len(claims.open) == count:  # else other items may have become ready
                 pause(min(lease / BEATS, _POLL_SECONDS))
     finally:
         claims.leave()
-    return Result(done, claims.failed, lost, list(claims.open))
+    return Result(attempted['done'], claims.failed, attempted['lost'])
 
 
 def ended(folder):

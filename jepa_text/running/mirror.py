@@ -152,18 +152,18 @@ class Mirror:
 
     def begin(self):
         """Makes this process the only one that writes to the address, from now on."""
-        do = self.push if self._owner else self._begin
-        processes.on_first(do, f'sending to {self.name}')
+        processes.on_first(self._begin, f'sending to {self.name}')
 
     def _begin(self):
-        owner = {
-            'id': uuid.uuid4().hex,
-            'machine': socket.gethostname(),
-            'process': os.getpid(),
-        }
-        if not self._part:
-            transfer.write(f'{self.name}/{OWNER}', json.dumps(owner).encode())
-        self._owner = owner
+        if not self._owner:
+            owner = {
+                'id': uuid.uuid4().hex,
+                'machine': socket.gethostname(),
+                'process': os.getpid(),
+            }
+            if not self._part:
+                transfer.write(f'{self.name}/{OWNER}', json.dumps(owner).encode())
+            self._owner = owner
         self.push()
 
     def finish(self):

@@ -104,23 +104,21 @@ def run(size, rows, steps, folder, **model):
         model |= dict(remat='names', vocab_rows=shape['vocabulary'])
     return dict(
         name='accelerator',
-        seed=0,
         steps=steps,
         prepare=dict(
             source=dict(name='bundled'), tokenizer='bundled', row_length=shape['length']
         ),
-        data=dict(folder=str(Path(folder, f'rows-{shape["length"]}')))
-        | dict(row_length=shape['length'], batch_size=rows, repeat=True),
-        model=dict(name='transformer', preset=size, attention='auto') | model,
-        optimizer=dict(name='adamw', b1=0.9, b2=0.95, weight_decay=0.1),
+        data=dict(
+            folder=str(Path(folder, f'rows-{shape["length"]}')),
+            row_length=shape['length'],
+            batch_size=rows,
+            repeat=True,
+        ),
+        model=dict(name='transformer', preset=size) | model,
         schedule=dict(name='wsd', peak=5e-4 if large else 3e-3, warmup=10, decay=0),
-        clip_norm=1.0,
-        accumulate=1,
-        stop_after_skips=10,
-        mesh=dict(data=-1, fsdp=1, tensor=1),
         log_every=5 if large else 1,
-        telemetry=dict(every=0, on_collapse='warn'),
-        evaluate=dict(every=0, rate=0.15, max_rows=16),
+        telemetry=dict(every=0),
+        evaluate=dict(every=0),
         checkpoint=dict(every=0, keep=1),
         phases=[dict(objective=dict(name='mlm', rate=0.3))],
     )
