@@ -32,13 +32,7 @@ under="$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pure
 VENV="$VENV-$KIND"
 MARK="$VENV/made-by-launch"
 if [ ! -f "$VENV/stamp-$KIND" ] || [ "$(cat "$VENV/stamp-$KIND")" != "$wanted" ]; then
-  if [ -e "$VENV" ] && [ ! -e "$MARK" ]; then
-    fail "$VENV exists but was not created by this script. Move it away, or set VENV to another folder."
-  fi
-  rm -rf "$VENV"
-  mkdir -p "$VENV"
-  touch "$MARK"
-  "${VENV%-"$KIND"}/bin/python" -m venv "$VENV"
+  empty_venv "${VENV%-"$KIND"}/bin/python"
   # Packages of the test environment that have the required version are not reinstalled.
   "$VENV/bin/python" -c 'import sys, sysconfig
 with open(sysconfig.get_path("purelib") + "/under.pth", "w") as file:
@@ -52,20 +46,4 @@ with open(sysconfig.get_path("purelib") + "/under.pth", "w") as file:
   printf '%s' "$wanted" >"$VENV/stamp-$KIND"
 fi
 
-results="${RESULTS:-$VENV/results.xml}"
-failed=''
-rm -f "$results"
-PYTHONPATH="$ROOT" "$VENV/bin/python" -m pytest -m "$KIND" -n 2 --dist loadscope "$@" --junitxml="$results" || failed=yes
-"$VENV/bin/python" - "$results" "$KIND" <<'PYTHON' || failed=yes
-import sys
-import xml.etree.ElementTree
-
-cases = list(xml.etree.ElementTree.parse(sys.argv[1]).iter('testcase'))
-skipped = [case.get('name') for case in cases if case.find('skipped') is not None]
-print(f'{sys.argv[2]} tests: {len(cases)}; skipped: {", ".join(skipped) or "none"}')
-sys.exit(bool(skipped) or not cases)
-PYTHON
-if [ -n "$failed" ]; then
-  say FAILED "$KIND"
-  exit 1
-fi
+PYTHONPATH="$ROOT" run_marked "$KIND" "${RESULTS:-$VENV/results.xml}" '' --dist loadscope "$@"

@@ -19,12 +19,14 @@ fail() {
 # Prints the comment at the top of the calling script.
 usage() { sed -n -e 1d -e '/^#\( .*\)\{0,1\}$/!q' -e 's/^# \{0,1\}//p' "$ROOT/launch/${0##*/}"; }
 
-# Sets the array COMMAND, DRY to 'yes' or '', and ADDRESSES to 'addresses' if an argument
+# Sets the array COMMAND; DRY to 'yes' or ''; WORKDIR to its --workdir, and if that is an
+# address, AT to its bucket, as gs://bucket; ADDRESSES to 'addresses' if an argument
 # contains an address, whose client is not part of every environment. Checks early what
 # would fail much later.
+# shellcheck disable=SC2034 # used by callers
 read_command() {
-  local word config='' workdir=''
-  COMMAND=() DRY='' ADDRESSES=''
+  local word config=''
+  COMMAND=() DRY='' WORKDIR='' AT='' ADDRESSES=''
   for word in "$@"; do
     case "$word" in
       --dry-run) DRY=yes ;;
@@ -36,44 +38,35 @@ read_command() {
     esac
     case "$word" in
       --config=?*) config=${word#*=} ;;
-      --workdir=?*) workdir=${word#*=} ;;
+      --workdir=?*) WORKDIR=${word#*=} ;;
     esac
-    # shellcheck disable=SC2034 # used by callers
     case "$word" in *gs://* | *s3://* | *https://*) ADDRESSES=addresses ;; esac
   done
+  if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
   case "${COMMAND[0]:-}" in
     '' | -*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train --config=configs/toy.py:mlm --workdir=runs/first. See --help." ;;
+    export) ;; # uses the config of its run
+    *)
+      [ -n "$config" ] || fail "${0##*/}: --config is missing. Pass a config file, as --config=configs/toy.py:mlm."
+      config=${config%%:*}
+      case "$config" in /*) ;; *) config="$ROOT/$config" ;; esac
+      [ -f "$config" ] || fail "${0##*/}: config file $config does not exist. Paths are relative to the repository."
+      ;;
   esac
-  case "${COMMAND[0]}" in
-    export) config=-- ;; # uses the config of its run
-    plan) workdir=-- ;;  # writes nothing
-  esac
-  [ -n "$config" ] || fail "${0##*/}: --config is missing. Pass a config file, as --config=configs/toy.py:mlm."
-  [ -n "$workdir" ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
-  [ "$config" != -- ] || return 0
-  config=${config%%:*}
-  case "$config" in /*) ;; *) config="$ROOT/$config" ;; esac
-  [ -f "$config" ] || fail "${0##*/}: config file $config does not exist. Paths are relative to the repository."
+  # `plan` writes nothing.
+  [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
 }
 
-# Sets WORKDIR to the --workdir of COMMAND, and if it is an address, AT to its bucket, as
-# gs://bucket.
-read_workdir() {
-  local word
-  WORKDIR='' AT=''
-  for word in "${COMMAND[@]}"; do
-    case "$word" in --workdir=*) WORKDIR=${word#*=} ;; esac
-  done
-  if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
-}
-
-# Exits unless WORKDIR is an address or is below /data, the persistent storage $1.
+# Exits unless what COMMAND reads and writes is at an address or below /data, the persistent
+# storage $1.
 in_data() {
-  [ -z "$AT" ] || return 0
-  case "$WORKDIR" in
-    /data/?*) ;;
-    *) fail "${0##*/}: --workdir=$WORKDIR is lost with the machine. Use a folder below /data, which is $1, as --workdir=/data/first, or an address, as --workdir=gs://bucket/first." ;;
-  esac
+  local word
+  for word in "${COMMAND[@]}"; do
+    case "$word" in
+      --workdir=hf:* | --*=/data/?* | --*=gs://?*/?* | --*=s3://?*/?*) ;;
+      --workdir=* | --to=*) fail "${0##*/}: $word is lost with the machine. Use a folder below /data, which is $1, as ${word%%=*}=/data/first, or an address, as ${word%%=*}=gs://bucket/first." ;;
+    esac
+  done
 }
 
 # Exits unless COMMAND supports several WORKERS that share a folder.

@@ -26,7 +26,6 @@ case "$*" in
   'build --dry-run' | '--dry-run build') run='' DRY=yes ;;
   *)
     read_command "$@"
-    read_workdir
     in_data "$DATA"
     ;;
 esac

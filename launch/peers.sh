@@ -64,22 +64,4 @@ else
   without skypilot
 fi
 
-failed=''
-results="${RESULTS:-$scratch/results.xml}"
-rm -f "$results"
-"$VENV/bin/python" -m pytest -m peer -n 2 "$@" --junitxml="$results" || failed=yes
-"$VENV/bin/python" - "$results" "$missing" <<'PYTHON' || failed=yes
-import sys
-import xml.etree.ElementTree
-
-cases = list(xml.etree.ElementTree.parse(sys.argv[1]).iter('testcase'))
-skipped = [case.get('name') for case in cases if case.find('skipped') is not None]
-print(f'peer tests: {len(cases)}; skipped: {", ".join(skipped) or "none"}')
-reasons = [skip.get('message') for case in cases for skip in case.findall('skipped')]
-excused = [any(name in reason for name in sys.argv[2].split()) for reason in reasons]
-sys.exit(not all(excused) or not cases)
-PYTHON
-if [ -n "$failed" ]; then
-  say FAILED peers
-  exit 1
-fi
+run_marked peer "${RESULTS:-$scratch/results.xml}" "$missing" "$@"

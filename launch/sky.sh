@@ -25,7 +25,6 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 source "$ROOT/launch/command_line.sh"
 cd "$ROOT"
 read_command "$@"
-read_workdir
 BUCKET="${BUCKET:-$AT}"
 [ -n "$BUCKET" ] || fail 'sky.sh: BUCKET is not set. Set the bucket for the run, as BUCKET=gs://my-bucket.'
 NODES="${NODES:-1}" GPUS="${GPUS:-H100:8}" NAME="${NAME:-jepa-text}"

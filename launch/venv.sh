@@ -95,16 +95,21 @@ install() {
   fail "pip could not install the packages; see the end of its log above, or $log. Run the same command again to retry."
 }
 
-make_venv() {
+# Creates an empty environment $VENV with an interpreter, instead of an older one.
+empty_venv() {
   if [ -e "$VENV" ] && [ ! -e "$MARK" ]; then
     fail "$VENV exists but was not created by this script. Move it away, or set VENV to another folder."
   fi
-  find_python
-  say python "$("$FOUND" -c 'import platform; print(platform.python_version())')  $FOUND"
   rm -rf "$VENV"
   mkdir -p "$VENV"
   touch "$MARK"
-  "$FOUND" -m venv "$VENV" || fail "$FOUND could not create a virtual environment in $VENV; see its output above."
+  "$1" -m venv "$VENV" || fail "$1 could not create a virtual environment in $VENV; see its output above."
+}
+
+make_venv() {
+  find_python
+  say python "$("$FOUND" -c 'import platform; print(platform.python_version())')  $FOUND"
+  empty_venv "$FOUND"
   install --require-hashes -r "$ROOT/launch/requirements/build.txt"
 }
 
@@ -165,6 +170,32 @@ ready_venv() {
     install_kind addresses eval,viz,gs,s3,https
   fi
   if command -v flock >/dev/null; then exec 9<&-; fi
+}
+
+# run_marked MARKER RESULTS PACKAGES ARGUMENTS...: runs the tests with a marker, and writes
+# RESULTS as JUnit XML. Exits with 1 if a test fails, if no test ran, or if a test is
+# skipped, unless for lack of one of the PACKAGES, separated by spaces.
+run_marked() {
+  local marker=$1 results=$2 packages=$3 failed=''
+  shift 3
+  rm -f "$results"
+  "$VENV/bin/python" -m pytest -m "$marker" -n 2 "$@" --junitxml="$results" || failed=yes
+  "$VENV/bin/python" - "$marker" "$results" "$packages" <<'PYTHON' || failed=yes
+import sys
+import xml.etree.ElementTree
+
+marker, results, packages = sys.argv[1:]
+cases = list(xml.etree.ElementTree.parse(results).iter('testcase'))
+skipped = [case.get('name') for case in cases if case.find('skipped') is not None]
+print(f'{marker} tests: {len(cases)}; skipped: {", ".join(skipped) or "none"}')
+reasons = [skip.get('message') for case in cases for skip in case.findall('skipped')]
+excused = [any(name in reason for name in packages.split()) for reason in reasons]
+sys.exit(not all(excused) or not cases)
+PYTHON
+  if [ -n "$failed" ]; then
+    say FAILED "$marker"
+    exit 1
+  fi
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

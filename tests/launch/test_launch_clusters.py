@@ -508,6 +508,21 @@ def test_container_gets_credentials_for_addresses(machine):
     assert not [word for word in run if word.startswith('--env=AWS_SECRET')]
 
 
+@pytest.mark.parametrize(
+    'words, lost',
+    [
+        (('plan', JOB[1]), ''),
+        (('export', '--workdir=hf:some/model', '--to=/data/exported'), ''),
+        (('export', '--workdir=/data/first', '--to=s3://bucket/exported'), ''),
+        (('export', '--workdir=/data/first', '--to=exports/first'), '--to=exports/first'),
+        (('train', JOB[1], '--workdir=gs://bucket'), '--workdir=gs://bucket'),
+    ],
+)
+def test_what_a_command_reads_and_writes_outlives_the_machine(machine, words, lost):
+    code, output = machine.run('docker.sh', '--dry-run', *words)
+    assert (code, f'{lost} is lost with' in output) == ((2, True) if lost else (0, False))
+
+
 def test_docker_builds_and_runs(machine):
     machine.fake('docker')
     data = machine.folder / 'runs'
