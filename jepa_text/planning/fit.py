@@ -18,10 +18,15 @@ MAX_DEVICES = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sized:
-    """A train config on given hardware. A batch is split over `ways` groups of devices
-    and processed in `microbatches` parts. `fused` attention stores no array of row length
-    squared."""
+    """A train `config` on the hardware `name`, such as 'h100:8'.
 
+    A batch is split over `ways` groups of devices and processed in `microbatches` parts.
+    `fused` attention stores no array of row length squared.
+    """
+
+    config: dict
+    name: str
+    vocab_size: int | None
     chip: hardware.Chip
     devices: int
     made: Recipe
@@ -55,6 +60,10 @@ class Sized:
             for phase in self.made.phases
         ]
 
+    def changed(self, changes):
+        """The Sized after changes {dotted key: value} of the config."""
+        return size(_with(self.config, changes), self.name, self.vocab_size)
+
 
 def size(config, name, vocab_size=None):
     """The Sized of a train config on hardware such as 'h100:8'.
@@ -75,6 +84,9 @@ def size(config, name, vocab_size=None):
                 f'plan.hardware={name}.'
             )
     return Sized(
+        config=config,
+        name=name,
+        vocab_size=vocab_size,
         chip=chip,
         devices=devices,
         made=made,
@@ -84,12 +96,11 @@ def size(config, name, vocab_size=None):
     )
 
 
-def remedies(config, name, vocab_size=None):
-    """[(flags, bytes per device)]: changes that make the config fit on the hardware.
+def remedies(sized):
+    """[(flags, bytes per device)]: changes of a Sized that make it fit.
 
     Returns single changes; a combination only if no single change suffices.
     """
-    sized = size(config, name, vocab_size)
     estimates = sized.memories()
     # If the activations alone do not fit, moving or sharding the state does not help.
     largest = max(
@@ -98,11 +109,11 @@ def remedies(config, name, vocab_size=None):
     )
     found = [
         *_microbatches(sized),
-        *_changed(config, name, vocab_size, is_state=largest <= sized.usable),
-        *_fewer_rows(config, sized, estimates),
-        *_more_devices(config, name, vocab_size),
+        *_changed(sized, is_state=largest <= sized.usable),
+        *_fewer_rows(sized, estimates),
+        *_more_devices(sized),
     ]
-    return found or _combined(config, name, vocab_size)
+    return found or _combined(sized)
 
 
 def _microbatches(sized):
@@ -116,75 +127,70 @@ def _microbatches(sized):
     return []
 
 
-def _changed(config, name, vocab_size, is_state):
+def _changed(sized, is_state):
     """Single changes: more rematerialization; if the state is too large, sharding it and
     offloading the optimizer state to the host."""
-    stronger = STRONGER.get(config['model'].get('remat', 'none'), ())
-    tried = [{'model.remat': remat} for remat in stronger]
+    tried = [{'model.remat': remat} for remat in _stronger(sized)]
     if is_state:
-        tried.append(_sharded(config, name))
-        tried.append({} if config['offload'] else {'offload': 'optimizer'})
-    return [
-        remedy
-        for changes in filter(None, tried)
-        for remedy in _try(config, changes, name, vocab_size)
-    ]
+        tried.append(_sharded(sized))
+        tried.append({} if sized.config['offload'] else {'offload': 'optimizer'})
+    return [remedy for changes in filter(None, tried) for remedy in _try(sized, changes)]
 
 
-def _sharded(config, name):
+def _stronger(sized):
+    """The kinds of rematerialization that store less than the configured one."""
+    return STRONGER.get(sized.config['model'].get('remat', 'none'), ())
+
+
+def _sharded(sized):
     """Changes that shard the state over all data-parallel devices, if any."""
-    mesh, (_, devices) = config['mesh'], hardware.find(name)
-    others = mesh.get('tensor', 1) * mesh.get('context', 1)
-    fsdp = devices // others if others > 0 else 1
-    if mesh.get('fsdp', 1) in (-1, fsdp) or mesh.get('dcn_data', 1) > 1:
+    is_split = sized.made.mesh.shape['fsdp'] == sized.ways
+    if is_split or sized.config['mesh'].get('dcn_data', 1) > 1:
         return {}
-    return {'mesh.data': 1, 'mesh.fsdp': fsdp}
+    return {'mesh.data': 1, 'mesh.fsdp': sized.ways}
 
 
-def _fewer_rows(config, sized, estimates):
+def _fewer_rows(sized, estimates):
     """The largest batch that fits."""
     maximum = min(one.max_rows(sized.chip.memory) for one in estimates)
     # If phases have different batch sizes, one flag does not change all of them.
     if not maximum or len({phase.batch_size for phase in sized.made.phases}) > 1:
         return []
     key, rows = 'batch_per_device', maximum * sized.microbatches
-    if not config['data'].get(key):
+    if not sized.config['data'].get(key):
         key, rows = 'batch_size', maximum * sized.microbatches * sized.ways
     need = max(one.total(maximum) for one in estimates)
     return [(f'--config.data.{key}={rows} (changes the training)', need)]
 
 
-def _more_devices(config, name, vocab_size):
+def _more_devices(sized):
     """The smallest larger number of devices that fits, by doubling."""
-    chip, _, count = name.partition(':')
-    count = 2 * int(count or 1)
+    chip, count = sized.name.partition(':')[0], 2 * sized.devices
     while count <= MAX_DEVICES:
-        larger = f'{chip}:{count}'
         try:
-            sized = size(config, larger, vocab_size)
+            larger = size(sized.config, f'{chip}:{count}', sized.vocab_size)
         except ValueError:  # the batch or mesh cannot be split over this many devices
             return []
-        if (need := sized.peak_memory()) <= sized.usable:
-            return [(f'--hardware={larger}', need)]
+        if (need := larger.peak_memory()) <= larger.usable:
+            return [(f'--hardware={larger.name}', need)]
         count *= 2
     return []
 
 
-def _combined(config, name, vocab_size):
+def _combined(sized):
     """All memory-saving changes together, with more microbatches if needed."""
-    changes = _sharded(config, name) | {'offload': 'optimizer'}
-    if 'full' in STRONGER.get(config['model'].get('remat', 'none'), ()):
+    changes = _sharded(sized) | {'offload': 'optimizer'}
+    if 'full' in _stronger(sized):
         changes['model.remat'] = 'full'
-    if found := _try(config, changes, name, vocab_size):
+    if found := _try(sized, changes):
         return found
-    found = _microbatches(size(_with(config, changes), name, vocab_size))
+    found = _microbatches(sized.changed(changes))
     return [(f'{_flags(changes)} {more}', need) for more, need in found]
 
 
-def _try(config, changes, name, vocab_size):
+def _try(sized, changes):
     """[(flags, bytes per device)] of changes {dotted key: value} that fit, or []."""
-    sized = size(_with(config, changes), name, vocab_size)
-    need = sized.peak_memory()
+    need = sized.changed(changes).peak_memory()
     return [(_flags(changes), need)] if need <= sized.usable else []
 
 

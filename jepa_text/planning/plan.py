@@ -80,13 +80,12 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The plan of a run. Each batch is processed in `microbatches` parts. If the run does
-    not fit, `remedies` lists changes that make it fit: (flags, bytes per device)."""
+    """The plan of a run. If it does not fit, `remedies` lists changes that make it fit:
+    (flags, bytes per device)."""
 
     options: hardware.Options
     chip: hardware.Chip
     devices: int
-    microbatches: int
     phases: tuple
     dtype: str
     fused: bool
@@ -163,7 +162,6 @@ def make(config, options):
         options=options,
         chip=sized.chip,
         devices=sized.devices,
-        microbatches=sized.microbatches,
         dtype=made.phases[0].network.encoder.dtype,
         fused=sized.fused,
         phases=tuple(
@@ -187,8 +185,7 @@ def make(config, options):
     )
     if planned.fits(planned.chip):
         return planned
-    remedies = fit.remedies(config, options.hardware, options.vocab_size)
-    return dataclasses.replace(planned, remedies=tuple(remedies))
+    return dataclasses.replace(planned, remedies=tuple(fit.remedies(sized)))
 
 
 def parameters(params):

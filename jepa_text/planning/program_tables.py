@@ -65,7 +65,7 @@ def collectives(compiled, chip):
         ]
 
 
-def costliest(compiled, chip, count=10):
+def costliest(compiled, chip):
     """Columns and rows: the kernels that take the most time per step."""
     rows = [
         [
@@ -74,7 +74,7 @@ def costliest(compiled, chip, count=10):
             kernel.shape[:40],
             f'{1e3 * seconds:.2f}',
         ]
-        for kernel, seconds in roofline.costliest(compiled.kernels, chip, count)
+        for kernel, seconds in roofline.costliest(compiled.kernels, chip)
     ]
     return ['kind', 'operation', 'result', 'ms/step'], rows
 
