@@ -4,8 +4,8 @@ A TPU target is given by its slice name, an NVIDIA GPU by the specification belo
 
 Figures of B200, H200, H100 and A100 are those of XLA's own specifications
 (github.com/openxla/xla, xla/backends/gpu/target_config/specs). L4 and T4 have none there;
-their figures are from NVIDIA's data sheets and the CUDA programming guide's table of
-compute capabilities. XLA uses them to lay out kernels; nothing is measured.
+their figures are from NVIDIA's data sheets and the CUDA programming guide. XLA uses them
+to lay out kernels; nothing is measured. The compute capability is that of hardware.CHIPS.
 """
 
 import dataclasses
@@ -18,7 +18,6 @@ class Target:
     """Specification of an NVIDIA GPU.
 
     name         device name reported by the driver
-    capability   CUDA compute capability (major, minor)
     cores        streaming multiprocessors (SMs)
     units        float32 units per SM
     threads      maximum threads per SM
@@ -32,7 +31,6 @@ class Target:
     """
 
     name: str
-    capability: tuple[int, int]
     cores: int
     units: int
     threads: int
@@ -47,7 +45,6 @@ class Target:
 
 
 _HOPPER = dict(
-    capability=(9, 0),
     cores=132,
     units=128,
     threads=2048,
@@ -70,7 +67,6 @@ TARGETS = {
     ),
     'b200': Target(
         name='NVIDIA B200',
-        capability=(10, 0),
         cores=148,
         units=128,
         threads=2048,
@@ -85,7 +81,6 @@ TARGETS = {
     ),
     'a100': Target(
         name='NVIDIA A100-SXM4-80GB',
-        capability=(8, 0),
         cores=108,
         units=64,
         threads=2048,
@@ -99,7 +94,6 @@ TARGETS = {
     ),
     'l4': Target(
         name='NVIDIA L4',
-        capability=(8, 9),
         cores=58,
         units=128,
         threads=1536,
@@ -112,7 +106,6 @@ TARGETS = {
     ),
     't4': Target(
         name='Tesla T4',
-        capability=(7, 5),
         cores=40,
         units=64,
         threads=1024,
@@ -164,7 +157,7 @@ def topology(name):
 def text(name):
     """XLA's description of a GPU: a GpuTargetConfigProto in text format."""
     target = TARGETS[name]
-    major, minor = target.capability
+    major, minor = hardware.CHIPS[name].capability
     feature = 'ACCELERATED_FEATURES' if target.accelerated else 'NONE'
     version = '.'.join(map(str, CUDNN))
     fields = [
