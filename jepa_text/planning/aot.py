@@ -7,9 +7,9 @@ libtpu (`pip install 'jepa-text[tpu]'`). Both compile without a device, in a chi
 
 import dataclasses
 import os
-from importlib import metadata
 
 from jepa_text.planning import child, compiled, targets
+from jepa_text.running import xla_flags
 
 PLUGINS = ('jax-cuda12-plugin', 'jax-cuda13-plugin')
 
@@ -72,11 +72,7 @@ def missing(kind):
     """Why this environment cannot compile for 'gpu' or 'tpu', and the remedy; '' if it
     can."""
     packages, extra = (PLUGINS, 'cuda') if kind == 'gpu' else (('libtpu',), 'tpu')
-    for package in packages:
-        try:
-            metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    if xla_flags.installed(*packages):
         return ''
     return (
         f'{" or ".join(packages)} is not installed, which compiles without a device: '

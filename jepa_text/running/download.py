@@ -78,6 +78,8 @@ def _run(address, remote, complete, step):
     for candidate in reversed(complete) if step is None else [step]:
         try:
             copy = _step(address, remote, candidate)
+        except FileNotFoundError as error:
+            raise _RemovedError(*error.args) from error
         except cache.DamagedError as error:
             if step is not None:
                 raise
@@ -92,12 +94,12 @@ def _run(address, remote, complete, step):
 
 
 def _step(address, remote, step):
-    """The folder of a copy with a checkpoint; raises cache.DamagedError if damaged."""
+    """The folder of a copy with a checkpoint.
+
+    Raises cache.DamagedError if it is damaged, FileNotFoundError if it was removed.
+    """
     prefix = f'{STEPS}/{step}/'
-    try:
-        sums = transfer.read(f'{address}/{prefix}{checksums.NAME}')
-    except FileNotFoundError as error:
-        raise _RemovedError(*error.args) from error
+    sums = transfer.read(f'{address}/{prefix}{checksums.NAME}')
     try:
         entries = {prefix + k: dict(v) for k, v in json.loads(sums)['files'].items()}
         sizes = {name: entry['bytes'] for name, entry in entries.items()}
@@ -109,13 +111,10 @@ def _step(address, remote, step):
             raise cache.DamagedError(f'{name} has {found} bytes instead of {size}')
     entries[prefix + checksums.NAME] = {'bytes': len(sums)}
     key = [address, step, sums.decode()]
-    try:
+    copy = copies.copy_by_key(address, key, entries)
+    if restore.problem(copy / prefix):  # only the local copy may be damaged
+        shutil.rmtree(copy / prefix)
         copy = copies.copy_by_key(address, key, entries)
-        if restore.problem(copy / prefix):  # only the local copy may be damaged
-            shutil.rmtree(copy / prefix)
-            copy = copies.copy_by_key(address, key, entries)
-    except FileNotFoundError as error:
-        raise _RemovedError(*error.args) from error
     return copy
 
 

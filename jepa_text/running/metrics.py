@@ -166,7 +166,7 @@ def _complete_lines(path):
     for number, line in enumerate(found, start=1):
         try:
             row = metrics_line.parse(line)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except metrics_line.DAMAGE as error:
             is_cut = not line.endswith(b'\n') and not metrics_line.END.search(line)
             if number == len(found) and is_cut:
                 return

@@ -5,6 +5,7 @@ import re
 import zlib
 
 CRC = 'crc'
+DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 END = re.compile(rb', "crc": "[0-9a-f]{8}"}')
 
 
@@ -16,7 +17,7 @@ def with_checksum(line):
 def parse(line):
     """The row of a line, without its checksum.
 
-    Raises ValueError, TypeError, KeyError or AttributeError for a damaged line.
+    Raises one of DAMAGE for a damaged line.
     """
     row = json.loads(line)
     int(row['step'])

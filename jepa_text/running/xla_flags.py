@@ -9,6 +9,7 @@ but one wait in a collective, the last one may find no thread for its matrix pro
 which is a deadlock: seen with two cores that act as four devices.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -36,7 +37,7 @@ def apply(environ=os.environ):
     before training.
     """
     given = environ.get('XLA_FLAGS', '')
-    environ['XLA_FLAGS'] = flags(given, _installed())
+    environ['XLA_FLAGS'] = flags(given, installed(*AFFECTED))
     devices = [int(n) for n in re.findall(r'host_platform_device_count=(\d+)', given)]
     if devices and devices[-1] > 1:
         threads = max(os.cpu_count() or 1, 4 * devices[-1])
@@ -55,12 +56,10 @@ def flags(given, versions):
 
 
 @functools.cache
-def _installed():
-    """{package: version} of installed packages with XLA, without a suffix like +cuda."""
+def installed(*packages):
+    """{package: version} of those that are installed, without a suffix like +cuda."""
     found = {}
-    for name in AFFECTED:
-        try:
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name).partition('+')[0]
-        except metadata.PackageNotFoundError:
-            continue
     return found

@@ -34,12 +34,7 @@ def test_unsupported_hardware_is_rejected(name, words):
 
 @pytest.mark.parametrize(('name', 'extra'), [('h200:8', 'cuda'), ('v5e:8', 'tpu')])
 def test_missing_compiler_is_reported(name, extra, monkeypatch):
-    monkeypatch.setattr(aot, 'PLUGINS', ('no-such-plugin',))
-
-    def version(package):
-        raise aot.metadata.PackageNotFoundError(package)
-
-    monkeypatch.setattr(aot.metadata, 'version', version)
+    monkeypatch.setattr(aot.xla_flags, 'installed', lambda *packages: {})
     with pytest.raises(ValueError, match=rf"pip install 'jepa-text\[{extra}\]'"):
         aot.compile_phases({}, name)
 

@@ -113,7 +113,9 @@ def test_opening_without_a_step_keeps_complete_lines(tmp_path):
     assert [row['step'] for row in metrics.read(tmp_path)] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize('damage', [b'{"step": 1, "a\n', b'\0\0\0\n', b'[1]\n', b'{}\n'])
+@pytest.mark.parametrize(
+    'damage', [b'{"step": 1, "a\n', b'\0\0\0\n', b'[1]\n', b'{}\n', b'{"step": 1e999}\n']
+)
 @pytest.mark.parametrize('reader', [metrics.read, lambda path: metrics.Writer(path, 0)])
 def test_damage_before_the_end_raises_with_the_line_number(tmp_path, damage, reader):
     write_steps(tmp_path, [0])

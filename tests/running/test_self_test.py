@@ -37,7 +37,8 @@ REPRODUCED = (
     """,
 )
 only_where_known = pytest.mark.skipif(
-    platform.machine() != 'x86_64' or not xla_flags.flags('', xla_flags._installed()),
+    platform.machine() != 'x86_64'
+    or not xla_flags.flags('', xla_flags.installed(*xla_flags.AFFECTED)),
     reason='no jaxlib that is known to be wrong',
 )
 
@@ -126,7 +127,7 @@ def test_the_command_line_sets_flags_in_time():
         print('jax' in sys.modules, os.environ['XLA_FLAGS'])
     """
     done = run(program)
-    flags = xla_flags.flags('', xla_flags._installed())
+    flags = xla_flags.flags('', xla_flags.installed(*xla_flags.AFFECTED))
     assert done.stdout.strip() == f'False {flags}', done.stderr
 
 

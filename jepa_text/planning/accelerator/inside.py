@@ -8,8 +8,6 @@ training      some steps of `train` on the bundled corpus: losses and speed
 Each returns a dict of its results; `wrong`, if present, lists the failures as text.
 """
 
-import contextlib
-import importlib.metadata
 import os
 import platform
 import statistics
@@ -22,7 +20,7 @@ import psutil
 from jepa_text.models.attention import attend, trial, xla
 from jepa_text.planning import child
 from jepa_text.planning.accelerator import settings
-from jepa_text.running import allocator, compilation, metrics, self_test
+from jepa_text.running import allocator, compilation, metrics, self_test, xla_flags
 from jepa_text.training import train
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'tokamax', 'jax-cuda12-plugin', 'jax-cuda13-plugin')
@@ -60,10 +58,6 @@ def environment():
             f'supported: {", ".join(attend.FASTEST)}. Set JAX_PLATFORMS=cpu to check '
             'the CPU.'
         )
-    versions = {}
-    for name in (*PACKAGES, 'libtpu'):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
     return {
         'platform': device.platform,
         'device': device.device_kind,
@@ -75,7 +69,7 @@ def environment():
         'host_memory': psutil.virtual_memory().total,
         'system': platform.platform(),
         'python': platform.python_version(),
-        'versions': versions,
+        'versions': xla_flags.installed(*PACKAGES, 'libtpu'),
         'flags': os.environ.get('XLA_FLAGS', ''),
     }
 
