@@ -17,15 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.cost import hardware
-from jepa_text.data import tokenizers
 from jepa_text.models.attention import attend
-from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import child, peer, traces
 from jepa_text.running import allocator, compilation
-from jepa_text.training import phases
-from jepa_text.training import state as states
-from jepa_text.training import step as steps
+from jepa_text.training import assemble, programs
+from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 
 def main():
@@ -72,33 +70,29 @@ def make(case):
 
     Raises ValueError or ImportError if it cannot be built.
     """
-    # Tokens are random, so any vocabulary size works with the bundled tokenizer.
-    tokenizer = dataclasses.replace(
-        tokenizers.load(tokenizers.BUNDLED), vocab_size=case['vocab_size']
+    is_ours = case['side'] == 'ours'
+    shared = ('seed', 'model', 'optimizer', 'schedule', 'clip_norm', 'accumulate')
+    config = {key: case[key] for key in (*shared, 'telemetry')} | {
+        'steps': 10_000,
+        'data': {'row_length': case['row_length'], 'batch_size': case['rows']},
+        'phases': [{'objective': case['objective']}],
+    }
+    recipe = assemble.outline(
+        settings.plain(config),
+        # transformers runs on one device.
+        sharding.make_mesh(**case['mesh'] if is_ours else {}),
+        # Tokens are random, so any vocabulary size works with the bundled tokenizer.
+        case['vocab_size'],
     )
-    optimizer = optimizers.make(case['optimizer'])
-    (phase,) = phases.make(
-        [{'objective': case['objective']}],
-        total := 10_000,
-        data={'row_length': case['row_length'], 'batch_size': case['rows']},
-        devices=jax.device_count(),
-        model=case['model'],
-        tokenizer=tokenizer,
-        schedule=schedules.make(case['schedule'], total),
-        optimizer=optimizer,
-        clip_norm=case['clip_norm'],
-        accumulate=case['accumulate'],
-        diagnostics_every=case['telemetry']['every'],
-    )
+    (phase,) = recipe.phases
     made = batches(case, phase)
-    counted = steps.cost(phase.network, phase.objective, made[0])
-    if case['side'] == 'ours':
-        work = Ours(case, phase, optimizer, made)
+    if is_ours:
+        work = Ours(recipe, phase, made, case['metrics'])
     else:
         work = peer.Peer(case, phase.network.encoder, made)
     work.about |= {
         'tokens': case['rows'] * case['row_length'],
-        'flops': counted.model,
+        'flops': recipes.cost(recipe, phase).model,
         'peak': jax.device_count() * peak(work.about['device']),
     }
     return work
@@ -140,43 +134,27 @@ def batches(case, phase, count=4):
 
 
 class Ours:
-    """The training step of train.py: jitted with shardings and donated state."""
+    """The training step of train.py on batches; without `metrics` it has none."""
 
-    def __init__(self, case, phase, optimizer, made):
-        mesh = sharding.make_mesh(**case['mesh'])
-        create = jax.jit(
-            lambda: states.create(phase.network, phase.objective, optimizer, case['seed'])
-        )
-        shardings = sharding.shardings(jax.eval_shape(create), mesh)
-
-        def step(state, batch):
-            state, values = phase.step(state, batch)
-            return state, values if case['metrics'] else {}
-
-        self._step = jax.jit(
-            step,
-            in_shardings=(shardings, sharding.batch_sharding(mesh)),
-            out_shardings=(shardings, sharding.replicated(mesh)),
-            donate_argnums=0,
-        )
-        with jax.set_mesh(mesh):
-            self._state = jax.device_put(create(), shardings)
-        self._mesh, self._batches = mesh, itertools.cycle(made)
-        device = jax.devices()[0]
+    def __init__(self, recipe, phase, made, metrics):
+        if not metrics:
+            step = phase.step
+            phase = dataclasses.replace(phase, step=lambda *given: (step(*given)[0], {}))
+        self._state = programs.create(recipe, phase)
+        self._step = programs.compiled(recipe, phase)
+        self._mesh, self._batches = recipe.mesh, itertools.cycle(made)
         self.about = {
             'library': f'jax {jax.__version__}',
-            'device': device.device_kind,
+            'device': jax.devices()[0].device_kind,
             'parameters': sum(x.size for x in jax.tree.leaves(self._state.params)),
         }
 
     def steps(self, count):
         """Runs `count` steps and waits until the device has finished."""
-        step = sharding.synchronous_on_cpu(self._mesh, self._step)
-        with jax.set_mesh(self._mesh):
-            for _ in range(count):
-                batch = sharding.put_batch(next(self._batches), self._mesh)
-                self._state, _ = step(self._state, batch)
-            jax.block_until_ready(self._state)
+        for _ in range(count):
+            batch = sharding.put_batch(next(self._batches), self._mesh)
+            self._state, _ = self._step(self._state, batch)
+        jax.block_until_ready(self._state)
 
     def memory(self):
         """Peak memory in bytes of the device, or of the process if the device does not
