@@ -19,8 +19,7 @@ def show(name, plan, phase, stream=None):
         columns = ['collective', 'group', 'times/step', 'MiB sent', 'ms', 'exposed']
         console.table(f'{name}: collectives per device', columns, rows, stream)
     console.table(f'{name}: costliest kernels', *costliest(compiled, chip), stream)
-    for line in sentences(bound):
-        print(line, file=stream)
+    print(sentence(bound), file=stream)
 
 
 def kinds(compiled, bound):
@@ -79,9 +78,9 @@ def costliest(compiled, chip):
     return ['kind', 'operation', 'result', 'ms/step'], rows
 
 
-def sentences(bound):
-    """Yields the roofline bound and its assumptions as sentences."""
-    yield (
+def sentence(bound):
+    """States the roofline bound and its assumptions."""
+    return (
         f'Roofline: a step takes at least {1e3 * bound.step:.1f} ms, so MFU is at most '
         f'{bound.mfu:.3f}, with products at {roofline.PRODUCTS:.0%} of the peak, '
         f'attention at {roofline.ATTENTION:.0%}, and all other kernels at memory '

@@ -22,10 +22,8 @@ def supervise(command, restarts, progress, pause=5.0):
     count and pause are reset. The command runs in its own process group, which is killed
     when the command ends. SIGTERM and SIGINT are forwarded to it, and disable restarts.
     """
-    if restarts < 1 or pause < 0:
-        raise ValueError(
-            f'restarts={restarts} must be at least 1, and pause={pause} at least 0.'
-        )
+    if restarts < 1:
+        raise ValueError(f'restarts={restarts} must be at least 1.')
     failures, seen = 0, progress()
     with _Forward() as forward:
         while True:
