@@ -99,7 +99,8 @@ def size(config, name, vocab_size=None):
 def remedies(sized):
     """[(flags, bytes per device)]: changes of a Sized that make it fit.
 
-    Returns single changes; a combination only if no single change suffices.
+    Returns single changes that keep the training, or a combination if none suffices; then
+    the largest batch that fits.
     """
     estimates = sized.memories()
     # If the activations alone do not fit, moving or sharding the state does not help.
@@ -107,13 +108,12 @@ def remedies(sized):
         one.total(sized.rows(phase)) - one.total(0)
         for phase, one in zip(sized.made.phases, estimates)
     )
-    found = [
+    single = [
         *_microbatches(sized),
         *_changed(sized, is_state=largest <= sized.usable),
-        *_fewer_rows(sized, estimates),
         *_more_devices(sized),
     ]
-    return found or _combined(sized)
+    return (single or _combined(sized)) + _fewer_rows(sized, estimates)
 
 
 def _microbatches(sized):
