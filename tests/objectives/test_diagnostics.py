@@ -41,10 +41,11 @@ def test_std_is_one_for_all_directions_and_zero_for_one(rng):
 
 
 @pytest.mark.slow
-def test_trivial_predictors_against_loops(rng):
+@pytest.mark.parametrize('first', [0, 100])  # also beyond the number of vectors
+def test_trivial_predictors_against_loops(rng, first):
     target = rng.normal(size=(3, 5, D)) + 1.0
     embedding = rng.normal(size=(3, 5, D))
-    positions = rng.integers(0, 4, (3, 5))
+    positions = first + rng.integers(0, 4, (3, 5))
     where = rng.random((3, 5)) < 0.8
     found = diagnostics.latents(
         jnp.float32(target),

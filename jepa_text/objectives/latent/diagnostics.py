@@ -94,13 +94,15 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
     where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
     all_B = jnp.ones(pooled_BD.shape[:1], bool)
     mean_D = _mean(flat_ND, where_N)
-    positions = jnp.where(where_N, positions_N, 0)
+    # Numbered in order, as a position may exceed the number of vectors.
+    size = len(flat_ND)
+    known_N = jnp.where(where_N, positions_N, 0)
+    place_N = jnp.unique(known_N, return_inverse=True, size=size)[1]
     weight_N1 = where_N[:, None].astype(jnp.float32)
-    length = flat_ND.shape[0]
-    sums = jax.ops.segment_sum(flat_ND * weight_N1, positions, length)
-    counts = jax.ops.segment_sum(weight_N1, positions, length)
+    sums_ND = jax.ops.segment_sum(flat_ND * weight_N1, place_N, size)[place_N]
+    counts_N1 = jax.ops.segment_sum(weight_N1, place_N, size)[place_N]
     # Leave-one-out: a position that occurs once would otherwise predict itself.
-    others_ND = (sums[positions] - flat_ND) / jnp.maximum(counts[positions] - 1, 1)
+    others_ND = (sums_ND - flat_ND) / jnp.maximum(counts_N1 - 1, 1)
     embedding_ND = embedding_BMD.reshape(flat_ND.shape)
     rank = effective_rank(flat_ND, where_N)
     values = (
@@ -111,7 +113,7 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
         _mean_cosine(flat_ND - mean_D[None], where_N),
         _agreement(jnp.broadcast_to(mean_D, flat_ND.shape), flat_ND, where_N),
         _agreement(embedding_ND, flat_ND, where_N),
-        _agreement(others_ND, flat_ND, where_N & (counts[positions][:, 0] > 1)),
+        _agreement(others_ND, flat_ND, where_N & (counts_N1[:, 0] > 1)),
     )
     return dict(zip(LATENTS, values, strict=True))
 
