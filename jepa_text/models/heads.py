@@ -127,10 +127,10 @@ class PredictorSizes:
             raise ValueError(
                 f'predictor={self.kind!r}; there are: mlp, transformer, identity.'
             )
-        if self.kind == 'transformer' and self.hidden % self.heads:
+        if self.kind == 'transformer' and self.hidden % (2 * self.heads):
             raise ValueError(
-                f'predictor_width={self.hidden} is not a multiple of '
-                f'predictor_heads={self.heads}.'
+                f'predictor_width={self.hidden} is not a multiple of twice '
+                f'predictor_heads={self.heads}: rotary positions need even heads.'
             )
 
     def build(self, width, attention='auto'):

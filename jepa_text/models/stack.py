@@ -21,10 +21,19 @@ from jepa_text.cost import flops
 from jepa_text.models import layers
 from jepa_text.models.attention import attend
 
-ABOVE_0 = ('rope_theta', 'local_theta', 'norm_eps')
-SIZES = ('head_width', 'window', 'local_window', 'global_every', 'vocab_rows')
 # Maximum of sizes that must be at least 1.
 MAX_INT = dict(width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22)
+# Bounds of a model's numbers, each for all layers or per layer.
+BOUNDS = {
+    **{name: dict(whole=True, minimum=1, maximum=x) for name, x in MAX_INT.items()},
+    **dict.fromkeys(
+        ('head_width', 'global_every', 'positions', 'types'), dict(whole=True, minimum=1)
+    ),
+    **dict.fromkeys(
+        ('window', 'local_window', 'position_offset'), dict(whole=True, minimum=0)
+    ),
+    **dict.fromkeys(('rope_theta', 'local_theta', 'norm_eps'), dict(above=0)),
+}
 DTYPES = ('float32', 'bfloat16', 'float16')
 INTERNAL = ('name', 'parent')  # fields that all Linen modules have
 
@@ -81,32 +90,41 @@ def _check_model(model):
             f'width={model.width} is not a multiple of heads={model.heads}. Set '
             'head_width, or change one of them.'
         )
-    if model.remat != 'none' and model.remat not in REMAT:
-        raise ValueError(f'remat={model.remat!r}; there are: none, {", ".join(REMAT)}.')
-    if model.dtype not in DTYPES:
-        raise ValueError(f'model: dtype={model.dtype!r}; there are: {", ".join(DTYPES)}.')
+    head_width = model.head_width or model.width // model.heads
+    if hasattr(model, 'rope_theta') and head_width % 2:
+        raise ValueError(
+            f'width={model.width}, heads={model.heads}, head_width={model.head_width}: '
+            'the width of a head must be even, for rotary positions. Change one of them.'
+        )
+    choices = {
+        **dict.fromkeys(('act', 'head_act'), layers.ACTIVATIONS),
+        'remat': ('none', *REMAT),
+        'dtype': DTYPES,
+    }
+    for name, known in choices.items():
+        value = getattr(model, name, None)
+        if value is not None:
+            resolve.check_choice(f'model: {name}', value, known)
     attend.check(model.attention)
 
 
 def _check_size(key, value):
     """Raises ValueError for a number out of range, for all layers or per layer."""
-    if key in MAX_INT:
-        ranges.number(f'model: {key}', value, whole=True, minimum=1, maximum=MAX_INT[key])
-    minimum = 0 if 'window' in key else 1
-    bounds = dict(above=0) if key in ABOVE_0 else dict(whole=True, minimum=minimum)
-    if key in (*ABOVE_0, *SIZES):
-        for number in value if isinstance(value, list | tuple) else (value,):
-            if number is not None:
-                ranges.number(f'model: {key}', number, **bounds)
+    for number in value if isinstance(value, list | tuple) else (value,):
+        if number is not None and key in BOUNDS:
+            ranges.number(f'model: {key}', number, **BOUNDS[key])
 
 
 def _rows(vocab_size, vocab_rows):
-    if vocab_rows is not None and vocab_rows < vocab_size:
+    if vocab_rows is None:
+        return vocab_size
+    ranges.number('model: vocab_rows', vocab_rows, whole=True)
+    if vocab_rows < vocab_size:
         raise ValueError(
             f'vocab_rows={vocab_rows}, but the tokenizer has {vocab_size} tokens. Set it '
             'to at least that number, or omit it.'
         )
-    return vocab_rows or vocab_size
+    return vocab_rows
 
 
 def kinds(depth, thetas, windows):

@@ -16,6 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jepa_text.config import ranges
 from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
 from jepa_text.parallel import activations
@@ -44,7 +45,24 @@ def make(preset=None, **keywords):
             f'heads={model.heads} is not a multiple of kv_heads={model.kv_heads}.'
         )
     stack.kinds(model.depth, model.rope_theta, model.window)
+    if model.rope_scaling is not None:
+        _check_scaling(model.rope_scaling)
     return model
+
+
+def _check_scaling(scaling):
+    """Raises ValueError unless a section has the keywords of `layers.stretched`."""
+    known = ('factor', 'low', 'high', 'length')
+    if set(scaling) != set(known):
+        raise ValueError(
+            f'model: rope_scaling={dict(scaling)} must have the keys {", ".join(known)}.'
+        )
+    for name in known:
+        ranges.number(f'model: rope_scaling: {name}', scaling[name], above=0)
+    if scaling['low'] >= scaling['high']:
+        raise ValueError(
+            f'model: rope_scaling={dict(scaling)} must have a low below its high.'
+        )
 
 
 class Transformer(nn.Module):

@@ -32,7 +32,7 @@ MLM = (dict(objective=dict(name='mlm')),)
         (dict(model=dict(name='transformer', preset='tiny', depth=0)), 'model: depth=0'),
         (
             dict(model=dict(name='transformer', preset='tiny', dtype='float99')),
-            "'float99'; there are",
+            "dtype='float99'.*Available: bfloat16, float16",
         ),
         (dict(model={}), 'The config has no model'),
         (

@@ -16,6 +16,7 @@ V, L = 37, 12
 # Two documents and padding in one row.
 SEGMENTS = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]], np.int32)
 POSITIONS = np.array([[0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]], np.int32)
+SCALING = dict(factor=8.0, low=1.0, high=4.0, length=6)
 
 
 def by_repr(function):
@@ -175,11 +176,20 @@ def test_tied_head_uses_the_embedding():
         (dict(width=64), 'depth'),
         (dict(preset='tiny', window=(1, 2, 3)), 'window has 3 values for 2 layers'),
         (dict(preset='tiny', rope_theta=[1e4]), 'rope_theta has 1 values'),
+        (dict(preset='tiny', head_width=15), 'head_width=15: the width .* must be even'),
+        (dict(preset='tiny', vocab_rows='all'), "vocab_rows='all' must be an integer"),
+        (dict(preset='tiny', rope_scaling=dict(factor=2)), 'factor, low, high, length'),
+        (dict(preset='tiny', rope_scaling=SCALING | {'factor': 0}), 'factor=0 must be'),
+        (dict(preset='tiny', rope_scaling=SCALING | {'low': 4}), 'a low below its high'),
+        (dict(name='bert', preset='tiny', act='gelo'), "act='gelo'.*'gelu'"),
+        (dict(name='bert', preset='tiny', types=0), 'types=0 must be'),
+        (dict(name='bert', preset='tiny', position_offset=-1), 'position_offset=-1'),
+        (dict(name='modernbert', preset='tiny', head_act='tanh'), "head_act='tanh'"),
     ],
 )
 def test_errors_name_bad_sizes(options, words):
     with pytest.raises(ValueError, match=words):
-        transformer.make(vocab_size=V, **options)
+        resolve.build('models', {'name': 'transformer', **options}, vocab_size=V)
 
 
 OTHERS = {
@@ -188,7 +198,7 @@ OTHERS = {
     'transformer': dict(
         window=(3, None),
         rope_theta=(1e4, None),
-        rope_scaling=dict(factor=8.0, low=1.0, high=4.0, length=6),
+        rope_scaling=SCALING,
         qkv_bias=True,
         o_bias=True,
         qk_norm=True,
