@@ -89,7 +89,7 @@ def two_level_interval(values_SN, *, level=LEVEL, resamples=10_000, seed=0):
     Interval(value=1.0, low=1.0, high=1.0)
     """
     values_SN = np.asarray(values_SN, np.float64)
-    if values_SN.ndim != 2 or not np.isfinite(values_SN).all():
+    if values_SN.ndim != 2 or not values_SN.size or not np.isfinite(values_SN).all():
         raise ValueError(
             'A two-level interval needs finite values [seeds, sentences], but the shape '
             f'is {values_SN.shape}, and {np.sum(~np.isfinite(values_SN))} values are '

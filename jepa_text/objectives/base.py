@@ -48,6 +48,14 @@ def step_key(view):
     return jax.random.fold_in(jax.random.wrap_key_data(view.memory['key']), view.step)
 
 
+def check_pair(what, pair, **bounds):
+    """Raises ValueError unless a list is (low, high), two numbers within the bounds."""
+    for value in pair:
+        ranges.number(f'{what}={pair}, of which', value, **bounds)
+    if len(pair) != 2 or pair[0] > pair[1]:
+        raise ValueError(f'{what}={pair} is not (low, high), two ascending numbers.')
+
+
 class Objective:
     """The interface of an objective, with defaults for everything optional.
 

@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text.config import ranges
-from jepa_text.objectives.base import TokenObjective
+from jepa_text.objectives.base import TokenObjective, check_pair
 
 
 def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_weight=0.0):
@@ -17,14 +16,7 @@ def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_we
     the z-loss. Raises ValueError for a prefix out of range.
     """
     if prefix is not None:
-        if not isinstance(prefix, list | tuple) or len(prefix) != 2:
-            raise ValueError(f'clm: prefix={prefix!r} is not (low, high), two fractions.')
-        ranges.number(
-            f'clm: prefix={prefix}, whose high', prefix[1], minimum=0, maximum=1
-        )
-        ranges.number(f'clm: prefix={prefix}, whose low', prefix[0], minimum=0)
-        if prefix[0] > prefix[1]:
-            raise ValueError(f'clm: prefix={prefix} is not (low, high): swap the two.')
+        check_pair('clm: prefix', prefix, minimum=0, maximum=1)
     return CLM(
         prefix=None if prefix is None else tuple(prefix),
         capacity=length,

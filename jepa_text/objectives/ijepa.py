@@ -22,6 +22,7 @@ from jepa_text import losses
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads, pooling
+from jepa_text.objectives.base import check_pair
 from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
 from jepa_text.parallel import activations
 
@@ -56,6 +57,8 @@ def make(
         predictor_depth=predictor_depth,
         predictor_heads=predictor_heads,
     )
+    check_pair('ijepa: target_scale', target_scale, above=0, maximum=1)
+    check_pair('ijepa: context_scale', context_scale, above=0, maximum=1)
     options = dict(
         count=target_blocks,
         target_scale=tuple(target_scale),

@@ -8,7 +8,7 @@ import numpy as np
 from jepa_text.config import ranges
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
-from jepa_text.objectives.base import TokenObjective
+from jepa_text.objectives.base import TokenObjective, check_pair
 from jepa_text.optim import schedules
 
 SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
@@ -122,12 +122,9 @@ def _table(tokenizer, sampler):
 def _rates(rate, steps, length):
     """Returns the rate at each step of the phase, float64; and (low, high) or None."""
     if isinstance(rate, list | tuple):
-        for value in rate:
-            ranges.number(f'mlm: rate={rate}, of which', value)
-        if len(rate) != 2 or rate[0] > rate[1]:
-            raise ValueError(f'mlm: rate={rate} is not [low, high], two ascending rates.')
-        table, documents = np.full(1, max(rate)), tuple(rate)
-        lowest = min(rate)
+        check_pair('mlm: rate', rate)
+        table, documents = np.full(1, rate[1]), tuple(rate)
+        lowest = rate[0]
     else:
         # Computed once, on the host: the pipeline's threads look it up for each row.
         schedule, documents = schedules.make(rate, steps, 'mlm: rate'), None

@@ -148,6 +148,7 @@ def sgd(momentum=0.0):
     >>> optimizer.update(grads, optimizer.init(grads))[0]
     {'x': 3.0}
     """
+    ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     return optax.trace(momentum) if momentum else optax.identity()
 
 

@@ -20,8 +20,6 @@ import jax.numpy as jnp
 
 from jepa_text.config import ranges, resolve
 
-MAX_INT = 2**31 - 1  # the largest int32, jax's default integer dtype
-
 
 def make(section, steps, what='schedule'):
     """Returns the schedule of a config section: `{'name': 'wsd', 'peak': 3e-3, ...}`.
@@ -36,7 +34,7 @@ def make(section, steps, what='schedule'):
     1.0 0.5 0.0 0.9
     """
     if not ranges.is_section(section):
-        ranges.number(what, section)
+        ranges.number(what, section, minimum=0)
         return constant(float(section))
     keywords = dict(section)
     name = keywords.pop('name', None)
@@ -50,7 +48,7 @@ def make(section, steps, what='schedule'):
         keywords.setdefault('steps', steps)
     for key in keywords.keys() & parameters.keys():
         value = keywords[key]
-        maximum = {'maximum': MAX_INT} if isinstance(value, int) else {}
+        maximum = {'maximum': ranges.MAX_INT} if isinstance(value, int) else {}
         ranges.number(f'{what} {name!r}: {key}', value, minimum=0, **maximum)
     return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
 

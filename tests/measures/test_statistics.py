@@ -180,6 +180,7 @@ def test_corrected_p_values_keep_their_order_and_never_shrink():
         (lambda s: s.bootstrap_interval(np.mean, [1.0], resamples=0), '0 resamples'),
         (lambda s: s.two_level_interval([1.0, 2.0]), r'\[seeds, sentences\]'),
         (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 values are not'),
+        (lambda s: s.two_level_interval(np.zeros((3, 0))), r'shape is \(3, 0\)'),
         (lambda s: s.sign_flip(FIRST_N, SECOND_N[1:]), r'\(60,\) and \(59,\)'),
         (lambda s: s.over_seeds([1.0, np.nan], [0.0, 0.0]), 'NaN or inf'),
         (lambda s: s.holm([0.1, 1.2]), 'between 0 and 1'),

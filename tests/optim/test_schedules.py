@@ -94,6 +94,7 @@ def test_rewarmed_rises_after_the_switch():
 @pytest.mark.parametrize(
     ('section', 'words'),
     [
+        (-1e-3, 'schedule=-0.001 must be a number at least 0'),
         ({'name': 'wdd'}, 'wsd'),
         ({'name': 'linear', 'begin': 0, 'end': 1}, 'begin'),
         ({'name': 'wsd', 'peak': 1, 'warmup': 60, 'decay': 60}, '100 steps'),
