@@ -287,9 +287,11 @@ def _labels(params, pattern):
     """Returns a tree with 'muon' or 'adamw' for each leaf."""
     chosen = mask(params, pattern)
     vectors = [
-        path_name(path)
+        name
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        if leaf.ndim < 2 and re.search(pattern, path_name(path))
+        # The first axis of scanned layers is their number.
+        if leaf.ndim - ('/layers/' in (name := path_name(path))) < 2
+        and re.search(pattern, name)
     ]
     if vectors or not any(jax.tree.leaves(chosen)):
         problem = f'{vectors[0]!r}, which is not a matrix' if vectors else 'no parameter'

@@ -298,7 +298,8 @@ def test_errors_name_what_is_wrong_in_a_section(section, message):
     'paths, message',
     [
         ('attention', "paths='attention' matches no parameter.*default is '.*kernel"),
-        ('norm', "paths='norm' matches 'encoder/norm/scale', which is not a matrix"),
+        ('r/norm', "paths='r/norm' matches 'encoder/norm/scale', which is not a matrix"),
+        ('s/norm', "matches 'encoder/layers/norm/scale', which is not a matrix"),
     ],
 )
 def test_muon_names_wrong_paths(paths, message):
