@@ -80,7 +80,9 @@ def adamw(
         ranges.number(f'optimizer: {name}', beta, minimum=0, below=1)
     ranges.number('optimizer: eps', eps, above=0)
     ranges.number('optimizer: balance_lr_multiplier', balance_lr_multiplier, minimum=0)
-    _check(weight_decay, decay_paths, momentum_dtype)
+    ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
+    ranges.pattern('optimizer: decay_paths', decay_paths)
+    resolve.check_choice('optimizer: momentum_dtype', str(momentum_dtype), DTYPES)
     return optax.chain(
         adam.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(
@@ -123,18 +125,22 @@ def muon(
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
-    _check(weight_decay, decay_paths, momentum_dtype)
-    dtype = jnp.dtype(momentum_dtype)
+    others = resolve.call(
+        "optimizer 'muon'",
+        adamw,
+        dict(
+            weight_decay=weight_decay,
+            decay_paths=decay_paths,
+            momentum_dtype=momentum_dtype,
+            **rest,
+        ),
+    )
     matrices = optax.chain(
-        steps.nesterov(momentum, dtype),
+        steps.nesterov(momentum, jnp.dtype(momentum_dtype)),
         optax.stateless(lambda updates, _: jax.tree.map(steps.like_adamw, updates)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, decay_paths)
         ),
-    )
-    shared = {'decay_paths': decay_paths, 'momentum_dtype': momentum_dtype}
-    others = resolve.call(
-        "optimizer 'muon'", adamw, {'weight_decay': weight_decay, **shared, **rest}
     )
     return optax.partition(
         {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
@@ -181,16 +187,6 @@ def no_balance(pattern):
     [True, False]
     """
     return rf'^(?!balance/)(?=.*(?:{pattern}))'
-
-
-def _check(weight_decay, decay_paths, momentum_dtype):
-    ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
-    ranges.pattern('optimizer: decay_paths', decay_paths)
-    if str(momentum_dtype) not in DTYPES:
-        known = ', '.join(DTYPES)
-        raise ValueError(
-            f'optimizer: momentum_dtype={momentum_dtype!r}; there are: {known}.'
-        )
 
 
 def with_lr_multipliers(optimizer, multipliers):
