@@ -29,40 +29,38 @@ class LMHead(nn.Module):
             jnp.zeros((self.vocab_size, self.width)),
         )
 
+    def setup(self):
+        if not self.tied:
+            self.output = layers.Linear(self.vocab_size)
+
     def transform(self, hidden_MD):
         """Returns what the kernel is multiplied with: the hidden states unchanged."""
         return hidden_MD
 
-    @nn.compact
     def __call__(self, hidden_MD, embedding_VD):
         """Returns logits in the dtype of `hidden_MD`.
 
         `embedding_VD` is used only if `tied`.
         """
+        hidden_MD = self.transform(hidden_MD)
         if self.tied:
             return hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
-        return layers.Linear(self.vocab_size, name='output')(hidden_MD)
+        return self.output(hidden_MD)
 
 
-class DenseHead(nn.Module):
+class DenseHead(LMHead):
     """hidden_MD -> norm(act(dense(hidden))) -> logits_MV + bias, the LM head of BERT."""
 
-    vocab_size: int
-    width: int
-    tied: bool = False
     act: str = 'gelu'
     norm_eps: float = 1e-12
     dense_bias: bool = True
     norm_bias: bool = True
     lm_head_bias: bool = True
 
-    example = LMHead.example
-
     def setup(self):
+        super().setup()
         self.dense = layers.Linear(self.width, self.dense_bias)
         self.norm = layers.LayerNorm(self.norm_eps, self.norm_bias)
-        if not self.tied:
-            self.output = layers.Linear(self.vocab_size)
         if self.lm_head_bias:
             zeros = nn.initializers.zeros
             self.bias = self.param('bias', zeros, (self.vocab_size,), jnp.float32)
@@ -72,15 +70,7 @@ class DenseHead(nn.Module):
         return self.norm(layers.ACTIVATIONS[self.act](self.dense(hidden_MD)))
 
     def __call__(self, hidden_MD, embedding_VD):
-        """Returns logits in the dtype of `hidden_MD`.
-
-        `embedding_VD` is used only if `tied`.
-        """
-        hidden_MD = self.transform(hidden_MD)
-        if self.tied:
-            logits_MV = hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
-        else:
-            logits_MV = self.output(hidden_MD)
+        logits_MV = super().__call__(hidden_MD, embedding_VD)
         if not self.lm_head_bias:
             return logits_MV
         axes = (1,) * (logits_MV.ndim - 1) + (-1,)
