@@ -1,7 +1,5 @@
 """The loss of an LM head, computed without materializing all logits."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 
@@ -23,7 +21,7 @@ def lm_head_loss(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logi
     own = params.get('lm_head', {})
     features_BMD = apply('lm_head', params, hidden_BMD, method='transform')
     # Positions that are split over devices are padded, with weights of 0.
-    (rows, count), ways = labels_BM.shape, activations.context_ways()
+    (rows, count), ways = labels_BM.shape, activations.ways(sharding.CONTEXT)
     padded = [_padded(x, -count % ways) for x in (features_BMD, labels_BM, weight_BM)]
     positions = max(1, int(logits_mib * 2**20 / 4) // vocab)
     _, length, parts, size = chunks((rows, -(-count // ways)), positions)
@@ -55,9 +53,7 @@ def _split(rows, shape):
     kernel [V, D] are divided.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or mesh.size == 1:
-        return None, shape[0]
-    if rows % math.prod(mesh.shape[axis] for axis in sharding.ROWS):
+    if mesh.empty or mesh.size == 1 or rows % activations.ways(sharding.ROWS):
         return None, shape[0]
     # The gradient is split like the kernel itself.
     vocab, width = sharding.spec('embedding', shape, mesh)

@@ -19,8 +19,8 @@ def by_rows(x):
     device. Does nothing without a mesh, within a shard_map, which splits the rows itself,
     and if the number of rows is not divisible.
     """
-    ways = context_ways()
-    if ways > 1 and x.ndim > 2 and x.shape[1] % ways == 0:
+    parts = ways(CONTEXT)
+    if parts > 1 and x.ndim > 2 and x.shape[1] % parts == 0:
         return _constrained(x, ROWS, CONTEXT)
     return _constrained(x, ROWS)
 
@@ -31,14 +31,14 @@ def by_heads(x_BLHK):
     A part of each row with all heads becomes whole rows with a part of the heads (Jacobs
     et al. 2023, arXiv 2309.14509). Does nothing if positions are not sharded.
     """
-    if context_ways() == 1:
+    if ways(CONTEXT) == 1:
         return x_BLHK
     return _constrained(_constrained(x_BLHK, *_POSITIONS), *_HEADS)
 
 
 def by_positions(x_BLHK):
     """Reshards outputs of attention from heads to positions, reversing `by_heads`."""
-    if context_ways() == 1:
+    if ways(CONTEXT) == 1:
         return x_BLHK
     return _constrained(_constrained(x_BLHK, *_HEADS), *_POSITIONS)
 
@@ -49,13 +49,17 @@ def flat(x):
     Returns `x` unchanged if positions are sharded, as rows and positions then cannot be
     merged into one axis.
     """
-    return x if context_ways() > 1 else x.reshape(-1, x.shape[-1])
+    return x if ways(CONTEXT) > 1 else x.reshape(-1, x.shape[-1])
 
 
-def context_ways():
-    """Returns the number of devices over which the current mesh shards positions."""
+def ways(axes):
+    """Returns the number of devices over which the current mesh splits along `axes`.
+
+    Axes of an enclosing shard_map, which are split already, do not count.
+    """
     mesh = jax.sharding.get_abstract_mesh()
-    return 1 if CONTEXT in mesh.manual_axes else mesh.shape.get(CONTEXT, 1)
+    left = (axis for axis in as_tuple(axes) if axis not in mesh.manual_axes)
+    return math.prod(mesh.shape.get(axis, 1) for axis in left)
 
 
 def embedding_lookup(table_VD, ids_BL):
@@ -67,7 +71,7 @@ def embedding_lookup(table_VD, ids_BL):
     gather the table, and the gradients of all rows.
     """
     found_BLD = table_VD[_constrained(ids_BL, 'data')]
-    if context_ways() > 1:
+    if ways(CONTEXT) > 1:
         # One axis at a time: XLA has no exchange over both at once.
         found_BLD = _constrained(found_BLD, 'data', None, SLICES)
         return by_rows(_constrained(found_BLD, ROWS, None, CONTEXT))
@@ -79,7 +83,6 @@ def _constrained(x, *axes):
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.size == 1 or mesh.manual_axes:
         return x
-    ways = [math.prod(mesh.shape[name] for name in as_tuple(names)) for names in axes]
-    if any(size % n for size, n in zip(x.shape, ways)):
+    if any(size % ways(names) for size, names in zip(x.shape, axes)):
         return x
     return jax.lax.with_sharding_constraint(x, PartitionSpec(*axes))

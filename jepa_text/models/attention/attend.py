@@ -25,7 +25,7 @@ from jepa_text.models.attention import (
     trial,
     xla,
 )
-from jepa_text.parallel import activations
+from jepa_text.parallel import activations, sharding
 
 BACKENDS = {
     'xla': xla,
@@ -133,8 +133,6 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, wind
     """Returns the Request of a call with these arrays, under the current mesh."""
     batch, length, heads, head_width = q_BLHK.shape
     mesh = jax.sharding.get_abstract_mesh()
-    # Axes of an enclosing shard_map are already split.
-    sizes = {a: n for a, n in mesh.shape.items() if a not in mesh.manual_axes}
     device = mesh.abstract_device
     platform = jax.default_backend() if device is None else device.platform
     platform = {'cuda': 'gpu', 'rocm': 'gpu'}.get(platform, platform)
@@ -151,8 +149,8 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, wind
         order=order_BL is not None,
         gaps=positions_BL is not None,
         capability=_capability(platform, device),
-        rows=sizes.get('data', 1) * sizes.get('fsdp', 1),
-        tensor=sizes.get('tensor', 1) * sizes.get('context', 1),
+        rows=activations.ways(sharding.ROWS),
+        tensor=activations.ways(sharding.HEADS),
         devices=jax.device_count() if mesh.empty else 1,
         documents=_MAX_DOCUMENTS.get(),
     )

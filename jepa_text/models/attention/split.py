@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from jepa_text.models.attention import blockwise
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations, sharding
 
 
 def adapted(backend, request, keep=None):
@@ -39,9 +39,7 @@ def repeat_groups(heads, k_BLGK, v_BLGK):
     They are repeated if the number of heads is a multiple of the devices but the number
     of groups is not, and as few times as possible.
     """
-    mesh = jax.sharding.get_abstract_mesh()
-    sizes = {a: n for a, n in mesh.shape.items() if a not in mesh.manual_axes}
-    ways = math.prod(sizes.get(axis, 1) for axis in sharding.HEADS)
+    ways = activations.ways(sharding.HEADS)
     groups = k_BLGK.shape[2]
     repeated = math.lcm(groups, ways)
     if groups % ways == 0 or heads % repeated:
