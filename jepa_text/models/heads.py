@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
+from jepa_text.config import resolve
 from jepa_text.cost import memo
 from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
@@ -113,10 +114,7 @@ class PredictorSizes:
     heads: int
 
     def __post_init__(self):
-        if self.kind not in ('mlp', 'transformer', 'identity'):
-            raise ValueError(
-                f'predictor={self.kind!r}; there are: mlp, transformer, identity.'
-            )
+        resolve.check_choice('predictor', self.kind, ('mlp', 'transformer', 'identity'))
         if self.kind == 'transformer' and self.hidden % (2 * self.heads):
             raise ValueError(
                 f'predictor_width={self.hidden} is not a multiple of twice '

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from jepa_text.config import ranges
+from jepa_text.config import ranges, resolve
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.objectives.base import TokenObjective, check_pair
@@ -90,14 +90,9 @@ def capacity(sampler, rate, length):
 
 
 def _check(sampler, mask_share, random_share, attends, shift):
-    for name, value, known in (
-        ('sampler', sampler, SAMPLERS),
-        ('attends', attends, ATTENDS),
-        ('shift', shift, (0, 1)),
-    ):
-        if value not in known:
-            listed = ', '.join(map(str, known))
-            raise ValueError(f'mlm: {name}={value!r}; there are: {listed}.')
+    resolve.check_choice('mlm: sampler', sampler, SAMPLERS)
+    resolve.check_choice('mlm: attends', attends, ATTENDS)
+    ranges.number('mlm: shift', shift, whole=True, minimum=0, maximum=1)
     if min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
         raise ValueError(
             f'mlm: mask_share={mask_share} and random_share={random_share} must be at '

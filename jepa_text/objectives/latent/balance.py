@@ -22,13 +22,15 @@ from jepa_text.models import heads
 from jepa_text.optim import schedules
 
 LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # memory
-# {setting: (allowed values as text, minimum, maximum)}.
+# Allowed values of the settings.
 RANGES = {
-    **dict.fromkeys(('weight', 'low', 'high'), ('in [0, 1]', 0, 1)),
-    **dict.fromkeys(('temperature', 'minimum', 'ratio'), ('above 0', 1e-12, 1e12)),
-    'initial': ('inside (0, 1)', 1e-12, 1 - 1e-12),
-    'momentum': ('in [0, 1)', 0, 1 - 1e-12),
-    'every': ('an integer of at least 1', 1, 1e9),
+    **dict.fromkeys(('weight', 'low', 'high'), dict(minimum=0, maximum=1)),
+    **dict.fromkeys(
+        ('temperature', 'minimum', 'ratio'), dict(minimum=1e-12, maximum=1e12)
+    ),
+    'initial': dict(minimum=1e-12, maximum=1 - 1e-12),
+    'momentum': dict(minimum=0, below=1),
+    'every': dict(whole=True, minimum=1),
 }
 
 
@@ -74,9 +76,10 @@ class Balance:
     every = 0
 
     def __post_init__(self):
-        rule = type(self).__name__
         for name, value in vars(self).items():
-            _check(rule, name, value)
+            if name in RANGES:
+                what = f'balance {type(self).__name__}: {name}'
+                ranges.number(what, value, **RANGES[name])
         if hasattr(self, 'low') and not self.low <= self.initial <= self.high:
             raise ValueError(f'balance: {self!r} needs low <= initial <= high.')
 
@@ -124,7 +127,7 @@ class Scheduled(Balance):
     def __post_init__(self):
         for step in (0, self.steps // 2, self.steps):
             share = float(self.share({}, {}, step))
-            _check(f'schedule at step {step}', 'weight', share)
+            ranges.number(f'balance: of at step {step}', share, **RANGES['weight'])
 
     def share(self, params, memory, step):
         schedule = schedules.make(self.of, self.steps, 'balance: of')
@@ -277,16 +280,6 @@ class GradientRatio(Running):
         latent, tokens = self.means(memory, 0.0, jnp.log(jnp.float32(odds)))
         weight = jax.nn.sigmoid(jnp.log(jnp.float32(self.ratio)) + tokens - latent)
         return jnp.clip(weight, self.low, self.high)
-
-
-def _check(rule, name, value):
-    """Raises ValueError if `value` is invalid for the setting `name` of a rule."""
-    if name not in RANGES:
-        return
-    allowed, minimum, maximum = RANGES[name]
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not right or not minimum <= value <= maximum or (name == 'every' and value % 1):
-        raise ValueError(f'balance {rule}: {name}={value!r} is not {allowed}.')
 
 
 RULES = {
