@@ -15,7 +15,6 @@ import scipy
 
 from jepa_text.measures import class_geometry, cloud, geometry
 
-FORMS = ('raw', 'centered', 'whitened', 'length_residualized')
 RIDGE = 1e-3  # relative to the mean variance
 CUT = 1e-6  # relative to the largest variance
 _MAX_KNOTS = 32
@@ -86,17 +85,6 @@ def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
         where_M = np.flatnonzero(fold_N == fold)
         residual_ND[where_M] -= basis_NK[where_M] @ function_KD
     return residual_ND
-
-
-def forms(vectors_ND, lengths_NF=None):
-    """Returns {form: vectors} for all FORMS; without lengths, the last is omitted.
-
-    >>> list(forms(np.eye(3)))
-    ['raw', 'centered', 'whitened']
-    """
-    return {
-        form: rows.rows_ND for form, rows in clouds(vectors_ND, lengths_NF=lengths_NF)
-    }
 
 
 def clouds(vectors_ND, lengths_NF=None, labels_N=None, seed=0):

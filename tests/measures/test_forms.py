@@ -10,6 +10,7 @@ from jepa_text.measures import class_geometry, cloud, forms, geometry
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(300, 8)) * np.geomspace(3, 0.1, 8) + 2
 LENGTHS_N = RNG.integers(3, 40, 300)
+FORMS = ['raw', 'centered', 'whitened', 'length_residualized']
 
 
 def test_centered_rows_sum_to_zero():
@@ -84,11 +85,11 @@ def test_the_summary_equals_each_measure_of_each_form(labels_N):
     metrics = dict(geometry.METRICS)
     if labels_N is not None:
         metrics |= class_geometry.CLASS_METRICS
-    parts = forms.forms(CLOUD_ND, LENGTHS_N)
-    assert list(parts) == list(forms.FORMS)
+    parts = dict(forms.clouds(CLOUD_ND, LENGTHS_N))
+    assert list(parts) == FORMS
     assert len(found) == 4 * len(metrics)
-    for form, vectors_ND in parts.items():
-        alone = cloud.as_cloud(vectors_ND, labels_N)
+    for form, rows in parts.items():
+        alone = cloud.as_cloud(rows.rows_ND, labels_N)
         for name, measure in metrics.items():
             # Derived spectra against those of the rows themselves.
             expected = pytest.approx(measure(alone), rel=1e-6, abs=1e-7)
@@ -120,7 +121,7 @@ def test_the_summary_is_invariant_to_rotation_and_scale(rows, width, decay, scal
 def test_a_cloud_without_variance_has_values_in_every_form(rows_ND):
     found = forms.summary(rows_ND, np.arange(1, 7), np.arange(6) % 2)
     odd = {name for name, value in found.items() if not np.isfinite(value)}
-    assert odd <= {f'distance_ratio/{form}' for form in forms.FORMS}
+    assert odd <= {f'distance_ratio/{form}' for form in FORMS}
     assert found['effective_rank/whitened'] == 0
 
 
