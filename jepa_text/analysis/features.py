@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text import losses
 from jepa_text.analysis import array_cache
 from jepa_text.config import resolve
 from jepa_text.evaluation import identity
@@ -206,7 +207,8 @@ def _pool(name, layers, layer, tokens_BL, counted_BL, weights):
     if base in pooling.POOLINGS:
         return pooling.POOLINGS[base](hidden_BLD, counted_BL)
     if base == 'last4':
-        averaged_BLD = pooling.average_layers(layers, min(_AVERAGED, len(layers) - 1))
+        count = min(_AVERAGED, len(layers) - 1)
+        averaged_BLD = losses.average_layers(layers, count, jnp.asarray)
         return pooling.mean(averaged_BLD, counted_BL)
     if base not in weights:
         raise ValueError(

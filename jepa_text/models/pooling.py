@@ -4,7 +4,7 @@
     weighted                            with a weight per position
     inverse_frequency, learned          such weights: by rarity of the token; trained
     attention                           with one query
-    average_layers, valid_mask          applied before: which layers, which positions
+    valid_mask                          the positions that count
 
 POOLINGS by name use all tokens of a text, including special tokens, as in
 sentence-transformers, so that what is measured can also be exported. NAME-specials
@@ -19,8 +19,6 @@ training split of a probe; untrained, they give the mean.
 
 import jax.numpy as jnp
 import numpy as np
-
-from jepa_text import losses
 
 WITHOUT_SPECIALS = '-specials'
 
@@ -139,17 +137,6 @@ def attention(hidden_BLD, valid_BL, query_D):
     score_BL = jnp.einsum('BLD,D->BL', masked_BLD, query_D, precision='highest')
     weight_BL = _softmax(score_BL / jnp.sqrt(float(query_D.size)), valid_BL)
     return weighted(masked_BLD, valid_BL, weight_BL)
-
-
-def average_layers(layers, count=4):
-    """Returns [B, L, D], the mean of the last `count` hidden states of a list, float32.
-
-    Raises ValueError unless `count` is from 1 to their number.
-
-    >>> average_layers([jnp.array([[[i]]]) for i in (9.0, 1.0, 3.0)], count=2).tolist()
-    [[[2.0]]]
-    """
-    return losses.average_layers(layers, count, lambda hidden_BLD: hidden_BLD)
 
 
 def base(name):

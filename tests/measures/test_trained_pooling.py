@@ -140,14 +140,6 @@ def test_equal_weights_give_the_mean_and_an_empty_mask_zero():
     np.testing.assert_array_equal(nothing_BD, 0)
 
 
-def test_layers_are_averaged_from_the_end():
-    layers = [jnp.full((1, 2, 3), float(i)) for i in range(6)]
-    assert pooling.average_layers(layers)[0, 0, 0] == 3.5
-    assert pooling.average_layers(layers[:4])[0, 0, 0] == 1.5
-    with pytest.raises(ValueError, match='k=4, but there are 3 layers'):
-        pooling.average_layers(layers[:3])
-
-
 @pytest.mark.parametrize(
     ('hidden', 'valid', 'labels', 'message'),
     [
