@@ -169,8 +169,6 @@ class TransformerPredictor(nn.Module):
     hidden: int
     depth: int
     heads: int
-    rope_theta: float = 10_000.0
-    norm_eps: float = 1e-5
     attention: str = 'auto'
 
     def example(self):
@@ -223,13 +221,13 @@ class BlockPredictor(TransformerPredictor):
 def _blocks(predictor, x, segment_ids, positions):
     """Applies the layers of a predictor and their last norm; called in its `__call__`."""
     head_width = predictor.hidden // predictor.heads
-    angles = layers.rotary_angles(positions, head_width, predictor.rope_theta)
+    angles = layers.rotary_angles(positions, head_width, theta=10_000.0)
     block = dict(
         heads=predictor.heads,
         kv_heads=predictor.heads,
         head_width=head_width,
         ffn_width=4 * predictor.hidden,
-        norm_eps=predictor.norm_eps,
+        norm_eps=1e-5,
         attention=predictor.attention,
         causal=False,
         keep=False,
@@ -243,7 +241,7 @@ def _blocks(predictor, x, segment_ids, positions):
         scan=False,
         remat='none',
     )
-    return activations.by_rows(layers.RMSNorm(predictor.norm_eps, name='norm')(x))
+    return activations.by_rows(layers.RMSNorm(1e-5, name='norm')(x))
 
 
 class Logit(nn.Module):
