@@ -20,6 +20,7 @@ from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
 from jepa_text.models.head_loss import lm_head_loss
 from jepa_text.models.heads import lm_head
+from jepa_text.optim import schedules
 
 Row = dict[str, np.ndarray]
 Arrays = dict[str, jax.Array]
@@ -54,6 +55,18 @@ def check_pair(what, pair, **bounds):
         ranges.number(f'{what}={pair}, of which', value, **bounds)
     if len(pair) != 2 or pair[0] > pair[1]:
         raise ValueError(f'{what}={pair} is not (low, high), two ascending numbers.')
+
+
+def share_schedule(section, steps, what):
+    """Returns the schedule of a section, whose values are shares.
+
+    Raises ValueError if it leaves [0, 1] at the start, in the middle or at the end.
+    """
+    schedule = schedules.make(section, steps, what)
+    for step in (0, steps // 2, steps):
+        value = float(schedule(step))
+        ranges.number(f'{what} at step {step}', value, minimum=0, maximum=1)
+    return schedule
 
 
 class Objective:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from jepa_text.config import ranges, resolve
 from jepa_text.models import heads
+from jepa_text.objectives.base import share_schedule
 from jepa_text.optim import schedules
 
 LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # memory
@@ -125,9 +126,7 @@ class Scheduled(Balance):
     steps: int
 
     def __post_init__(self):
-        for step in (0, self.steps // 2, self.steps):
-            share = float(self.share({}, {}, step))
-            ranges.number(f'balance: of at step {step}', share, **RANGES['weight'])
+        share_schedule(self.of, self.steps, 'balance: of')
 
     def share(self, params, memory, step):
         schedule = schedules.make(self.of, self.steps, 'balance: of')

@@ -14,8 +14,7 @@ from jepa_text import losses
 from jepa_text.config import ranges, resolve
 from jepa_text.losses import regularizers
 from jepa_text.models.heads import Prototypes
-from jepa_text.objectives.base import step_key
-from jepa_text.optim import schedules
+from jepa_text.objectives.base import share_schedule, step_key
 
 CHOICES = {
     'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes'),
@@ -50,21 +49,14 @@ def make(section, steps):
     """
     options = {'momentum': PAPER_MOMENTUM, **section}
     if options['momentum'] is not None:
-        options['momentum'] = _momentum(options['momentum'], steps)
+        options['momentum'] = share_schedule(
+            options['momentum'], steps, 'latent: momentum'
+        )
     if options.get('regularizer') is not None:
         options['regularizer'] = resolve.call(
             'latent regularizer', Regularizer, options['regularizer']
         )
     return resolve.call('latent', Latent, options)
-
-
-def _momentum(section, steps):
-    """Returns the schedule, checked to be in [0, 1] at the start, middle and end."""
-    schedule = schedules.make(section, steps, 'latent: momentum')
-    for step in (0, steps // 2, steps):
-        value = float(schedule(step))
-        ranges.number(f'latent: momentum at step {step}', value, minimum=0, maximum=1)
-    return schedule
 
 
 def check(what, values, allowed):
