@@ -24,7 +24,6 @@ from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, tasks
-from jepa_text.evaluation.sets import task as examples
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.report import console
 from jepa_text.running import compilation, download, mirror, xla_flags
@@ -234,7 +233,9 @@ def _tasks(config):
     for section in config['tasks']:
         task = tasks.build(section)
         check_kind(task)
-        task = examples.sample(task, config['train'], config['test'], config['seed'])
+        limits = {split: config[split] for split in ('train', 'test')}
+        drawn = {k: getattr(task, k).draw(n, config['seed']) for k, n in limits.items()}
+        task = dataclasses.replace(task, **drawn)
         if len(task.test) < MIN_TEST:
             raise ValueError(
                 f'{task.name} has {len(task.test)} test examples, but at least '

@@ -89,7 +89,7 @@ def _parts(task, reader):
     """Yields (rows, labels) of the training and of the validation examples."""
     kind = labels.Labels(**({'template': task.template} if task.template else {}))
     for part, limit in ((task.train, LEARNED), (task.validation, SCORED)):
-        drawn = part.take(tasks.drawn(len(part), limit))
+        drawn = part.draw(limit)
         if part is task.train and len(set(drawn.target)) < 2:
             raise ValueError(
                 f'evaluate.tasks: all training examples of {task.name} have the class '

@@ -90,12 +90,13 @@ def control_names(task, first):
 def sampled(task, config):
     """Returns the task with as many examples as the config says, drawn by seed 0."""
     train, _, test = sizes_of(task)
-    train_M = tasks.drawn(train, config.train or train)
-    test_M = tasks.drawn(test, config.test or test)
+    train, test = config.train or train, config.test or test
     if not is_retrieval(task):
-        parts = dict(train=task.train.take(train_M), test=task.test.take(test_M))
+        parts = dict(train=task.train.draw(train), test=task.test.draw(test))
         return dataclasses.replace(task, **parts)
+    train_M = tasks.drawn(len(task.pairs), train)
     queries = list(task.qrels)
+    test_M = tasks.drawn(len(queries), test)
     qrels = {queries[i]: task.qrels[queries[i]] for i in test_M}
     return dataclasses.replace(task, pairs=[task.pairs[i] for i in train_M], qrels=qrels)
 

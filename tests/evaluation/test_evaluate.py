@@ -379,7 +379,7 @@ def test_constant_answers_on_one_small_split_are_no_collapse(monkeypatch):
     alike = {'validation': True, 'test': False}
 
     class Found:
-        standard = paper = per_instance = {}
+        standard = paper = by_mode = per_instance = {}
 
     monkeypatch.setattr(made, 'measured', lambda split, _: (Found, [], alike[split]))
     assert made._outcome({}, np.ones(2))[0]['status'] == 'done'

@@ -58,6 +58,10 @@ class Examples:
             target,
         )
 
+    def draw(self, limit, seed=0):
+        """Returns at most `limit` of the examples, drawn by `seed`, in order."""
+        return self.take(drawn(len(self), limit, seed))
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
@@ -121,13 +125,13 @@ def examples(first, second=None, target=None, where='the task'):
     return Examples(list(first), second and list(second), target).take(kept)
 
 
-def drawn(count, limit):
-    """Returns the indices of at most `limit` of `count` items, drawn by seed 0, in order.
+def drawn(count, limit, seed=0):
+    """Returns the indices of at most `limit` of `count` items, drawn by `seed`, in order.
 
     >>> drawn(4, 2).tolist(), drawn(2, 4).tolist()
     ([0, 2], [0, 1])
     """
-    return np.sort(np.random.default_rng(0).permutation(count)[:limit])
+    return np.sort(np.random.default_rng(seed).permutation(count)[:limit])
 
 
 def make_splits(splits, make_split, seed=0):
