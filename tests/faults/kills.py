@@ -2,10 +2,11 @@
 
 python -m tests.faults.kills --trials=100 [--seed=0]
 
-One trial is one kill: of a process that starts, takes steps, or saves. The same command
-goes on until the run is done; then its state, to the last bit, and its metrics must be
-those of a run that nobody killed. Prints a line for each run and the count at the end;
-exit code 1 if any run ended otherwise.
+One trial is one kill: of a process that starts, takes steps, is near the switch between
+two phases, or saves. The same command goes on until the run is done; then its state, to
+the last bit, and its metrics must be those of a run that nobody killed. Programs are
+compiled with all optimizations, as for users. Prints a line for each run and the count at
+the end; exit code 1 if any run ended otherwise.
 """
 
 import argparse
@@ -33,7 +34,8 @@ CHANGES = dict(
     checkpoint=dict(every=3, keep=2),
     evaluate=dict(every=10, rate=0.15, max_rows=16),
 )
-MOMENTS = {'start': 0.15, 'steps': 0.35, 'save': 0.5}
+SWITCH = 15
+MOMENTS = {'start': 0.15, 'steps': 0.2, 'switch': 0.15, 'save': 0.5}
 LONGEST = 300
 
 
@@ -42,7 +44,7 @@ def spawn(folder, workdir):
     environment = os.environ | {
         'JAX_PLATFORMS': 'cpu',
         'XLA_FLAGS': '--xla_force_host_platform_device_count=1',
-        'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+        'JAX_DISABLE_MOST_OPTIMIZATIONS': '0',
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
     }
@@ -73,15 +75,24 @@ def lines(workdir):
     return path.stat().st_size if path.exists() else 0
 
 
+def has_logged(workdir, step):
+    """Is there a metrics line of this step or a later one?"""
+    path = workdir / 'metrics.jsonl'
+    text = path.read_text() if path.exists() else ''
+    # The last line may be incomplete.
+    return any(json.loads(x)['step'] >= step for x in text.splitlines() if x[-1] == '}')
+
+
 def kill(process, workdir, moment, rng):
     """Kills the process at a random time of a moment; False if it ended before."""
     before = lines(workdir)
     reached = {
         'start': lambda: True,
         'steps': lambda: lines(workdir) > before,
+        'switch': lambda: lines(workdir) > before and has_logged(workdir, SWITCH - 1),
         'save': lambda: is_saving(workdir) and lines(workdir) > before,
     }[moment]
-    longest = {'start': 6.0, 'steps': 1.5, 'save': 0.06}[moment]
+    longest = {'start': 6.0, 'steps': 1.5, 'switch': 0.3, 'save': 0.06}[moment]
     until = time.monotonic() + LONGEST
     while not reached():
         if process.poll() is not None or time.monotonic() > until:
@@ -105,16 +116,20 @@ def finish(process, folder):
 
 def run(folder, workdir, maximum, rng, counts):
     """Runs to the end, killed at most so many times; the fingerprint of the end."""
+    names, shares = list(MOMENTS), list(MOMENTS.values())
+    # Different moments, if there are enough.
+    moments = rng.choice(names, maximum, replace=maximum > len(names), p=shares).tolist()
     killed = 0
-    while True:
+    for moment in moments:
         process = spawn(folder, workdir)
-        moment = str(rng.choice(list(MOMENTS), p=list(MOMENTS.values())))
-        if killed < maximum and kill(process, workdir, moment, rng):
-            process.communicate()
-            counts[moment] += 1
-            killed += 1
-            continue
-        return finish(process, folder), killed
+        if not kill(process, workdir, moment, rng):
+            break
+        process.communicate()
+        counts[moment] += 1
+        killed += 1
+    else:
+        process = spawn(folder, workdir)
+    return finish(process, folder), killed
 
 
 def trials(number, seed, folder, say=print):

@@ -1,17 +1,11 @@
-"""Whole runs: kill and resume, phases, guards, and invalid configs."""
+"""Whole runs: phases, guards, and invalid configs."""
 
 import json
-import os
-import random
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
-import draws
 import jax
 import numpy as np
 import pytest
@@ -31,10 +25,8 @@ STEPS = 24
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """Rows, settings of the child process, and its compilation cache."""
     path = tmp_path_factory.mktemp('tiny')
     tiny.rows(path)
-    (path / 'changes.json').write_text('{}')
     return path
 
 
@@ -53,60 +45,6 @@ def run(trained, tmp_path):
     """(config, a copy of its workdir that tests may change)."""
     config, workdir, _ = trained
     return config, Path(shutil.copytree(workdir, tmp_path / 'run'))
-
-
-def child(folder, workdir):
-    """Starts a run in a separate process, which can be killed."""
-    environment = os.environ | {
-        'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache'),
-        'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-        'XLA_FLAGS': '',
-        'JAX_DISABLE_MOST_OPTIMIZATIONS': '0',
-    }
-    return subprocess.Popen(
-        [sys.executable, tiny.__file__, folder, workdir],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process):
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    return out.split()[-1]
-
-
-def kill_at(folder, workdir, step, jitter):
-    """Starts the run, and kills it with SIGKILL soon after it logged a step."""
-    process = child(folder, workdir)
-    path = workdir / 'metrics.jsonl'
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline and process.poll() is None:
-        text = path.read_text() if path.exists() else ''
-        if any(json.loads(x)['step'] >= step for x in text.splitlines() if x[-1] == '}'):
-            break
-        time.sleep(0.002)
-    time.sleep(jitter)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.communicate()
-    return process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.slow
-def test_a_killed_and_resumed_run_is_bit_equal_to_a_straight_run(folder, tmp_path):
-    straight = finish(child(folder, tmp_path / 'straight'))
-    rng = random.Random(draws.seed())
-    # Two of these steps: in the first phase, around the switch, and in the second.
-    kills = [
-        kill_at(folder, tmp_path / 'killed', step, rng.random() * 0.1)
-        for step in sorted(rng.sample((1, 7, 12, 13, 21), 2))
-    ]
-    assert any(kills), 'the kills came too late to mean anything'
-    assert finish(child(folder, tmp_path / 'killed')) == straight
-    assert tiny.log(tmp_path / 'killed') == tiny.log(tmp_path / 'straight')
 
 
 @pytest.mark.slow
