@@ -90,15 +90,17 @@ def toy(config, folder):
     return overrides.apply(commands.root('train', config), config, small)
 
 
-TRAINED = ('toy', 'mlm', 'clm_mlm', 'hybrid', 'mlm,210m', 'hybrid,35m', 'sentence')
+# Adapting trains `mlm`.
+TRAINED = ('toy', 'clm_mlm', 'hybrid', 'mlm,210m', 'hybrid,35m', 'sentence')
 
 
 @pytest.mark.slow
 def test_each_trains(tmp_path, tmp_path_factory):
-    for preset in random.Random(draws.seed()).sample(TRAINED, 2):
-        _, config = init(tmp_path / f'{preset}.py', preset)
-        config = toy(config, tmp_path_factory.getbasetemp())
-        assert int(tiny.train(config, tmp_path / preset).step) == 4, preset
+    preset = random.Random(draws.seed()).choice(TRAINED)
+    print(preset)
+    _, config = init(tmp_path / 'my.py', preset)
+    config = toy(config, tmp_path_factory.getbasetemp())
+    assert int(tiny.train(config, tmp_path / 'run').step) == 4
 
 
 @pytest.mark.slow

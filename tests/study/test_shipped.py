@@ -1,5 +1,7 @@
 """The shipped studies: every scale of each matches its name and can be built."""
 
+import functools
+
 import pytest
 from config_of import FOLDER, NAMES, shipped
 
@@ -18,6 +20,12 @@ def runs(name, scale):
         one.rpartition('/')[0]: own | {'prepare': config['prepare']}
         for one, own in made.items()
     }
+
+
+@functools.cache
+def planned(name, scale):
+    """Returns the plan of all runs of one seed; none has begun."""
+    return forecast.outlook(runs(name, scale), FOLDER / 'nowhere')
 
 
 @pytest.mark.parametrize('scale', SCALES)
@@ -51,9 +59,9 @@ def test_every_claim_can_be_measured_at_some_scale_of_its_study(name):
     [pytest.param(one, marks=pytest.mark.slow) for one in SCALES],
 )
 @pytest.mark.parametrize('name', NAMES)
-def test_every_run_of_every_study_can_be_planned(name, scale, tmp_path):
+def test_every_run_of_every_study_can_be_planned(name, scale):
     """Splits, schedules, balances and baselines fit together."""
-    found = forecast.outlook(runs(name, scale), tmp_path)
+    found = planned(name, scale)
     assert all(one.trained > 0 for one in found)
     if name == 'data_efficiency':
         # One trunk per objective; other runs branch from it and train one step.
@@ -65,7 +73,7 @@ def test_every_run_of_every_study_can_be_planned(name, scale, tmp_path):
 def test_the_grid_of_the_paper_takes_122_thousand_steps_besides_its_two_base_runs(
     tmp_path,
 ):
-    found = forecast.outlook(runs('pfs', 'paper'), tmp_path)
+    found = planned('pfs', 'paper')
     assert sum(one.steps for one in found) == 380_000
     trained = {one.name: one.trained for one in found}
     # The paper already had its runs of 42,000 steps of one objective.
@@ -75,8 +83,8 @@ def test_the_grid_of_the_paper_takes_122_thousand_steps_besides_its_two_base_run
 
 
 @pytest.mark.slow
-def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_per_start(tmp_path):
-    found = forecast.outlook(runs('cpt', 'paper'), tmp_path)
+def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_per_start():
+    found = planned('cpt', 'paper')
     trained = {one.name: one.trained for one in found}
     for name in ('mlm', 'clm'):
         assert trained[f'{name}_0'] == 42_000

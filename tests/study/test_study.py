@@ -224,13 +224,19 @@ def test_measured_results_are_saved(own_text, monkeypatch, capsys):
     assert measure.question(whole, folder / 'kept', 'b', '') != before
 
 
-@pytest.mark.slow
-def test_a_study_with_only_result_files_can_get_more_seeds(own_text, capsys):
-    """Results remain valid after the checkpoints are lost."""
+@pytest.fixture(scope='module')
+def seeded(own_text):
+    """(config, workdir, results) of a completed study of two seeds, without probes."""
     config, folder = own_text
-    config = config | {'study': {'tasks': [], 'sentences': []}}
-    out = folder / 'grown'
-    first = study.study(config | {'seeds': (0, 1)}, out)
+    config = config | {'seeds': (0, 1), 'study': {'tasks': [], 'sentences': []}}
+    return config, folder / 'seeded', study.study(config, folder / 'seeded')
+
+
+@pytest.mark.slow
+def test_a_study_with_only_result_files_can_get_more_seeds(seeded, tmp_path, capsys):
+    """Results remain valid after the checkpoints are lost."""
+    config, done, first = seeded
+    out = shutil.copytree(done, tmp_path / 'grown')
     assert first['recipes'] == {'a/seed_0': ['a', 0], 'a/seed_1': ['a', 1]}
     losses = [first['models'][f'a/seed_{n}']['heldout/mlm_loss'] for n in (0, 1)]
     assert losses[0] != losses[1]
@@ -255,29 +261,26 @@ def test_a_study_with_only_result_files_can_get_more_seeds(own_text, capsys):
 
 
 @pytest.mark.slow
-def test_members_are_examined_at_tasks(own_text, capsys):
-    config, folder = own_text
+def test_members_are_examined_at_tasks(seeded, tmp_path, capsys):
+    config, done, _ = seeded
+    out = shutil.copytree(done, tmp_path / 'examined')
     lines = [
         f'{{"text": "The {n} {m}.", "label": {n == "whale"}}}'
         for n in tiny.NOUNS
         for m in tiny.NOUNS
     ]
-    (folder / 'mine.jsonl').write_text(
+    (tmp_path / 'mine.jsonl').write_text(
         '\n'.join(lines).replace('True', '1').replace('False', '0')
     )
     examine = dict(
-        tasks=[dict(name='labeled', path=str(folder / 'mine.jsonl'))],
+        tasks=[dict(name='labeled', path=str(tmp_path / 'mine.jsonl'))],
         learning_rates=[1e-3],
         seeds=1,
         finetuning=dict(steps=2, batch_size=8),
         controls=[],
     )
-    config = config | {
-        'study': {'tasks': [], 'sentences': []},
-        'examine': {'tuned': examine},
-    }
-    out = folder / 'examined'
-    first = study.study(config | {'seeds': (0, 1)}, out)['examined']
+    config = config | {'examine': {'tuned': examine}}
+    first = study.study(config, out)['examined']
     assert set(first['values']['a/seed_1']) == {'exam/tuned', 'exam/tuned mine'}
     written = (out / 'examined' / 'tuned' / 'lines.jsonl').read_text().splitlines()
     models = {str(out / 'a' / f'seed_{n}') for n in (0, 1)}
@@ -285,20 +288,20 @@ def test_members_are_examined_at_tasks(own_text, capsys):
     assert (out / 'examined' / 'tuned' / 'evaluation.html').is_file()
     shutil.rmtree(out / 'a' / 'seed_0')
     # Results outlive the checkpoints; new measurements are impossible.
-    assert study.study(config | {'seeds': (0, 1)}, out)['examined'] == first
+    assert study.study(config, out)['examined'] == first
     (out / 'examined' / 'tuned' / 'members' / 'a' / 'seed_0.json').unlink()
     capsys.readouterr()
-    found = study.study(config | {'seeds': (0, 1)}, out)['examined']['values']
+    found = study.study(config, out)['examined']['values']
     assert 'their checkpoints are missing: a/seed_0' in capsys.readouterr().out
     assert found == first['values'] | {'a/seed_0': {}}
 
 
 @pytest.mark.slow
-def test_a_study_at_an_address_equals_that_in_a_folder(own_text, monkeypatch, capsys):
+def test_a_study_at_an_address_equals_that_in_a_folder(
+    seeded, tmp_path, monkeypatch, capsys
+):
     """Stopped after its first run, it is resumed on another machine."""
-    config, folder = own_text
-    config = config | {'seeds': (0, 1), 'study': {'tasks': [], 'sentences': []}}
-    here = study.study(config, folder / 'here')
+    config, _, here = seeded
     address, ended, train = 'memory://shelf/study', [], training_work.train.train
     fsspec.filesystem('memory').store.clear()
 
@@ -310,14 +313,14 @@ def test_a_study_at_an_address_equals_that_in_a_folder(own_text, monkeypatch, ca
         return state
 
     monkeypatch.setattr(training_work.train, 'train', stopping)
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / 'first'))
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'first'))
     study.study(config, address, dry_run=True)
     assert not transfer.list_files(address)
     with pytest.raises(KeyboardInterrupt):
         study.study(config, address)
     assert download.runs(transfer.list_files(address)) == {'a/seed_0/': [2]}
     for machine in ('second', 'third'):
-        monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / machine))
+        monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / machine))
         capsys.readouterr()
         assert study.study(config, address)['models'] == here['models']
     assert ended == [0, 1] and 'evaluating' not in capsys.readouterr().out
