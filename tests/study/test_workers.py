@@ -96,11 +96,16 @@ def kinds(out, name):
     return Counter(json.loads(path.read_text())['kind'] for path in found)
 
 
+def entries(out):
+    """Returns the number of claim entries on the training of all members."""
+    return sum(kinds(out, name).total() for name in RUNS)
+
+
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
     """The folder of a study that a single worker completed without interruption."""
     folder = tmp_path_factory.mktemp('alone')
-    ended(start(folder, config(folder), folder / 'out'))
+    study.study(config(folder), folder / 'out')
     return folder
 
 
@@ -121,11 +126,18 @@ def test_two_workers_train_each_run_once_with_equal_results(alone, tmp_path):
 def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
     out, rng, made = tmp_path / 'out', random.Random(draws.seed()), config(alone)
     workers = [start(alone, made, out) for _ in range(2)]
-    for _ in range(4):
-        time.sleep(rng.uniform(2, 6))
+    known = 0
+    for _ in range(2):
+        # A random time after something new was claimed or done, not while they start.
+        end = time.monotonic() + 120
+        while entries(out) == known and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, 2))
         doomed = rng.randrange(2)
         workers[doomed].send_signal(signal.SIGKILL)
         workers[doomed].communicate()
+        known = entries(out)
+        assert known
         workers[doomed] = start(alone, made, out)
     for worker in workers:
         ended(worker)
