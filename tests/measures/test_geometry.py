@@ -363,7 +363,12 @@ def test_labels_are_required_and_must_match():
 def test_compute_once_caches():
     calls = []
     found = cloud.as_cloud(CLOUD_ND)
-    assert [found.compute_once('mine', lambda rows: calls.append(rows)) for _ in range(2)]
+
+    def compute(rows):
+        calls.append(rows)
+        return 7
+
+    assert [found.compute_once('mine', compute) for _ in range(2)] == [7, 7]
     assert calls == [found] and cloud.as_cloud(found) is found
 
 
