@@ -10,6 +10,7 @@ import tiny
 from jepa_text.files import checksums
 from jepa_text.running import restore, shared_runs
 from jepa_text.study import forecast, members, study, training_work, tree
+from jepa_text.training import baseline
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
@@ -222,7 +223,10 @@ def test_a_baseline_matched_by_time_is_planned_from_scratch(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_baseline_matched_by_time_has_no_trunk(tmp_path):
+def test_a_baseline_matched_by_time_has_no_trunk(tmp_path, monkeypatch):
+    # Any time will do here.
+    monkeypatch.setattr(baseline, 'ROUNDS', 1)
+    monkeypatch.setattr(baseline, 'STEPS', 2)
     config = of_one_start(evaluate=dict(every=0), checkpoint=dict(every=2))
     configs = members.configs(config, tiny.rows(tmp_path))
     configs = {name: configs[name] for name in ('hybrid', 'time')}
