@@ -126,7 +126,7 @@ def test_two_workers_train_each_run_once_with_equal_results(alone, tmp_path):
 def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
     out, rng, made = tmp_path / 'out', random.Random(draws.seed()), config(alone)
     workers = [start(alone, made, out) for _ in range(2)]
-    known = 0
+    known, codes = 0, []
     for _ in range(2):
         # A random time after something new was claimed or done, not while they start.
         end = time.monotonic() + 120
@@ -136,9 +136,11 @@ def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
         doomed = rng.randrange(2)
         workers[doomed].send_signal(signal.SIGKILL)
         workers[doomed].communicate()
+        codes.append(workers[doomed].returncode)
         known = entries(out)
         assert known
         workers[doomed] = start(alone, made, out)
+    assert -signal.SIGKILL in codes, 'the kills came too late to mean anything'
     for worker in workers:
         ended(worker)
     assert outcome(out) == outcome(alone / 'out')
