@@ -198,17 +198,7 @@ def _parse_flags(command, words):
 
 def _init(argv):
     """Runs `jepa-text init FILE.py [--preset=NAME[,SIZE]]`."""
-    from absl import flags
-
-    values = flags.FlagValues()
-    values.set_gnu_getopt()  # flags may follow the file
-    flags.DEFINE_string('preset', 'clm_mlm', '', flag_values=values)
-    try:
-        files, preset = values(argv[1:])[1:], values.preset
-    except flags.Error as error:
-        raise ValueError(
-            f'The only flag of init is --preset=NAME[,SIZE]: {error}'
-        ) from error
+    preset, files = _only_flag(argv[1:], 'preset', 'clm_mlm', anywhere=True)
     if len(files) != 1:
         raise ValueError(
             f'init takes one file to write, not {files}: jepa-text init my.py'
@@ -224,9 +214,7 @@ def _supervise(argv):
     """Runs `jepa-text supervise [--restarts=N] COMMAND ...`."""
     from jepa_text.running import supervise
 
-    restarts, rest = 5, argv[2:]
-    if rest and (match := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
-        restarts, rest = int(match[1]), rest[1:]
+    restarts, rest = _only_flag(argv[1:], 'restarts', 5, anywhere=False)
     # Only the flags are checked here: the child process reads the config.
     command, _, flags, _ = _split([argv[0], *rest])
     workdir = flags.workdir
@@ -240,6 +228,26 @@ def _supervise(argv):
         restarts,
         lambda: supervise.complete(workdir),
     )
+
+
+def _only_flag(words, name, default, anywhere):
+    """Returns (value of the only flag of a command, the other words).
+
+    `words` begins with the command. The flag comes before the other words, or `anywhere`.
+    """
+    from absl import flags
+
+    values = flags.FlagValues()
+    values.set_gnu_getopt(anywhere)
+    define = flags.DEFINE_integer if isinstance(default, int) else flags.DEFINE_string
+    define(name, default, '', flag_values=values)
+    try:
+        rest = values(words)[1:]
+    except flags.Error as error:
+        raise ValueError(
+            f'The only flag of {words[0]} is --{name}={default}: {error}'
+        ) from error
+    return values[name].value, rest
 
 
 def _join(choice):

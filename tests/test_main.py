@@ -279,8 +279,9 @@ def test_supervise_starts_the_given_command(monkeypatch):
     command = ['train', f'--config={TOY}', '--workdir=nowhere']
     assert main.main(['jepa-text', 'supervise', *command]) == 75
     assert main.main(['jepa-text', 'supervise', '--restarts=9', *command]) == 75
+    assert main.main(['jepa-text', 'supervise', '--restarts', '8', *command]) == 75
     module = ['-m', 'jepa_text.main', *command]
-    assert seen == [(module, 5, set()), (module, 9, set())]
+    assert seen == [(module, restarts, set()) for restarts in (5, 9, 8)]
 
 
 def test_help_into_a_closed_pipe_prints_no_traceback():
@@ -296,7 +297,8 @@ def test_help_into_a_closed_pipe_prints_no_traceback():
     ('words', 'message'),
     [
         (['--restarts=0', 'train'], 'restarts=0'),
-        (['--restart=3', 'train'], "'--restart=3' is not a command"),
+        (['--restart=3', 'train'], 'only flag of supervise is --restarts=5'),
+        (['--restarts', 'train'], 'train'),
         (['trian'], "'train'"),
     ],
 )

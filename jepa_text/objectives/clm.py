@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from jepa_text.config import ranges
 from jepa_text.objectives.base import TokenObjective, check_pair
 
 
@@ -17,6 +18,7 @@ def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_we
     """
     if prefix is not None:
         check_pair('clm: prefix', prefix, minimum=0, maximum=1)
+        ranges.number(f'clm: prefix={prefix}, of which the first', prefix[0], below=1)
     return CLM(
         prefix=None if prefix is None else tuple(prefix),
         capacity=length,

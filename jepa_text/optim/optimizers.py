@@ -253,7 +253,13 @@ def _pairs(multipliers):
         pattern, factor = pair
         ranges.pattern('optimizer.lr_multipliers', pattern)
         ranges.number(f'optimizer.lr_multipliers: {pattern!r}', factor, minimum=0)
-    return dict(map(tuple, multipliers))
+    pairs = dict(map(tuple, multipliers))
+    if len(pairs) < len(multipliers):
+        raise ValueError(
+            f'optimizer.lr_multipliers={multipliers!r} has a pattern twice. Multiply its '
+            'factors, and give them once.'
+        )
+    return pairs
 
 
 def check_lr_multipliers(section, trees):

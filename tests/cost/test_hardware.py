@@ -21,6 +21,8 @@ KINDS = {
     'TPU v6 lite': 'v6e',
     'cpu': None,
     'NVIDIA H100 PCIe': None,
+    'NVIDIA GH200 480GB': None,
+    'NVIDIA GB200': None,
     'NVIDIA GeForce RTX 4090': None,
 }
 

@@ -492,6 +492,8 @@ def test_mixture_by_steps_alternates():
         ('clm', dict(prefix=0.5), 'prefix=0.5 must be a list'),
         ('clm', dict(prefix=(0.1, 0.2, 0.3)), 'is not .low, high.'),
         ('clm', dict(prefix=(0.1, 2)), 'at most 1'),
+        ('clm', dict(prefix=(1.0, 1.0)), 'of which the first=1.0 must be .* below 1'),
+        ('mntp', dict(shift=0), "shift=0 must be 1; without a shift it is 'mlm'"),
         ('clm', dict(prefix=('a', 0.2)), "of which='a'"),
         ('clm', dict(logits_mib=-1), 'logits_mib=-1'),
         ('clm', dict(z_weight=-1), 'z_weight=-1'),

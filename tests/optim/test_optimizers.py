@@ -287,6 +287,10 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
         (dict(name='muon', beta=0.9), "optimizer 'muon'.*'beta'"),
         (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),
+        (
+            dict(name='sgd', lr_multipliers=(('norm', 0.1), ('norm', 0.5))),
+            'has a pattern twice',
+        ),
     ],
 )
 def test_errors_name_what_is_wrong_in_a_section(section, message):
