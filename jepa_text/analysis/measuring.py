@@ -233,7 +233,8 @@ class Measurements:
 def trained_weights(model, task, seed, folder):
     """{pooling: weights} of trained_pooling.py, from training texts of a task; cached in
     `folder`."""
-    chosen = task.train.take(np.arange(min(len(task.train), POOLING_TEXTS)))
+    # Drawn, as files are often sorted by class.
+    chosen = task.train.draw(POOLING_TEXTS, seed)
     cache = array_cache.ArrayCache(folder)
     inputs = [identity.of(model), chosen.first, chosen.target.tolist(), seed]
     key = f'pooling-{checksums.checksum(inputs)}'

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 
+import examined
 import jax
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import tiny
 from scipy import stats
 
 from jepa_text import load, main
-from jepa_text.analysis import analyze, features, page, probes
+from jepa_text.analysis import analyze, features, measuring, page, probes
 from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
 from jepa_text.evaluation.sets import task as tasks
@@ -105,6 +106,16 @@ def test_progress_covers_every_part(analysis):
     for words in ('measured 2 of', 'vectors of 64 of', f'vectors of {texts} of {texts}'):
         assert any(words in text for _, text in updates)
     assert '9/9' in lines[-1] and len(lines) >= len(updates)
+
+
+def test_trained_poolings_learn_all_classes_of_a_sorted_file(monkeypatch, tmp_path):
+    texts = [f'text {n}' for n in range(24)]
+    labels = np.array(['bad'] * 12 + ['good'] * 12)
+    side = tasks.Examples(texts, None, labels)
+    task = tasks.Task('sorted', 'labels', 'accuracy', side, side)
+    monkeypatch.setattr(measuring, 'POOLING_TEXTS', 8)
+    found = measuring.trained_weights(examined.model(), task, 0, tmp_path)
+    assert set(found) == set(features.TRAINED)
 
 
 def chosen(results, **wanted):
