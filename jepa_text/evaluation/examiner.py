@@ -144,7 +144,9 @@ class Examiner:
         task, common = examination.task, examination.config | {'item': group.common}
         if is_retrieval(task):
             return list(_lexical_rankings(examination, common))
-        return list(baselines.members(task, common, group.controls, examination.model))
+        # The bag of embeddings reads as much of a text as the model does.
+        model = dataclasses.replace(examination.model, length=examination.max_length)
+        return list(baselines.members(task, common, group.controls, model))
 
     def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model

@@ -14,6 +14,7 @@ import jax
 
 from jepa_text.config import schema
 from jepa_text.evaluation import controls, examiner, identity, zero_shot
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.members import grid
 from jepa_text.files import checksums
 
@@ -141,7 +142,7 @@ def _common(config, stamp, task, control, first):
         stamp,
         identity.of_task(task),
         control,
-        first and control == examiner.CONTROLS,
+        control == examiner.CONTROLS and (first, baselines.VERSION),
         schema.as_dict(config.finetuning),
     ]
     name = '='.join(filter(None, (task.name, control)))

@@ -19,7 +19,8 @@ from jepa_text import load
 from jepa_text.config import config_file
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command
+from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command, groups
+from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import published
@@ -183,6 +184,25 @@ def test_controls_are_evaluated_with_the_models(place):
     assert 'lab/sea' in next((place / 'controls/hub').rglob('*.yaml')).read_text()
     again = evaluate.evaluate(asked, place / 'controls')
     assert again['lines'] == found['lines']
+
+
+@pytest.mark.parametrize('length', [16, 64])
+def test_the_bag_of_embeddings_reads_as_much_as_the_model(length, tmp_path):
+    """The word that tells the class is behind the first 16 tokens."""
+    parts = [
+        tasks.Examples([f'{"the old " * 10}{text}' for text in part.first], None, labels)
+        for part in (examined.sea_or_land(40, seed) for seed in range(3))
+        for labels in [part.target]
+    ]
+    task = tasks.Task('far', 'labels', 'accuracy', *parts[:2], validation=parts[2])
+    given = settings.Finetuning(max_length=length, layers=0, steps=1)
+    examination = examiner.examination_of(examined.model(), task, given)
+    group = groups.Group('far', 'toy', 'toy', 'far', examiner.CONTROLS, (), (BAG,))
+    ((config, _, _, said),) = examiner.Examiner(None, {}, tmp_path, None)._controls(
+        group, examination
+    )
+    assert config['max_length'] == length
+    assert len(set(said)) == (1 if length == 16 else 2)
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(place, capsys):
