@@ -10,6 +10,7 @@ from member_lines import CONFIG
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import baselines
+from jepa_text.evaluation.controls import features as word_features
 from jepa_text.evaluation.controls import ranking as word_ranking
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.sets.task import Examples, Task
@@ -162,6 +163,14 @@ def test_tasks_without_controls_or_words():
     assert baselines.names(task('texts', (['a'], None, None))) == []
     with pytest.raises(ValueError, match='no training text contains a word'):
         predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
+
+
+def test_words_of_one_text_are_kept_and_bigrams_of_one_text_are_not():
+    texts = ['anna', 'berta', 'otto paul', 'karl', 'emil anna']
+    made = task('labels', (texts, None, np.array(['f', 'f', 'm', 'm', 'm'])))
+    (first, _), *_ = word_features.tf_idf(made, grams=2)
+    assert first.shape == (5, 6)
+    assert predictions(made)[controls.TF_IDF].test == ['f', 'f', 'm', 'm', 'm']
 
 
 CORPUS = {

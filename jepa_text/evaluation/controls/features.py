@@ -1,5 +1,7 @@
 """Text features of a task for the controls: sparse TF-IDF, or mean input embeddings."""
 
+from collections import Counter
+
 import numpy as np
 
 from jepa_text.evaluation import controls
@@ -26,9 +28,10 @@ def tf_idf(task, grams):
         pairs = zip(tokens, tokens[1:]) if grams == 2 else ()
         return tokens + [' '.join(pair) for pair in pairs]
 
-    rare = dict(min_df=2) if grams == 2 and len(known) > 2 else {}
-    vectorizer = text.TfidfVectorizer(analyzer=split, sublinear_tf=True, **rare)
-    vectorizer.fit(known)
+    counts = Counter(gram for text in known for gram in set(split(text)))
+    kept = sorted(gram for gram, count in counts.items() if count > 1 or ' ' not in gram)
+    options = dict(vocabulary=kept, sublinear_tf=True)
+    vectorizer = text.TfidfVectorizer(analyzer=split, **options).fit(known)
     return _encode_parts(task, vectorizer.transform)
 
 
