@@ -204,10 +204,7 @@ def matthews_influence(predicted_N, truth_N):
     >>> matthews_influence(np.array(['1', '0']), np.array(['1', '0'])).tolist()
     [1.0, 1.0]
     """
-    value = matthews(predicted_N, truth_N)
-    one_N, two_N = ((x_N == '1').astype(np.float64) for x_N in (predicted_N, truth_N))
-    one_N, two_N = ((x - x.mean()) / (x.std() or 1.0) for x in (one_N, two_N))
-    return value + one_N * two_N - value * (one_N**2 + two_N**2) / 2
+    return correlations.pearson_influence(predicted_N == '1', truth_N == '1')
 
 
 SCORES = {'f1': f1, 'mcc': matthews}

@@ -30,6 +30,22 @@ def spearman(first_N, second_N):
     return pearson(scipy.stats.rankdata(first_N), scipy.stats.rankdata(second_N))
 
 
+def pearson_influence(first_N, second_N):
+    """Returns one value per pair, whose mean is Pearson's correlation.
+
+    The value is the effect of the pair on the correlation (its influence function) plus
+    the correlation, so that intervals and paired tests of means hold for correlations.
+    All 0 if one list is constant.
+
+    >>> pearson_influence([1, 0], [3, 1]).tolist()
+    [1.0, 1.0]
+    """
+    value = pearson(first_N, second_N)
+    both = (np.asarray(values_N, float) for values_N in (first_N, second_N))
+    x_N, y_N = ((v_N - v_N.mean()) / (v_N.std() or 1.0) for v_N in both)
+    return value + x_N * y_N - value * (x_N**2 + y_N**2) / 2
+
+
 def spearman_influence(first_N, second_N):
     """Returns one value per pair, whose mean is Spearman's correlation.
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jepa_text.evaluation.metrics import scores
+from jepa_text.measures import statistics
 
 # Few numbers, so that there are ties.
 NUMBERS = st.lists(
@@ -27,6 +28,20 @@ def test_values_equal_scipy_and_the_means_of_instances(pairs):
     assert found.paper == {'spearman': found.standard['spearman']}
     means = {name: values_N.mean() for name, values_N in found.per_instance.items()}
     assert means == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize('noise', [0.3, 2.0])
+def test_intervals_of_instances_are_those_of_the_correlation(noise):
+    rng = np.random.default_rng(0)
+    gold_N = rng.standard_normal(500)
+    said_N = gold_N + noise * rng.standard_normal(500)
+    found = scores.measure(gold_N, said_N).per_instance
+    for name, of in (('spearman', stats.spearmanr), ('pearson', stats.pearsonr)):
+        one = statistics.bootstrap_interval(np.mean, found[name])
+        whole = statistics.bootstrap_interval(
+            lambda x_N, y_N, of=of: of(x_N, y_N).statistic, gold_N, said_N, resamples=500
+        )
+        assert one.high - one.low == pytest.approx(whole.high - whole.low, rel=0.15)
 
 
 @settings(max_examples=20, deadline=None)

@@ -4,6 +4,7 @@ import numpy as np
 import scipy
 
 from jepa_text.evaluation.metrics import base
+from jepa_text.measures import correlations
 
 
 def measure(gold, predicted):
@@ -12,8 +13,9 @@ def measure(gold, predicted):
     spearman    correlation of ranks, with tied ranks averaged; also the paper's
     pearson     correlation of the numbers
 
-    By scipy; 0 for predictions that are all equal. An instance's value is the product of
-    its two standardized numbers, or ranks, so the mean over instances is the correlation.
+    By scipy; 0 for predictions that are all equal. An instance's value is its influence
+    on the correlation (measures/correlations.py): the mean over instances is the
+    correlation, and an interval of the mean is one of the correlation.
     Raises ValueError for values that are not finite, fewer than two instances, and gold
     scores that are all equal, for which the correlation is undefined.
     """
@@ -31,15 +33,12 @@ def measure(gold, predicted):
     per_instance = {'spearman': np.zeros(len(gold_N)), 'pearson': np.zeros(len(gold_N))}
     standard = {'spearman': 0.0, 'pearson': 0.0}
     if np.ptp(predicted_N) > 0:
-        ranks = scipy.stats.rankdata(gold_N), scipy.stats.rankdata(predicted_N)
-        per_instance = {'spearman': _products(*ranks)}
-        per_instance['pearson'] = _products(gold_N, predicted_N)
+        per_instance = {
+            'spearman': correlations.spearman_influence(gold_N, predicted_N),
+            'pearson': correlations.pearson_influence(gold_N, predicted_N),
+        }
         standard = {
             'spearman': float(scipy.stats.spearmanr(gold_N, predicted_N).statistic),
             'pearson': float(scipy.stats.pearsonr(gold_N, predicted_N).statistic),
         }
     return base.Measured(standard, {'spearman': standard['spearman']}, per_instance)
-
-
-def _products(first_N, second_N):
-    return scipy.stats.zscore(first_N) * scipy.stats.zscore(second_N)
