@@ -13,6 +13,7 @@ from seqeval.scheme import IOB2
 from sklearn import metrics
 
 from jepa_text.evaluation.metrics import tags
+from jepa_text.measures import statistics
 
 TYPES = ('PER', 'LOC', 'per-son')
 ANY = ('O', *(f'{begin}-{kind}' for begin in 'BI' for kind in TYPES))
@@ -77,9 +78,24 @@ def test_word_and_sentence_scores_equal_scikit_learn(both):
     sentence_N = found.per_instance['paper_sentence_macro_f1']
     np.testing.assert_allclose(sentence_N, macro)
     assert found.paper == {'sentence_macro_f1': pytest.approx(np.mean(macro))}
-    lengths = [len(words) for words in both[0]]
-    weighted = np.average(found.per_instance['token_accuracy'], weights=lengths)
-    assert weighted == pytest.approx(accuracy)
+    assert np.mean(found.per_instance['token_accuracy']) == pytest.approx(accuracy)
+
+
+def test_intervals_of_sentences_are_those_of_the_accuracy_per_word():
+    rng = np.random.default_rng(0)
+    gold = [['NOUN'] * length for length in rng.choice([2, 40], 300)]
+    said = [
+        rng.choice(['NOUN', 'VERB'], len(words), p=[p, 1 - p]).tolist()
+        for words in gold
+        for p in [0.6 if len(words) == 40 else 0.95]
+    ]
+    found = tags.measure(gold, said)
+    right_N = np.array([words.count('NOUN') for words in said])
+    sizes = right_N, np.array(list(map(len, gold)))
+    whole = statistics.bootstrap_interval(lambda a, b: a.sum() / b.sum(), *sizes)
+    one = statistics.bootstrap_interval(np.mean, found.per_instance['token_accuracy'])
+    assert one == pytest.approx(whole, abs=0.005)
+    assert one.value == pytest.approx(found.standard['token_accuracy'])
 
 
 def test_the_papers_examples():

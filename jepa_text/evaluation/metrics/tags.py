@@ -22,7 +22,8 @@ def measure(gold, predicted):
                       entity must start with B-; micro-averaged over types
     conlleval_f1, conlleval_precision, conlleval_recall    by the rules of CoNLL's script
                       (Tjong Kim Sang & Buchholz 2000): I- may also start an entity
-    token_accuracy    share of correct words
+    token_accuracy    share of correct words; the value of a sentence is its influence on
+                      it, so that the mean over sentences is the share
     micro_f1          over words, all tags but O. (With O it equals token_accuracy, which
                       some tables call micro-F1.)
     paper: sentence_macro_f1    mean over sentences of the macro-F1 of a sentence's tags,
@@ -41,20 +42,24 @@ def measure(gold, predicted):
     )
     gold_M, predicted_M = np.split(tag_M, 2)
     sentence_M = np.repeat(np.arange(len(gold)), lengths_N)
-    right_N = np.bincount(sentence_M, gold_M == predicted_M) / lengths_N
+    is_right_M = gold_M == predicted_M
+    accuracy = float(np.mean(is_right_M))
+    # Long sentences count more: the accuracy is a ratio of two sums over sentences.
+    excess_N = np.bincount(sentence_M, is_right_M - accuracy)
+    influence_N = accuracy + excess_N / np.mean(lengths_N)
     inside = np.flatnonzero(names != OUTSIDE)
     averaged = dict(labels=inside, average='micro', zero_division=0)
     micro_f1 = metrics.f1_score(gold_M, predicted_M, **averaged) if len(inside) else 0.0
     standard = {
         **(_entities(gold, predicted) if _has_entities(gold, predicted) else {}),
-        'token_accuracy': float(np.mean(gold_M == predicted_M)),
+        'token_accuracy': accuracy,
         'micro_f1': float(micro_f1),
     }
     macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))
     return base.Measured(
         standard,
         {'sentence_macro_f1': float(macro_N.mean())},
-        {'token_accuracy': right_N, 'paper_sentence_macro_f1': macro_N},
+        {'token_accuracy': influence_N, 'paper_sentence_macro_f1': macro_N},
     )
 
 
