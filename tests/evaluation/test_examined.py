@@ -185,6 +185,23 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     assert summary.over_instances(tmp_path, selection.select(lines)) == {}
 
 
+def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
+    """Also if the rate is selected by the paper's metric."""
+    rng, config = np.random.default_rng(0), CONFIG | {'kind': 'spans', 'metric': 'f1'}
+    for seed in range(3):
+        f1_N, ours_N = (rng.random(40) < share for share in (0.8, 0.3))
+        standard, paper = {'f1': float(f1_N.mean())}, {'token_f1': float(ours_N.mean())}
+        both = {'standard': standard, 'paper': paper}
+        given = outcome() | {'validation': both, 'test': both}
+        values = {'f1': f1_N, 'paper_token_f1': ours_N}
+        results.write(tmp_path, config | {'seed': seed}, given, values)
+    for by in ('standard', 'paper'):
+        (chosen,) = selection.select(results.read(tmp_path)[0], by=by)
+        found = summary.over_instances(tmp_path, [chosen])[chosen.model, 'trec']
+        beside = chosen.interval(by='standard', metric='f1')
+        assert found.value == pytest.approx(beside.value)
+
+
 def test_figures_show_the_given_values():
     given = examined()
     rows = summary.rows(given.chosen)

@@ -55,25 +55,23 @@ def write(folder, chosen):
 
 
 def over_instances(folder, chosen):
-    """Returns {(model, task): Interval} of the selection metric over seeds and instances.
+    """Returns {(model, task): Interval} over seeds and instances of the metric of `rows`.
 
     Only for models whose side files contain per-instance values of the metric.
     """
     intervals = {}
     for choice in chosen:
-        prefix = 'paper_' if choice.by == 'paper' else ''
         values = {
             line['seed']: results.read_side(folder, line)[0]
             for line in choice.members
             if line.get('side')
         }
-        for name in (f'{prefix}{choice.metric}', choice.metric):
-            is_complete = len(values) == len(choice.members) > 0
-            if is_complete and all(name in side for side in values.values()):
-                intervals[choice.model, choice.task] = comparison.instance_interval(
-                    choice, lambda line, v=values, n=name: v[line['seed']][n]
-                )
-                break
+        name = selection.metric_of(choice.members[0]) if choice.members else ''
+        is_complete = len(values) == len(choice.members) > 0
+        if is_complete and all(name in side for side in values.values()):
+            intervals[choice.model, choice.task] = comparison.instance_interval(
+                choice, lambda line, v=values, n=name: v[line['seed']][n]
+            )
     return intervals
 
 
