@@ -213,6 +213,11 @@ def test_figures_show_the_given_values():
     found = {'mlm': (given.chosen[0], mlm)}
     axes = page_figures.sensitivity(found, 't', 'accuracy', names).axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ['1e-5', '1e-4', '1e-3']
+    close = lines({'mlm': MODELS['mlm']}, (1e-4, 1.5e-4, 2e-4), 2)
+    (few,) = selection.select(close)
+    axes_close = page_figures.sensitivity({'mlm': (few, close)}, 't', 'a', names).axes[0]
+    shown = [label.get_text() for label in axes_close.get_xticklabels()]
+    assert shown == ['1e-4', '1.5e-4', '2e-4']
     heights = axes.lines[0].get_ydata()
     middle = [
         sum(x['test']['standard']['accuracy'] for x in mlm if x['learning_rate'] == rate)

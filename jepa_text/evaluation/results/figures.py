@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import selection
+from jepa_text.evaluation.results import selection, summary
 from jepa_text.report import plots
 
 _TICKS = 8  # maximum number of tick labels
@@ -107,7 +107,8 @@ def _over_rates(title, ylabel, results):
     axes.set_xscale('log')
     axes.minorticks_off()
     if len(rates) <= _TICKS:
-        axes.set_xticks(rates, [f'{rate:.0e}'.replace('e-0', 'e-') for rate in rates])
+        words = [summary.learning_rate_text({0: rate}) for rate in rates]
+        axes.set_xticks(rates, [word.replace('e-0', 'e-') for word in words])
     return figure, axes
 
 
