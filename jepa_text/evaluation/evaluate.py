@@ -203,12 +203,9 @@ def summarize(config, tasks, folder, groups, failed=None):
     lines, damaged = _lines(folder, groups, config.select_by)
     short = results.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
-    models = [c for c in chosen if c.members and not c.members[0].get('control')]
-    compared = comparison.compare(
-        [
-            choice for choice in models if not choice.members[0].get('zero_shot')
-        ]  # no seeds
-    )
+    models = [choice for choice in chosen if not choice.first.get('control')]
+    # Zero-shot tasks have no seeds.
+    compared = comparison.compare([c for c in models if not c.first.get('zero_shot')])
     known = [row for row in published.rows() if row['task'] in tasks]
     summary.write(folder, chosen)
     _write_hub_results(folder / 'hub', models, config.hub)

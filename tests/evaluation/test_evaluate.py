@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import examined
 import fsspec
 import jax
+import member_lines
 import numpy as np
 import pytest
 
@@ -341,6 +343,21 @@ def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
 def test_the_kind_of_a_file_on_the_command_line_is_inferred():
     made = config_file.shared('evaluate').get_config('models=a,tasks=b.conll,c@d')
     assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
+
+
+def test_a_model_without_finite_members_is_not_called_zero_shot(tmp_path):
+    lost = member_lines.outcome(None, None, 'not finite')
+    members, told = [], {'one': member_lines.outcome(), 'gone': lost}
+    for name, made in told.items():
+        given = member_lines.CONFIG | dict(model=name, model_revision=name, item=name)
+        for seed in range(5):
+            results.write(tmp_path / 'results', given | {'seed': seed}, made)
+        keys = {(name, 1e-4, seed) for seed in range(5)}
+        members.append(types.SimpleNamespace(path=name, control='', keys=keys))
+    options = dict(select_by='standard', selection='pooled', hub={})
+    evaluate.summarize(types.SimpleNamespace(**options), {}, tmp_path, members)
+    page = (tmp_path / 'evaluation.html').read_text()
+    assert '5 seeds of both models are needed, and there are 0' in page
 
 
 @pytest.mark.slow

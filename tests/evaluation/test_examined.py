@@ -142,6 +142,15 @@ def test_a_model_without_finite_members_is_shown(tmp_path):
     assert path.read_text(encoding='utf-8').count('<svg') == 3
 
 
+def test_a_control_without_finite_members_is_no_model():
+    found = lines({'mlm': MODELS['mlm']}, RATES, 5)
+    lost = outcome(None, None, 'not finite') | {'control': 'untrained'}
+    found += [line | {'model': 'mlm, untrained'} | lost for line in list(found)]
+    rows = summary.rows(selection.select(found))
+    assert [row['control'] for row in rows] == ['', 'untrained']
+    assert page.headline(rows, []).startswith('There is only one model')
+
+
 def test_the_page_has_shared_and_truncated_texts_settings_and_published_values(tmp_path):
     theirs = dict(paper='2507.00994', table='2', model='210M', objective='mlm')
     theirs |= dict(steps='42000', masking=0.2, pooling=None, task='r8', unit='%')

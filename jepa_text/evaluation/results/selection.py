@@ -45,6 +45,7 @@ _SHARED = ('metric', *(key for key in results.CONFIG if key not in _OWN))
 class Chosen:
     """A model on a task at its selected learning rate.
 
+    first          a line, also without members: for what all lines share
     metric         selection metric, by the definitions `by`: 'standard' or 'paper'
     members        lines of the selected members, one per seed, in order of seed
     lost           seeds without a finite member at that rate
@@ -55,6 +56,7 @@ class Chosen:
 
     model: str
     task: str
+    first: dict
     by: str
     metric: str
     rule: str
@@ -169,6 +171,7 @@ def _chosen(group, by, rule, rates):
     return Chosen(
         model=group[0]['model'],
         task=group[0]['task'],
+        first=first,
         by=by,
         metric=metric,
         rule=rule,

@@ -138,18 +138,21 @@ def learning_rate_text(learning_rates):
 
 
 def _row(choice):
-    first = choice.members[0] if choice.members else {}
-    test = first.get('test') or {mode: {} for mode in results.MODES}
+    first = choice.first
+    test = choice.members[0]['test'] if choice.members else {}
     metrics = {
-        mode: {name: tuple(choice.interval('test', mode, name)) for name in test[mode]}
+        mode: {
+            name: tuple(choice.interval('test', mode, name))
+            for name in test.get(mode, {})
+        }
         for mode in results.MODES
     }
     return {
         'model': choice.model,
         'task': choice.task,
-        'kind': first.get('kind', ''),
+        'kind': first['kind'],
         'control': first.get('control', ''),
-        'metric': selection.metric_of(first) if first else choice.metric,
+        'metric': selection.metric_of(first),
         'rule': choice.rule,
         'n': len(choice.members),
         'seeds': [line['seed'] for line in choice.members],
