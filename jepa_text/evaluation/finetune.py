@@ -110,23 +110,29 @@ class Examination(examination.Examination):
         if not np.isfinite(losses_T).all() or not _is_finite(params):
             empty = {'status': 'not finite', 'validation': None, 'test': None}
             return outcome | empty, ({}, None)
-        constant = []
+        said = set()
         for split in ('validation', 'test'):
-            measured, predictions, is_constant = self.measured(split, params)
+            measured, predictions, answers = self.measured(split, params)
             outcome[split] = measured.by_mode
-            constant.append(is_constant)
+            said |= answers
         # With few examples, all answers of one split may be the same by chance.
-        outcome['status'] = 'collapsed' if all(constant) else 'done'
+        is_constant = len(said) == 1 < len(self._targets())
+        outcome['status'] = 'collapsed' if is_constant else 'done'
         return outcome, (measured.per_instance, predictions)
 
+    def _targets(self):
+        parts = self.task.validation, self.task.test
+        return {_hashable(target) for part in parts for target in part.target}
+
     def measured(self, split, params):
-        """Returns (Measured, predictions, whether the model collapsed)."""
+        """Returns (Measured, predictions, the set of different predictions)."""
         examples, rows = self.parts[split]
         run = prediction.program(self.grid.network, self.kind)
         outputs = prediction.outputs(self.model, self.kind, rows, params, run)
         answers = self.kind.answers(outputs, rows, examples)
         measured = measure(self.task.kind, self.kind, examples, rows, answers)
-        return measured, list(map(_prediction, answers)), collapsed(examples, answers)
+        predictions = list(map(_prediction, answers))
+        return measured, predictions, set(map(_hashable, predictions))
 
 
 def _settings_of(kind):
@@ -233,12 +239,6 @@ def gold_answers(kind, examples, rows):
         {'text': spans[0][1] if spans else '', 'no_answer': 0.0, 'tokens': tokens}
         for spans, tokens in zip(examples.target, kind.gold(rows))
     ]
-
-
-def collapsed(examples, answers):
-    """Returns whether all answers are the same although the targets are not."""
-    predicted = {_hashable(_prediction(answer)) for answer in answers}
-    return len(predicted) == 1 and len(set(map(_hashable, examples.target))) > 1
 
 
 def _hashable(value):

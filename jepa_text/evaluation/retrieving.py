@@ -32,7 +32,7 @@ class Examination(finetune.Examination):
         return self.kind.rows(reader, pairs), list(sizes)
 
     def measured(self, split, params):
-        """Returns (Measured, the run {query: {document: score}}, False)."""
+        """Returns (Measured, the run {query: {document: score}}, set())."""
         # Validation is measured first; its run also covers the test queries, so that the
         # corpus is encoded only once.
         if split == 'validation':
@@ -50,7 +50,7 @@ class Examination(finetune.Examination):
                 self._run = search.rank(model, self.task, DEPTH)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
-        return ranking.measure(qrels, run), run, False
+        return ranking.measure(qrels, run), run, set()
 
 
 def kind_of(task, settings):

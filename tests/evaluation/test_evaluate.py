@@ -410,17 +410,21 @@ def test_no_answer_is_allowed_only_in_sets_that_have_such_questions(last, unansw
 
 
 def test_constant_answers_on_one_small_split_are_no_collapse(monkeypatch):
-    made = finetune.Examination(
-        examined.model(), examined.labeled(), settings.Finetuning()
-    )
-    alike = {'validation': True, 'test': False}
+    task = examined.labeled()
+    made = finetune.Examination(examined.model(), task, settings.Finetuning())
+    said = {'validation': {'sea'}, 'test': {'sea', 'land'}}
 
     class Found:
         standard = paper = by_mode = per_instance = {}
 
-    monkeypatch.setattr(made, 'measured', lambda split, _: (Found, [], alike[split]))
+    monkeypatch.setattr(made, 'measured', lambda split, _: (Found, [], said[split]))
     assert made._outcome({}, np.ones(2))[0]['status'] == 'done'
-    alike['test'] = True
+    said['test'] = {'sea'}
+    assert made._outcome({}, np.ones(2))[0]['status'] == 'collapsed'
+    # A small validation set may have examples of one class only.
+    is_sea_N = task.validation.target == 'sea'
+    seas = task.validation.take(np.flatnonzero(is_sea_N))
+    made.task = dataclasses.replace(task, validation=seas)
     assert made._outcome({}, np.ones(2))[0]['status'] == 'collapsed'
 
 
