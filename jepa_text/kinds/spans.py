@@ -213,7 +213,9 @@ def _best_answer(windows, context, always=False):
     """The answer from the windows of one context; never empty with `always`."""
     score, _, (start, stop), tokens = max(windows, key=lambda window: window[0])
     none = min(window[1] for window in windows)
-    text = context[start:stop].strip() if tokens and (always or score > none) else ''
+    text = context[start:stop] if tokens and (always or score > none) else ''
+    start += len(text) - len(text.lstrip())  # a token may start with a space
+    text = text.strip()
     return {
         'text': text,
         'start': int(start) if text else -1,
