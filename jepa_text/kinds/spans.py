@@ -106,6 +106,7 @@ class Spans(base.Kind):
             )
         step, found = min(self.stride, room), []
         starts = range(0, max(1, len(ids) - room + step), step) if step else [0]
+        reader.counts['cut'] += not step and len(ids) > room
         for first in starts:
             part = slice(first, first + room)
             row = reader.with_specials(np.concatenate([question, ids[part]]))

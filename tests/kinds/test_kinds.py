@@ -135,8 +135,9 @@ def test_every_token_of_a_context_is_in_a_window():
     prompt = len('Question: What?\nContext: ')
     wanted = {(max(0, a - prompt), b - prompt) for a, b in offsets if b > prompt}
     assert covered == wanted
-    (whole,) = spans.Spans(stride=0).rows(reader(40), tasks.Examples(['?'], [CONTEXT]))
-    assert len(whole.tokens) == 40
+    short = reader(40)
+    (whole,) = spans.Spans(stride=0).rows(short, tasks.Examples(['?'], [CONTEXT]))
+    assert len(whole.tokens) == 40 and short.counts == {'texts': 1, 'cut': 1}
 
 
 def test_no_answer_is_the_first_position():
