@@ -306,6 +306,14 @@ def test_integral_floats_are_classes(tmp_path):
     assert set(task.train.target) | set(task.test.target) == {'0', '1'}
 
 
+@pytest.mark.parametrize('labels', [('v1.0', 'v2.0'), (0.5, 1.0), (1, 2.0), ('1', '2')])
+def test_given_classes_may_end_in_zeros(labels, tmp_path):
+    rows = [dict(text=t, label=labels[n % 2]) for n, t in enumerate(TEXTS)]
+    jsonl(tmp_path / 'set.jsonl', rows)
+    task = build('labeled', path=str(tmp_path / 'set.jsonl'), labels=labels)
+    assert set(task.train.target) | set(task.test.target) == set(map(str, labels))
+
+
 def test_texts_from_any_file(tmp_path):
     (tmp_path / 'lines.txt').write_text('\n'.join([*TEXTS, '', TEXTS[0]]))
     task = build('texts', path=str(tmp_path / 'lines.txt'))

@@ -44,8 +44,9 @@ def labels(values, where, known=None):
             )
         label = str(int(value)) if is_float and value.is_integer() else str(value)
         if known is not None:
-            label = re.sub(r'\.0+$', '', label)
-            if label not in known:
+            spellings = str(value), label, re.sub(r'\.0+$', '', label)
+            label = next((name for name in spellings if name in known), None)
+            if label is None:
                 raise ValueError(
                     f'{where}, row {number}: the label is {value!r}, but must be one of: '
                     f'{", ".join(known)}.'
