@@ -321,6 +321,17 @@ def test_texts_from_any_file(tmp_path):
     assert task.kind == 'texts' and task.test.target is None
 
 
+@pytest.mark.parametrize('name', ['texts', 'sentences'])
+@pytest.mark.parametrize('bad', [None, ['a', 'list'], 5])
+def test_values_that_are_no_texts_are_dropped_with_their_row(name, bad, tmp_path):
+    rows = [dict(text=f'{text} one two three four') for text in [TEXTS[0], *TEXTS]]
+    jsonl(tmp_path / 'set.jsonl', [*rows, dict(text=bad)])
+    given = dict(made='word_order') if name == 'sentences' else {}
+    with pytest.warns(UserWarning, match='1 of 12 examples .* the first in row 12'):
+        task = build(name, path=str(tmp_path / 'set.jsonl'), **given)
+    assert len(task.train) + len(task.test) == len(TEXTS)
+
+
 def test_bundled_and_sentence_tasks_need_no_files():
     task = build('bundled')
     assert len(task.train) > 5000 and 'a president' in task.test.target

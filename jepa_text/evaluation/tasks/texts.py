@@ -21,5 +21,6 @@ def make(path, text='text', title='', seed=0):
         texts = [line for _, line in reading.lines(Path(path)) if line.strip()]
     else:
         texts = tables.column(tables.splits(path)[0], text, where)
-    whole = tasks.examples(list(dict.fromkeys(texts)), where=where)
+    valid = tasks.examples(texts, where=where).first
+    whole = tasks.Examples(list(dict.fromkeys(valid)))
     return tasks.Task(title, 'texts', '', *tasks.train_test_split(whole, seed))
