@@ -21,6 +21,7 @@ import warnings
 import numpy as np
 
 from jepa_text.config import resolve
+from jepa_text.data.corpora import invalid_text
 
 VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
@@ -117,7 +118,7 @@ def examples(first, second=None, target=None, where='the task'):
     if empty := len(full) - len(kept):
         warnings.warn(
             f'{where}: {empty:,} of {len(full):,} examples have an empty text or a value '
-            'that is not a string, and are dropped, the first in row '
+            'that is not a string of valid Unicode, and are dropped, the first in row '
             f'{full.index(False) + 1:,}.',
             stacklevel=2,
         )
@@ -250,4 +251,5 @@ def normalize_spaces(text):
 
 
 def _is_text(text):
-    return isinstance(text, str) and bool(text.strip())
+    is_full = isinstance(text, str) and bool(text.strip())
+    return is_full and invalid_text.reason_of(text) != invalid_text.SURROGATE
