@@ -23,7 +23,7 @@ from jepa_text import load
 from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
-from jepa_text.evaluation import controls, tasks
+from jepa_text.evaluation import controls, finetune, tasks
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.report import console
 from jepa_text.running import compilation, download, mirror, xla_flags
@@ -229,13 +229,14 @@ def _checked(config):
 def _tasks(config):
     """The sampled tasks. Raises ValueError for a task with too few examples or classes,
     and for duplicate names."""
-    made = []
+    made, seed = [], config['seed']
     for section in config['tasks']:
         task = tasks.build(section)
         check_kind(task)
-        limits = {split: config[split] for split in ('train', 'test')}
-        drawn = {k: getattr(task, k).draw(n, config['seed']) for k, n in limits.items()}
+        drawn = {k: getattr(task, k).draw(config[k], seed) for k in ('train', 'test')}
         task = dataclasses.replace(task, **drawn)
+        if task.kind == 'scores':
+            finetune.check_scores(task)
         if len(task.test) < MIN_TEST:
             raise ValueError(
                 f'{task.name} has {len(task.test)} test examples, but at least '

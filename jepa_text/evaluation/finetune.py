@@ -176,12 +176,12 @@ def kind_of(task, settings):
 def check_scores(task):
     """Raises ValueError if all scores of a split are equal."""
     for split in ('train', 'validation', 'test'):
-        target_N = getattr(task, split).target
-        if np.ptp(target_N) == 0:
+        part = getattr(task, split)
+        if part is not None and np.ptp(part.target) == 0:
             raise ValueError(
-                f'{task.name}: all {len(target_N)} scores of the {split} set are '
-                f'{target_N[0]}, so correlations are undefined. Choose another field, or '
-                f'give a larger file `{split}`.'
+                f'{task.name}: all {len(part)} scores of the {split} set are '
+                f'{part.target[0]}, so correlations are undefined. Choose another field, '
+                f'or give a larger file `{split}`.'
             )
 
 

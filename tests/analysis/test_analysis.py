@@ -244,6 +244,14 @@ def test_invalid_configs_are_rejected(changes, words, folder):
         analyze.analyze(config(folder, **changes), folder / 'bad')
 
 
+def test_scores_that_are_all_equal_raise(folder):
+    rows = [dict(text_a=f'a {n}', text_b=f'b {n}', score=1) for n in range(40)]
+    (folder / 'flat.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+    flat = [dict(name='pairs', path=str(folder / 'flat.jsonl'))]
+    with pytest.raises(ValueError, match='flat: all 24 scores of the train set are 1.0'):
+        analyze.analyze(config(folder, tasks=flat), folder / 'bad')
+
+
 def test_command_line_models_and_tasks(folder):
     argument = f'models={folder}/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
     root = main.__file__.rsplit('/', 2)[0]
