@@ -253,6 +253,7 @@ def _not_finite(number):
 def _described(model, texts, dtype, prompt):
     return {
         'model': identity.of(model),
+        'pooling': model.pool,
         'documents': len(texts),
         'texts': checksums.checksum(texts),
         'prompt': prompt,

@@ -18,6 +18,8 @@ from jepa_text.evaluation.sets import retrieval
 class Encoder:
     """Encodes texts as letter counts; has the attributes of load.Pretrained in use."""
 
+    pool = 'mean'
+
     def __init__(self, bad=None):
         self.calls, self.bad = [], bad
 
@@ -113,6 +115,10 @@ def test_an_interrupted_corpus_is_resumed(tmp_path, dtype):
     for changed in (TEXTS[1:], TEXTS[::-1]):
         with pytest.raises(ValueError, match='contains vectors with another .*texts'):
             search.encode_corpus(model, changed, tmp_path, dtype)
+    model.pool = 'max'
+    with pytest.raises(ValueError, match='contains vectors with another pooling'):
+        search.encode_corpus(model, TEXTS, tmp_path, dtype)
+    model.pool = 'mean'
     with pytest.raises(ValueError, match='contains vectors with another prompt'):
         search.encode_corpus(model, TEXTS, tmp_path, dtype, 'Document: ')
     with pytest.raises(ValueError, match="dtype='int8'.*float16, float32"):
