@@ -29,6 +29,7 @@ READ = (*SUFFIXES, *COLUMNS)
 TRAIN = ('train',)
 VALIDATION = ('validation', 'dev', 'valid', 'val')
 TEST = ('test',)
+_FOLLOWED = " followed by '.', '-' or two digits"
 LABELS = 'label.json'
 CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 
@@ -92,9 +93,10 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST):
         if chosen[0] is None:
             names = sorted(file.name for paths in found.values() for file in paths)
             raise ValueError(
-                f'{path} has no file whose name begins with {TRAIN[0]!r}; it has: '
-                f'{", ".join(names) or "none with a supported suffix"}.'
+                f'{path} has no file whose name begins with {TRAIN[0]!r}{_FOLLOWED}; it '
+                f'has: {", ".join(names) or "none with a supported suffix"}.'
             )
+        _warn_of_unread(path, found, zip(words, chosen))
         rows = [
             paths and [row for file in paths for row in reader(file)] for paths in chosen
         ]
@@ -102,6 +104,22 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST):
     if testing is None:
         validating, testing = None, validating
     return Splits(training, validating, testing, revision)
+
+
+def _warn_of_unread(path, found, chosen):
+    """Warns of files that were probably meant to be a split that has no others."""
+    for names, files in chosen:
+        near = [
+            word
+            for word in found
+            if files is None and any(re.match(f'{name}[^a-z]', word) for name in names)
+        ]
+        if near:
+            warnings.warn(
+                f'{path}: {", ".join(near)} is not read, as the name must begin with '
+                f'{names[0]!r}{_FOLLOWED}. If it is meant to be read, rename it.',
+                stacklevel=4,
+            )
 
 
 def files(path):

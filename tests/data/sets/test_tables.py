@@ -90,6 +90,16 @@ def test_validation_is_the_test_set_if_there_is_no_other(tmp_path):
     assert found.revision == '' and found.train == [{'x': 'train'}]
 
 
+def test_a_file_that_is_not_read_as_a_split_is_named(tmp_path):
+    for name in ('train', 'testimonials', 'test_final'):
+        write(tmp_path / f'{name}.csv', f'x\n{name}\n')
+    with pytest.warns(UserWarning, match="test_final is not read, .* with 'test' follo"):
+        assert tables.splits(tmp_path).test is None
+    (tmp_path / 'train.csv').rename(tmp_path / 'train_final.csv')
+    with pytest.raises(ValueError, match="with 'train' followed by '.', '-' or two dig"):
+        tables.splits(tmp_path)
+
+
 def test_numbers_are_replaced_by_the_names_of_classes(tmp_path):
     path = write(tmp_path / 'train.jsonl', '{"tag": 1}\n{"tag": 7}\n{"text": "a"}\n')
     write(tmp_path / 'label.json', '{"no": 0, "yes": 1}')
