@@ -3,8 +3,8 @@ r"""Fine-tuning of one model on one task; the fine-tuned model is saved.
     jepa-text finetune --config=configs/finetune.py:model=runs/a,task=mine.jsonl \
       --workdir=runs/tuned
 
-Model and task are given as in configs/evaluate.py. A task with further options is set on
-the command line:
+Model and task are given as in configs/evaluate.py; `,small` trains for at most 50 steps.
+A task with further options is set on the command line:
 
     --config.task="{'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'}"
 """
@@ -24,4 +24,6 @@ def get_config(chosen='task=bundled'):
     if examined.models:
         config.model = examined.models[0]
     config.task = examined.tasks[0]
+    if 'finetuning' in examined:
+        config.finetuning = examined.finetuning
     return config

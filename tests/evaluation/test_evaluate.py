@@ -345,6 +345,12 @@ def test_the_kind_of_a_file_on_the_command_line_is_inferred():
     assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
 
 
+def test_small_holds_for_one_model_too():
+    get_config = config_file.shared('finetune').get_config
+    assert get_config('model=a,task=b.conll,small').finetuning.steps == 50
+    assert 'finetuning' not in get_config('model=a,task=b.conll')
+
+
 def test_a_model_without_finite_members_is_not_called_zero_shot(tmp_path):
     lost = member_lines.outcome(None, None, 'not finite')
     members, told = [], {'one': member_lines.outcome(), 'gone': lost}
