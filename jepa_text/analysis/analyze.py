@@ -38,7 +38,7 @@ NOT_LEARNED = (
     *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
 ANALYZED = ('labels', 'scores', 'texts')  # supported kinds of tasks
-MIN_TEST = 8  # test examples; correlations need at least this many
+MIN_TEST = 8  # different test examples; correlations and ranks need at least this many
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -237,9 +237,9 @@ def _tasks(config):
         task = dataclasses.replace(task, **drawn)
         if task.kind == 'scores':
             finetune.check_scores(task)
-        if len(task.test) < MIN_TEST:
+        if (few := min(len(task.test), len(set(task.test.texts())))) < MIN_TEST:
             raise ValueError(
-                f'{task.name} has {len(task.test)} test examples, but at least '
+                f'{task.name} has {few} different test examples, but at least '
                 f'{MIN_TEST} are needed.'
             )
         labels = set(task.train.target.tolist()) if task.kind == 'labels' else ()

@@ -221,7 +221,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(train=1), 'train=1 must be an integer at least 2'),
         (dict(tasks=SAME), "Two tasks are named 'word_order'"),
         (dict(tasks=[dict(name='one')]), "one: all 18 training labels are 'a', but"),
-        (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but at least 8'),
+        (dict(tasks=[dict(name='few')]), 'few has 6 different test examples, but at l'),
         (
             dict(tasks=[dict(name='labeled', path='', label='x')]),
             'is empty: give a file or folder',
@@ -242,6 +242,17 @@ def test_invalid_configs_are_rejected(changes, words, folder):
             task |= dict(name='labeled', path=str(path))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         analyze.analyze(config(folder, **changes), folder / 'bad')
+
+
+def test_copies_of_few_texts_are_no_collapse_but_too_few(folder):
+    (folder / 'copies').mkdir()
+    for split, count in (('train', 30), ('test', 2)):
+        rows = (dict(text=f'text {n % count}', label=n % 2) for n in range(30))
+        text = '\n'.join(map(json.dumps, rows))
+        (folder / 'copies' / f'{split}.jsonl').write_text(text)
+    copies = [dict(name='labeled', path=str(folder / 'copies'))]
+    with pytest.raises(ValueError, match='copies has 2 different test examples, but at'):
+        analyze.analyze(config(folder, tasks=copies), folder / 'bad')
 
 
 def test_scores_that_are_all_equal_raise(folder):
