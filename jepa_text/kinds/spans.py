@@ -65,7 +65,12 @@ class Spans(base.Kind):
         read = self._encode_joined if self.between is None else self._encode_separately
         for index, (question, context) in enumerate(read(reader, examples)):
             answer = None if answers is None else answers[index]
-            found += self._windows(reader, index, question, context, answer)
+            try:
+                found += self._windows(reader, index, question, context, answer)
+            except ValueError as error:
+                # Its index is that in a split, which may be drawn from a file.
+                asked = examples.first[index][:60]
+                raise ValueError(f'{error} The question begins with {asked!r}.') from None
         return found
 
     def _encode_joined(self, reader, examples):

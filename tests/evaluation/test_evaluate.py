@@ -401,7 +401,7 @@ def test_metrics_that_a_task_lacks_raise_before_training():
 def test_a_question_that_does_not_fit_a_row_raises(place):
     whole = tasks.Examples(['why ' * 40] * 4, ['a whale'] * 4, [[(2, 'whale')]] * 4)
     task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
-    with pytest.raises(ValueError, match='asked, train: question 0 has'):
+    with pytest.raises(ValueError, match="asked, train: question 0 has .* with 'why why"):
         said = settings.Finetuning(max_length=16)
         finetune.Examination(examined.model(), task, said)
 
