@@ -192,11 +192,13 @@ def _labels(task):
         for part in (task.train, task.validation, task.test)
     )
     unseen = {label: count for label, count in test.items() if label not in train}
-    if unseen and task.kind == 'labels':
+    if unseen:
+        unit = 'words' if task.kind == 'tags' else 'examples'
         warnings.warn(
-            f'{task.name}: {sum(unseen.values()):,} of {len(task.test):,} test examples '
-            f'have a class that no training example has: {", ".join(sorted(unseen))}. '
-            'They cannot be predicted correctly. To make them an error, set `labels`.',
+            f'{task.name}: {sum(unseen.values()):,} of {sum(test.values()):,} test '
+            f'{unit} have a class or tag that is not in the training set: '
+            f'{", ".join(sorted(unseen))}. They cannot be predicted correctly. To make '
+            'them an error, set `labels`.',
             stacklevel=2,
         )
     if len(train) < 2:

@@ -381,7 +381,7 @@ def test_truncated_texts_and_unseen_classes_warn(place):
     train = dataclasses.replace(task.train, first=[*long, *task.train.first[16:]])
     task = dataclasses.replace(task, train=train, test=test)
     said = settings.Finetuning(max_length=32)
-    unseen = '1 of 32 test examples have a class that no training example has: sky'
+    unseen = '1 of 32 test examples have a class or tag that is not in the .*: sky'
     with pytest.warns(UserWarning, match=unseen):
         made = finetune.Examination(examined.model(), task, said)
     assert made.config['texts_cut'] == (16, 112)
@@ -390,6 +390,14 @@ def test_truncated_texts_and_unseen_classes_warn(place):
     assert '16 of 112 texts are longer than the 32 tokens of a row' in told
     (cut,) = evaluate.truncations([line, {**line, 'control': 'untrained'}])
     assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
+
+
+def test_tags_of_the_test_set_alone_warn():
+    sides = (tasks.Examples([['a', 'b']] * 4, None, [['O', x]] * 4) for x in 'XY')
+    task = tasks.Task('tagged', 'tags', 'token_accuracy', *sides)
+    task = dataclasses.replace(task, validation=task.train)
+    with pytest.warns(UserWarning, match='tagged: 4 of 8 test words have a .* set: Y'):
+        finetune.kind_of(task, settings.Finetuning())
 
 
 def test_metrics_that_a_task_lacks_raise_before_training():
