@@ -200,7 +200,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
     """
     failed = failed or {}
-    lines, damaged = _lines(folder, groups, config.select_by)
+    lines, damaged = _lines(folder, groups, config)
     short = results.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
     models = [choice for choice in chosen if not choice.first.get('control')]
@@ -232,14 +232,15 @@ def summarize(config, tasks, folder, groups, failed=None):
     }
 
 
-def _lines(folder, groups, select_by):
+def _lines(folder, groups, config):
     """Writes lines.jsonl; returns (lines of these groups, {damaged file: error})."""
     all_lines, damaged = results.read(folder / results.FOLDER)
     lines = grouping.of_groups(all_lines, groups)
     if left_out := len(all_lines) - len({line['name'] for line in lines}):
         where = folder / results.FOLDER
         print(f'{left_out:,} members in {where} have other settings and are left out.')
-    told = (json.dumps(line | {'select_by': select_by}) + '\n' for line in lines)
+    how = {'select_by': config.select_by, 'selection': config.selection}
+    told = (json.dumps(line | how) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', ''.join(told))
     return lines, damaged
 

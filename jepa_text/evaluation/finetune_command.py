@@ -65,7 +65,7 @@ def _finetune(config, place):
     examination = examiner.examination_of(model, task, config.finetuning)
     rate = config.learning_rate
     if config.chosen_from:
-        rate = chosen_rate(config.chosen_from, config.model, task.name)
+        rate = chosen_rate(config.chosen_from, config.model, task.name, config.seed)
         print(f'learning rate {rate:g}, selected on validation by {config.chosen_from}')
     member = grid.Member(rate, config.seed)
     report = _step_printer(examination.recipe.steps)
@@ -104,11 +104,12 @@ def _finetune(config, place):
     return outcome
 
 
-def chosen_rate(workdir, model, task):
+def chosen_rate(workdir, model, task, seed=0):
     """Returns the learning rate that an evaluation selected for a model on a task.
 
-    It is the same for all seeds. Raises FileNotFoundError if the evaluation has not
-    finished, and ValueError if it has no members of the model on the task.
+    If it selected one per seed, that of this seed, or without it of the first. Raises
+    FileNotFoundError if the evaluation has not finished, and ValueError if it has no
+    members of the model on the task.
     """
     # Unlike results/, lines.jsonl has no members of other settings.
     path = copies.local_file('chosen_from', workdir, 'lines.jsonl')
@@ -126,12 +127,14 @@ def chosen_rate(workdir, model, task):
             f'chosen_from={workdir!r} has no members of {model} on {task}, only of '
             f'{", ".join(known) or "none"}.'
         )
-    (chosen,) = selection.select(matching, by=matching[0].get('select_by', 'standard'))
+    by, rule = (matching[0].get(key) for key in ('select_by', 'selection'))
+    how = dict(by=by or 'standard', rule=rule or 'pooled')
+    (chosen,) = selection.select(matching, **how)
     if not chosen.members:
         raise ValueError(
             f'chosen_from={workdir!r}: all members of {model} on {task} are not finite.'
         )
-    return chosen.members[0]['learning_rate']
+    return chosen.learning_rates.get(seed, chosen.members[0]['learning_rate'])
 
 
 def _step_printer(steps):

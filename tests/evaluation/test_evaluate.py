@@ -502,11 +502,19 @@ def test_the_learning_rate_selected_by_the_papers_metric_is_used(place, done, tm
             'standard': {'accuracy': 0.2 if high else 0.3},
             'paper': {'accuracy': 0.9 if high else 0.8},
         }
+    toy = str(place / 'toy')
     for by, rate in (('standard', 1e-3), ('paper', 3e-3)):
         rows = (json.dumps(line | {'select_by': by}) + '\n' for line in lines)
         (tmp_path / 'lines.jsonl').write_text(''.join(rows))
-        toy = str(place / 'toy')
         assert finetune_command.chosen_rate(tmp_path, toy, 'sea') == rate
+    # Of the rates selected per seed, that of the seed.
+    for line in lines:
+        is_best = line['learning_rate'] == (1e-3, 3e-3)[line['seed']]
+        line['validation']['standard']['accuracy'] = 0.9 if is_best else 0.1
+        line['selection'] = 'per seed'
+    (tmp_path / 'lines.jsonl').write_text('\n'.join(map(json.dumps, lines)))
+    rates = [finetune_command.chosen_rate(tmp_path, toy, 'sea', n) for n in range(3)]
+    assert rates == [1e-3, 3e-3, 1e-3]
 
 
 def test_predict_needs_a_fine_tuned_model():
