@@ -115,6 +115,9 @@ def test_damaged_files_are_reported_and_others_are_read(tmp_path):
     side.write_bytes(bytes(len(side.read_bytes())))
     with pytest.raises(ValueError, match=side.name):
         results.read_side(tmp_path, lines[0])
+    # So its member is trained again; else the page could never be written.
+    lines, damaged = results.read(tmp_path)
+    assert lines == [] and 'was changed' in damaged[whole.name]
 
 
 def test_the_side_file_is_written_before_the_line(tmp_path, monkeypatch):

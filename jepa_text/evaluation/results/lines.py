@@ -107,8 +107,7 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
 def read(folder):
     """Returns ([line of each member], {file: error message}).
 
-    Side files are checked for existence and size only; `read_side` reads them. If two
-    files have the same config, the first by name counts and the other is reported.
+    If two files have the same config, the first by name counts and the other is reported.
     """
     lines, damaged, known = [], {}, {}
     for path in sorted(Path(folder).glob('*.json')):
@@ -226,8 +225,8 @@ def _read_line(path):
     known = line.get('side')
     if known:
         file = path.with_name(known['file'])
-        if not file.is_file() or file.stat().st_size != known['bytes']:
-            raise ValueError(f'its side file {known["file"]} is missing or truncated')
+        if not file.is_file() or checksums.sha256(file) != known['sha256']:
+            raise ValueError(f'its side file {known["file"]} is missing or was changed')
     return line
 
 
