@@ -126,6 +126,7 @@ def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, 
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert 'mlm|0.800|± 0.000|5|1e-03|' in text and 'never|0.900|' in text
     assert "paper's " + theirs.replace('_', ' ') in text
+    assert "mean over seeds, by the paper's metric, as are verdicts, sens" in text
     assert result_tables.table(summary.rows(chosen))['columns'] == [
         'model',
         f'trec, {metric}',
