@@ -412,7 +412,8 @@ def test_unprepared_tensorflow_datasets_raise(monkeypatch):
 def test_a_local_folder_is_a_task_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     jsonl(tmp_path / 'train.jsonl', [dict(text=t, label='a') for t in TEXTS])
-    for name in (str(tmp_path), f'{tmp_path}/none', 'hub:a/b'):
+    at = f'{tmp_path}/me@home.jsonl'
+    for name in (str(tmp_path), f'{tmp_path}/none', 'hub:a/b', 'hub:a/b@main', at):
         assert tasks.section_of(name) == {'name': 'own', 'path': name}
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'sst2').mkdir()

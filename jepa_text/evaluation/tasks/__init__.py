@@ -30,16 +30,17 @@ def section_of(text):
     ({'name': 'sst2', 'path': 'GLUE/SST-2'}, {'name': 'own', 'path': 'mine.jsonl'})
     """
     name, _, path = text.partition('@')
-    if not path and (name.endswith(tables.READ) or _is_path(name)):
-        return {'name': 'own', 'path': name}
+    # In a path or a name on the hub, an @ is part of it.
+    if '/' in name or (not path and (name.endswith(tables.READ) or _is_folder(name))):
+        return {'name': 'own', 'path': text}
     if name == 'sentences':
         return {'name': name, 'made': path}
     return {'name': name, 'path': path} if path else {'name': name}
 
 
-def _is_path(name):
-    """Returns whether it is a path rather than a task's name, also if it is missing."""
-    return '/' in name or (name not in _names() and Path(name).is_dir())
+def _is_folder(name):
+    """Returns whether it is a folder rather than a task's name."""
+    return name not in _names() and Path(name).is_dir()
 
 
 def _names():
