@@ -1,6 +1,7 @@
 """Extractive question answering: a span of the context, or no answer."""
 
 import dataclasses
+import warnings
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -71,6 +72,14 @@ class Spans(base.Kind):
                 # Its index is that in a split, which may be drawn from a file.
                 asked = examples.first[index][:60]
                 raise ValueError(f'{error} The question begins with {asked!r}.') from None
+        gold = self.gold(found)
+        long = sum(len(tokens) > self.longest for tokens in gold)
+        if long and self.learn == 'ends':
+            warnings.warn(
+                f'{long:,} of {len(gold):,} answers have more than {self.longest} '
+                'tokens: they are learned, but cannot be predicted.',
+                stacklevel=2,
+            )
         return found
 
     def _encode_joined(self, reader, examples):

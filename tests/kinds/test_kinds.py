@@ -140,6 +140,12 @@ def test_every_token_of_a_context_is_in_a_window():
     assert len(whole.tokens) == 40 and short.counts == {'texts': 1, 'cut': 1}
 
 
+def test_answers_that_are_too_long_to_be_predicted_are_counted():
+    examples = tasks.Examples(['?', '?'], [CONTEXT] * 2, [[(0, 'The')], [(0, CONTEXT)]])
+    with pytest.warns(UserWarning, match='1 of 2 answers have more than 30 tokens'):
+        spans.Spans().rows(reader(), examples)
+
+
 def test_no_answer_is_the_first_position():
     kind = spans.Spans()
     examples = tasks.Examples(['What?'], ['The whale was white.'], [[]])
