@@ -55,6 +55,17 @@ def test_interval_over_seeds_combines_seeds_and_texts():
     assert findings.over_seeds(rows)[0]['high'] == pytest.approx(0.7)
 
 
+def test_gains_in_words_and_meaning_are_not_worse_than_untrained():
+    untrained = dict(probe_accuracy=0.5, word_recovery_auc=0.6, balance=0.3)
+    trained = dict(probe_accuracy=0.7, word_recovery_auc=0.95, balance=-0.2)
+    rows = [row('a', *value) for value in trained.items()]
+    rows += [row('a', *value, control=controls.UNTRAINED) for value in untrained.items()]
+    assert findings.compare(rows, {}, {})['worse'] == []
+    rows[0] |= dict(value=0.4, low=0.39, high=0.41)
+    (worse,) = findings.compare(rows, {}, {})['worse']
+    assert worse['metric'] == 'probe_accuracy'
+
+
 def test_strongest_control_is_reported():
     rows = [
         row('a', 'probe_accuracy', 0.58, reach=0.06),
