@@ -149,16 +149,17 @@ def _saved_config(path):
     return checksums.read_json(file) if file.is_file() else {}
 
 
-def run_names(paths, config_of=_saved_config):
+def run_names(paths, config_of=_saved_config, stem_of=None):
     """{path: (name, seed)}. Runs whose folders differ only in a final number are seeds of
     the same name, if their configs agree in everything that affects training.
 
-    `config_of(path)` is the config of a run.
+    `config_of(path)` is the config of a run. If folders in different places have the same
+    name, models have their whole paths as names.
 
     >>> run_names(['runs/a-0', 'runs/a-1', 'runs/b-2'])
     {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
     """
-    stems = {path: _stem(path) for path in paths}
+    stems = {path: (stem_of or _stem)(path) for path in paths}
     groups = {}
     for path, stem in stems.items():
         part = re.fullmatch(r'(.+?)[-_](?:seed)?(\d+)', stem)
@@ -171,7 +172,7 @@ def run_names(paths, config_of=_saved_config):
         if len(numbers) > 1 and len(recipes) == 1:
             names |= {path: (base, int(number)) for path, number in numbers.items()}
     if len(set(names.values())) < len(names):
-        return {path: (path, 0) for path in paths}
+        return {p: (p, 0) for p in paths} if stem_of else run_names(paths, config_of, str)
     return names
 
 
@@ -242,8 +243,7 @@ def _tasks(config):
                 f'{task.name} has {few} different test examples, but at least '
                 f'{MIN_TEST} are needed.'
             )
-        labels = set(task.train.target.tolist()) if task.kind == 'labels' else ()
-        if len(labels) == 1:
+        if task.kind == 'labels' and len(labels := set(task.train.target.tolist())) == 1:
             raise ValueError(
                 f'{task.name}: all {len(task.train)} training labels are '
                 f'{labels.pop()!r}, but a probe needs two classes. Use another field, or '

@@ -286,6 +286,9 @@ def test_run_names():
     }
     # Names that would be equal are replaced by paths.
     assert set(named(['r/a', 'q/a']).values()) == {('r/a', 0), ('q/a', 0)}
+    both = [f'{folder}/mlm-{n}' for folder in 'rq' for n in (0, 1)]
+    expected = [(f'{folder}/mlm', n) for folder in 'rq' for n in (0, 1)]
+    assert list(named(both).values()) == expected
     assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
 
 
