@@ -121,7 +121,8 @@ class Examiner:
             'item': group.common,
         }
         how |= {'control': group.control} if group.control else {}
-        report = self.progress.group(group.model, group.task)
+        steps = examination.config['steps']
+        report = self.progress.group(group.model, group.task, steps)
         for member, result in examination.run(group.members, width, report):
             config = examination.config_of(member) | how
             side = result.per_instance, result.predictions

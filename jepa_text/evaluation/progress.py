@@ -96,10 +96,16 @@ class MemberProgress:
             'evaluation', total, self._done_steps, stream, now
         )
 
-    def group(self, model, task):
-        """Returns `report(steps)` for members of one model and task trained together."""
+    def group(self, model, task, each=0):
+        """Returns `report(steps)` for members of one model and task trained together.
+
+        If members take `each` steps, not as many as planned (long contexts have several
+        rows), they are shown as the same share of the planned ones.
+        """
+        planned = self._steps[model, task]
 
         def report(steps):
+            steps = steps * planned // each if each else steps
             self._show(self._done_steps + steps, f'{task}  {model}')
 
         report(0)

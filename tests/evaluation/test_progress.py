@@ -41,6 +41,19 @@ def test_the_plan_is_printed(capsys):
     assert 'runs/a' in text and 'hours' in text and text.endswith('chips are used.\n')
 
 
+def test_more_steps_than_planned_end_at_100_percent():
+    stream = io.StringIO()
+    planned = [progress.Planned('a', 'x', 2, 3)]
+    with progress.MemberProgress(planned, stream, lambda: 0.0) as bar:
+        report = bar.group('a', 'x', 14)
+        for step in range(14):
+            report(step + 1)
+        bar.done('a', 'x')
+    lines = stream.getvalue().splitlines()
+    assert any('50%  3/6' in line for line in lines)
+    assert not any('4/6' in line for line in lines)
+
+
 def test_the_time_left_ignores_earlier_members():
     now, stream = [0.0], io.StringIO()
     planned = [progress.Planned('a', 'x', 4, 100, done=2)]
