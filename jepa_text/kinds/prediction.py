@@ -1,12 +1,13 @@
 """Batched inference with a task head, using few batch shapes."""
 
 import dataclasses
+import warnings
 
 import jax
 import numpy as np
 
 from jepa_text.cost import memo
-from jepa_text.data import batching
+from jepa_text.data import batching, truncation
 from jepa_text.kinds import base
 
 # Tokens per batch, with padding. On a CPU larger batches do not fit the cache, and the
@@ -16,8 +17,20 @@ ROOM = 2 * 2**30  # maximum bytes of precomputed features
 
 
 def answers(model, kind, examples, max_length=None):
-    """One answer per example, from a load.Pretrained whose parameters have the head."""
-    rows = kind.rows(reader(model, max_length), examples)
+    """One answer per example, from a load.Pretrained whose parameters have the head.
+
+    Warns of truncated texts, at the caller of the method that calls this.
+    """
+    read = reader(model, max_length)
+    rows = kind.rows(read, examples)
+    if cut := read.counts['cut']:
+        warnings.warn(
+            f'{cut:,} of {read.counts["texts"]:,} texts are longer than the '
+            f'{read.length:,} tokens of a row: the rest does not affect their answers. '
+            'Split such texts, or use a model with longer rows.',
+            truncation.TruncationWarning,
+            stacklevel=3,
+        )
     return kind.answers(outputs(model, kind, rows), rows, examples)
 
 

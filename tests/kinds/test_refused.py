@@ -1,6 +1,7 @@
 """Invalid inputs of task kinds raise before training or prediction."""
 
 import dataclasses
+import warnings
 
 import examined
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from jepa_text import load
 from jepa_text.config import resolve, schema
+from jepa_text.data import truncation
 from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
@@ -157,6 +159,16 @@ def test_a_saved_model_keeps_the_row_length(tmp_path):
     assert model.length == 5
     one, other = model.predict(['the sea and more words', 'the sea and no law'])
     assert one == other
+
+
+def test_predict_warns_of_truncated_texts(tmp_path):
+    model = load.load(examined.saved_model(tmp_path / 'toy'))
+    with pytest.warns(truncation.TruncationWarning, match='1 of 2 texts .* 64') as told:
+        model.predict(['the sea', 'the sea ' * 64])
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        model.predict(['the sea', 'the law'])
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
