@@ -6,6 +6,7 @@ The command `train` passes EVALUATIONS to training/train.py.
 """
 
 import functools
+import warnings
 
 import numpy as np
 
@@ -51,11 +52,21 @@ class Prober:
     def __init__(self, recipe, probed, every):
         self.every, self.mesh = every, recipe.mesh
         tokenizer, length = recipe.tokenizer, recipe.phases[0].length
-        reader = base.Reader(tokenizer, (tokenizer.bos_id,), (tokenizer.eos_id,), length)
+        ends = (tokenizer.bos_id,), (tokenizer.eos_id,)
         self._batches = functools.partial(
             prediction.batches, pad_id=tokenizer.pad_id, maximum=length
         )
-        self._parts = {task.name: list(_parts(task, reader)) for task in probed}
+        self._parts = {}
+        for task in probed:
+            reader = base.Reader(tokenizer, *ends, length)
+            self._parts[task.name] = list(_parts(task, reader))
+            if cut := reader.counts['cut']:
+                warnings.warn(
+                    f'evaluate.tasks, {task.name}: {cut:,} of {reader.counts["texts"]:,} '
+                    f'texts are longer than the {length:,} tokens of a row; the rest is '
+                    'not read.',
+                    stacklevel=2,
+                )
 
     def run(self, params, network):
         """Returns {probe/TASK/accuracy, probe/TASK/balanced}, NaN for invalid vectors."""

@@ -1,6 +1,7 @@
 """Probes of tasks during training."""
 
 import json
+import types
 
 import examined
 import numpy as np
@@ -51,6 +52,13 @@ def test_vectors_equal_encode(tmp_path):
     texts = [model.tokenizer.decode(row.tokens) for row in rows]
     vectors_ND = prober._vectors(state.params, recipe.phases[0].network, rows)
     np.testing.assert_allclose(vectors_ND, model.encode(texts), atol=1e-5)
+
+
+def test_truncated_texts_warn():
+    recipe = types.SimpleNamespace(mesh=None, tokenizer=examined.model().tokenizer)
+    recipe.phases = [types.SimpleNamespace(length=4)]
+    with pytest.warns(UserWarning, match='tasks, sea: 80 of 80 texts are longer than th'):
+        during_training.Prober(recipe, [examined.labeled()], 1)
 
 
 def test_invalid_tasks_raise_before_training(tmp_path):
