@@ -314,6 +314,15 @@ def test_given_classes_may_end_in_zeros(labels, tmp_path):
     assert set(task.train.target) | set(task.test.target) == set(map(str, labels))
 
 
+def test_spaces_around_a_class_make_no_other_class(tmp_path):
+    spellings = ['good', ' good', 'bad', 'bad ']
+    rows = [dict(text=t, label=spellings[n % 4]) for n, t in enumerate(TEXTS)]
+    jsonl(tmp_path / 'set.jsonl', rows)
+    for labels in ((), ('bad', 'good')):
+        task = build('labeled', path=str(tmp_path / 'set.jsonl'), labels=labels)
+        assert set(task.train.target) | set(task.test.target) == {'bad', 'good'}
+
+
 def test_texts_from_any_file(tmp_path):
     (tmp_path / 'lines.txt').write_text('\n'.join([*TEXTS, '', TEXTS[0]]))
     task = build('texts', path=str(tmp_path / 'lines.txt'))

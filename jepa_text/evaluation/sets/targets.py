@@ -28,7 +28,7 @@ def scores(values, where):
 
 
 def labels(values, where, known=None):
-    """Converts classes to strings, 1.0 to '1'.
+    """Converts classes to strings, 1.0 to '1', without spaces around them.
 
     If `known` is given, all classes must be in it, and the string '1.0' becomes '1' too.
     Raises ValueError at the first missing or unknown class.
@@ -42,7 +42,8 @@ def labels(values, where, known=None):
                 f'{where}, row {number}: the label is {value!r}. Give one class, or '
                 'remove the row.'
             )
-        label = str(int(value)) if is_float and value.is_integer() else str(value)
+        is_whole = is_float and value.is_integer()
+        label = str(int(value)) if is_whole else str(value).strip()
         if known is not None:
             spellings = str(value), label, re.sub(r'\.0+$', '', label)
             label = next((name for name in spellings if name in known), None)
