@@ -177,6 +177,13 @@ def test_the_kind_is_inferred_from_fields(kind, tmp_path):
     assert getattr(task, 'kind', 'retrieval') == kind and task.name == 'mine'
 
 
+def test_the_kind_of_a_prepared_set_is_inferred(monkeypatch):
+    rows = [dict(text=text, label=n % 2) for n, text in enumerate(TEXTS)]
+    monkeypatch.setattr(tables.prepared, 'rows', lambda *_: (rows, None, rows))
+    task = tasks.build(tasks.section_of('tfds:mine/all'))
+    assert task.kind == 'labels' and len(task.test) == len(TEXTS)
+
+
 def test_unknown_fields_raise(tmp_path):
     (tmp_path / 'a.csv').write_text('review,stars\nGood,5\n')
     words = r'fields review, stars, which match no kind .*labeled: text, label'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jepa_text.config import resolve
 from jepa_text.data.corpora import row_groups
-from jepa_text.data.sets import hub, tables
+from jepa_text.data.sets import hub, prepared, tables
 from jepa_text.evaluation.tasks import tags
 
 # A kind fits if a file has one field of each tuple; the first kind that fits is used.
@@ -41,13 +41,16 @@ def kind_of(path):
     is_folder = not hub.is_name(path) and Path(path).is_dir()
     if is_folder and list(Path(path).glob('corpus.*')):
         return 'ranking'
-    files, _ = tables.files(path)
-    file = next(itertools.chain.from_iterable(files.values()), None)
-    if file is None:
-        raise FileNotFoundError(f'{path} has no files in a supported format.')
-    if file.name.endswith(tables.COLUMNS):
-        return 'texts' if file.name.endswith(('.txt', '.txt.gz')) else 'tags'
-    row = _first_row(file)
+    if str(path).startswith(prepared.TFDS):
+        file, row = path, next(iter(tables.splits(path).train), {})
+    else:
+        files, _ = tables.files(path)
+        file = next(itertools.chain.from_iterable(files.values()), None)
+        if file is None:
+            raise FileNotFoundError(f'{path} has no files in a supported format.')
+        if file.name.endswith(tables.COLUMNS):
+            return 'texts' if file.name.endswith(('.txt', '.txt.gz')) else 'tags'
+        row = _first_row(file)
     if not row:
         raise ValueError(f'{file} has no rows.')
     for kind, fields in FIELDS:
