@@ -162,6 +162,18 @@ def test_the_last_phase_decides_how_a_run_is_scored():
     assert heldout.scorings([left, mlm])['mlm']['attends'] == 'bidirectional'
 
 
+def test_a_scoring_without_a_token_is_left_out():
+    """Of a held-out document of a few words, none may be masked."""
+    sums = dict(loss=6.0, accuracy=1.0, count=3.0, bytes=4.0)
+    totals = {'mlm': dict.fromkeys(sums, 0.0), 'clm': sums}
+    found = heldout.metrics_of(totals, np.array([0, 2, 1]))
+    assert found['heldout/clm_loss'] == 2.0 and 'heldout/bits_per_byte' in found
+    assert not [name for name in found if 'mlm' in name]
+    # Tokens that stand for no bytes, as <eos>.
+    found = heldout.metrics_of({'clm': sums | {'bytes': 0.0}}, np.array([0, 2, 1]))
+    assert found['heldout/clm_loss'] == 2.0 and 'heldout/bits_per_byte' not in found
+
+
 class Wordless(Objective):
     """An objective that predicts no tokens: it has no lm_head."""
 

@@ -145,13 +145,14 @@ def _summed(totals):
 def metrics_of(totals, counts_V):
     """Returns {heldout/mlm_loss, ...} of sums by scoring, and the unigram entropy.
 
-    `counts_V` are the frequencies of the scored tokens.
+    `counts_V` are the frequencies of the scored tokens. A scoring without a token is left
+    out: of a held-out text of a few words, none may be masked.
     """
     values = {}
     for name, total in totals.items():
-        for kind in ('loss', 'accuracy'):
+        for kind in ('loss', 'accuracy') if total[COUNT] else ():
             values[f'heldout/{name}_{kind}'] = total[kind] / total[COUNT]
-        if name == 'clm':
+        if name == 'clm' and total[BYTES]:
             nats = total['loss'] / total[BYTES]
             values['heldout/bits_per_byte'] = nats / math.log(2)
     return values | {frequencies.UNIGRAM: token_counts.entropy(counts_V)}
