@@ -205,8 +205,10 @@ def _parsed(text, optional):
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
     ids = {f'{r}_id': _find(r, vocabulary, r in optional) for r in NAMES}
-    added = backend.get_added_tokens_decoder().items()
     content = json.loads(text)
+    if plain := _plain_roles(content, ids):
+        return _parsed(json.dumps(plain, ensure_ascii=False), optional)
+    added = backend.get_added_tokens_decoder().items()
     check.check(backend, content, ids)
     special_ids = {i for i, token in added if token.special} | {*ids.values()}
     special_ids -= {None}
@@ -219,6 +221,18 @@ def _parsed(text, optional):
         fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
         **ids,
     )
+
+
+def _plain_roles(content, ids):
+    """Returns the content with all tokens of roles made special, None if they are.
+
+    Text with the name of an added token that is not special becomes that token.
+    """
+    added = content.get('added_tokens', [])
+    if all(token['special'] for token in added if token['id'] in ids.values()):
+        return None
+    made = [t | {'special': t['special'] or t['id'] in ids.values()} for t in added]
+    return content | {'added_tokens': made}
 
 
 def _find(role, vocabulary, optional):

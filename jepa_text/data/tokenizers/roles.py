@@ -35,7 +35,7 @@ def completed(content, where):
     A pad token that is also another role's token counts as missing. Raises ValueError as
     tokenizers.parse does.
     """
-    tokenizers.parse(content, where, ROLES)
+    content = json.loads(tokenizers.parse(content, where, ROLES).content)
     content, names = _lowered({'added_tokens': [], **content})
     lines = _guard_lines(names)
     # A copy, as the cuts that are written must have the names after renaming.

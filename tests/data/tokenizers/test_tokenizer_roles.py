@@ -72,7 +72,14 @@ def gemma():
     return backend
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, llama3, bert, t5, gemma)}
+def gemma2():
+    """A mask token that is a plain token, too."""
+    backend = gemma()
+    backend.add_tokens([AddedToken('<mask>', normalized=False)])
+    return backend
+
+
+FAMILIES = {f.__name__: f for f in (gpt2, llama3, bert, t5, gemma, gemma2)}
 FAMILIES['t5_without_brackets'] = functools.partial(t5, '')
 SPELT = ['<mask>', '<pad>', '<bos>', '</s>', '[unused1]', '<extra_id_0>', '<unused0>']
 SPELT += ['<|endoftext|>', '<|reserved_special_token_1|>', '[CLS]', '<unk>', ' ', 'ab']
@@ -149,6 +156,7 @@ def test_every_role_has_a_token_that_no_text_encodes_to(family):
             ],
         ),
         ('gemma', ['pad: <pad> is new, id 260', 'mask: <mask> is new, id 261']),
+        ('gemma2', ['pad: <pad> is new, id 261']),
     ],
 )
 def test_reserved_tokens_are_used_first_and_reported(family, expected):
