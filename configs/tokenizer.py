@@ -4,9 +4,9 @@ r"""Training of a tokenizer on a corpus, with measurements of its fit.
       --workdir=runs/tokenizer
 
 The argument gives the kind (bpe, unigram, wordpiece), the vocabulary size and the text,
-each of them optional. The text is a folder of .txt files, or a .txt, .jsonl or .parquet
-file; by default, the bundled corpus. Further options, such as the text field or a folder
-of Parquet files, are set on the command line as in the section `prepare`:
+each of them optional. The text is a folder of .txt files, or a .txt, .jsonl, .parquet,
+.csv or .tsv file; by default, the bundled corpus. Further options, such as the text field
+or a folder of Parquet files, are set on the command line as in the section `prepare`:
 
     --config.source="{'name': 'parquet', 'path': 'corpus/', 'field': 'content'}"
 
@@ -18,7 +18,9 @@ An existing tokenizer is measured, and missing special tokens are added:
 from ml_collections import ConfigDict
 
 KINDS = ('bpe', 'unigram', 'wordpiece')
-SOURCES = ('jsonl', 'parquet')
+# {suffix of a file: source}; everything else is plain text.
+SOURCES = {'.jsonl': 'jsonl', '.ndjson': 'jsonl', '.parquet': 'parquet'}
+SOURCES |= {'.csv': 'csv', '.tsv': 'csv'}
 
 
 def get_config(chosen=''):
@@ -30,6 +32,6 @@ def get_config(chosen=''):
         elif word.isdecimal():
             config.train.vocab_size = int(word)
         elif word != 'bundled':
-            found = [name for name in SOURCES if f'.{name}' in word]
+            found = [name for end, name in SOURCES.items() if end in word.lower()]
             config.source = dict(name=[*found, 'text'][0], path=word)
     return config
