@@ -5,6 +5,7 @@ Every change of the config is evaluated with the estimate of memory.py.
 
 import copy
 import dataclasses
+import math
 
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
@@ -156,11 +157,19 @@ def _fewer_rows(sized, estimates):
     # If phases have different batch sizes, one flag does not change all of them.
     if not maximum or len({phase.batch_size for phase in sized.made.phases}) > 1:
         return []
-    key, rows = 'batch_per_device', maximum * sized.microbatches
-    if not sized.config['data'].get(key):
-        key, rows = 'batch_size', maximum * sized.microbatches * sized.ways
-    need = max(one.total(maximum) for one in estimates)
-    return [(f'--config.data.{key}={rows} (changes the training)', need)]
+    if not sized.config['data'].get('batch_per_device'):
+        rows = maximum * sized.microbatches * sized.ways
+        need = max(one.total(maximum) for one in estimates)
+        return [(f'--config.data.batch_size={rows} (changes the training)', need)]
+    # Devices that split heads or positions share their rows: the rows of all of them must
+    # fit, and be divisible by the microbatches.
+    sharing = sized.devices // sized.ways
+    step = sized.microbatches // math.gcd(sized.microbatches, sharing)
+    rows = maximum * sized.microbatches // sharing // step * step
+    if not rows:
+        return []
+    need = max(one.total(rows * sharing // sized.microbatches) for one in estimates)
+    return [(f'--config.data.batch_per_device={rows} (changes the training)', need)]
 
 
 def _more_devices(sized):

@@ -279,14 +279,20 @@ def test_tables_are_complete(study):
         (dict(argument='1b'), 'v5e:4'),
         # Both are too large: only a combination keeps the training.
         (dict(argument='610m', data=dict(batch_size=1152)), 'v5e:8'),
+        # Four devices share their rows.
+        (
+            dict(data=dict(batch_size=0, batch_per_device=128), mesh=dict(tensor=4)),
+            'l4:8',
+        ),
     ],
-    ids=['activations', 'state', 'both'],
+    ids=['activations', 'state', 'both', 'rows per device'],
 )
 def test_remedies_fit(changes, chip):
     size = changes.get('argument', '210m')
     config = config_of(f'mlm,{size}')
     options = hardware.Options(**config['plan'] | {'hardware': chip})
     config['data'] |= dict(batch_size=8) | changes.get('data', {})
+    config['mesh'] |= changes.get('mesh', {})
     made = plan.make(config, options)
     assert not made.fits(made.chip)
     assert any('changes the training' not in flags for flags, _ in made.remedies)
