@@ -14,6 +14,7 @@ import jax
 from jepa_text.config import resolve, schema
 from jepa_text.cost import hardware
 from jepa_text.models.network import Network
+from jepa_text.parallel import sharding
 from jepa_text.planning import aot, fit, memory, roofline, tables
 from jepa_text.training import completion
 from jepa_text.training import config as settings
@@ -29,8 +30,15 @@ def plan(config, workdir=None):
     plans = {}
     for name, run in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, run['plan'], 'plan')
-        plans[name] = made = make(completion.with_init_from(run), options)
+        _, devices = hardware.find(options.hardware)
+        mesh = sharding.abstract_mesh(devices, **run['mesh'])
+        plans[name] = made = make(completion.as_planned(run, mesh), options)
         tables.show(name, made)
+        if run['baseline'] == 'time':
+            print(
+                f'{name}: matched by time, which is measured when it begins. The steps '
+                'planned here are those of equal FLOPs.'
+            )
     return plans
 
 

@@ -3,6 +3,7 @@
 plain             (config.py) as JSON, with all defaults
 with_init_from    the model section and tied heads of the model that the run starts from
 with_baseline     the phases of a matched baseline
+as_planned        with_init_from, then with_baseline, for a plan
 with_extension    the history of a run that gets more steps
 as_trained        with_baseline, then with_extension
 """
@@ -29,14 +30,14 @@ def with_init_from(config, folder=None):
     return config | init_from.inferred(source, model, config['phases'], folder)
 
 
-def with_baseline(config, folder):
+def with_baseline(config, folder, mesh=None):
     """Returns the config of the baseline that `config['baseline']` names.
 
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
     matched; a config with such an entry is returned unchanged. Ratios of time are
-    measured once, and then read from `folder`/config.json. Raises ValueError as in
-    baseline.check.
+    measured once, and then read from `folder`/config.json. `mesh` is that of the devices
+    of this job, unless given. Raises ValueError as in baseline.check.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):
@@ -44,11 +45,14 @@ def with_baseline(config, folder):
     with processes.fail_together('the baseline'):
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
-        recipe = assemble.outline(config, assemble.mesh(config), vocab_size)
+        mesh = assemble.mesh(config) if mesh is None else mesh
+        recipe = assemble.outline(config, mesh, vocab_size)
         baseline.check(kind, recipe.phases)
         plain = recipe.make_phases(baseline.sections(recipe.phases), recipe.steps)
-        saved = baseline.saved_ratios(folder)
-        ratios = saved if kind == 'time' else baseline.flops_ratios(recipe, plain)
+        if kind == 'time':
+            ratios = baseline.saved_ratios(folder)
+        else:
+            ratios = baseline.flops_ratios(recipe, plain)
     if ratios is None:
         # Outside of the block, as all processes measure times together.
         ratios = baseline.time_ratios(recipe, plain)
@@ -56,6 +60,19 @@ def with_baseline(config, folder):
     return _stretched(config, recipe.steps, sections) | {
         'baseline': {'by': kind, 'ratios': ratios}
     }
+
+
+def as_planned(config, mesh):
+    """Returns the config with its start and its baseline on a mesh, before it has a
+    folder.
+
+    A baseline of equal time, which is only measured when the run begins, is replaced by
+    one of equal FLOPs.
+    """
+    config = with_init_from(config)
+    if config['baseline'] == 'time':
+        config = config | {'baseline': 'flops'}
+    return with_baseline(config, None, mesh)
 
 
 def _stretched(config, steps, sections):

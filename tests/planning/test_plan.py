@@ -392,6 +392,27 @@ def test_invalid_options_are_rejected(flag, words, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('kind', ['flops', 'time'])
+def test_a_baseline_is_planned_as_it_is_trained(kind, capsys):
+    """On the devices of the plan, of which this machine has fewer."""
+    config = test_configs.module('toy').get_config('clm_jepa_mlm')
+    config.model = dict(name='transformer', preset='tiny')
+    config.mesh = dict(data=1, fsdp=16)
+    config.plan = dict(hardware='h100:16')
+    latent = plan.plan(config)['clm_jepa_mlm']
+    config.baseline = kind
+    made = plan.plan(config)['clm_jepa_mlm']
+    assert [phase.name for phase in made.phases] == ['clm', 'mlm']
+    assert made.phases[1].steps > latent.phases[1].steps
+    cost = [
+        sum(phase.steps * sum(phase.flops.values()) for phase in each.phases)
+        for each in (made, latent)
+    ]
+    assert cost[0] == pytest.approx(cost[1], rel=1e-3)
+    assert ('matched by time' in capsys.readouterr().out) == (kind == 'time')
+
+
+@pytest.mark.slow
 def test_a_study_is_planned_run_by_run(tmp_path, capsys):
     config = test_configs.module('quickstart').get_config()
     config.model = dict(name='transformer', preset='tiny')
