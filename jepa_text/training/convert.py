@@ -180,6 +180,8 @@ def with_layers(encoder, rows_N, is_copy_N, *, silent, scan):
 
     If `silent`, copies add nothing to the hidden states.
     """
+    if not len(rows_N):  # a modernbert of one layer, which is not part of the stack
+        return encoder
     if 'layers' not in encoder:
         encoder = transformer.stack_layers(encoder)
 

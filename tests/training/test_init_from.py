@@ -233,6 +233,14 @@ def test_layers_are_copied_by_number(old, new, how, rows, copies):
     assert (found.tolist(), is_copy.astype(int).tolist()) == (rows, copies)
 
 
+@pytest.mark.parametrize('scan', [True, False])
+def test_a_modernbert_of_one_layer_has_no_layers_to_copy(scan):
+    encoder = {'embedding': jnp.ones((4, 2)), 'first': {'scale': jnp.ones(2)}}
+    rows, copies = convert.layer_rows(0, 0, None)
+    found = convert.with_layers(encoder, rows, copies, silent=False, scan=scan)
+    assert found == encoder
+
+
 def test_impossible_mappings_of_layers_are_rejected():
     with pytest.raises(ValueError, match="'stack' or 'interleave' or 'identity'"):
         convert.layer_rows(2, 4, 'first')
