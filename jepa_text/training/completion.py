@@ -37,12 +37,14 @@ def with_baseline(config, folder, mesh=None):
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
     matched; a config with such an entry is returned unchanged. Ratios of time are
     measured once, and then read from `folder`/config.json. `mesh` is that of the devices
-    of this job, unless given. Raises ValueError as in baseline.check.
+    of this job, unless given. What follows from `init_from` is added first. Raises
+    ValueError as in baseline.check.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):
         return config
     with processes.fail_together('the baseline'):
+        config = with_init_from(config, folder)
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
         mesh = assemble.mesh(config) if mesh is None else mesh

@@ -334,6 +334,18 @@ def test_position_of_masked_predictions(section, shift):
     assert objective.token_objective.shift == shift
 
 
+def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
+    """Also in a study, which matches its runs before it completes them."""
+    hybrid = (dict(objective=dict(name='hybrid', predictor_width=16)),)
+    config = settings.plain(config_of(folder, old, phases=hybrid, baseline='flops'))
+    matched = completion.with_baseline(config, tmp_path)
+    (phase,) = matched['phases']
+    assert phase['objective']['name'] == 'mlm' and phase['steps'] > 4
+    assert phase['objective']['tied'] is False
+    assert matched['model']['preset'] == 'tiny'
+    assert completion.with_init_from(matched, tmp_path) == matched
+
+
 @pytest.mark.slow
 def test_a_clm_run_uses_causal_attention(folder, old, tmp_path):
     """After loading and after export; tokens are then predicted one position before."""
