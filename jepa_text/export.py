@@ -136,10 +136,14 @@ def _init_from(workdir, config):
 
 
 def _manifest(folder):
-    """The manifest of prepared rows, local or at an address; None if they are missing."""
-    if not downloaded.exists(folder):
+    """The manifest of prepared rows, local or at an address; None if they are missing or
+    cannot be reached from here."""
+    try:
+        if not downloaded.exists(folder):
+            return None
+        local = downloaded.fetch(folder, shards=False)
+    except (addresses.AddressError, PermissionError, ModuleNotFoundError):
         return None
-    local = downloaded.fetch(folder, shards=False)
     return checksums.read_json(local / row_folder.MANIFEST)
 
 

@@ -22,7 +22,7 @@ TASKS = {
     'ForQuestionAnswering': ('question-answering', 'AutoModelForQuestionAnswering'),
 }
 VECTORS = ('feature-extraction', 'AutoModel')
-MISSING = 'Unknown: the rows are no longer where they were.'
+MISSING = 'Unknown: the rows are not where they were, or cannot be reached.'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,7 @@ from test_hf_import import tensors_of
 from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
+from jepa_text.files import addresses
 from jepa_text.hf import (
     card,
     files,
@@ -295,7 +296,7 @@ def test_the_card_contains_known_facts():
         'Needs transformers 5.3 or later.',
         'from      runs/old',
         'AutoModelForMaskedLM',
-        'Unknown: the rows are no longer',
+        'Unknown: the rows are not where they were',
     ):
         assert part in text
     at_once = dataclasses.replace(facts, measured_at=7)
@@ -303,6 +304,21 @@ def test_the_card_contains_known_facts():
     shifted = dataclasses.replace(trained(), shift=1)
     text = card.text(shifted, 'EuroBertForMaskedLM', 1234)
     assert 'license: unknown' in text and 'at the position before it' in text
+
+
+@pytest.mark.parametrize(
+    'error', [addresses.AddressError, PermissionError, ModuleNotFoundError]
+)
+def test_rows_that_cannot_be_reached_are_unknown_to_the_card(monkeypatch, error):
+    """A run that read rows at an address is exported on a machine without access."""
+
+    def stat(address):
+        raise error(f'{address} cannot be read.')
+
+    monkeypatch.setattr(addresses, 'stat', stat)
+    rows = 's3://bucket/rows'
+    config = {'data': {'folder': rows}, 'phases': [{'objective': {'name': 'mlm'}}]}
+    assert export._manifests(config, 1) == {rows: None}
 
 
 @pytest.mark.parametrize('prefix', ['', 'hf:'])
