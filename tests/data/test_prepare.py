@@ -231,6 +231,16 @@ def test_an_empty_corpus(make, corpus, tmp_path, content):
     assert not list(tmp_path.glob('*rows*'))
 
 
+def test_a_corpus_of_one_document_makes_one_split(make, corpus, tmp_path):
+    """The other split has no text, and the error says what to do."""
+    corpus['path'].write_text('{"text": "the whale"}\n')
+    with pytest.raises(ValueError, match=r"'heldout'.*as splits=\('train',\)"):
+        make()
+    assert make(splits=('train',))['splits']['train']['documents'] == 1
+    with pytest.raises(ValueError, match="no split 'heldout'.*evaluate.every=0"):
+        pipeline.Rows(tmp_path / 'rows', 'heldout')
+
+
 def test_a_missing_corpus(make, tmp_path):
     with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
         make(source={'name': 'text', 'path': str(tmp_path / 'nowhere')})

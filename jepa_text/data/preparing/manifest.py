@@ -45,8 +45,9 @@ def build(work, about):
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
                 f'{settings["source"]}); documents dropped from all splits: '
-                f'{left_out or "none"}. Give a source with at least one document that is '
-                'not blank; of a small one hold out more (heldout_every), or drop less.'
+                f'{left_out or "none"}. Give a source with more documents that are not '
+                'blank; of a small one, change heldout_every, drop less, or prepare only '
+                "one split, as splits=('train',)."
             )
         capacity = counts['rows'] * settings['row_length']
         manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / capacity}
