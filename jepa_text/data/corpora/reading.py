@@ -22,6 +22,7 @@ LONGEST = 2**28  # maximum bytes of a line
 CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = ('.gz', '.zst')
 ENDS = ('', *PACKED)
+BOM = b'\xef\xbb\xbf'
 
 
 def check_split(split, heldout_every):
@@ -60,7 +61,7 @@ def lines(path, start=0, stop=None, strict=True):
         for number, data in enumerate(_raw_lines(file, path), 1):
             line = data
             if offset == 0:
-                line = line.removeprefix(b'\xef\xbb\xbf')
+                line = line.removeprefix(BOM)
             try:
                 text = line.decode('utf-8').removesuffix('\n').removesuffix('\r')
             except UnicodeDecodeError as error:
@@ -72,6 +73,16 @@ def lines(path, start=0, stop=None, strict=True):
                 text = invalid_text.Bad(invalid_text.NOT_UTF8, message)
             offset += len(data)
             yield number, text
+
+
+def _escaped_lines(path):
+    """Yields (number from 1, line without its end), with bytes that are not UTF-8
+    escaped."""
+    with streams.open_bytes(path) as file:
+        for number, data in enumerate(_raw_lines(file, path), 1):
+            data = data.removeprefix(BOM) if number == 1 else data
+            line = data.decode('utf-8', 'surrogateescape')
+            yield number, line.removesuffix('\n').removesuffix('\r')
 
 
 def line_starts(file, size, blank=False):
@@ -119,20 +130,22 @@ def _not_utf8(path, number, offset, byte):
     )
 
 
-def records(path, is_tsv):
+def records(path, is_tsv, strict=True):
     """Yields (number of its last line, cells) of each record of a table, without blank
     lines.
 
     Cells of a CSV may be quoted as in RFC 4180 and span lines; those of a TSV are taken
     literally. Raises ValueError, with the line, for any other CSV, and what `lines`
-    raises.
+    raises; but without `strict`, each byte that is not UTF-8 is escaped as a lone
+    surrogate (PEP 383).
     """
+    read = lines(path) if strict else _escaped_lines(path)
     if is_tsv:
-        yield from ((n, line.split('\t')) for n, line in lines(path) if line.strip())
+        yield from ((n, line.split('\t')) for n, line in read if line.strip())
         return
     # By default 131,072, and for the whole process.
     csv.field_size_limit(max(CELL, csv.field_size_limit()))
-    found = csv.reader((f'{line}\n' for _, line in lines(path)), strict=True)
+    found = csv.reader((f'{line}\n' for _, line in read), strict=True)
     try:
         for cells in found:
             if cells:

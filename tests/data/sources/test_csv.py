@@ -1,4 +1,4 @@
-"""Tests for CSV and TSV corpora, read in blocks."""
+"""Tests for CSV and TSV corpora."""
 
 import csv as library
 import gzip
@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from jepa_text.data.corpora import reading
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import csv
 
@@ -52,12 +53,11 @@ def test_tsv_cells_are_literal(tmp_path):
     assert [row['text'] for row in tables.read(path)] == expected
 
 
-def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch, units_of):
+def test_a_file_is_never_cut(tmp_path, units_of):
     texts = [f'number {n},\nof "all"' for n in range(900)]
     rows = [{'id': '', 'text': text, 'more': ''} for text in texts]
     path = tmp_path / 'a.csv'
     path.write_bytes(written(rows))
-    monkeypatch.setattr(csv, 'BLOCK', 400)
     units_of(400)
     one = csv.make('train', path, heldout_every=10**9)
     assert [row['text'] for row in one] == texts
@@ -69,16 +69,22 @@ def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch, units_of)
     [
         (b'', "has no column 'text'; it has: none."),
         (b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
-        (b'id,text\n1,a\n2,b,c\n', r'Expected 2 columns, got 3.*must have one cell'),
-        (b'id,text\n1,a\n2\n', r'Expected 2 columns, got 1.*must have one cell'),
+        (b'id,text\n1,a\n2,b,c\n', 'line 3: row 2 has 3 cells, but there are 2 columns'),
+        (b'id,text\n1,a\n2\n', 'line 3: row 2 has 1 cells.*must be quoted'),
+        # A quote that is not closed, and one that is not doubled.
+        (b'text\nfoo\n"bar\nbaz\n', 'line 4 is not CSV: unexpected end of data'),
+        (b'text,id\nfoo,"1\nbar,2\n', 'line 3 is not CSV: unexpected end of data'),
+        (b'text,id\n"foo" bar,1\n', "line 2 is not CSV: ',' expected"),
         (b'"id,text\n1,a\n', 'line 2 is not CSV: unexpected end of data'),
         (b'text,text\na,b\n', 'repeats a column name: text, text'),
-        (b'id,text\n1,"' + b'x' * 2000 + b'"\n', 'block size.*at most 300 bytes'),
+        (b'id,text\n1,"' + b'x' * 2000 + b'"\n', 'line 2 is not CSV: field larger'),
     ],
 )
 def test_invalid_tables_raise(tmp_path, monkeypatch, data, message):
-    monkeypatch.setattr(csv, 'BLOCK', 300)
+    monkeypatch.setattr(reading, 'CELL', 300)
+    usual = library.field_size_limit(300)
     (tmp_path / 'a.csv').write_bytes(data)
     with pytest.raises(ValueError, match=message) as caught:
         read(tmp_path / 'a.csv')
+    library.field_size_limit(usual)
     assert str(tmp_path / 'a.csv') in str(caught.value)
