@@ -121,8 +121,9 @@ def _rows(vocab_size, vocab_rows):
     ranges.number('model: vocab_rows', vocab_rows, whole=True)
     if vocab_rows < vocab_size:
         raise ValueError(
-            f'vocab_rows={vocab_rows}, but the tokenizer has {vocab_size} tokens. Set it '
-            'to at least that number, or omit it.'
+            f'model.vocab_rows={vocab_rows}, but the tokenizer has {vocab_size} tokens. '
+            f'Set it to {vocab_size} or more; if omitted, it is that number, or that of '
+            'the model of init_from.'
         )
     return vocab_rows
 
