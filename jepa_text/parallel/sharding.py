@@ -82,6 +82,11 @@ def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1, dcn_data=1):
     Raises ValueError as `make_mesh` does.
     """
     sizes = _sizes(count, data, fsdp, context, tensor)
+    if sizes[0] % dcn_data:
+        raise ValueError(
+            f'mesh dcn_data={dcn_data} must divide data={sizes[0]}: all machines have '
+            'equal parts of it. Change one of them.'
+        )
     return AbstractMesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 

@@ -73,6 +73,12 @@ def test_slices_must_exist(sizes):
         sharding.make_mesh(**sizes)
 
 
+def test_slices_of_a_planned_mesh_must_divide_its_data():
+    assert sharding.abstract_mesh(16, dcn_data=2).shape['data'] == 16
+    with pytest.raises(ValueError, match='dcn_data=3 must divide data=16'):
+        sharding.abstract_mesh(16, dcn_data=3)
+
+
 def test_offloaded_leaves_are_on_the_host():
     mesh = sharding.make_mesh()
     tree = {
