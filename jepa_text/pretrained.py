@@ -159,6 +159,13 @@ class Pretrained:
                 'Expected a list of texts, but got a single text: put it in [].'
             )
         texts = list(texts)
+        for number, text in enumerate(texts):
+            # The tokenizer would read a tuple of two texts as a single row.
+            if not isinstance(text, str):
+                raise ValueError(
+                    f'texts[{number}]={text!r} is not a text, but a '
+                    f'{type(text).__name__}: give one string per vector.'
+                )
         ids = self.tokenizer.encode_many(texts)
         truncation.warn(self, [len(each) for each in ids])
         return [self._row(text, each) for text, each in zip(texts, ids)]

@@ -77,6 +77,13 @@ def test_a_text_instead_of_a_list_is_rejected(model):
         model.encode('The whale')
 
 
+@pytest.mark.parametrize('other', [('a query', 'a text'), ['a', 'b'], None, float('nan')])
+def test_what_is_not_a_text_is_rejected(model, other):
+    """A pair of texts would become a single vector."""
+    with pytest.raises(ValueError, match=r'texts\[1\]=.* is not a text, but a '):
+        model.encode(['the whale', other])
+
+
 def test_truncated_texts_are_reported_once(model):
     with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as caught:
         model.encode(['whale ' * 200, 'whale'])
