@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -108,9 +109,14 @@ class Pretrained:
         answers = []
         for position in np.flatnonzero(ids == tokenizer.mask_id):
             probabilities_V = np.asarray(probabilities_BLV)[0, position - self.shift]
-            best = np.argsort(-probabilities_V, kind='stable')[:top]
+            order_V = np.argsort(-probabilities_V, kind='stable')
+            # An embedding may have more rows than there are tokens.
+            known = (i for i in order_V if tokenizer.backend.id_to_token(int(i)))
             answers.append(
-                [(_shown(tokenizer, i), float(probabilities_V[i])) for i in best]
+                [
+                    (_shown(tokenizer, i), float(probabilities_V[i]))
+                    for i in itertools.islice(known, top)
+                ]
             )
         return answers
 

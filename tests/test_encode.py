@@ -100,6 +100,18 @@ def test_fill_shows_tokens_without_text_by_name(model):
     assert {'<mask>', '<pad>', ' the'} <= set(words)
 
 
+def test_fill_leaves_out_rows_without_a_token(model):
+    """As in models whose number of rows is rounded up."""
+    encoder = model.network.encoder
+    encoder = encoder.clone(vocab_size=encoder.vocab_size + 500)
+    network = Network(encoder, model.network.objective)
+    params = jax.jit(lambda: network.init(0))()
+    larger = dataclasses.replace(model, network=network, params=params)
+    (found,) = larger.fill('the <mask> saw', top=10**4)
+    assert len(found) == model.tokenizer.vocab_size
+    assert all(isinstance(token, str) for token, _ in found)
+
+
 def test_a_mask_without_the_token_that_predicts_it_is_rejected(model):
     shifted = dataclasses.replace(model, shift=1)
     assert shifted.fill('<mask>') and model.fill('<mask>')
