@@ -123,9 +123,11 @@ def _raw_lines(file, path):
 
 def _not_utf8(path, number, offset, byte):
     unpacked = ' of the decompressed text' if is_compressed(path) else ''
+    is_utf16 = not offset and byte in (0xFE, 0xFF)  # its byte order mark
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
-        f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
+        f'{number}. Convert it first, for example `iconv -f '
+        f'{"UTF-16" if is_utf16 else "WINDOWS-1252"} -t UTF-8 '
         f'{os.path.basename(str(path))} > utf8.txt`.'
     )
 

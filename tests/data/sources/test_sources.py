@@ -161,6 +161,13 @@ def test_invalid_utf8_is_located(tmp_path, name):
         both(text.make, path=path)
 
 
+def test_utf16_is_recognized_by_its_byte_order_mark(tmp_path):
+    path = tmp_path / 'a.txt'
+    path.write_bytes('one'.encode('utf-16'))
+    with pytest.raises(ValueError, match='0xff at byte offset 0.*iconv -f UTF-16 -t'):
+        both(text.make, path=path)
+
+
 def test_a_byte_order_mark_counts_in_the_offset(tmp_path):
     path = tmp_path / 'a.txt'
     path.write_bytes(b'\xef\xbb\xbfab\xff')
