@@ -155,7 +155,8 @@ def _make(parsed, partial, folder, others):
         notes = [*_training_notes(tokenizer, trained_on, parsed.train), *left_out]
     tokenizer.save(partial / FILE)
     text, what, left_out = _measured_on(parsed, partial, trained_on)
-    measured = {folder.name: tokenizer, **others}
+    own = folder.name if folder.name not in others else str(folder / FILE)
+    measured = {own: tokenizer, **others}
     return {
         'said': [*notes, *left_out],
         'trained_on': trained_on and trained_on.about(),

@@ -165,6 +165,13 @@ def test_an_existing_tokenizer_is_completed_and_measured(texts, tmp_path, capsys
     assert counts[','] == report(out)['measured_on']['documents'] < counts['1']
 
 
+def test_a_workdir_named_as_what_it_is_compared_with_is_measured(texts, tmp_path):
+    out, compare = tmp_path / 'bundled', "--config.compare=('bundled',)"
+    assert tokenize(out, f'bpe,300,{texts}', compare) == 0
+    sizes = {k: one['vocab_size'] for k, one in report(out)['tokenizers'].items()}
+    assert sizes == {str(out / 'tokenizer.json'): 300, 'bundled': 2048}
+
+
 def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
     path, out = tmp_path / 'their.model', tmp_path / 'out'
     foreign_tokenizers.sentencepiece(path)
