@@ -79,7 +79,7 @@ def build(config, folder, stack, evaluations=()):
                 folder,
                 config,
                 may_change,
-                steps=settled_by(config),
+                steps='checkpoints',
                 whole=settings.plain,
                 accept=functools.partial(_check_rows, recipe, folder),
             )
@@ -114,17 +114,6 @@ def _check_rows(recipe, folder):
     newest = restore.newest_good(Path(folder, 'checkpoints'))
     if newest:
         stream.check_fingerprint(newest[1]['fingerprint'], recipe.fingerprint)
-
-
-def settled_by(config):
-    """The subfolder whose first checkpoint makes the config final; None: it is at once.
-
-    Times measured for a matched baseline are read from config.json, so a config that has
-    them must not change any more, even before the first checkpoint.
-    """
-    matched = config['baseline']
-    timed = matched != 'none' and matched['by'] == 'time'
-    return None if timed else 'checkpoints'
 
 
 def _watchdog(folder, **seconds):

@@ -11,7 +11,7 @@ import tiny
 
 from jepa_text.parallel import sharding
 from jepa_text.study import members
-from jepa_text.training import assemble, baseline, completion
+from jepa_text.training import assemble, baseline, begin, completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -135,6 +135,28 @@ def test_time_is_measured_once_and_reused_by_a_resumed_run(folder, tmp_path, mon
     shutil.rmtree(tmp_path / 'run' / 'checkpoints')
     with pytest.raises(AssertionError, match='measured again'):
         completion.with_baseline(settings.plain(given), tmp_path / 'run')
+
+
+@pytest.mark.slow
+def test_a_run_killed_before_its_first_checkpoint_can_be_started_again(
+    folder, tmp_path, monkeypatch
+):
+    """Its time is measured again, and is never quite the same."""
+    phases = [dict(objective=dict(name='hybrid', predictor_width=16))]
+    given = tiny.config(folder, steps=2, baseline='time', phases=phases)
+    given['evaluate']['every'] = 0
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(baseline, 'step_ratio', lambda *_: 1.5)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(begin, 'restore_or_init', killed)
+        tiny.train(given, tmp_path / 'run')
+    saved = json.loads((tmp_path / 'run' / 'config.json').read_text())
+    assert saved['steps'] == 3
+    monkeypatch.setattr(baseline, 'step_ratio', lambda *_: 2.0)
+    assert int(tiny.train(given, tmp_path / 'run').step) == 4
 
 
 @pytest.mark.slow
