@@ -96,6 +96,8 @@ class Objective:
       update_memory(memory, seen, diagnostics)  returns the memory after a step, given
                         `seen` of the whole batch and the `diagnostics` of this step
                         (NaN if not measured)
+      forgotten(before)  names in its memory that have another meaning in that of
+                        `before`, the objective of the phase before its own
       has_target        whether there is a target, initialized as a copy of the encoder
       update_target(target, encoder, step)  returns the target's parameters after a step,
                         from both (EMA)
@@ -138,6 +140,9 @@ class Objective:
 
     def update_memory(self, memory: Arrays, seen: Any, diagnostics: Arrays) -> Arrays:
         return memory
+
+    def forgotten(self, before: 'Objective') -> tuple[str, ...]:
+        return ()
 
     def update_target(self, target: dict, encoder: dict, step: jax.Array) -> dict:
         return target

@@ -50,20 +50,23 @@ def entered_shapes(recipe, phase, state):
 
 
 def _enter(recipe, phase):
+    before = recipe.phases[max(phase.index - 1, 0)].objective
     return _entering(
         phase.network,
         phase.objective,
         recipe.optimizer,
         phase.reset,
+        phase.objective.forgotten(before),
         recipes.shardings(recipe, phase),
     )
 
 
 @memo.memoize
-def _entering(network, objective, optimizer, reset, shardings):
+def _entering(network, objective, optimizer, reset, forgotten, shardings):
     def enter(state, data):
         key = jax.random.wrap_key_data(data)
-        return states.enter_phase(state, network, objective, optimizer, key, reset)
+        new = network, objective, optimizer, key
+        return states.enter_phase(state, *new, reset, forgotten)
 
     return jax.jit(enter, out_shardings=shardings)
 

@@ -83,7 +83,7 @@ def _abstract(encoder, objective):
     return jax.eval_shape(functools.partial(create, *inputs))
 
 
-def enter_phase(state, network, objective, optimizer, seed, reset=None):
+def enter_phase(state, network, objective, optimizer, seed, reset=None, forgotten=()):
     """Returns the state at the start of the next phase.
 
     params      Modules that the objective needs and the state lacks are created, and
@@ -95,6 +95,7 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     opt_state   Leaves stay as they are, except those of new parameters and those whose
                 path matches the regular expression `reset` ('.*': all, '/lm_head/': the
                 head's moments and ages), which are new.
+    memory      Entries stay as they are, except diagnostics and those in `forgotten`.
 
     Raises ValueError if trained weights of encoder or head would be lost.
     """
@@ -111,10 +112,11 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     patterns = [reset] if reset else []
     # Names of modules are parts of the paths of their moments.
     patterns += [f'(^|/){re.escape(name)}/' for name in reshaped]
+    known = {name: x for name, x in state.memory.items() if name not in forgotten}
     return state.replace(
         params=params,
         target=target,
-        memory=_carry(state.memory, fresh.memory, '^diagnostics/'),
+        memory=_carry(known, fresh.memory, '^diagnostics/'),
         opt_state=_carry(state.opt_state, optimizer.init(params), '|'.join(patterns)),
     )
 

@@ -172,6 +172,23 @@ def test_a_predictor_of_other_shapes_is_reinitialized(folder, before):
     assert switches.reinitialized(built, built.phases[1]) == ['predictor'] * (not is_same)
 
 
+@pytest.mark.parametrize('rule', ['normalized', 'gradient_ratio'])
+def test_a_balance_does_not_take_over_the_means_of_another_rule(folder, rule):
+    """Logarithms of gradient norms are not losses."""
+    first = {**HYBRID, 'balance': dict(name='gradient_ratio')}
+    built, _ = made(folder, first, {**HYBRID, 'balance': dict(name=rule)})
+    state = begun(built)
+    sevens = {
+        name: np.full_like(x, 7) for name, x in state.memory.items() if 'bal' in name
+    }
+    assert len(sevens) == 3
+    state = state.replace(memory=state.memory | sevens)
+    state = jax.device_get(programs.enter(built, built.phases[1], state))
+    kept = 7 * (rule == 'gradient_ratio')
+    assert {float(state.memory[name]) for name in sevens} == {kept}
+    assert_array_equal(state.memory['key'], begun(built).memory['key'])
+
+
 @pytest.mark.parametrize(
     'sections, at_switch, words',
     [

@@ -126,6 +126,11 @@ class LatentObjective(Objective):
     def memory(self):
         return {**self.latent.memory(), **self.balance.memory()}
 
+    def forgotten(self, before):
+        # Some rules remember losses and others gradient norms, by the same names.
+        is_same = type(getattr(before, 'balance', None)) is type(self.balance)
+        return () if is_same else tuple(self.balance.memory())
+
     def update_memory(self, memory, seen, diagnostics):
         observed = {name: seen[name] for name in ('latent_loss', 'token_loss')}
         for name in ('latent_grad_norm', 'token_grad_norm'):
