@@ -188,9 +188,10 @@ def _left(left):
 
 def _completed(config, folder):
     """Returns the completed config, with a baseline of equal FLOPs instead of time."""
+    config = completion.with_init_from(config, folder)
     if config['baseline'] == 'time':
         config = config | {'baseline': 'flops'}
-    return completion.with_init_from(completion.with_baseline(config, folder), folder)
+    return completion.with_baseline(config, folder)
 
 
 def _recipe(config):

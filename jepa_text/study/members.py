@@ -148,6 +148,7 @@ def finished(folder, config):
     newest = restore.newest_good_step(Path(folder) / 'checkpoints')
     if newest is None:
         return False
+    config = completion.with_init_from(config, folder)
     config = completion.as_trained(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
     return is_same and newest == assemble.size(config)[1]

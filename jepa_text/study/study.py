@@ -144,7 +144,7 @@ def _study(config, place):
         probes = measure.probes(config, workdir / 'rows')
         finetuned.check(config['examine'])
         configs = {
-            name: _with_baseline(member, workdir / name)
+            name: _completed(member, workdir / name)
             for name, member in plain_configs.items()
         }
         _check(config, configs, workdir)
@@ -184,11 +184,12 @@ def _study(config, place):
     return results
 
 
-def _with_baseline(config, folder):
-    """Returns the config of a member with its baseline.
+def _completed(config, folder):
+    """Returns the config of a member with the model of its start and its baseline.
 
-    One that is matched by time is unchanged, as another worker may measure the time.
+    A baseline that is matched by time is left open, as another worker may measure it.
     """
+    config = completion.with_init_from(config, folder)
     if config['baseline'] == 'time':
         return config
     return completion.with_baseline(config, folder)

@@ -261,6 +261,25 @@ def test_a_study_with_only_result_files_can_get_more_seeds(seeded, tmp_path, cap
 
 
 @pytest.mark.slow
+def test_runs_of_a_study_may_continue_from_a_model(seeded, tmp_path, capsys):
+    """The model section is that of the start; a matched baseline needs it, too."""
+    config, done, _ = seeded
+    start = dict(path=str(done / 'a' / 'seed_0'))
+    hybrid = dict(objective=dict(name='hybrid', predictor_width=16))
+    runs = [*config['runs'], dict(name='b', phases=(hybrid,), baseline='flops')]
+    config = {key: x for key, x in config.items() if key != 'model'}
+    config |= dict(init_from=start, runs=runs)
+    steps = [one.steps for one in study.study(config, tmp_path / 'out', dry_run=True)]
+    assert steps[:2] == [2, 2] and steps[2] == steps[3] >= 2
+    study.study(config, tmp_path / 'out')
+    assert (tmp_path / 'out' / 'appendix.md').is_file()
+    capsys.readouterr()
+    study.study(config, tmp_path / 'out')
+    said = capsys.readouterr().out
+    assert 'a/seed_1: complete' in said and 'b/seed_1: complete' in said
+
+
+@pytest.mark.slow
 def test_members_are_examined_at_tasks(seeded, tmp_path, capsys):
     config, done, _ = seeded
     out = shutil.copytree(done, tmp_path / 'examined')
