@@ -15,6 +15,7 @@ from jepa_text.cost import hardware
 from jepa_text.files import checksums
 from jepa_text.planning import fit, plan
 from jepa_text.report import console
+from jepa_text.running import restore
 from jepa_text.study import members, tree, trunks
 from jepa_text.training import completion
 from jepa_text.training import config as settings
@@ -215,8 +216,9 @@ def _planned(config, recipe, phase, cache):
 
 
 def _is_done(folder, name, config):
-    has_result = members.result_path(folder, name).is_file()
-    return has_result or members.finished(folder / name, config)
+    if restore.steps(folder / name / 'checkpoints'):  # it may have got more steps
+        return members.finished(folder / name, config)
+    return members.result_path(folder, name).is_file()
 
 
 def _size(recipe, phase):

@@ -205,6 +205,19 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     assert forecast._retained(every, 40, [16]) == {30, 40}
 
 
+def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
+    """Its result is that of fewer steps, unless its checkpoints are gone."""
+    config = of_one_start()
+    (name, own), *_ = members.configs(config, tmp_path / 'rows').items()
+    configs = {name: own | {'prepare': config['prepare']}}
+    path = members.result_path(tmp_path, name)
+    path.parent.mkdir()
+    path.write_text('{}')
+    assert forecast.outlook(configs, tmp_path)[0].is_done
+    (tmp_path / name / 'checkpoints' / '3').mkdir(parents=True)
+    assert not forecast.outlook(configs, tmp_path)[0].is_done
+
+
 def test_an_outlook_says_how_reliable_its_hours_are():
     whole = dict(start=0, trunk='', flops=1.0, alone=1.0, hardware='h100', devices=1)
     one = forecast.Member(name='a', steps=100, seconds=100.0, price=None, **whole)
