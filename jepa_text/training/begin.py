@@ -1,12 +1,14 @@
 """The start of a run: its first or resumed state, and the tools of the training loop."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from jepa_text.cost import hardware
 from jepa_text.data import stream
+from jepa_text.files import atomic
 from jepa_text.parallel import processes
 from jepa_text.running import (
     branch,
@@ -80,7 +82,13 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
 
 
 def _branch(recipe, folder, source, step):
-    """Copies the state of another run at a step into the folder, with own metadata."""
+    """Copies the state of another run at a step into the folder, with own metadata.
+
+    Also the record of the model that both started from, if any.
+    """
+    record = Path(source, init_from.FILE)
+    if record.is_file():
+        atomic.write(Path(folder, init_from.FILE), record.read_bytes())
 
     def change(meta):
         return meta | recipes.meta(recipe, recipe.phases[meta['phase']], step)

@@ -117,14 +117,21 @@ def test_resuming_is_exact_and_does_not_read_the_start(
     config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
     config['evaluate'] = dict(every=0)
     straight = tiny.train(config, tmp_path / 'straight')
+    # Another member of a study, which shares the first steps.
+    trunk = tmp_path / 'straight', 2
+    tiny.train(config, tmp_path / 'branch', trunk=trunk)
     # As if killed between steps 4 and 6.
     shutil.copytree(tmp_path / 'straight', tmp_path / 'cut')
-    shutil.rmtree(tmp_path / 'cut' / 'checkpoints' / '6')
+    for name in ('branch', 'cut'):
+        shutil.rmtree(tmp_path / name / 'checkpoints' / '6')
     for module, name in ((init_from, 'describe'), (init_from, 'initialize')):
         monkeypatch.setattr(module, name, _never)
-    again = tiny.train(config, tmp_path / 'cut')
-    assert tiny.fingerprint(again) == tiny.fingerprint(straight)
-    assert tiny.log(tmp_path / 'cut') == tiny.log(tmp_path / 'straight')
+    record = (tmp_path / 'straight' / init_from.FILE).read_text()
+    for name in ('branch', 'cut'):
+        again = tiny.train(config, tmp_path / name)
+        assert tiny.fingerprint(again) == tiny.fingerprint(straight)
+        assert tiny.log(tmp_path / name) == tiny.log(tmp_path / 'straight')
+        assert (tmp_path / name / init_from.FILE).read_text() == record
     with pytest.raises(ValueError, match='init_from.head'):
         changed = config | {'init_from': config['init_from'] | {'head': 'new'}}
         tiny.train(changed, tmp_path / 'cut')
