@@ -124,10 +124,13 @@ def extension_may_change(config, folder):
     last = len(config['phases']) - 1
     lengths = [f'phases.{last}.steps']
     before = extend.lengthened(saved['phases'], config['extended'][0]['steps'])
+    if before[-1].get('at_switch') == config['phases'][-1].get('at_switch'):
+        # A new warm-up that was a share is written out in steps, too.
+        lengths.append(f'phases.{last}.at_switch.rewarm')
     if _steps(before) == _steps(config['phases']):
         # Phases with a `share` have their steps written out now; they are the same.
         numbers = range(last + 1)
-        lengths = [f'phases.{n}.{key}' for n in numbers for key in ('share', 'steps')]
+        lengths += [f'phases.{n}.{key}' for n in numbers for key in ('share', 'steps')]
     return (*extend.MAY_CHANGE, *lengths)
 
 

@@ -20,17 +20,29 @@ _TOLERANCE = 0.01  # for equal learning rates, of the higher one
 
 def lengthened(sections, first_total):
     """Returns sections of phases with the steps that they had in a run of `first_total`
-    steps; the last phase takes the rest."""
+    steps; the last phase takes the rest, and its new warm-up keeps its steps."""
     try:
         found = phases.spans(sections, first_total)
     except ValueError:  # their own steps add up to the new length
-        return sections
+        *before, last = sections
+        steps = first_total - sum(section.get('steps', 0) for section in before)
+        return [*before, _with_rewarm_in_steps(last, steps)]
     fixed = [
         {k: v for k, v in section.items() if k != 'share'} | {'steps': stop - start}
         for section, (start, stop) in zip(sections[:-1], found)
     ]
     last = {k: v for k, v in sections[-1].items() if k not in ('share', 'steps')}
-    return [*fixed, last]
+    return [*fixed, _with_rewarm_in_steps(last, found[-1][1] - found[-1][0])]
+
+
+def _with_rewarm_in_steps(section, steps):
+    """Returns the section of a phase of so many steps. A share of more steps would let
+    the learning rate fall back into the new warm-up."""
+    at_switch = section.get('at_switch') or {}
+    if not at_switch.get('rewarm'):
+        return section
+    rewarm = ranges.in_steps(at_switch['rewarm'], steps)
+    return section | {'at_switch': at_switch | {'rewarm': rewarm}}
 
 
 def rise(schedule, steps_left):

@@ -153,3 +153,24 @@ def test_shares_keep_their_steps(tmp_path, newest):
     assert completion.with_extension(same, tmp_path) == same
     assert completion.extension_may_change(same, tmp_path) == ()
     assert completion.with_extension(same, tmp_path / 'none') == same
+
+
+@pytest.mark.parametrize('own', [{}, dict(steps=60)])
+def test_a_new_warm_up_does_not_grow_with_its_phase(tmp_path, newest, own):
+    """As a share of more steps, it would lower the rate again."""
+    first = dict(steps=40, objective=dict(name='clm'))
+    parts = [first, MLM | own | dict(at_switch=dict(rewarm=0.5, reset=None))]
+    before = made(100, 1e-2, parts)
+    after = [first, parts[1] | ({'steps': 960} if own else {})]
+    extended(tmp_path, 1000, 100, before)
+    config = completion.with_extension(made(1000, 1e-2, after), tmp_path)
+    assert config['phases'][1]['at_switch'] == dict(rewarm=30, reset=None)
+    assert not refused(tmp_path, before, config)
+    # Another warm-up is another run.
+    changed = [first, after[1] | dict(at_switch=dict(rewarm=31, reset=None))]
+    other = completion.with_extension(made(1000, 1e-2, changed), tmp_path)
+    assert 'phases.1.at_switch.rewarm' in refused(tmp_path, before, other)
+    # Extended once more, it stays the same.
+    (tmp_path / 'config.json').write_text(json.dumps(config))
+    again = completion.with_extension(made(2000, 1e-2, after), tmp_path)
+    assert again['phases'][1]['at_switch'] == dict(rewarm=30, reset=None)
