@@ -5,6 +5,7 @@ decay (continued pretraining). Arms that differ in one of these alone form a lin
 values make a curve.
 """
 
+import json
 from typing import NamedTuple
 
 from jepa_text.report import bands
@@ -17,6 +18,8 @@ class Traits(NamedTuple):
 
     share        share of CLM
     rate         masking rate, or None
+    options      the other options of its phases, as text; None for CLM alone
+    schedule     the options of the schedule besides its peak, as text
     peak         peak of the learning rate
     steps        number of steps
     first        steps until a first decay, in continued pretraining; else 0
@@ -26,6 +29,8 @@ class Traits(NamedTuple):
 
     share: float
     rate: float | None
+    options: str | None
+    schedule: str
     peak: float | None
     steps: int
     first: int
@@ -56,25 +61,51 @@ SWEEPS = (
 )
 
 
+# Sections that affect the result, besides phases and schedule.
+_OTHERS = ('model', 'data', 'optimizer', 'clip_norm', 'accumulate', 'init_from')
+_OF_TRAITS = ('peak', 'first')  # keys of a schedule that are traits of their own
+
+
 def traits(config):
     """Returns the Traits of an arm, from its completed config."""
     total = assemble.size(config)[1]
     spans = phases.spans(config['phases'], total)
     names = tuple(phase['objective']['name'] for phase in config['phases'])
     causal = sum(b - a for (a, b), name in zip(spans, names) if name == 'clm')
-    last = config['phases'][-1]['objective']
+    *before, final = config['phases']
+    last = final['objective']
     schedule = config['schedule']
     schedule = schedule if isinstance(schedule, dict) else {'peak': schedule}
     rate = last.get('mlm', last).get('rate')
     return Traits(
         share=causal / total,
         rate=rate if isinstance(rate, float) else None,
+        options=_options(before, final, isinstance(rate, float)),
+        schedule=str({k: x for k, x in schedule.items() if k not in _OF_TRAITS}),
         peak=schedule.get('peak'),
         steps=total,
         first=int(schedule.get('first', 0)),
-        others=str([config[key] for key in ('model', 'data', 'optimizer')]),
+        others=str([config.get(key) for key in _OTHERS]),
         objectives=names,
     )
+
+
+def _options(before, final, has_rate):
+    """Returns the options of phases as text, without lengths and the last masking rate.
+
+    CLM has no options, except for a prefix.
+    """
+    if has_rate:
+        section = final['objective']
+        own = {k: x for k, x in section.get('mlm', section).items() if k != 'rate'}
+        own = section | {'mlm': own} if 'mlm' in section else own
+        final = final | {'objective': own}
+    found = []
+    for phase in (*before, final):
+        section = phase['objective']
+        if section['name'] != 'clm' or section.get('prefix'):
+            found.append([section, phase.get('data'), phase.get('rope_theta')])
+    return json.dumps(found, sort_keys=True) if found else None
 
 
 def lines(kinds, sweep):
@@ -135,12 +166,12 @@ def _placed(kind, kinds, sweep):
 
 
 def _with_pure_clm(found):
-    """Adds CLM alone, which has no masking rate, to the lines of all rates."""
-    alone = {key[1:]: line for key, line in found.items() if key[0] is None}
+    """Adds CLM alone, which has no masking rate and options, to all lines."""
+    alone = {key[2:]: line for key, line in found.items() if key[:2] == (None, None)}
     return {
-        key: alone.get(key[1:], {}) | line
+        key: alone.get(key[2:], {}) | line
         for key, line in found.items()
-        if key[0] is not None
+        if key[:2] != (None, None)
     }
 
 
@@ -164,6 +195,8 @@ def _name(members, kinds, sweep):
         words.append(f'{one.rate:.0%} masked')
     if 'peak' in varied and sweep.trait != 'peak' and one.peak:
         words.append(f'learning rate {one.peak:g}')
-    if 'others' in varied:
+    if varied & {'options', 'schedule'}:
+        words.append(f'as {arm}')
+    elif 'others' in varied:
         words.append(arm.rpartition('_')[2])
     return ', '.join(words)

@@ -173,8 +173,9 @@ def labels(figure):
 
 
 def test_lines_of_a_sweep_have_different_names():
-    mlm = sweeps.Traits(0.0, 0.2, 1e-4, 10, 0, '', ('mlm',))
-    kinds = {'clm': mlm._replace(share=1.0, rate=None, objectives=('clm',))}
+    mlm = sweeps.Traits(0.0, 0.2, '', '', 1e-4, 10, 0, '', ('mlm',))
+    alone = dict(share=1.0, rate=None, options=None, objectives=('clm',))
+    kinds = {'clm': mlm._replace(**alone)}
     for rate in (0.2, 0.4):
         for share in (0.0, 0.25, 0.5):
             names = ('clm', 'mlm') if share else ('mlm',)
@@ -209,6 +210,30 @@ def test_runs_with_other_optimizers_are_on_other_lines():
     assert [[*line.values()] for line in lines] == [
         [f'{name}_{peak}' for peak in (1e-4, 2e-4)] for name in ('adamw', 'muon')
     ]
+
+
+def test_runs_with_other_options_are_on_other_lines():
+    """Of the objective or of the schedule: no run is left out, none is compared."""
+    made = made_up.study('masking_rate', seeds=1)
+    kinds = {}
+    for number in (20, 30, 40):
+        config = made.configs[f'mlm{number}/seed_0']
+        (phase,) = config['phases']
+        spans = dict(phase, objective=phase['objective'] | {'sampler': 'span'})
+        cosine = dict(name='warmup_cosine', peak=config['schedule']['peak'], warmup=0.1)
+        for name, own in (
+            ('iid', config),
+            ('span', config | {'phases': [spans]}),
+            ('cosine', config | {'schedule': cosine}),
+        ):
+            kinds[f'{name}{number}'] = sweeps.traits(own)
+    rate = next(one for one in sweeps.SWEEPS if one.trait == 'rate')
+    found = [[*line.values()] for line in sweeps.lines(kinds, rate)]
+    names = ('iid', 'span', 'cosine')
+    assert found == [[f'{name}{number}' for number in (20, 30, 40)] for name in names]
+    reached = {arm: {0: {arms.LOSS: 5.0}} for arm in kinds}
+    (figure,) = sweeps.figures(reached, kinds, [arms.LOSS])
+    assert labels(figure) == [f'mlm, 42 steps, as {name}40' for name in names]
 
 
 def sensitivity(config, rng):
