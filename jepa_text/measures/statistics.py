@@ -24,6 +24,7 @@ LEVEL = 0.95
 MIN_SEEDS = 5  # for a test
 FLIPPED_SEEDS = 8  # the smallest number for which sign flips can be significant enough
 _EXACT_PAIRS = 14  # up to here, all 2^n sign patterns are enumerated
+_FLIPS = 10_000  # random sign patterns above that
 _CHUNK = 4_000_000
 _RESAMPLED = 65_536  # values at a time: fewer are no slower, and many more are
 
@@ -122,9 +123,9 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
 
     Student's paired t-test (Student 1908), p = P(|T| > |mean / (s / sqrt S)|) with S - 1
     degrees of freedom, which assumes normal differences. From FLIPPED_SEEDS pairs on,
-    `sign_flip` instead, which assumes only symmetric differences; unless its smallest p,
-    2^(1 - S), times the number of `tests` that are corrected together exceeds 1 - level,
-    so that no difference could be significant. The interval is Student's in both cases.
+    `sign_flip` instead, which assumes only symmetric differences; unless its smallest p
+    times the number of `tests` that are corrected together exceeds 1 - level, so that no
+    difference could be significant. The interval is Student's in both cases.
     With fewer than MIN_SEEDS pairs there is no test. Raises ValueError for values that
     are not finite and for lists of different lengths.
 
@@ -136,7 +137,8 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
     if seeds < MIN_SEEDS:
         return OverSeeds(mean, math.nan, math.nan, math.nan, seeds, '')
     margin = t_margin(difference_S, level) / math.sqrt(seeds)
-    if seeds >= FLIPPED_SEEDS and 2.0 ** (1 - seeds) * tests <= 1 - level:
+    smallest = max(2.0 ** (1 - seeds), 1 / (1 + _FLIPS))
+    if seeds >= FLIPPED_SEEDS and smallest * tests <= 1 - level:
         p, test = sign_flip(first_S, second_S), 'sign flips'
     else:
         test = 't-test'
@@ -169,7 +171,7 @@ def paired(first, second):
     return [[side[seed] for seed in both] for side in (first, second)]
 
 
-def sign_flip(first_N, second_N, *, resamples=10_000, seed=0):
+def sign_flip(first_N, second_N, *, resamples=_FLIPS, seed=0):
     """Returns the p-value of the mean difference under random sign flips (Fisher 1935).
 
     Up to 14 pairs all sign patterns are enumerated, so that five seeds give at least 2 /

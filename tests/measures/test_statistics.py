@@ -129,6 +129,11 @@ def test_over_seeds_is_a_paired_t_test_and_sign_flips_from_eight_seeds():
     # The t-test if 2^-7 times the number of tests can never be small enough.
     many = statistics.over_seeds(first_S, second_S, tests=7)
     assert many.test == 't-test' and many.p == pytest.approx(theirs.pvalue)
+    # Of many pairs, no more than 10,000 random signs are drawn.
+    assert (
+        statistics.over_seeds(*rng.normal(size=(2, 15)), tests=500).test == 'sign flips'
+    )
+    assert statistics.over_seeds(*rng.normal(size=(2, 15)), tests=501).test == 't-test'
 
 
 def test_rounding_errors_are_not_a_difference():
