@@ -105,8 +105,12 @@ def questions(arms, metrics, compare=(), claimed=()):
     others = [Question(*pair, metric) for pair in pairs for metric in metrics]
     # Claims first: their questions have the published effects.
     found = {}
-    for question in (*claimed, *others):
+    for question in claimed:
         found.setdefault(question.key, question)
+    for question in others:
+        first, second, metric = question.key
+        if (second, first, metric) not in found:  # the same test, with another sign
+            found.setdefault(question.key, question)
     return list(found.values())
 
 

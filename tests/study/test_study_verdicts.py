@@ -104,6 +104,8 @@ def test_questions_are_unique_and_keep_published_effects():
     asked = verdicts.questions(arms, [LOSS], [('a', 'b'), ('b', 'c')], [known])
     assert asked == [known, verdicts.Question('b', 'c', LOSS)]
     assert verdicts.questions(arms, [LOSS], (), [known]) == [known]
+    # The same two runs in the other order are no further test.
+    assert verdicts.questions(arms, [LOSS], [('b', 'a')], [known]) == [known]
     # A failed run only loses its own comparisons.
     questions = verdicts.questions(arms, [LOSS], [('a', 'b'), ('a', 'given up')])
     assert [one.question.second for one in verdicts.decide(arms, questions)] == ['b']
