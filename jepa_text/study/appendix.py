@@ -122,7 +122,10 @@ def parts(study):
             'details': {'versions and machine': page.versions(), **firsts},
         },
     ]
-    return headline(decided, ruled), [part for part in sections if part]
+    lead = headline(decided, ruled)
+    if missing := ', '.join(study.results.get('missing', ())):
+        lead += f' No results (nan in the tables, and no verdict): {missing}.'
+    return lead, [part for part in sections if part]
 
 
 def headline(decided, ruled):

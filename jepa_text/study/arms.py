@@ -35,12 +35,19 @@ _LOWER = (LOSS, CAUSAL, 'uniformity')
 
 
 def by_seed(results):
-    """Returns {arm: {seed: {metric: value}}} of the results of a study, in order."""
+    """Returns {arm: {seed: {metric: value}}} of the results of a study, in order.
+
+    The values of a member without results are NaN: a mean without the runs that diverged
+    would be that of a selection.
+    """
     found = {}
     for member, (arm, seed) in results['recipes'].items():
         measured = results['models'][member]
         examined = results.get('examined', {}).get('values', {}).get(member, {})
         found.setdefault(arm, {})[seed] = _named(measured | examined, results['probes'])
+    for arm, seed in results.get('missing', {}).values():
+        if known := list(found.get(arm, {}).values()):
+            found[arm][seed] = dict.fromkeys(known[0], math.nan)
     return found
 
 

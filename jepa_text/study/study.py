@@ -171,6 +171,8 @@ def _study(config, place):
         {'study': config['study'], 'members': measured},
         lambda: measuring.results({name: configs[name] for name in measured}),
     )
+    recipes = measure.recipes(configs)
+    results['missing'] = {name: recipes[name] for name in failed if name in recipes}
     if config['examine']:
         results['examined'] = finetuned.run(config['examine'], place, measured)
     completed = {

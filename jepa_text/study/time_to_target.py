@@ -21,6 +21,7 @@ _METRIC = re.compile(
     r'|probe/(?P<task>.+)/(accuracy|balanced)'
 )
 _NEVER = 'not reached'
+_NEVER_SPENT = (math.inf, math.inf, math.inf)  # seconds, steps, FLOPs
 
 
 def check(target):
@@ -78,10 +79,12 @@ def section(target, members, logs, spent, arms):
     `members` are {arm: [its members]}, `logs` {member: its metrics}, `spent` {arm:
     Budget}; `arms` are as of arms.by_seed.
     """
-    found = {
-        arm: np.array([_spent(logs[m], target, spent[arm]) for m in own if logs.get(m)])
-        for arm, own in members.items()
-    }
+    found = {}
+    for arm, own in members.items():
+        reached_by = [_spent(logs[m], target, spent[arm]) for m in own if logs.get(m)]
+        # Members without results have not reached it either.
+        lost = max(0, len(arms.get(arm, ())) - len(own))
+        found[arm] = np.array(reached_by + [_NEVER_SPENT] * lost)
     medians = {arm: np.median(x, axis=0) for arm, x in found.items() if len(x)}
     # A seed that never reaches the target counts as infinitely slow.
     base = next((x for x in medians.values() if math.isfinite(x[1])), None)
@@ -142,7 +145,7 @@ def _spent(log, target, budget):
     """Returns (seconds, steps, FLOPs) until the target; infinite if never reached."""
     step = reached(log, target)
     if step is None:
-        return math.inf, math.inf, math.inf
+        return _NEVER_SPENT
     return budgets.seconds(log, step), step, float(budget.flops(step))
 
 

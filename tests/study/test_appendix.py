@@ -256,6 +256,21 @@ def test_fine_tuning_scores_are_outcomes():
     assert rows['clm'][columns.index('float32 sensitivity')] == pytest.approx(0.02, 0.2)
 
 
+def test_a_run_without_results_prevents_verdicts_on_its_arm():
+    """It may have diverged, and the others are not a fair sample."""
+    made = made_up.study('finetune_stability', seeds=6, sensitivity=sensitivity)
+    lost = 'mlm/seed_3'
+    made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
+    lead, found = appendix.parts(made)
+    found = {one.get('heading', ''): one for one in found}
+    assert column(found['Claims'], 'here') == ['not resolvable here'] * 2
+    assert column(found['Claims'], 'why')[0] == 'no verdict: 1 value not finite'
+    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
+    assert rows['mlm'][1] == rows['clm'][1] == 6
+    assert math.isnan(rows['mlm'][2]) and rows['clm'][2] > 0
+    assert f'No results (nan in the tables, and no verdict): {lost}.' in lead
+
+
 def test_exam_metrics_are_those_that_evaluation_selected():
     class Chosen:
         def __init__(self, model, task, value, spread, control=''):

@@ -90,6 +90,14 @@ def test_medians_count_seeds_that_never_reach_the_target():
     )
 
 
+def test_a_run_without_results_has_not_reached_the_target():
+    _, made = timed(dict(quick=[{10: 3.9}] * 3))
+    lost = next(iter(made.logs))
+    made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
+    (row,) = dataclasses.replace(made).timed['table']['rows']
+    assert row[1:4] == ['2 of 3', '1.0', '1.0 to never']
+
+
 def test_ratios_are_to_the_first_arm_that_reaches_the_target():
     rows, made = timed(dict(never=[{40: 5.0}] * 3, slow=[{40: 3.0}] * 3))
     assert rows['never'][1:] == [

@@ -168,9 +168,10 @@ def test_a_failing_run_is_retried_reported_and_stops_no_other(tmp_path, monkeypa
 
     order = train(monkeypatch, fails)
     seen = []
-    monkeypatch.setattr(study.measure, 'Measuring', mock.MagicMock())
-    monkeypatch.setattr(study.measure.Measuring.return_value, 'results', seen.append)
-    monkeypatch.setattr(study, 'report', mock.MagicMock())
+    measuring, report = mock.MagicMock(), mock.MagicMock()
+    measuring.return_value.results = lambda configs: seen.append(configs) or {}
+    monkeypatch.setattr(study.measure, 'Measuring', measuring)
+    monkeypatch.setattr(study, 'report', report)
     made = config(tmp_path, attempts=2)
     with pytest.raises(RuntimeError, match='split: .*the disk is gone') as caught:
         study.study(made, tmp_path / 'out')
@@ -179,6 +180,8 @@ def test_a_failing_run_is_retried_reported_and_stops_no_other(tmp_path, monkeypa
         and exits.code_of(caught.value) == exits.FAILED
     )
     assert [list(one) for one in seen] == [['clm', 'short']]
+    _, results, *_ = report.write.call_args.args
+    assert results['missing'] == {'split': ('split', 0), 'mlm': ('mlm', 0)}
     # A run that can only diverge again is not retried.
     assert Counter(order) == Counter(clm=1, split=2, short=1, mlm=1)
     with pytest.raises(RuntimeError, match='Of 4 runs, these have no results: '):
