@@ -27,6 +27,8 @@ TAKEN = (
     *(UNTRAINED, EVALUATED, EXAMINED, 'rows', 'claims', 'figures', FILE),
     *('results.json', 'report.html', 'appendix.md'),
 )
+# Keys that are decided when a run begins or is extended.
+_SETTLED = ('steps', 'tokens', 'schedule', 'phases', 'baseline', 'extended')
 _NAME = re.compile(r'[\w.+-]{1,100}')
 
 
@@ -138,6 +140,18 @@ def has_begun(folder, name):
 def result_path(folder, name):
     """Returns the file with the measured results of a member."""
     return Path(folder, EVALUATED, f'{name}.json')
+
+
+def as_trained(config, folder):
+    """Returns the completed config of a member that was trained in a folder.
+
+    If its checkpoints were deleted, its length and history are still in config.json.
+    """
+    path = Path(folder) / workdir.CONFIG
+    if path.is_file() and not workdir.has_step(Path(folder) / 'checkpoints'):
+        saved = checksums.read_json(path)
+        return config | {key: saved[key] for key in _SETTLED if key in saved}
+    return completion.as_trained(config, folder)
 
 
 def finished(folder, config):

@@ -176,7 +176,7 @@ def _study(config, place):
     if config['examine']:
         results['examined'] = finetuned.run(config['examine'], place, measured)
     completed = {
-        name: completion.as_trained(configs[name], workdir / name) for name in measured
+        name: members.as_trained(configs[name], workdir / name) for name in measured
     }
     path = report.write(workdir, results, completed, config['report'])
     place.send()

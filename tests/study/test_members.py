@@ -129,6 +129,26 @@ def test_a_member_may_get_more_steps(tmp_path):
         enrolled(tmp_path, steps=11)
 
 
+@pytest.mark.parametrize(
+    'saved',
+    [
+        dict(steps=12, extended=[{'at': 10, 'steps': 10, 'schedule': 0.1, 'rise': 1}]),
+        dict(steps=17, baseline={'by': 'time', 'ratios': [1.7]}),
+    ],
+)
+def test_a_member_without_checkpoints_has_the_history_of_its_config(tmp_path, saved):
+    """Nothing is measured or forgotten, as for a member with checkpoints."""
+    hybrid = (dict(objective=dict(name='hybrid')),)
+    baseline = 'time' if 'baseline' in saved else 'none'
+    runs = (dict(name='a', phases=hybrid, baseline=baseline, steps=saved['steps']),)
+    (config,) = members.configs(made(runs=runs), tmp_path / 'rows').values()
+    (tmp_path / 'a').mkdir()
+    (tmp_path / 'a' / 'config.json').write_text(json.dumps(config | saved))
+    found = members.as_trained(config, tmp_path / 'a')
+    assert found.items() >= saved.items()
+    assert found['data'] == config['data']
+
+
 def test_a_run_cannot_get_seeds_later(tmp_path):
     (tmp_path / 'a').mkdir()
     (tmp_path / 'a' / 'config.json').write_text('{}')
