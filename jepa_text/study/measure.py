@@ -115,6 +115,11 @@ class Measuring:
         known = cached_result.read(members.result_path(self._workdir, name))
         return bool(known) and known['config'] == self._question(name)
 
+    def questions(self, names):
+        """Returns {name: checksum of what its measurements depend on}."""
+        names = (members.UNTRAINED, *names)
+        return {name: checksums.checksum(self._question(name)) for name in names}
+
     def once(self, name):
         """Measures a member, or the untrained model, unless its result is saved.
 

@@ -168,7 +168,7 @@ def _study(config, place):
         raise _failure(failed, fingerprints)
     results = cached_result.get_or_compute(
         workdir / 'results.json',
-        {'study': config['study'], 'members': measured},
+        {'measured': measuring.questions(measured)},
         lambda: measuring.results({name: configs[name] for name in measured}),
     )
     recipes = measure.recipes(configs)

@@ -222,6 +222,10 @@ def test_measured_results_are_saved(own_text, monkeypatch, capsys):
     before = measure.question(whole, folder / 'kept', 'b', '')
     checksums.write_text(checksums.read_text() + ' ')
     assert measure.question(whole, folder / 'kept', 'b', '') != before
+    values = found['models']['b'] | {'heldout/mlm_loss': 1.25}
+    again = {'values': values, 'answers': []}
+    monkeypatch.setattr(measure.Measuring, '_measured', lambda self, name: again)
+    assert study.study(config, folder / 'kept')['models']['b'] == values
 
 
 @pytest.fixture(scope='module')

@@ -170,6 +170,7 @@ def test_a_failing_run_is_retried_reported_and_stops_no_other(tmp_path, monkeypa
     seen = []
     measuring, report = mock.MagicMock(), mock.MagicMock()
     measuring.return_value.results = lambda configs: seen.append(configs) or {}
+    measuring.return_value.questions = dict
     monkeypatch.setattr(study.measure, 'Measuring', measuring)
     monkeypatch.setattr(study, 'report', report)
     made = config(tmp_path, attempts=2)
