@@ -13,7 +13,8 @@ The rule, for one metric:
                    direction; for 'alike': the interval lies within the margin
     contradicted   a significant difference in the other direction; or no difference is
                    shown, the published effect would have been with 80 % power, and the
-                   interval excludes it; for 'alike': the interval lies outside the margin
+                   interval contains 0 and excludes it; for 'alike': the interval lies
+                   outside the margin
     not resolvable here    everything else: the study lacks a run or the metric, has no
                    verdict, or its power is too small
 
@@ -151,6 +152,8 @@ def ruling(claim, metric, verdict):
         return OPEN, f'no difference shown, {power_text}'
     if low <= expected <= high:
         return OPEN, 'no difference shown, but the published effect is not excluded'
+    if not low <= 0 <= high:  # possible with sign flips, as the interval is Student's
+        return OPEN, 'no difference shown, but the interval excludes 0'
     return CONTRADICTED, f'no difference shown, {power_text}'
 
 

@@ -11,10 +11,11 @@ RULE = (
     'for all comparisons of the study, and in the claimed direction. It is contradicted '
     'if the difference is significant in the other direction; or if no difference is '
     f'shown, the published effect would have been shown with {power.ENOUGH:.0%} power, '
-    'and the interval excludes it. Two runs are alike if the interval lies within the '
-    'margin. Everything else is not resolvable here: a run or a measurement is missing, '
-    'there is no verdict, or the power is too small. The metric of the paper decides if '
-    'it was measured here; otherwise all metrics that replace it must agree.'
+    'and the interval contains 0 and excludes it. Two runs are alike if the interval '
+    'lies within the margin. Everything else is not resolvable here: a run or a '
+    'measurement is missing, there is no verdict, or the power is too small. The metric '
+    'of the paper decides if it was measured here; otherwise all metrics that replace it '
+    'must agree.'
 )
 
 

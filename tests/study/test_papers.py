@@ -112,6 +112,20 @@ def test_a_claim_is_open_if_the_interval_contains_the_published_effect():
     assert found.state == OPEN and 'not excluded' in found.why
 
 
+def test_a_claim_is_open_if_the_interval_is_on_its_side():
+    """Sign flips show no difference (p = 0.06), but Student's interval excludes 0."""
+    values = [0.006] * 5 + [-6e-5] * 3
+    made = {
+        'a': {seed: {'SC': value} for seed, value in enumerate(values)},
+        'b': {seed: {'SC': 0.0} for seed in range(8)},
+    }
+    found = ruled(CLAIM, made)
+    ((_, verdict),) = found.measured
+    assert 0 < verdict.low < verdict.high < papers.effect(CLAIM, 'SC')
+    assert verdict.result.test == 'sign flips' and not verdict.is_sure
+    assert (found.state, found.why[-19:]) == (OPEN, 'interval excludes 0')
+
+
 def test_directions_of_losses_and_of_worse_claims():
     assert ruled(CLAIM, arms('masked loss', -0.3, 0.01)).state == REPRODUCED
     assert ruled(CLAIM, arms('masked loss', 0.3, 0.01)).state == CONTRADICTED
