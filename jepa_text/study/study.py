@@ -171,13 +171,11 @@ def _study(config, place):
         {'measured': measuring.questions(measured)},
         lambda: measuring.results({name: configs[name] for name in measured}),
     )
-    recipes = measure.recipes(configs)
-    results['missing'] = {name: recipes[name] for name in failed if name in recipes}
+    recipes = measure.recipes(configs).items()
+    results['missing'] = {name: pair for name, pair in recipes if name in failed}
     if config['examine']:
         results['examined'] = finetuned.run(config['examine'], place, measured)
-    completed = {
-        name: members.as_trained(configs[name], workdir / name) for name in measured
-    }
+    completed = {n: members.as_trained(configs[n], workdir / n) for n in measured}
     path = report.write(workdir, results, completed, config['report'])
     place.send()
     print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')
@@ -233,10 +231,8 @@ def _dry_run(config, place):
         config, workdir = plain(config), place.folder
         configs = _member_configs(config, workdir)
         members.enroll(workdir, configs, write=False)
-        found = forecast.outlook(
-            {name: one | {'prepare': config['prepare']} for name, one in configs.items()},
-            workdir,
-        )
+        whole = {n: one | {'prepare': config['prepare']} for n, one in configs.items()}
+        found = forecast.outlook(whole, workdir)
         forecast.show(found)
         if (workdir / 'rows').is_dir():
             _check(config, configs, workdir)
@@ -287,7 +283,7 @@ def _check(config, configs, workdir):
                 f'study.sentences: {item[0]!r} has {found} tokens, but rows only have '
                 f'room for {maximum}. Shorten it, or increase data.row_length.'
             )
-    checked = []
+    checked, recipes = [], []
     for name, run_config in configs.items():
         # Seeds of a run differ in nothing else.
         key = {k: v for k, v in run_config.items() if k not in ('name', 'seed')}
@@ -296,6 +292,8 @@ def _check(config, configs, workdir):
         checked.append(key)
         try:
             completed = completion.with_init_from(run_config, workdir / name)
-            switches.check(assemble.make(completed, EVALUATIONS))
+            recipes.append(assemble.make(completed, EVALUATIONS))
+            switches.check(recipes[-1])
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
+    time_to_target.check_scored(config['report']['target'], recipes)

@@ -12,12 +12,14 @@ import re
 
 import numpy as np
 
-from jepa_text.config import ranges
+from jepa_text.config import ranges, resolve
 from jepa_text.study import arms as of_arms
 from jepa_text.study import budgets
+from jepa_text.training.evals import heldout
 
+_ON_HELDOUT = re.compile(r'heldout/\w+_(loss|accuracy)')
 _METRIC = re.compile(
-    r'heldout/\w+_(loss|accuracy)|heldout/bits_per_byte'
+    rf'{_ON_HELDOUT.pattern}|heldout/bits_per_byte'
     r'|probe/(?P<task>.+)/(accuracy|balanced)'
 )
 _NEVER = 'not reached'
@@ -49,6 +51,18 @@ def check_run(target, evaluate):
                 f'report.target: {metric} belongs to the task {task!r}, which is not in '
                 f'evaluate.tasks={tuple(evaluate["tasks"])}.'
             )
+
+
+def check_scored(target, recipes):
+    """Raises ValueError for a loss or accuracy on held-out rows that no run logs."""
+    names = {}
+    for recipe in recipes:
+        names |= heldout.scorings([phase.network for phase in recipe.phases])
+    known = [f'heldout/{name}_{kind}' for name in names for kind in ('loss', 'accuracy')]
+    for metric in target:
+        if _ON_HELDOUT.fullmatch(metric) and metric not in known:
+            near = resolve.nearest(metric, known)
+            raise ValueError(f'report.target: no run logs {metric!r}.{near}')
 
 
 def reached(log, target):

@@ -377,6 +377,10 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
             'but rows only have room for 30',
         ),
         (dict(second=dict(name='mlm', rate=7)), "run 'b': .*rate"),
+        (
+            dict(target={'heldout/masked_loss': 4.0}, second=dict(name='mntp')),
+            "no run logs 'heldout/masked_loss'.*Available: .*mlm_loss, heldout/mntp_acc",
+        ),
     ],
 )
 def test_late_failures_are_detected_before_training(own_text, changes, says):
@@ -389,13 +393,14 @@ def test_late_failures_are_detected_before_training(own_text, changes, says):
     config = config | dict(
         runs=changes.get('runs', runs),
         study=section,
-        report=dict(compare=changes.get('compare', ())),
+        report=dict(compare=changes.get('compare', ()), target=changes.get('target', {})),
+        evaluate=dict(every=1, max_rows=4),
         checkpoint=dict(every=changes.get('every', 2)),
     )
     with pytest.raises(ValueError, match=says):
         study.study(config, folder / 'told')
     assert not (folder / 'told' / 'a').exists()
-    if 'but rows only have room for' not in says:  # only known with rows
+    if 'rows only have' not in says and 'no run logs' not in says:  # known with rows
         with pytest.raises(ValueError, match=says):
             study.study(config, folder / 'ahead', dry_run=True)
 
