@@ -64,8 +64,8 @@ def make(config, evaluations=()):
     )
     data_position.check(recipe.phases, parsed.data.repeat)
     _check_batch(recipe, parsed.accumulate)
-    trees = [shapes(recipe, phase).params for phase in recipe.phases]
-    optimizers.check_lr_multipliers(parsed.optimizer, trees)
+    if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
+        check_lr_multipliers(recipe, parsed.optimizer)
     made = [make(recipe, getattr(parsed, name)) for name, make in evaluations]
     known = {name for name, _ in evaluations}
     notes = [
@@ -79,6 +79,12 @@ def make(config, evaluations=()):
         evaluations=tuple(filter(None, made)),
         notes=(*recipe.notes, *notes),
     )
+
+
+def check_lr_multipliers(recipe, section):
+    """Raises ValueError if a pattern of the section `optimizer` matches no parameter."""
+    trees = [shapes(recipe, phase).params for phase in recipe.phases]
+    optimizers.check_lr_multipliers(section, trees)
 
 
 def _recipe(config, parsed, mesh, tokenizer):

@@ -50,6 +50,8 @@ def with_baseline(config, folder, mesh=None):
         mesh = assemble.mesh(config) if mesh is None else mesh
         recipe = assemble.outline(config, mesh, vocab_size)
         baseline.check(kind, recipe.phases)
+        # The baseline itself lacks some of the modules that they may match.
+        assemble.check_lr_multipliers(recipe, config['optimizer'])
         plain = recipe.make_phases(baseline.sections(recipe.phases), recipe.steps)
         if kind == 'time':
             ratios = baseline.saved_ratios(folder)

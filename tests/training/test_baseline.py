@@ -215,6 +215,16 @@ def test_impossible_baselines_are_rejected(folder, tmp_path):
         completion.with_baseline(alone, tmp_path)
 
 
+def test_a_baseline_may_lack_parameters_that_have_an_lr_multiplier(folder, tmp_path):
+    optimizer = dict(name='adamw', lr_multipliers=[['predictor', 0.5]])
+    given = config(folder, optimizer=optimizer, baseline='flops')
+    matched = completion.with_baseline(given, tmp_path)
+    assert assemble.make(matched).steps == matched['steps']
+    optimizer['lr_multipliers'] = [['predictr', 0.5]]
+    with pytest.raises(ValueError, match="'predictr' matches no parameter"):
+        completion.with_baseline(given | {'optimizer': optimizer}, tmp_path)
+
+
 def test_devices_are_those_of_the_mesh(folder, tmp_path):
     per_device = config(folder, baseline='flops')
     per_device['data'] = per_device['data'] | {'batch_size': 0, 'batch_per_device': 2}
