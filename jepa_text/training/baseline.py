@@ -73,12 +73,31 @@ def saved_ratios(folder):
 
     None for a new run, and for one without a checkpoint, whose config may still change.
     """
-    path = Path(folder, 'config.json')
-    if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
-        return None
-    saved = checksums.read_json(path).get('baseline')
+    saved = _begun(folder).get('baseline')
     is_same = isinstance(saved, dict) and saved.get('by') == 'time'
     return saved['ratios'] if is_same else None
+
+
+def first_total(folder):
+    """Returns the number of steps, before they were matched, with which the run in a
+    folder began; None without such a run."""
+    saved = _begun(folder)
+    matched = saved.get('baseline')
+    if not isinstance(matched, dict):
+        return None
+    history = saved.get('extended') or [saved]
+    before = [phase['steps'] for phase in saved['phases'][:-1]]
+    lengths = [*before, history[0]['steps'] - sum(before)]
+    pairs = zip(lengths, matched['ratios'])
+    return sum(round(steps / ratio) for steps, ratio in pairs)
+
+
+def _begun(folder):
+    """Returns the config of a run in a folder that has a checkpoint; {} without one."""
+    path = Path(folder, 'config.json')
+    if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
+        return {}
+    return checksums.read_json(path)
 
 
 def flops_ratios(recipe, plain):

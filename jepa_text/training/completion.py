@@ -47,6 +47,7 @@ def with_baseline(config, folder, mesh=None):
         config = with_init_from(config, folder)
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
+        config = _with_first_steps(config, folder)
         mesh = assemble.mesh(config) if mesh is None else mesh
         recipe = assemble.outline(config, mesh, vocab_size)
         baseline.check(kind, recipe.phases)
@@ -77,6 +78,17 @@ def as_planned(config, mesh):
     if config['baseline'] == 'time':
         config = config | {'baseline': 'flops'}
     return with_baseline(config, None, mesh)
+
+
+def _with_first_steps(config, folder):
+    """Returns a config that is not matched yet, in which all phases but the last have the
+    steps with which the run in the folder began, also if it gets more steps."""
+    first = baseline.first_total(folder)
+    if first is None:
+        return config
+    last = {k: v for k, v in config['phases'][-1].items() if k != 'share'}
+    before = extend.lengthened(config['phases'], first)[:-1]
+    return config | {'phases': [*before, last]}
 
 
 def _stretched(config, steps, sections):

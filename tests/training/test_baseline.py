@@ -10,6 +10,7 @@ import test_configs
 import tiny
 
 from jepa_text.parallel import sharding
+from jepa_text.running import restore, workdir
 from jepa_text.study import members
 from jepa_text.training import assemble, baseline, begin, completion
 from jepa_text.training import config as settings
@@ -157,6 +158,36 @@ def test_a_run_killed_before_its_first_checkpoint_can_be_started_again(
     assert saved['steps'] == 3
     monkeypatch.setattr(baseline, 'step_ratio', lambda *_: 2.0)
     assert int(tiny.train(given, tmp_path / 'run').step) == 4
+
+
+def test_a_baseline_gets_more_steps_as_its_run_does(folder, tmp_path, monkeypatch):
+    """Only the last phase grows, whether phases have a share or steps."""
+    given = config(folder, baseline='flops')
+    matched = completion.with_baseline(given, tmp_path)
+    first, last = (phase['steps'] for phase in matched['phases'])
+    step = tmp_path / 'checkpoints' / str(matched['steps'])
+    (step / 'meta').mkdir(parents=True)
+    (step / 'meta' / 'metadata').write_text('{}')
+    (step / 'CHECKSUMS.json').write_text('{}')
+    (tmp_path / 'config.json').write_text(json.dumps(matched))
+    monkeypatch.setattr(restore, 'newest_good_step', lambda _: matched['steps'])
+    assert completion.as_trained(given, tmp_path) == matched
+    longer = completion.as_trained(given | {'steps': 48}, tmp_path)
+    ratio = matched['baseline']['ratios'][1]
+    assert [phase['steps'] for phase in longer['phases']] == [first, round(36 * ratio)]
+    assert (first, last) == (12, round(12 * ratio))
+    may = completion.extension_may_change(longer, tmp_path)
+    changed = workdir.differences(matched, longer)
+    assert changed and not workdir.disallowed(changed, may)
+    # Once more; and another share is another run.
+    (tmp_path / 'config.json').write_text(json.dumps(longer))
+    again = completion.as_trained(given | {'steps': 60}, tmp_path)
+    assert [phase['steps'] for phase in again['phases']] == [first, round(48 * ratio)]
+    assert completion.as_trained(given | {'steps': 48}, tmp_path) == longer
+    given['phases'][0]['share'] = 0.25
+    other = completion.as_trained(given | {'steps': 60}, tmp_path)
+    may = completion.extension_may_change(other, tmp_path)
+    assert 'phases.0.steps' in workdir.disallowed(workdir.differences(longer, other), may)
 
 
 @pytest.mark.slow
