@@ -155,17 +155,18 @@ def as_trained(config, folder):
 
 
 def finished(folder, config):
-    """Whether a run with exactly this config has taken its last step in the folder."""
+    """Whether a run with exactly this config has taken its last step in the folder, and
+    that step was finite."""
     path = Path(folder) / workdir.CONFIG
     if not path.is_file():
         return False
-    newest = restore.newest_good_step(Path(folder) / 'checkpoints')
-    if newest is None:
+    found = restore.newest_good(Path(folder) / 'checkpoints')
+    if found is None or found[1].get('skipped_in_row'):
         return False
     config = completion.with_init_from(config, folder)
     config = completion.as_trained(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
-    return is_same and newest == assemble.size(config)[1]
+    return is_same and found[0] == assemble.size(config)[1]
 
 
 def _read(path):

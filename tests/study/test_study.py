@@ -10,6 +10,7 @@ import pytest
 import tiny
 
 from jepa_text.files import transfer
+from jepa_text.parallel import exits
 from jepa_text.running import download
 from jepa_text.study import measure, probes, report, study, training_work
 
@@ -226,6 +227,19 @@ def test_measured_results_are_saved(own_text, monkeypatch, capsys):
     again = {'values': values, 'answers': []}
     monkeypatch.setattr(measure.Measuring, '_measured', lambda self, name: again)
     assert study.study(config, folder / 'kept')['models']['b'] == values
+
+
+@pytest.mark.slow
+def test_a_run_that_diverged_in_its_last_steps_is_never_complete(own_text):
+    config, folder = own_text
+    wild = dict(optimizer=dict(name='sgd'), schedule=1e36, clip_norm=1e36)
+    runs = [*config['runs'], config['runs'][0] | dict(name='b', **wild)]
+    config = config | dict(runs=runs, study=dict(tasks=[]), stop_after_skips=9, steps=3)
+    for _ in range(2):
+        with pytest.raises(
+            exits.Diverged, match='b: step 3: the run ended, but the loss'
+        ):
+            study.study(config, folder / 'wild')
 
 
 @pytest.fixture(scope='module')
