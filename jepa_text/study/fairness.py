@@ -164,6 +164,6 @@ def _masked(config, log):
 
 def _masking(objective):
     """Returns the options that determine how an objective masks tokens."""
-    section = objective.get('mlm', objective)
-    name = 'mlm' if 'mlm' in objective else objective['name']
+    section = objective.get('mlm') or objective
+    name = objective['name'] if section is objective else 'mlm'
     return name, str({key: section.get(key) for key in _MASKS})

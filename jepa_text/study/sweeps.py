@@ -73,10 +73,10 @@ def traits(config):
     names = tuple(phase['objective']['name'] for phase in config['phases'])
     causal = sum(b - a for (a, b), name in zip(spans, names) if name == 'clm')
     *before, final = config['phases']
-    last = final['objective']
+    last = final['objective'].get('mlm') or final['objective']
     schedule = config['schedule']
     schedule = schedule if isinstance(schedule, dict) else {'peak': schedule}
-    rate = last.get('mlm', last).get('rate')
+    rate = last.get('rate')
     return Traits(
         share=causal / total,
         rate=rate if isinstance(rate, float) else None,
@@ -97,8 +97,9 @@ def _options(before, final, has_rate):
     """
     if has_rate:
         section = final['objective']
-        own = {k: x for k, x in section.get('mlm', section).items() if k != 'rate'}
-        own = section | {'mlm': own} if 'mlm' in section else own
+        tokens = section.get('mlm') or section
+        own = {k: x for k, x in tokens.items() if k != 'rate'}
+        own = own if tokens is section else section | {'mlm': own}
         final = final | {'objective': own}
     found = []
     for phase in (*before, final):

@@ -6,7 +6,7 @@ import made_up
 import numpy as np
 import pytest
 
-from jepa_text.study import budgets, fairness
+from jepa_text.study import budgets, fairness, sweeps
 
 
 @pytest.fixture(scope='module')
@@ -86,6 +86,17 @@ def test_masks_of_other_rates_are_not_compared(study):
     assert found(study, change)['same masks for equal masking options'].startswith(
         fairness.SAME
     )
+
+
+@pytest.mark.parametrize(
+    'mlm', [{}, dict(mlm=None), dict(mlm={}), dict(mlm=dict(rate=0.2))]
+)
+def test_a_latent_objective_may_have_no_options_for_tokens(study, mlm):
+    def change(config, log):
+        config['phases'][-1]['objective'] = dict(name='hybrid', **mlm)
+        assert sweeps.traits(config).rate == (0.2 if mlm.get('mlm') else None)
+
+    assert found(study, change)['same masks for equal masking options'].startswith('same')
 
 
 def test_missing_logs_are_reported_as_unknown(study):
