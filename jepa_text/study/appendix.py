@@ -60,8 +60,13 @@ class Study:
 
     @functools.cached_property
     def spent(self):
-        """{arm: Budget}; traces one step per kind of phase."""
-        return budgets.of_arms(self.firsts)
+        """{member: Budget}; traces one step per kind of phase."""
+        return budgets.of_runs(self.configs)
+
+    @property
+    def first_spent(self):
+        """{arm: the Budget of its first member}."""
+        return {arm: self.spent[own[0]] for arm, own in self.members.items()}
 
     @functools.cached_property
     def timed(self):
@@ -102,15 +107,15 @@ def parts(study):
     )
     decided = verdicts.decide(arms, questions)
     ruled = papers.rule(known, arms, decided)
-    firsts, spent = study.firsts, study.spent
+    firsts = study.firsts
     sections = [
         _facts(arms, decided),
         verdict_sections.claims_section(ruled),
         tables.section(study.results, arms, metrics),
         study.timed,
-        _curves(study, spent),
+        _curves(study, study.first_spent),
         _sweeps(arms, firsts, metrics),
-        tables.spent(fairness.spent(spent, study.members, study.logs)),
+        tables.spent(fairness.spent(study.spent, study.members, study.logs)),
         verdict_sections.verdicts_section(decided),
         tables.geometry(study.results, arms),
         tables.checked(

@@ -43,10 +43,15 @@ class Budget:
         )
 
 
-def of_arms(configs):
+def of_runs(configs):
     """Returns {name: Budget} of completed configs. Equal phases are traced once."""
-    flops = {}
-    return {name: _budget(config, flops) for name, config in configs.items()}
+    flops, known, found = {}, {}, {}
+    for name, config in configs.items():
+        key = checksums.checksum({**config, 'name': '', 'seed': 0})
+        if key not in known:  # seeds of an arm usually have the same budget
+            known[key] = _budget(config, flops)
+        found[name] = known[key]
+    return found
 
 
 def tokens_per_step(budgets):

@@ -1,7 +1,7 @@
 """Fairness checks: whether runs were treated equally, by their logs and configs.
 
     checks(recipes, configs, logs)    [Check]: what was compared, for which runs, result
-    spent(of_arms, members, logs)     the budget of each arm
+    spent(of_members, members, logs)  the budget of each arm
 
 A log shows the losses before the first step (so the initialization), how many tokens each
 logged step read (so the rows), and how many of them were masked (so the masks). None of
@@ -88,18 +88,22 @@ def checks(recipes, configs, logs):
     return [_check(what, how, seeds, look) for what, how, look in looks]
 
 
-def spent(of_arms, members, logs):
-    """Returns {arm: (steps, positions, FLOPs, seconds)}.
+def spent(of_members, members, logs):
+    """Returns {arm: (steps, positions, FLOPs, seconds)}, means over its members.
 
-    `of_arms` are {arm: Budget}, `members` {arm: [its members]}. Seconds are the mean over
-    members with a log, NaN without any.
+    `of_members` are {member: Budget}, `members` {arm: [its members]}. Members with a
+    baseline that is matched by time differ in length. Seconds are those of members with a
+    log, NaN without any.
     """
     found = {}
-    for arm, budget in of_arms.items():
-        took = [budgets.seconds(logs[one]) for one in members[arm] if logs.get(one)]
-        steps, mean = budget.steps, float(np.mean(took)) if took else float('nan')
-        tokens, flops = float(budget.tokens(steps)), float(budget.flops(steps))
-        found[arm] = steps, tokens, flops, mean
+    for arm, own in members.items():
+        took = [budgets.seconds(logs[one]) for one in own if logs.get(one)]
+        mean = float(np.mean(took)) if took else float('nan')
+        each = [of_members[one] for one in own]
+        totals = [
+            (one.steps, one.tokens(one.steps), one.flops(one.steps)) for one in each
+        ]
+        found[arm] = (*np.mean(totals, axis=0).tolist(), mean)
     return found
 
 

@@ -119,17 +119,17 @@ def spent(found):
         shares = [_share(own, base) for own, base in zip(values, first)]
         steps, tokens, flops, took = values
         hours = None if math.isnan(took) else f'{took / 3600:.3g}'
-        cells = [f'{steps:,}', f'{tokens:,.0f}', f'{flops:.3g}', hours]
+        cells = [f'{steps:,.0f}', f'{tokens:,.0f}', f'{flops:.3g}', hours]
         rows.append([arm, *(x for pair in zip(cells, shares) for x in pair)])
     columns = ['']
     for name in ('steps', 'tokens', 'FLOPs', 'hours'):
         columns += [name, f'of {next(iter(found))}']
     return {
         'heading': 'Training budget',
-        'text': 'Tokens are positions in rows, including padding. Hours are means over '
-        'seeds of the training steps alone, without evaluation and compilation, on this '
-        'machine under its load at the time. Two runs are matched by the budgets that '
-        'are equal.',
+        'text': 'Means over seeds. Tokens are positions in rows, including padding. '
+        'Hours are those of the training steps alone, without evaluation and '
+        'compilation, on this machine under its load at the time. Two runs are matched '
+        'by the budgets that are equal.',
         'table': {'columns': columns, 'rows': rows},
     }
 

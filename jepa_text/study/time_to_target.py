@@ -90,12 +90,12 @@ def section(target, members, logs, spent, arms):
 
     A row has the number of seeds that reach the target; medians of the seconds, steps and
     FLOPs that this takes; and their ratios to those of the first arm that reaches it.
-    `members` are {arm: [its members]}, `logs` {member: its metrics}, `spent` {arm:
+    `members` are {arm: [its members]}, `logs` {member: its metrics}, `spent` {member:
     Budget}; `arms` are as of arms.by_seed.
     """
     found = {}
     for arm, own in members.items():
-        reached_by = [_spent(logs[m], target, spent[arm]) for m in own if logs.get(m)]
+        reached_by = [_spent(logs[m], target, spent[m]) for m in own if logs.get(m)]
         # Members without results have not reached it either.
         lost = max(0, len(arms.get(arm, ())) - len(own))
         found[arm] = np.array(reached_by + [_NEVER_SPENT] * lost)

@@ -331,7 +331,7 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
     arm, key = list(made.members)[1], 'heldout/mntp_loss'
     for member in made.members[arm]:
         made.logs[member] = [{'step': 1, key: 4.0}, {'step': 2, 'heldout/mlm_loss': 4.0}]
-    drawn = curves.figures(made.members, made.logs, made.spent)
+    drawn = curves.figures(made.members, made.logs, made.first_spent)
     colors = {
         line.get_color()
         for figure in drawn

@@ -118,12 +118,18 @@ def test_a_budget_adds_up_over_phases():
 def test_flops_are_those_of_the_traced_program(study):
     firsts = {arm: study.configs[own[0]] for arm, own in study.members.items()}
     some = {arm: firsts[arm] for arm in ('mlm_42k', 'clm_42k', 'clm50_42k', 'mlm_12k')}
-    found = budgets.of_arms(some)
+    found = budgets.of_runs(some)
     whole = {arm: float(one.flops(one.steps)) for arm, one in found.items()}
     assert whole['clm50_42k'] == pytest.approx((whole['mlm_42k'] + whole['clm_42k']) / 2)
     assert whole['mlm_12k'] == pytest.approx(whole['mlm_42k'] * 12 / 42)
     # CLM predicts every token, MLM only masked ones.
     assert whole['clm_42k'] > whole['mlm_42k']
-    spent = fairness.spent(found, study.members, study.logs)
-    steps, tokens, _, seconds = spent['mlm_42k']
-    assert (steps, tokens) == (42, 42 * 4 * 64) and seconds == pytest.approx(4.2)
+    members, arm = study.members['mlm_42k'], {'mlm_42k': study.members['mlm_42k']}
+    each = budgets.of_runs({member: study.configs[member] for member in members})
+    steps, tokens, flops, seconds = fairness.spent(each, arm, study.logs)['mlm_42k']
+    assert (steps, tokens, flops) == (42, 42 * 4 * 64, whole['mlm_42k'])
+    assert seconds == pytest.approx(4.2)
+    # Seeds that are matched by time differ in length.
+    longer = study.configs[members[1]] | {'steps': 52}
+    each |= budgets.of_runs({members[1]: longer})
+    assert fairness.spent(each, arm, study.logs)['mlm_42k'][0] == 47
