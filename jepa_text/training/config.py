@@ -169,8 +169,8 @@ def of_runs(config):
     """Returns {name: plain config} of a run, or of each member of a study.
 
     The config of a member has the shared keys of the study, overridden by those of its
-    run; a run has one member per seed. Raises ValueError, with the name of the run, for
-    what `Config` rejects.
+    run, or changed by its sections without a name; a run has one member per seed. Raises
+    ValueError, with the name of the run, for what `Config` rejects.
     """
     config = schema.plain(config)
     if 'runs' not in config:
@@ -183,11 +183,28 @@ def of_runs(config):
         if not isinstance(name, str):
             raise ValueError(f'runs[{index}]: name={name!r} must be a string.')
         try:
+            own = _with_shared_names(own, shared)
             for member in seeded(own, config.get('seeds') or ()):
                 found[member['name']] = schema.resolved(Config, {**shared, **member})
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
     return found
+
+
+def _with_shared_names(run, shared):
+    """Returns a run of a study; a section without a name, as dict(peak=1e-3), changes the
+    shared one instead of the default. With its own `init_from`, `model` changes that."""
+    changed = {
+        key: {**shared[key], **value}
+        for key, value in run.items()
+        if ranges.is_section(value)
+        and ranges.is_section(shared.get(key))
+        and 'name' in shared[key]
+        and 'name' not in value
+    }
+    if run.get('init_from'):
+        changed.pop('model', None)
+    return run | changed
 
 
 def seeded(run, seeds):

@@ -81,6 +81,24 @@ def test_a_run_may_have_its_own_data_settings(tmp_path):
     assert (config['data']['batch_size'], config['data']['row_length']) == (4, 32)
 
 
+def test_a_section_without_a_name_changes_that_of_the_study():
+    """As on the command line; it does not fall back to the default."""
+    wsd = dict(name='wsd', peak=1e-3, warmup=3, decay=2)
+    constant = dict(name='constant', value=1e-2)
+    runs = (
+        dict(name='a', phases=MLM, schedule=dict(peak=1e-2), model=dict(depth=1)),
+        dict(name='b', phases=MLM, schedule=constant, optimizer=dict(weight_decay=0.0)),
+        dict(name='c', phases=MLM, model=dict(depth=1), init_from=dict(path='a')),
+    )
+    optimizer = dict(name='muon', momentum=0.9)
+    config = made(runs=runs, schedule=wsd, optimizer=optimizer)
+    a, b, c = members.configs(config, 'rows').values()
+    assert (a['schedule'], a['optimizer']) == (wsd | {'peak': 1e-2}, optimizer)
+    assert a['model'] == dict(name='transformer', preset='tiny', depth=1)
+    assert (b['schedule'], b['optimizer']) == (constant, optimizer | {'weight_decay': 0})
+    assert c['model'] == dict(depth=1)  # of the model that it starts from
+
+
 def test_a_member_that_has_begun_keeps_its_config(tmp_path):
     first = enrolled(tmp_path)
     assert first['a'] == first['b']
