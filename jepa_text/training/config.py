@@ -218,6 +218,8 @@ def seeded(run, seeds):
     """
     own = {key: value for key, value in run.items() if key != 'seeds'}
     seeds = run.get('seeds', seeds)
+    if seeds is not None and not isinstance(seeds, list | tuple):
+        raise ValueError(f'seeds={seeds!r} must be a list, such as (0, 1, 2).')
     if not seeds:
         return [own]
     if 'seed' in own:
@@ -226,4 +228,5 @@ def seeded(run, seeds):
         ranges.number('seeds', seed, whole=True, minimum=0)
     if len(set(seeds)) < len(seeds):
         raise ValueError(f'seeds={seeds!r} contains duplicates.')
+    seeds = map(int, seeds)
     return [own | {'name': f'{own["name"]}/seed_{seed}', 'seed': seed} for seed in seeds]

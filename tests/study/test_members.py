@@ -36,7 +36,7 @@ def begin(folder, name):
 def test_a_run_with_seeds_has_one_member_per_seed():
     runs = (
         dict(name='a', phases=MLM),
-        dict(name='b', phases=MLM, seeds=(7,)),
+        dict(name='b', phases=MLM, seeds=(7.0,)),
         dict(name='c', phases=MLM, seeds=()),
     )
     found = settings.of_runs(made(runs=runs, seeds=(0, 3)))
@@ -55,6 +55,14 @@ def test_a_run_with_seeds_has_one_member_per_seed():
         (dict(seeds=(0, 0.5)), r'seeds\[1\]=0.5'),
         (dict(seeds=(0, 1), seed=3), 'seed=3 and seeds='),
         (dict(runs=(dict(name='a', phases=MLM, seeds=(-1,)),)), "run 'a': seeds"),
+        (
+            dict(runs=(dict(name='a', phases=MLM, seeds=3),)),
+            "run 'a': seeds=3 must be a l",
+        ),
+        (
+            dict(runs=(dict(name='a', phases=MLM, seeds=0),)),
+            "run 'a': seeds=0 must be a l",
+        ),
         (dict(runs=(dict(name='a', phases=MLM, seed=1),), seeds=(1,)), 'set only one of'),
         (
             dict(runs=(dict(name='A', phases=MLM), dict(name='a', phases=MLM))),
