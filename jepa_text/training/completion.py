@@ -47,7 +47,8 @@ def with_baseline(config, folder, mesh=None):
         config = with_init_from(config, folder)
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
-        config = _with_first_steps(config, folder)
+        if folder is not None:
+            config = _with_first_steps(config, folder)
         mesh = assemble.mesh(config) if mesh is None else mesh
         recipe = assemble.outline(config, mesh, vocab_size)
         baseline.check(kind, recipe.phases)
