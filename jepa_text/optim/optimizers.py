@@ -4,54 +4,25 @@
     adamw                 AdamW for all leaves
     muon                  Muon for hidden matrices, AdamW for embedding, head and vectors
     sgd                   SGD for all leaves, optionally with momentum
-    with_lr_multipliers   scales the updates of some leaves and layers, by 0 to freeze
-    check_lr_multipliers  checks that each pattern matches some parameter
-    no_balance            excludes the learned weight of two losses from a pattern
-    path_name, mask       the name of a leaf's path, and selection of leaves by name
 
 The learning rate is applied in step.py as a function of the global step, so that it means
 the same in each phase. An update is what is subtracted at a learning rate of 1.
 """
 
-import math
 import re
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from jepa_text.config import ranges, resolve
-from jepa_text.optim import adam
+from jepa_text.optim import adam, multipliers
 from jepa_text.optim import muon as steps
+from jepa_text.optim.leaves import mask, no_balance, path_name
 
 # Matrices of layers and predictors, between hidden states: not the head's.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
 DTYPES = ('float32', 'bfloat16', 'float16')
-
-
-def path_name(path):
-    """Returns the path of a leaf as a name such as 'encoder/layers/ffn/up/kernel'.
-
-    >>> tree = {'encoder': {'norm': {'scale': 1.0}}}
-    >>> [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    ['encoder/norm/scale']
-    """
-    return jax.tree_util.keystr(path, simple=True, separator='/')
-
-
-def mask(params, pattern):
-    """Returns a tree of bools: whether `re.search` finds `pattern` in each leaf's name.
-
-    Leaves are selected by path and never by ndim, because scanned layers stack norm
-    scales to matrices.
-
-    >>> mask({'ffn': {'kernel': 1.0}, 'norm': {'scale': 1.0}}, 'kernel$')
-    {'ffn': {'kernel': True}, 'norm': {'scale': False}}
-    """
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: re.search(pattern, path_name(path)) is not None, params
-    )
 
 
 def adamw(
@@ -166,123 +137,18 @@ def make(section):
 
     `name` selects the optimizer, and the other fields are its keywords. Each optimizer
     also takes `lr_multipliers`: pairs of a pattern and a factor, as in
-    `with_lr_multipliers`. Raises ValueError for an unknown name or keyword.
+    optim/multipliers.py. Raises ValueError for an unknown name or keyword.
 
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
     """
     keywords = dict(section)
     name = keywords.pop('name', None)
-    multipliers = _pairs(keywords.pop('lr_multipliers', ()))
+    factors = multipliers.pairs(keywords.pop('lr_multipliers', ()))
     if not isinstance(name, str) or name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
     optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
-    return with_lr_multipliers(optimizer, multipliers) if multipliers else optimizer
-
-
-def no_balance(pattern):
-    """Returns the pattern, restricted to exclude the learned weight of two losses.
-
-    >>> [bool(re.search(no_balance('.'), name)) for name in ('encoder/a', 'balance/a')]
-    [True, False]
-    """
-    return rf'^(?!balance/)(?=.*(?:{pattern}))'
-
-
-def with_lr_multipliers(optimizer, multipliers):
-    """Returns the optimizer with the updates of some leaves multiplied by a factor.
-
-    `multipliers` is {regular expression: factor}. A leaf is multiplied by the factors of
-    all expressions that `re.search` finds in its path. In these paths layers are
-    numbered, whether scanned or not: 'encoder/layer_3/ffn/up/kernel'. Weight decay is
-    part of an update, so a leaf with factor 0 is frozen, but its gradient still counts in
-    the clipped norm. The state is that of the given optimizer.
-
-    >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
-    >>> optimizer = with_lr_multipliers(sgd(), {'embedding$': 0.0})
-    >>> updates, state = optimizer.update(params, optimizer.init(params))
-    >>> jax.tree.map(float, updates)
-    {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
-    """
-
-    def update(grads, state, params=None):
-        updates, state = optimizer.update(grads, state, params)
-
-        def scale(path, leaf):
-            factor = _factor(path_name(path), jnp.shape(leaf), multipliers)
-            return leaf if factor is None else leaf * factor
-
-        return jax.tree_util.tree_map_with_path(scale, updates), state
-
-    return optax.GradientTransformation(optimizer.init, update)
-
-
-def _names(name, shape):
-    """Returns the names of a leaf: one, or one for each layer that is stacked in it."""
-    if '/layers/' not in name:
-        return [name]
-    return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
-
-
-def _factor(name, shape, multipliers):
-    """Returns a scalar, factors per layer along the first axis, or None for factor 1."""
-    factors = np.array(
-        [
-            math.prod(f for pattern, f in multipliers.items() if re.search(pattern, leaf))
-            for leaf in _names(name, shape)
-        ],
-        np.float32,
-    )
-    if (factors == 1).all():
-        return None
-    if (factors == factors[0]).all():
-        return factors[0]
-    return factors.reshape(-1, *[1] * (len(shape) - 1))
-
-
-def _pairs(multipliers):
-    """Returns {pattern: factor} of the `lr_multipliers` of a section, checked."""
-    if isinstance(multipliers, dict):
-        multipliers = list(multipliers.items())
-    for pair in multipliers if isinstance(multipliers, list | tuple) else [multipliers]:
-        if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
-            raise ValueError(
-                f'optimizer.lr_multipliers={multipliers!r}: expected pairs of a pattern '
-                "and a factor, such as (('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
-            )
-        pattern, factor = pair
-        ranges.pattern('optimizer.lr_multipliers', pattern)
-        ranges.number(f'optimizer.lr_multipliers: {pattern!r}', factor, minimum=0)
-    pairs = dict(map(tuple, multipliers))
-    if len(pairs) < len(multipliers):
-        raise ValueError(
-            f'optimizer.lr_multipliers={multipliers!r} has a pattern twice. Multiply its '
-            'factors, and give them once.'
-        )
-    return pairs
-
-
-def check_lr_multipliers(section, trees):
-    """Raises ValueError if a pattern of `lr_multipliers` matches no parameter.
-
-    `trees` are the parameters of each phase, as a phase may have modules that another
-    lacks.
-
-    >>> section = {'lr_multipliers': (('norm', 0.1),)}
-    >>> check_lr_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
-    """
-    names = [
-        name
-        for params in trees
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        for name in _names(path_name(path), jnp.shape(leaf))
-    ]
-    for pattern in _pairs(section.get('lr_multipliers', ())):
-        if not any(re.search(pattern, name) for name in names):
-            raise ValueError(
-                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Parameter '
-                f'names look like {names[0]!r} and {names[-1]!r}.'
-            )
+    return multipliers.with_lr_multipliers(optimizer, factors) if factors else optimizer
 
 
 def _labels(params, pattern):

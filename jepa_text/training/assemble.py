@@ -12,7 +12,7 @@ import jax
 from jepa_text.config import schema
 from jepa_text.data import section, tokenizers
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.optim import optimizers, schedules
+from jepa_text.optim import multipliers, optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
 from jepa_text.training import config as settings
@@ -84,7 +84,7 @@ def make(config, evaluations=()):
 def check_lr_multipliers(recipe, section):
     """Raises ValueError if a pattern of the section `optimizer` matches no parameter."""
     trees = [shapes(recipe, phase).params for phase in recipe.phases]
-    optimizers.check_lr_multipliers(section, trees)
+    multipliers.check(section, trees)
 
 
 def _recipe(config, parsed, mesh, tokenizer):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.models import transformer
-from jepa_text.optim.optimizers import path_name
+from jepa_text.optim.leaves import path_name
 from jepa_text.training import state as states
 
 LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')

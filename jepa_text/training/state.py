@@ -11,7 +11,7 @@ import optax
 
 from jepa_text.cost import memo
 from jepa_text.models.network import Network, key_of
-from jepa_text.optim.optimizers import path_name
+from jepa_text.optim.leaves import path_name
 
 
 @flax.struct.dataclass

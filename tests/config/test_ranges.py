@@ -4,7 +4,7 @@ import pytest
 import tiny
 
 from jepa_text.config import ranges
-from jepa_text.optim import optimizers, schedules
+from jepa_text.optim import multipliers, optimizers, schedules
 from jepa_text.parallel import exits, sharding
 from jepa_text.training import assemble
 from jepa_text.training import config as settings
@@ -119,8 +119,6 @@ def test_a_diverged_run_is_not_restarted():
 
 def test_rates_may_match_parameters_of_later_phases():
     section = {'lr_multipliers': (('predictor/', 0.5),)}
-    optimizers.check_lr_multipliers(
-        section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}]
-    )
+    multipliers.check(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
     with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
-        optimizers.check_lr_multipliers(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+        multipliers.check(section, [{'encoder': 1.0}, {'lm_head': 1.0}])

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
-from jepa_text.optim import muon, optimizers
+from jepa_text.optim import leaves, muon, optimizers
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
 
@@ -66,8 +66,8 @@ def updates_of(optimizer, params, gradients):
 
 
 def by_path(tree):
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {optimizers.path_name(path): leaf for path, leaf in leaves}
+    found = jax.tree_util.tree_leaves_with_path(tree)
+    return {leaves.path_name(path): leaf for path, leaf in found}
 
 
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
@@ -163,7 +163,7 @@ def test_the_first_step_of_muon_matches_optax():
 def test_adamw_matches_optax_with_decay_by_path():
     gradients = [tree(seed) for seed in range(1, 4)]
     ours, _ = updates_of(optimizers.adamw(weight_decay=0.3), tree(0), gradients)
-    decayed = optimizers.mask(tree(0), '(kernel|embedding)$')
+    decayed = leaves.mask(tree(0), '(kernel|embedding)$')
     reference = optax.adamw(-1.0, 0.9, 0.95, weight_decay=0.3, mask=decayed)
     theirs, _ = updates_of(reference, tree(0), gradients)
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)

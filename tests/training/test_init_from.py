@@ -19,7 +19,7 @@ from test_hf_import import tensors_of
 from jepa_text import export, load
 from jepa_text.config import resolve
 from jepa_text.data import prepare, tokenizers
-from jepa_text.optim import optimizers, schedules
+from jepa_text.optim import leaves, multipliers, optimizers, schedules
 from jepa_text.running import restore, workdir
 from jepa_text.training import (
     assemble,
@@ -83,7 +83,7 @@ def begun(config, folder, modules=('encoder', 'lm_head')):
 
 def paths(tree):
     return {
-        optimizers.path_name(path): np.asarray(leaf)
+        leaves.path_name(path): np.asarray(leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
 
@@ -661,15 +661,13 @@ def test_multipliers_scale_updates_exactly(name, scan):
 def test_multipliers_that_match_nothing_are_rejected():
     section = {'name': 'adamw', 'lr_multipliers': (('layer_7/', 0.0),)}
     with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
-        optimizers.check_lr_multipliers(section, [params_of(True)])
+        multipliers.check(section, [params_of(True)])
     # A pair is not a list of pairs.
     for lr_multipliers in (('embedding$', 0.0), 'embedding$', 0.0):
         with pytest.raises(
             ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
         ):
-            optimizers.check_lr_multipliers(
-                {'lr_multipliers': lr_multipliers}, [params_of(True)]
-            )
+            multipliers.check({'lr_multipliers': lr_multipliers}, [params_of(True)])
 
 
 # The config.

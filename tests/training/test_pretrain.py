@@ -6,7 +6,7 @@ import pytest
 import test_configs
 
 from jepa_text.data import prepare
-from jepa_text.optim import optimizers, schedules
+from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import assemble, recipe, step
 from jepa_text.training import config as settings
@@ -79,7 +79,7 @@ def test_documented_differences_from_2507_00994_match_the_rows():
 def test_weight_decay_applies_to_all_parameters_except_the_balance():
     config, made = built('jepa_mlm_paper,210m')
     state = recipe.shapes(made, made.phases[0])
-    masked = optimizers.mask(state.params, config['optimizer']['decay_paths'])
+    masked = leaves.mask(state.params, config['optimizer']['decay_paths'])
     assert not any(jax.tree.leaves(masked.pop('balance')))
     assert all(jax.tree.leaves(masked))
 

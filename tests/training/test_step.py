@@ -21,7 +21,7 @@ from jepa_text.models.network import Network, key_of
 from jepa_text.objectives.base import View
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.objectives.latent.base import Prediction
-from jepa_text.optim import optimizers, schedules
+from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
 from jepa_text.training import step
@@ -248,7 +248,7 @@ def test_sigmoid_weight_drifts_to_its_clamp_and_never_decays():
         if seed == 4:
             assert_allclose(state.params['balance']['logit'], rates, rtol=0.05)
     assert_allclose(metrics['jepa/lambda'], 0.515, rtol=1e-6)
-    masked = optimizers.mask(state.params, r'(kernel|embedding)$')
+    masked = leaves.mask(state.params, r'(kernel|embedding)$')
     assert masked['balance']['logit'] is False
 
 
@@ -344,8 +344,8 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     def largest(*microbatches):
         """Largest update by Adam; entries with tiny gradients move less, due to eps."""
         moved = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / rate, new, old)
-        leaves = jax.tree_util.tree_leaves_with_path(moved)
-        named = {optimizers.path_name(path): float(leaf) for path, leaf in leaves}
+        found = jax.tree_util.tree_leaves_with_path(moved)
+        named = {leaves.path_name(path): float(leaf) for path, leaf in found}
         return [
             move
             for path, move in named.items()

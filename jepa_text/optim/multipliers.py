@@ -1,0 +1,113 @@
+"""Multipliers of the learning rate for some leaves and layers, by 0 to freeze.
+
+with_lr_multipliers   scales the updates of an optimizer
+check                 checks that each pattern matches some parameter
+pairs                 {pattern: factor} of a config section
+"""
+
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jepa_text.config import ranges
+from jepa_text.optim.leaves import path_name
+
+
+def with_lr_multipliers(optimizer, multipliers):
+    """Returns the optimizer with the updates of some leaves multiplied by a factor.
+
+    `multipliers` is {regular expression: factor}. A leaf is multiplied by the factors of
+    all expressions that `re.search` finds in its path. In these paths layers are
+    numbered, whether scanned or not: 'encoder/layer_3/ffn/up/kernel'. Weight decay is
+    part of an update, so a leaf with factor 0 is frozen, but its gradient still counts in
+    the clipped norm. The state is that of the given optimizer.
+
+    >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
+    >>> optimizer = with_lr_multipliers(optax.identity(), {'embedding$': 0.0})
+    >>> updates, state = optimizer.update(params, optimizer.init(params))
+    >>> jax.tree.map(float, updates)
+    {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
+    """
+
+    def update(grads, state, params=None):
+        updates, state = optimizer.update(grads, state, params)
+
+        def scale(path, leaf):
+            factor = _factor(path_name(path), jnp.shape(leaf), multipliers)
+            return leaf if factor is None else leaf * factor
+
+        return jax.tree_util.tree_map_with_path(scale, updates), state
+
+    return optax.GradientTransformation(optimizer.init, update)
+
+
+def check(section, trees):
+    """Raises ValueError if a pattern of `lr_multipliers` matches no parameter.
+
+    `trees` are the parameters of each phase, as a phase may have modules that another
+    lacks.
+
+    >>> section = {'lr_multipliers': (('norm', 0.1),)}
+    >>> check(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
+    """
+    names = [
+        name
+        for params in trees
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        for name in _names(path_name(path), jnp.shape(leaf))
+    ]
+    for pattern in pairs(section.get('lr_multipliers', ())):
+        if not any(re.search(pattern, name) for name in names):
+            raise ValueError(
+                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Parameter '
+                f'names look like {names[0]!r} and {names[-1]!r}.'
+            )
+
+
+def pairs(multipliers):
+    """Returns {pattern: factor} of the `lr_multipliers` of a section, checked."""
+    if isinstance(multipliers, dict):
+        multipliers = list(multipliers.items())
+    for pair in multipliers if isinstance(multipliers, list | tuple) else [multipliers]:
+        if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
+            raise ValueError(
+                f'optimizer.lr_multipliers={multipliers!r}: expected pairs of a pattern '
+                "and a factor, such as (('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
+            )
+        pattern, factor = pair
+        ranges.pattern('optimizer.lr_multipliers', pattern)
+        ranges.number(f'optimizer.lr_multipliers: {pattern!r}', factor, minimum=0)
+    found = dict(map(tuple, multipliers))
+    if len(found) < len(multipliers):
+        raise ValueError(
+            f'optimizer.lr_multipliers={multipliers!r} has a pattern twice. Multiply its '
+            'factors, and give them once.'
+        )
+    return found
+
+
+def _names(name, shape):
+    """Returns the names of a leaf: one, or one for each layer that is stacked in it."""
+    if '/layers/' not in name:
+        return [name]
+    return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
+
+
+def _factor(name, shape, multipliers):
+    """Returns a scalar, factors per layer along the first axis, or None for factor 1."""
+    factors = np.array(
+        [
+            math.prod(f for pattern, f in multipliers.items() if re.search(pattern, leaf))
+            for leaf in _names(name, shape)
+        ],
+        np.float32,
+    )
+    if (factors == 1).all():
+        return None
+    if (factors == factors[0]).all():
+        return factors[0]
+    return factors.reshape(-1, *[1] * (len(shape) - 1))
