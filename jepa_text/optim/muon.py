@@ -43,13 +43,13 @@ def orthogonal(x_XIO, steps=5):
     return jax.lax.map(orthogonalize, x_NIO).reshape(x_XIO.shape)
 
 
-def like_adamw(x_XIO):
+def like_adamw(x_XIO, steps=5):
     """Returns 0.2 sqrt(max(I, O)) orthogonal(x), whose root mean square is AdamW's, 0.2.
 
     >>> print(jnp.mean(like_adamw(jnp.eye(16)) ** 2).round(2))
     0.02
     """
-    return 0.2 * max(x_XIO.shape[-2:]) ** 0.5 * orthogonal(x_XIO)
+    return 0.2 * max(x_XIO.shape[-2:]) ** 0.5 * orthogonal(x_XIO, steps)
 
 
 def nesterov(decay, dtype):

@@ -9,6 +9,7 @@ The learning rate is applied in step.py as a function of the global step, so tha
 the same in each phase. An update is what is subtracted at a learning rate of 1.
 """
 
+import functools
 import re
 
 import jax
@@ -72,6 +73,7 @@ def muon(
     weight_decay=0.1,
     decay_paths=r'(kernel|embedding)$',
     momentum_dtype='float32',
+    ns_steps=5,
     **rest,
 ):
     """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
@@ -82,9 +84,10 @@ def muon(
 
     Momentum and iteration are Jordan's (kellerjordan.github.io/posts/muon, 2024). The
     factor gives updates the root mean square of AdamW's, about 0.2, so that one learning
-    rate and one decay serve both (arXiv 2502.16982, section 2.2). Momentum is stored in
-    `momentum_dtype`, also in AdamW; `rest` are other keywords of `adamw`. Raises
-    ValueError for bad options and, at init, if `paths` matches no leaf or a vector.
+    rate and one decay serve both (arXiv 2502.16982, section 2.2). The iteration has
+    `ns_steps` steps. Momentum is stored in `momentum_dtype`, also in AdamW; `rest` are
+    other keywords of `adamw`. Raises ValueError for bad options and, at init, if `paths`
+    matches no leaf or a vector.
 
     >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
     >>> optimizer = muon(weight_decay=0.0)
@@ -96,6 +99,8 @@ def muon(
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
+    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
+    orthogonalize = functools.partial(steps.like_adamw, steps=ns_steps)
     others = resolve.call(
         "optimizer 'muon'",
         adamw,
@@ -108,7 +113,7 @@ def muon(
     )
     matrices = optax.chain(
         steps.nesterov(momentum, jnp.dtype(momentum_dtype)),
-        optax.stateless(lambda updates, _: jax.tree.map(steps.like_adamw, updates)),
+        optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, decay_paths)
         ),
