@@ -105,6 +105,8 @@ class Scorer:
         ]
 
     def _of_vocabulary(self, log_V, answer_id):
+        # An embedding may have more rows than there are tokens.
+        log_V = log_V[: self.model.tokenizer.vocab_size]
         correct, best = float(log_V[answer_id]), int(log_V.argmax())
         word = self.model.tokenizer.decode([best]).strip()
         return Prediction(word, int(np.sum(~(log_V < correct))), correct)

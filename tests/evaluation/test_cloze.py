@@ -206,6 +206,17 @@ def test_metrics_equal_hand_computed_values():
             ranks.measure(bad)
 
 
+def test_rows_without_a_token_are_no_candidates():
+    """An embedding may have more rows than there are tokens."""
+    made = model()
+    scorer = cloze.Scorer(made)
+    log_V = np.linspace(-9.0, -1.0, made.tokenizer.vocab_size + 3)
+    answer = made.tokenizer.vocab_size - 1
+    predicted = scorer._of_vocabulary(log_V, answer)
+    assert predicted.rank == 1
+    assert predicted.word == made.tokenizer.decode([answer]).strip()
+
+
 def test_ties_do_not_count_as_correct():
     """A constant head gets no candidate right by its order."""
     rows = hidden(candidates=list(PLACES))
