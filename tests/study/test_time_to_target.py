@@ -193,8 +193,11 @@ def test_entries_of_the_board_have_equal_size_and_rows():
     names = [run['name'] for run in config['runs']]
     assert names[:2] == ['mlm', 'clm_mlm'] and {'muon', 'hybrid'} < set(names)
     for run in config['runs']:
-        assert not run.keys() & {'model', 'prepare', 'seed', 'init_from'}
+        assert not run.keys() & {'prepare', 'seed', 'init_from'}
+        # Norms of queries and keys are 256 of 1.1 M parameters.
+        assert run.get('model', {}).keys() <= {'qk_norm'}
         assert run.get('data', {}).keys() <= {'batch_size'}
+    assert {run['steps'] for run in speed('scale=smoke')['runs']} == {8}
     only = speed('scale=tune,only=muon+mlm,seeds=2')
     assert [run['name'] for run in only['runs']] == ['muon', 'mlm']
     assert only['seeds'] == [0, 1] and only['report']['target'] == {LOSS: 4.25}
