@@ -184,9 +184,10 @@ def _finetuned(folder, name):
 
 
 def untrained(workdir):
-    """The model from which the run of a workdir started: its seed, before any step.
+    """The model of a run with the random parameters of its seed, before any step.
 
-    Attention and shift are those of the run's last phase, for comparison with its result.
+    A run with `init_from` started from the parameters of another model instead. Attention
+    and shift are those of the run's last phase, for comparison with its result.
     """
     folder = download.folder('The workdir', workdir)
     config, tokenizer = _read(folder, workdir)
