@@ -122,6 +122,20 @@ def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
 
 
+@pytest.mark.parametrize('ns_steps', [1, 3, 5])
+def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps):
+    gradient = np.float32(np.random.default_rng(0).normal(size=(6, 4)))
+    params = {'encoder': {'kernel': jnp.zeros((6, 4))}}
+    optimizer = optimizers.muon(weight_decay=0.0, ns_steps=ns_steps)
+    gradients = {'encoder': {'kernel': jnp.asarray(gradient)}}
+    updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+    u, s, v = np.linalg.svd(gradient / np.linalg.norm(gradient), full_matrices=False)
+    for _ in range(ns_steps):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    expected = 0.2 * 6**0.5 * (u * s) @ v
+    assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
+
+
 def test_orthogonal_of_zero_is_zero():
     assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
     assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
@@ -287,6 +301,7 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
         (dict(name='muon', beta=0.9), "optimizer 'muon'.*'beta'"),
         (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),
+        (dict(name='muon', ns_steps=0), 'ns_steps=0 must be an integer at least 1'),
         (
             dict(name='sgd', lr_multipliers=(('norm', 0.1), ('norm', 0.5))),
             'has a pattern twice',
