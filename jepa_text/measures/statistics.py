@@ -125,7 +125,8 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
     degrees of freedom, which assumes normal differences. From FLIPPED_SEEDS pairs on,
     `sign_flip` instead, which assumes only symmetric differences; unless its smallest p
     times the number of `tests` that are corrected together exceeds 1 - level, so that no
-    difference could be significant. The interval is Student's in both cases.
+    difference could be significant. Also `sign_flip` for a difference other than 0 that
+    all seeds share, for which t has no value. The interval is Student's in all cases.
     With fewer than MIN_SEEDS pairs there is no test. Raises ValueError for values that
     are not finite and for lists of different lengths.
 
@@ -141,13 +142,14 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
     if seeds >= FLIPPED_SEEDS and smallest * tests <= 1 - level:
         p, test = sign_flip(first_S, second_S), 'sign flips'
     else:
-        test = 't-test'
+        p, test = 1.0, 't-test'
         # Below this are rounding errors: the difference is 0, or it is constant.
         minimum = 1e-12 * np.abs([first_S, second_S]).max()
-        p = float(abs(mean) <= minimum)
         if margin > minimum:
             t = mean / (np.std(difference_S, ddof=1) / math.sqrt(seeds))
             p = 2 * float(scipy.special.stdtr(seeds - 1, -abs(t)))
+        elif abs(mean) > minimum:  # t is infinite
+            p, test = sign_flip(first_S, second_S), 'sign flips'
     return OverSeeds(mean, mean - margin, mean + margin, p, seeds, test)
 
 

@@ -12,6 +12,7 @@ Metrics have readable names, and some are means of others:
     EXAM sensitivity             standard deviation of the test score over learning rates
                                  and seeds of fine-tuning
     uniformity, effective rank   of held-out vectors, mean-pooled unless stated otherwise
+    dimensions                   of these vectors
 """
 
 import math
@@ -28,7 +29,8 @@ GEOMETRY = {
     'effective rank': 'geometry/effective_rank',
     'effective rank, max pooling': 'geometry/effective_rank_max_pooled',
 }
-TAKEN = (LOSS, CAUSAL, PROBES, *GEOMETRY)  # names that no exam may have
+DIMENSIONS = 'dimensions'
+TAKEN = (LOSS, CAUSAL, PROBES, DIMENSIONS, *GEOMETRY)  # names that no exam may have
 SPREAD = 'spread'
 _PROBE, _EXAM = 'representation/', 'exam/'
 _LOWER = (LOSS, CAUSAL, 'uniformity')
@@ -132,6 +134,7 @@ def _named(given, probes):
         found[PROBES] = float(np.mean(list(scores.values())))
     found |= scores
     found |= {name: given.get(key) for name, key in GEOMETRY.items()}
+    found[DIMENSIONS] = given.get('geometry/dimensions')
     found |= {
         key.removeprefix(_EXAM): value
         for key, value in given.items()

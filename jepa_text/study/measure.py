@@ -183,6 +183,7 @@ class Measuring:
             **self._scored(model).run(model.params, model.network),
             **representation.run(model, self._probes),
             **shape.run(model.params, model.network),
+            'geometry/dimensions': model.network.encoder.width,
         }
         predicts = name != members.UNTRAINED and 'lm_head' in model.params
         texts = [text for text, _ in self._sentences] if predicts else []

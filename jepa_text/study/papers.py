@@ -2,10 +2,11 @@
 
 A claim is {id, paper, where, says, study, first, second, metrics, direction} and, if
 available, `published`: two selections of evaluation/results/published.py whose difference
-is the published effect; or `margin`. `first` and `second` are runs of the shipped study,
-or {'spread': [runs]}. `metrics` are named as in arms.py: first the metric of the paper,
-then metrics that replace it if it was not measured. `direction`: 'better', 'worse' or
-'alike', of the first compared with the second.
+is the published effect; or `margin`. If the effect depends on the width of the model, as
+that on a rank does, `dimensions` is the published width. `first` and `second` are runs of
+the shipped study, or {'spread': [runs]}. `metrics` are named as in arms.py: first the
+metric of the paper, then metrics that replace it if it was not measured. `direction`:
+'better', 'worse' or 'alike', of the first compared with the second.
 
 The rule, for one metric:
 
@@ -96,12 +97,16 @@ def published_rows(study):
     return means or rows
 
 
-def effect(claim, metric):
+def effect(claim, metric, arms=None):
     """Returns the published difference, first minus second, in the unit of a metric.
 
-    Percentages become shares. None if no value was published in this unit.
+    Percentages become shares. None if no value was published in this unit, or for vectors
+    of other `dimensions` than those of the `arms` of a study.
     """
     if 'published' not in claim or metric in _NATS:
+        return None
+    width = claim.get('dimensions')
+    if width and arms is not None and _dimensions(arms) != {width}:
         return None
     first, second = (published.rows(**chosen) for chosen in claim['published'])
     if len(first) != 1 or len(second) != 1:
@@ -116,7 +121,9 @@ def effect(claim, metric):
 def questions(claims, arms):
     """Returns the [verdicts.Question] of claims that the study can answer."""
     return [
-        verdicts.Question(claim['first'], claim['second'], metric, effect(claim, metric))
+        verdicts.Question(
+            claim['first'], claim['second'], metric, effect(claim, metric, arms)
+        )
         for claim in claims
         for metric in _measurable(claim, arms)[0]
     ]
@@ -128,7 +135,7 @@ def rule(claims, arms, decided):
     return [_ruled(claim, arms, found) for claim in claims]
 
 
-def ruling(claim, metric, verdict):
+def ruling(claim, metric, verdict, arms):
     """Returns (state, why) of a claim by one of its metrics."""
     if verdict.why:
         return OPEN, f'no verdict: {verdict.why}'
@@ -142,9 +149,9 @@ def ruling(claim, metric, verdict):
     if verdict.is_sure:
         state = REPRODUCED if sign * verdict.result.difference > 0 else CONTRADICTED
         return state, f'{verdict.words.partition("(")[2].rstrip(")")}'
-    expected = effect(claim, metric)
+    expected = effect(claim, metric, arms)
     if expected is None:
-        return OPEN, 'no difference shown, and no published effect in this unit'
+        return OPEN, f'no difference shown, and no published effect {_lacking(claim)}'
     count, tests = verdict.result.seeds, max(verdict.tests, 1)
     chance = power.power(expected, verdict.deviation, count, tests=tests)
     power_text = f'with {chance:.0%} power for the published effect'
@@ -173,7 +180,7 @@ def _ruled(claim, arms, found):
         return Ruling(claim, OPEN, lacking)
     sides = claim['first'], claim['second']
     measured = tuple((m, found[verdicts.Question(*sides, m).key]) for m in metrics)
-    rulings = [ruling(claim, metric, verdict) for metric, verdict in measured]
+    rulings = [ruling(claim, metric, verdict, arms) for metric, verdict in measured]
     states = {state for state, _ in rulings}
     if len(rulings) == 1:
         return Ruling(claim, *rulings[0], measured)
@@ -193,6 +200,17 @@ def _measurable(claim, arms):
             lacking.append(str(error))
     first = claim['metrics'][0]
     return [first] if first in found else found, (lacking or [''])[0]
+
+
+def _dimensions(arms):
+    measured = (seed for own in arms.values() for seed in own.values())
+    return {one.get(of_arms.DIMENSIONS) for one in measured}
+
+
+def _lacking(claim):
+    if 'dimensions' in claim:
+        return f'for this width, but for {claim["dimensions"]} dimensions'
+    return 'in this unit'
 
 
 @functools.cache

@@ -126,6 +126,17 @@ def test_a_claim_is_open_if_the_interval_is_on_its_side():
     assert (found.state, found.why[-19:]) == (OPEN, 'interval excludes 0')
 
 
+@pytest.mark.parametrize('dimensions, state', [(512, CONTRADICTED), (128, OPEN)])
+def test_an_effect_on_ranks_counts_for_models_of_the_same_width(dimensions, state):
+    (claim,) = (c for c in papers.claims_of('jepa_vs_mlm') if c['id'] == 'rank-max')
+    (metric,) = claim['metrics']
+    claim = claim | dict(first='a', second='b')
+    made = arms(metric, 0.0, 0.1)
+    wide = dict.fromkeys(range(5), {'dimensions': dimensions})
+    found = ruled(claim, made, {'a': wide, 'b': wide})
+    assert (found.state, '512' in found.why) == (state, state == OPEN)
+
+
 def test_directions_of_losses_and_of_worse_claims():
     assert ruled(CLAIM, arms('masked loss', -0.3, 0.01)).state == REPRODUCED
     assert ruled(CLAIM, arms('masked loss', 0.3, 0.01)).state == CONTRADICTED

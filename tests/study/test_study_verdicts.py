@@ -113,7 +113,7 @@ def test_questions_are_unique_and_keep_published_effects():
 
 def test_a_spread_is_a_side_of_a_comparison():
     arms = {
-        name: {seed: {LOSS: wide * n + seed} for seed in range(5)}
+        name: {seed: {LOSS: wide * n * (1 + seed / 100) + seed} for seed in range(-2, 3)}
         for wide, names in ((1.0, 'abc'), (0.1, 'def'))
         for n, name in enumerate(names)
     }
