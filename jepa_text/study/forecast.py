@@ -15,8 +15,8 @@ from jepa_text.cost import hardware
 from jepa_text.files import checksums
 from jepa_text.planning import fit, plan
 from jepa_text.report import console
-from jepa_text.running import restore
-from jepa_text.study import members, tree, trunks
+from jepa_text.running import mirror, restore
+from jepa_text.study import disk_space, members, tree, trunks
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -41,6 +41,8 @@ class Member:
     flops       FLOPs of the steps that it trains
     alone       FLOPs of all its steps
     seconds     seconds of the steps that it trains, on `devices` of the `hardware`
+    begun       steps up to its newest checkpoint
+    left        (FLOPs, seconds) of the steps after it
     price       dollars per device and hour
     bytes       disk space of the checkpoints that it retains
     filled      disk space of all members at its end, if trained in order, including
@@ -56,6 +58,8 @@ class Member:
     flops: float
     alone: float
     seconds: float | None
+    begun: int
+    left: tuple
     hardware: str
     devices: int
     price: float | None
@@ -70,11 +74,15 @@ class Member:
         return self.steps - self.start
 
     @property
-    def dollars(self):
-        """Cost of the steps that it trains; None if unknown."""
-        if self.price is None or self.seconds is None:
+    def left_steps(self):
+        """The steps of `trained` that are still to be trained."""
+        return self.steps - max(self.start, self.begun)
+
+    def dollars(self, seconds):
+        """Returns the price of so many seconds; None if unknown."""
+        if self.price is None or seconds is None:
             return None
-        return self.seconds / 3600 * self.devices * self.price
+        return seconds / 3600 * self.devices * self.price
 
 
 def outlook(configs, folder):
@@ -101,16 +109,20 @@ def outlook(configs, folder):
         courses[name] = tree.course(config, recipe, is_timed)
     done = {name for name in configs if _is_done(folder, name, configs[name])}
     origins = trunks.origins(courses, folder, done)
+    begun = {
+        name: max(restore.steps(folder / name / mirror.STEPS), default=0)
+        for name in configs
+    }
     found = [
         dataclasses.replace(
-            _member(name, plans[name], origins[name][:1]),
+            _member(name, plans[name], origins[name][:1], begun[name]),
             is_done=name in done,
             is_timed=configs[name]['baseline'] == 'time',
         )
         for name in configs
     ]
     sections = {name: one['checkpoint'] for name, one in completed.items()}
-    return _with_disk_space(found, sections, sizes)
+    return disk_space.added(found, sections, sizes)
 
 
 def show(found, stream=None):
@@ -126,8 +138,8 @@ def show(found, stream=None):
             f'{one.trained:,}',
             f'{one.flops:.3g}',
             None if one.seconds is None else f'{one.seconds / 3600:,.3g}',
-            None if one.dollars is None else f'{one.dollars:,.2f}',
-            'yes' if one.is_done else None,
+            None if (price := one.dollars(one.seconds)) is None else f'{price:,.2f}',
+            'yes' if one.is_done else f'{one.begun:,} steps' if one.begun else None,
         ]
         for one in found
     ]
@@ -146,9 +158,12 @@ def sums(found):
         f'the steps, {1 - flops / naive:.0%} of {naive:.3g} FLOPs).'
     )
     left = [one for one in found if not one.is_done]
-    if len(left) < len(found):
-        trained = sum(one.trained for one in left)
-        yield f'{len(found) - len(left):,} runs are done: {trained:,} steps are left.'
+    begun = sum(one.begun > 0 for one in left)
+    if begun or len(left) < len(found):
+        yield (
+            f'{len(found) - len(left):,} runs are done and {begun:,} begun: '
+            f'{sum(one.left_steps for one in left):,} steps are left.'
+        )
     yield from _left(left)
     peak, end = max(one.filled for one in found), sum(one.bytes for one in found)
     yield (
@@ -162,17 +177,17 @@ def _left(left):
     if not left:
         yield 'Nothing is left to train.'
         return
-    flops, seconds = sum(one.flops for one in left), [one.seconds for one in left]
+    flops, seconds = sum(one.left[0] for one in left), [one.left[1] for one in left]
     if None in seconds:
         details = '; no hours and no price, as not all runs fit the hardware'
     else:
         hardware_names = ' and '.join(sorted({one.hardware for one in left}))
         details = f', {sum(seconds) / 3600:,.3g} hours of training on {hardware_names}'
-        dollars = [one.dollars for one in left]
+        dollars = [one.dollars(one.left[1]) for one in left]
         if None not in dollars:
             details += f', {sum(dollars):,.2f} US dollars'
     yield f'Left: {flops:.3g} FLOPs{details}.'
-    steps = sum(one.trained for one in left)
+    steps = sum(one.left_steps for one in left)
     if None not in seconds and sum(seconds) < _SHORT * steps:
         yield (
             f'This is {1e6 * sum(seconds) / steps:,.3g} microseconds per step, from '
@@ -227,73 +242,41 @@ def _size(recipe, phase):
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def _with_disk_space(found, sections, sizes):
-    """Returns the members with their disk space, if they are trained in order.
-
-    `sections` are those of checkpoints, `sizes` the bytes of a state, both by member.
-    """
-    # (member, step) of each trunk: the index of the last member that needs it.
-    needed_until = {
-        (one.trunk, one.start): index for index, one in enumerate(found) if one.trunk
-    }
-    retained = {
-        one.name: _retained(
-            sections[one.name],
-            one.steps,
-            [step for name, step in needed_until if name == one.name],
-        )
-        for one in found
-    }
-    size = {one.name: len(retained[one.name]) * sizes[one.name] for one in found}
-    order = {one.name: index for index, one in enumerate(found)}
-    filled, completed = 0, []
-    for index, one in enumerate(found):
-        filled += size[one.name]
-        for_others = sum(
-            sizes[trunk]
-            for (trunk, step), last in needed_until.items()
-            if order[trunk] <= index <= last and step not in retained[trunk]
-        )
-        completed.append(
-            dataclasses.replace(one, bytes=size[one.name], filled=filled + for_others)
-        )
-    return completed
-
-
-def _retained(section, steps, trunk_steps):
-    """Returns the steps whose checkpoints exist at the end of a run.
-
-    The run has also saved checkpoints at `trunk_steps`, for others to continue from.
-    """
-    at = {step for step in section['keep_at'] if step <= steps}
-    every = section['every'] or steps
-    saved = sorted({*range(every, steps, every), steps, *at, *trunk_steps})
-    multiple = section.get('keep_every') or math.inf
-    return at | {*saved[-section['keep'] :]} | {s for s in saved if s % multiple == 0}
-
-
-def _member(name, plans, origins):
+def _member(name, plans, origins, begun):
     """Returns the Member with these (start, stop, plan.Plan) of its phases.
 
-    `origins` are [(member, steps in common)] of the trunk, or empty.
+    `origins` are [(member, steps in common)] of the trunk, or empty; `begun` is the step
+    of its newest checkpoint.
     """
     trunk, begin = origins[0] if origins else ('', 0)
-    flops = alone = seconds = 0
-    for start, stop, planned in plans:
-        (phase,) = planned.phases
-        own, per_step = max(0, stop - max(start, begin)), sum(phase.flops.values())
-        flops, alone = flops + own * per_step, alone + (stop - start) * per_step
-        took = own * planned.step_seconds(phase, planned.chip, planned.mfu)
-        seconds = seconds + took if planned.fits(planned.chip) else math.nan
+    (flops, seconds), (alone, _) = _work(plans, begin), _work(plans, 0)
+    _, steps, planned = plans[-1]
     return Member(
         name=name,
-        steps=stop,
+        steps=steps,
         start=begin,
         trunk=trunk,
         flops=flops,
         alone=alone,
-        seconds=None if math.isnan(seconds) else seconds,
+        seconds=seconds,
+        begun=begun,
+        left=_work(plans, max(begin, begun)),
         hardware=planned.options.hardware,
         devices=planned.devices,
         price=planned.price,
     )
+
+
+def _work(plans, begin):
+    """Returns (FLOPs, seconds) of the steps after `begin`.
+
+    The seconds are None if a phase does not fit the hardware.
+    """
+    flops = seconds = 0
+    for start, stop, planned in plans:
+        (phase,) = planned.phases
+        own = max(0, stop - max(start, begin))
+        flops += own * sum(phase.flops.values())
+        took = own * planned.step_seconds(phase, planned.chip, planned.mfu)
+        seconds = seconds + took if planned.fits(planned.chip) else math.nan
+    return flops, None if math.isnan(seconds) else seconds

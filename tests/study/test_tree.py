@@ -9,7 +9,7 @@ import tiny
 
 from jepa_text.files import checksums
 from jepa_text.running import restore, shared_runs
-from jepa_text.study import forecast, members, study, training_work, tree
+from jepa_text.study import disk_space, forecast, members, study, training_work, tree
 from jepa_text.training import baseline
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
@@ -187,7 +187,7 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     one = found['b/seed_1']
     assert (one.trunk, one.start, one.trained) == ('a/seed_1', 16, 4)
     assert one.flops == pytest.approx(one.alone / 5)
-    assert one.dollars == pytest.approx(one.seconds / 3600 * 8 * 2.0)
+    assert one.dollars(one.seconds) == pytest.approx(one.seconds / 3600 * 8 * 2.0)
     # Two checkpoints of each run; that of a after 16 until b has ended.
     assert {two.bytes for two in found.values()} == {one.bytes}
     filled = [two.filled / one.bytes for two in found.values()]
@@ -198,11 +198,11 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
         f'need up to {gigabytes[0]} of disk space, and {gigabytes[1]} at the end' in said
     )
     every = checkpoint | {'keep_at': [], 'keep_every': 20}
-    assert forecast._retained(every, 70, ()) == {20, 40, 60, 70}
+    assert disk_space.retained(every, 70, ()) == {20, 40, 60, 70}
     # A trunk checkpoint among the newest is retained instead of another.
     every = checkpoint | {'keep_at': []}
-    assert forecast._retained(every, 40, [36]) == {36, 40}
-    assert forecast._retained(every, 40, [16]) == {30, 40}
+    assert disk_space.retained(every, 40, [36]) == {36, 40}
+    assert disk_space.retained(every, 40, [16]) == {30, 40}
 
 
 def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
@@ -215,13 +215,20 @@ def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
     path.write_text('{}')
     assert forecast.outlook(configs, tmp_path)[0].is_done
     (tmp_path / name / 'checkpoints' / '3').mkdir(parents=True)
-    assert not forecast.outlook(configs, tmp_path)[0].is_done
+    one, *others = forecast.outlook(configs, tmp_path)
+    assert not one.is_done and (one.steps, one.left_steps) == (6, 3)
+    # What is left is half of it; what the study trains is all of it.
+    assert one.left == pytest.approx((one.flops / 2, one.seconds / 2))
+    left = sum(other.trained for other in others) + 3
+    said = ' '.join(forecast.sums([one, *others]))
+    assert f'0 runs are done and 1 begun: {left:,} steps are left.' in said
 
 
 def test_an_outlook_says_how_reliable_its_hours_are():
     whole = dict(start=0, trunk='', flops=1.0, alone=1.0, hardware='h100', devices=1)
-    one = forecast.Member(name='a', steps=100, seconds=100.0, price=None, **whole)
-    brief = dataclasses.replace(one, seconds=1e-3)
+    whole |= dict(begun=0, seconds=100.0, left=(1.0, 100.0), price=None)
+    one = forecast.Member(name='a', steps=100, **whole)
+    brief = dataclasses.replace(one, seconds=1e-3, left=(1.0, 1e-3))
 
     def said(*members):
         return ' '.join(forecast.sums(members))
