@@ -74,6 +74,7 @@ def muon(
     decay_paths=r'(kernel|embedding)$',
     momentum_dtype='float32',
     ns_steps=5,
+    ns_lower=None,
     **rest,
 ):
     """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
@@ -85,7 +86,9 @@ def muon(
     Momentum and iteration are Jordan's (kellerjordan.github.io/posts/muon, 2024). The
     factor gives updates the root mean square of AdamW's, about 0.2, so that one learning
     rate and one decay serve both (arXiv 2502.16982, section 2.2). The iteration has
-    `ns_steps` steps. Momentum is stored in `momentum_dtype`, also in AdamW; `rest` are
+    `ns_steps` steps with Jordan's coefficients; or, with `ns_lower`, those of
+    muon.minimax, which need fewer steps for singular values of at least this share of the
+    norm: 3 with 0.01. Momentum is stored in `momentum_dtype`, also in AdamW; `rest` are
     other keywords of `adamw`. Raises ValueError for bad options and, at init, if `paths`
     matches no leaf or a vector.
 
@@ -100,7 +103,11 @@ def muon(
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
     ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
-    orthogonalize = functools.partial(steps.like_adamw, steps=ns_steps)
+    coefficients = (steps.JORDAN,) * ns_steps
+    if ns_lower is not None:
+        ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
+        coefficients = steps.minimax(ns_steps, ns_lower)
+    orthogonalize = functools.partial(steps.like_adamw, coefficients=coefficients)
     others = resolve.call(
         "optimizer 'muon'",
         adamw,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import scipy
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.config import resolve
@@ -122,18 +123,39 @@ def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
 
 
+@pytest.mark.parametrize('ns_lower', [None, 0.05])
 @pytest.mark.parametrize('ns_steps', [1, 3, 5])
-def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps):
+def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lower):
     gradient = np.float32(np.random.default_rng(0).normal(size=(6, 4)))
     params = {'encoder': {'kernel': jnp.zeros((6, 4))}}
-    optimizer = optimizers.muon(weight_decay=0.0, ns_steps=ns_steps)
+    optimizer = optimizers.muon(weight_decay=0.0, ns_steps=ns_steps, ns_lower=ns_lower)
     gradients = {'encoder': {'kernel': jnp.asarray(gradient)}}
     updates, _ = optimizer.update(gradients, optimizer.init(params), params)
     u, s, v = np.linalg.svd(gradient / np.linalg.norm(gradient), full_matrices=False)
-    for _ in range(ns_steps):
-        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    jordan = [(3.4445, -4.7750, 2.0315)] * ns_steps
+    for a, b, c in muon.minimax(ns_steps, ns_lower) if ns_lower else jordan:
+        s = a * s + b * s**3 + c * s**5
     expected = 0.2 * 6**0.5 * (u * s) @ v
     assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('steps, lower', [(3, 0.01), (2, 0.1), (4, 1e-3), (6, 0.3)])
+def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
+    """Minimizes e such that |1 - p(s)| <= e on a fine grid, step by step."""
+    upper = 1.0
+    for a, b, c in muon.minimax(steps, lower):
+        grid_N = np.linspace(lower, upper, 20_000)
+        powers_NK = grid_N[:, None] ** [1, 3, 5]
+        ones_N1 = np.ones((len(grid_N), 1))
+        found = scipy.optimize.linprog(
+            [0, 0, 0, 1],
+            np.block([[powers_NK, -ones_N1], [-powers_NK, -ones_N1]]),
+            np.repeat([1.0, -1.0], len(grid_N)),
+            bounds=(None, None),
+        )
+        error = np.abs(1 - powers_NK @ [a, b, c]).max()
+        assert error == pytest.approx(found.x[3], abs=1e-6)
+        lower, upper = 1 - error, 1 + error
 
 
 def test_orthogonal_of_zero_is_zero():
@@ -301,6 +323,7 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
         (dict(name='muon', beta=0.9), "optimizer 'muon'.*'beta'"),
         (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),
+        (dict(name='muon', ns_lower=1.0), 'ns_lower=1.0 must be .* below 1'),
         (dict(name='muon', ns_steps=0), 'ns_steps=0 must be an integer at least 1'),
         (
             dict(name='sgd', lr_multipliers=(('norm', 0.1), ('norm', 0.5))),
