@@ -6,11 +6,15 @@ Arrays of Python objects are rejected: nothing is unpickled.
 import contextlib
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 
 from jepa_text.files import checksums
+
+_WRITING = 'writing-'
+_ABANDONED = 24 * 3600  # seconds without a change
 
 
 class ArrayCache:
@@ -20,6 +24,7 @@ class ArrayCache:
         self._temporary = None if folder else tempfile.TemporaryDirectory()
         self.folder = Path(folder or self._temporary.name)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_abandoned(self.folder)
 
     def get(self, key):
         """Read-only memory-mapped {name: array}, or None if missing. A damaged entry is
@@ -39,7 +44,7 @@ class ArrayCache:
     def writing(self, keys, forms):
         """Context manager that yields {key: {name: array}} to fill, with `forms` {name:
         (shape, dtype)}. Saves all arrays at its end, or none after an error."""
-        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+        with tempfile.TemporaryDirectory(prefix=_WRITING, dir=self.folder) as scratch:
             folders = {key: Path(scratch, key) for key in keys}
             for folder in folders.values():
                 folder.mkdir()
@@ -60,3 +65,12 @@ class ArrayCache:
                 # Another process may have computed the same entry.
                 if not (self.folder / key).exists():
                     folder.replace(self.folder / key)
+
+
+def _remove_abandoned(folder):
+    """Removes what killed processes were writing."""
+    for path in folder.glob(f'{_WRITING}*'):
+        with contextlib.suppress(FileNotFoundError):  # it was just completed
+            newest = max(file.stat().st_mtime for file in (path, *path.rglob('*')))
+            if time.time() - newest > _ABANDONED:
+                shutil.rmtree(path)

@@ -176,7 +176,7 @@ def _line(draw, *values, subject, models, **style):
         color=_color(subject, models),
         linestyle=LOOKS.get(subject[1], _OTHER)[1],
         linewidth=1.2 if subject[1] else 1.6,
-        label=label(*subject),
+        label=plots.legend_label(label(*subject)),
         **style,
     )
 
@@ -194,7 +194,7 @@ def _mark(axes, x, y, subject, models, size, has_label=True):
         markerfacecolor='white' if subject[1] else color,
         markeredgewidth=1.2,
         linestyle='none',
-        label=label(*subject) if has_label else None,
+        label=plots.legend_label(label(*subject)) if has_label else None,
         zorder=4,
     )
 

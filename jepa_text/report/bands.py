@@ -36,7 +36,13 @@ def bands(runs, title, ylabel, xlabel, hlines=None):
         low_N, high_N = np.nanmin(values_SN, axis=0), np.nanmax(values_SN, axis=0)
         axes.fill_between(x_N, low_N, high_N, color=color, alpha=0.13, linewidth=0)
         style = plots.curve_style(styles[name], x_N.size)
-        axes.plot(x_N, np.nanmean(values_SN, axis=0), **style, label=name, zorder=3)
+        axes.plot(
+            x_N,
+            np.nanmean(values_SN, axis=0),
+            **style,
+            label=plots.legend_label(name),
+            zorder=3,
+        )
     axes.margins(x=0.02)
     plots.reference_lines(axes, hlines)
     plots.legend(figure, axes)
@@ -54,7 +60,7 @@ def errors(runs, title, ylabel, xlabel, log=False, percent=False):
         xs = sorted(intervals)
         style = styles[name] | {'marker': 'o', 'markersize': 4}
         means = [intervals[x].value for x in xs]
-        axes.plot(xs, means, **style, label=name, zorder=3)
+        axes.plot(xs, means, **style, label=plots.legend_label(name), zorder=3)
         for x in xs:
             ends = [intervals[x].low, intervals[x].high]
             axes.plot([x, x], ends, color=style['color'], linewidth=1.3, zorder=2)

@@ -46,7 +46,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
         if _is_noisy(values):
             axes.plot(steps, values, color=style['color'], alpha=0.22, linewidth=0.8)
             values = _running_mean(values, steps.size // 40)
-        axes.plot(steps, values, **style, label=name, zorder=3)
+        axes.plot(steps, values, **style, label=legend_label(name), zorder=3)
     if axes.lines:
         axes.margins(x=0.02)
         _widen_constants(axes)
@@ -73,7 +73,7 @@ def spectra(values, title, ylabel='singular value / largest'):
         if spectrum.size:
             ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
             style = run_styles[name] | {'markevery': 0.1, 'markersize': 3.5}
-            axes.plot(ranks, relative, label=name, **style)
+            axes.plot(ranks, relative, label=legend_label(name), **style)
     if axes.lines:
         axes.set_yscale('log')
     legend(figure, axes)
@@ -91,7 +91,14 @@ def lengths(counts, title, row_length):
     for index, (name, numbers) in enumerate(counts.items()):
         shares = np.asarray(numbers, np.float64) / max(sum(numbers), 1)
         left = np.arange(len(shares)) + 0.08 + index * width
-        axes.bar(left, shares, width, align='edge', label=name, color=shade(index))
+        axes.bar(
+            left,
+            shares,
+            width,
+            align='edge',
+            label=legend_label(name),
+            color=shade(index),
+        )
     filled = [
         exponent
         for numbers in counts.values()
@@ -238,6 +245,11 @@ def _running_mean(values, width):
     total = np.convolve(np.where(finite, values, 0.0), kernel, mode='same')
     count = np.convolve(finite.astype(np.float64), kernel, mode='same')
     return np.where(finite, total / np.maximum(count, 1), np.nan)
+
+
+def legend_label(name):
+    """Returns the label of a name: matplotlib leaves those with a first '_' out."""
+    return f' {name}' if name.startswith('_') else name
 
 
 def legend(figure, axes):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import os
+import time
 
 import jax
 import numpy as np
@@ -94,6 +96,16 @@ def test_non_finite_vectors_are_rejected_and_not_cached(model, tmp_path):
 
 
 FORMS = {'rows': ((100,), np.float16)}
+
+
+def test_what_killed_processes_were_writing_is_removed_after_a_day(tmp_path):
+    for name, age in (('writing-old', 2 * 86_400), ('writing-new', 0), ('entry', 9e5)):
+        (tmp_path / name / 'a').mkdir(parents=True)
+        changed = time.time() - age
+        for path in (tmp_path / name / 'a', tmp_path / name):
+            os.utime(path, (changed, changed))
+    array_cache.ArrayCache(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {'writing-new', 'entry'}
 
 
 def test_damaged_entry_is_deleted(tmp_path):

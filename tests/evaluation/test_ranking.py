@@ -196,6 +196,9 @@ def test_invalid_files_raise(tmp_path):
     jsonl(tmp_path / 'corpus.jsonl', [{'_id': 'd1', 'text': 'a'}] * 2)
     with pytest.raises(ValueError, match="row 2: the id 'd1' is a duplicate"):
         build(path=path)
+    jsonl(tmp_path / 'corpus.jsonl', [{'_id': 'd3', 'text': 'a\ud83d'}])
+    with pytest.raises(ValueError, match='row 1: .* half of a surrogate pair'):
+        build(path=path)
     qrels.unlink()
     with pytest.raises(FileNotFoundError, match='Among the files, test is missing'):
         build(path=path)

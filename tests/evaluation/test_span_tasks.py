@@ -208,6 +208,7 @@ def test_a_text_may_mean_no_answer(tmp_path):
     [
         ({'question': ' '}, "row 1: the question is ' ', but must be a text"),
         ({'context': None}, 'row 1: the context is None'),
+        ({'question': 'a\ud83d'}, 'row 1: the question: .* half of a surrogate pair'),
         (
             {'answers': [{'text': 'Oslo', 'answer_start': 29}]},
             "not contain the answer 'Oslo' at character 29",

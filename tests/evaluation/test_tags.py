@@ -215,6 +215,7 @@ def test_columns_are_chosen_by_number(tmp_path):
         ('a.jsonl', '{"tokens": [], "tags": []}\n', 'the set has no sentences'),
         ('a.jsonl', '{"tokens": ["a"], "tags": [-1]}\n', 'has the tag -1'),
         ('a.jsonl', '{"tokens": [" "], "tags": ["O"]}\n', "row 1 has the word ' '"),
+        ('a.jsonl', r'{"tokens": ["\ud83d"], "tags": ["O"]}', 'row 1: .*half of a surr'),
         (
             'a.jsonl',
             '{"tokens": "a b", "tags": "O O"}\n',

@@ -65,6 +65,12 @@ MESSAGES = {
 }
 
 
+def check_unicode(text, where):
+    """Raises ValueError for half of a surrogate pair, which no tokenizer can read."""
+    if reason_of(text) == SURROGATE:
+        raise ValueError(f'{where}: {text!r}: {MESSAGES[SURROGATE]}')
+
+
 def reason_of(text):
     """Returns why a text is invalid, '' if it is valid."""
     if '\0' in text:

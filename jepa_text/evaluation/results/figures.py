@@ -57,7 +57,13 @@ def sensitivity(results, title, ylabel, models):
         spread = np.array([np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values])
         color, look = _color(model, models), _mark(model, models, 3.8)
         axes.fill_between(rates, middle - spread, middle + spread, color=color, alpha=0.1)
-        axes.plot(rates, middle, **look | {'linestyle': 'solid'}, label=model, zorder=3)
+        axes.plot(
+            rates,
+            middle,
+            **look | {'linestyle': 'solid'},
+            label=plots.legend_label(model),
+            zorder=3,
+        )
         for rate in set(chosen.learning_rates.values()):
             ring = dict(marker='o', markersize=10, markerfacecolor='none', color=color)
             axes.plot([rate], [middle[rates.index(rate)]], **ring, zorder=4)
@@ -88,7 +94,7 @@ def members(results, title, ylabel, models):
             else:
                 look = drawn if line['status'] == 'done' else cross
                 axes.plot(at, [value], **look | {'alpha': 0.75}, zorder=3)
-        axes.plot([], [], **drawn, label=model)
+        axes.plot([], [], **drawn, label=plots.legend_label(model))
     statuses = {line['status'] for _, lines in results.values() for line in lines}
     if statuses - {'done'}:
         cross = dict(marker='x', markersize=5, color=plots.MUTED, linestyle='none')

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data.corpora import reading, row_groups
+from jepa_text.data.corpora import invalid_text, reading, row_groups
 from jepa_text.data.sets import hub, tables
 from jepa_text.files import paths
 
@@ -236,15 +236,20 @@ def _value(row, usual, where):
 
 
 def fill_template(template, row, where):
-    """Fills the template with a row's fields; raises ValueError for a missing one."""
+    """Fills the template with a row's fields.
+
+    Raises ValueError for a missing field and for text that is not valid Unicode.
+    """
     try:
         values = {key: '' if value is None else value for key, value in row.items()}
-        return template.format(**({'title': ''} | values)).strip()
+        text = template.format(**({'title': ''} | values)).strip()
     except (KeyError, IndexError, ValueError) as error:
         near = resolve.nearest(str(error).strip("'"), [str(key) for key in row])
         raise ValueError(
             f'{where} does not fit the template {template!r}: {error}.{near}'
         ) from error
+    invalid_text.check_unicode(text, where)
+    return text
 
 
 def _integer(value, where):

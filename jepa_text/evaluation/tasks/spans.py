@@ -10,6 +10,7 @@ Formats are the JSON of SQuAD and ReCoRD, or one question per row (data/sets/tab
 import warnings
 from typing import NamedTuple
 
+from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
@@ -177,6 +178,7 @@ def _check_question(question, unanswerable):
             raise ValueError(
                 f'{where}: the {name} is {text!r}, but must be a text that is not empty.'
             )
+        invalid_text.check_unicode(text, f'{where}: the {name}')
     if not question.answers and not unanswerable:
         raise ValueError(
             f'{where}: the question has no answer, but this set needs one. {_HIDDEN}'

@@ -14,6 +14,7 @@ import warnings
 from typing import NamedTuple
 
 from jepa_text.config import resolve
+from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sets import columns, tables
 from jepa_text.evaluation.sets import task as tasks
 
@@ -194,6 +195,8 @@ def _checked(sentence, names):
             f'{where} has the word {bad[0]!r}, but words must be strings that are not '
             'empty.'
         )
+    for word in words:
+        invalid_text.check_unicode(word, where)
     numbers = [tag for tag in tags if not isinstance(tag, str)]
     if numbers and not all(isinstance(n, int) and 0 <= n < len(names) for n in numbers):
         known = f'names has {len(names)}' if names else 'the file has no names of tags'
