@@ -1,5 +1,6 @@
 """The command `jepa-text prepare`: turns text into rows on disk."""
 
+import os
 import shutil
 import time
 import uuid
@@ -44,10 +45,10 @@ def _verify(folder):
 def make(section, folder, source=None, budget=0):
     """Prepares rows in a folder from a section `prepare`, and returns their manifest.
 
-    Prints a report; for new rows, also writes it next to them. The section's tokenizer is
-    a name as in named_tokenizer; `source` is the section `init_from`; `budget` is the
-    number of rows that training needs, 0 if unknown. Raises ValueError for a key that
-    `prepare` does not take, and what `prepare` raises.
+    Prints a report, and writes it next to the rows unless it exists. The section's
+    tokenizer is a name as in named_tokenizer; `source` is the section `init_from`;
+    `budget` is the number of rows that training needs, 0 if unknown. Raises ValueError
+    for a key that `prepare` does not take, and what `prepare` raises.
     """
     if addresses.is_address(folder):
         return _make_remote(section, folder, source, budget)
@@ -61,7 +62,8 @@ def make(section, folder, source=None, budget=0):
     print(f'{folder}: ' + ('already prepared' if existed else 'prepared'))
     for line in rows_page.lines(manifest, seconds, budget):
         print(f'  {line}')
-    if not existed:
+    # It is missing for rows of a process that was killed after the last of them.
+    if not Path(folder, REPORT).exists() and os.access(folder, os.W_OK):
         texts = _sample(folder, manifest, opened.tokenizer)
         rows_page.write(Path(folder, REPORT), manifest, texts, seconds, budget)
         print(f'  {Path(folder, REPORT)}: this report, with {len(texts)} of the rows')

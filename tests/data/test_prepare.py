@@ -372,8 +372,10 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
     output = capsys.readouterr().out
     assert f'{tmp_path / "rows"}: prepared\n' in output
     assert f'{manifest["splits"]["train"]["tokens"]:,} tokens' in output
+    (tmp_path / 'rows' / 'report.html').unlink()  # as if killed before it
     assert preparing.run(config, tmp_path / 'rows') == manifest
     assert 'already prepared' in capsys.readouterr().out
+    assert (tmp_path / 'rows' / 'report.html').is_file()
     rows = manifest['splits']['train']['rows']
     config.data = {'row_length': 32, 'batch_size': 4}
     for budget in ({'steps': rows}, {'tokens': 4 * 32 * rows}):
