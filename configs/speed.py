@@ -28,12 +28,21 @@ CLM = dict(name='clm', tied=True)
 # A tenfold rate of the tied embedding: 4.355 instead of 4.437 after 650 steps (LOG.md).
 MUON = dict(name='muon', lr_multipliers=(('embedding$', 10.0),))
 # Fewer steps that are cheaper, each change a gain in LOG.md: normalized queries and keys,
-# an embedding that does not decay, a longer decay of the learning rate.
-MUON_500 = dict(
-    steps=500,
+# an embedding that does not decay, a longer decay of the learning rate, other means over
+# gradients, and three iterations with the best coefficients for three.
+MUON_420 = dict(
+    steps=420,
     model=dict(qk_norm=True),
-    optimizer=MUON | dict(decay_paths='kernel$', momentum=0.9, ns_steps=3),
-    schedule=dict(name='wsd', peak=4e-3, warmup=0.05, decay=0.5),
+    optimizer=dict(
+        MUON,
+        decay_paths='kernel$',
+        momentum=0.8,
+        b1=0.85,
+        b2=0.99,
+        ns_steps=3,
+        ns_lower=0.01,
+    ),
+    schedule=dict(name='wsd', peak=4e-3, warmup=0.05, decay=0.65),
 )
 
 
@@ -58,7 +67,7 @@ def entries():
         'clm_mlm': dict(phases=phases['clm_mlm']),
         'hybrid': dict(phases=phases['clm_jepa_mlm']),
         'muon': dict(phases=first_clm(mlm()), optimizer=MUON),
-        'muon_500': dict(phases=first_clm(mlm()), **MUON_500),
+        'muon_420': dict(phases=first_clm(mlm()), **MUON_420),
         'falling_rate': dict(phases=first_clm(mlm(falling))),
     }
 
