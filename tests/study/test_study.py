@@ -135,12 +135,16 @@ def test_runs_that_only_differ_in_their_seed_are_one_recipe():
         name: {'name': name, 'schedule': peak, 'seed': int(name[-1] == '1')}
         for name, peak in numbers.items()
     }
+    # The same run twice; five such copies would have a verdict with p = 0.
+    configs |= {name: {'name': name, 'seed': 0} for name in ('d-0', 'd-1')}
     assert measure.recipes(configs | {'c/seed_3': {}}) == {
         'a-0': ('a', 0),
         'a-1': ('a', 1),
         'b-0': ('b-0', 0),
         'b-1': ('b-1', 0),
         'model': ('model', 0),
+        'd-0': ('d-0', 0),
+        'd-1': ('d-1', 0),
         'c/seed_3': ('c', 3),
     }
 
