@@ -437,6 +437,23 @@ def test_missing_tasks_are_reported_by_a_dry_run(own_text, capsys):
     assert "the study would fail: evaluation/tasks has no 'unknown'" in said
 
 
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(tasks=[dict(name='bundled')] * 2), 'have only 1 different names'),
+        (dict(hub={'sst2': {}}), r"benchmarks\['sst2'\]={} must have id"),
+        (dict(train=1), 'two classes are needed'),
+        (dict(finetuning=dict(max_length=33)), 'reads rows of 32 tokens'),
+    ],
+)
+def test_an_exam_that_would_fail_is_rejected_before_training(own_text, changes, says):
+    config, folder = own_text
+    exam = dict(tasks=[dict(name='bundled')], train=8, test=8) | changes
+    with pytest.raises(ValueError, match=f'examine.tuned: .*{says}'):
+        study.study(config | dict(examine=dict(tuned=exam)), folder / 'exam')
+    assert not (folder / 'exam' / 'a').exists()
+
+
 def test_a_missing_label_is_reported_before_training(own_text):
     config, folder = own_text
     config = config | dict(study=config['study'] | dict(label='author'))
