@@ -399,6 +399,10 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
             dict(target={'heldout/masked_loss': 4.0}, second=dict(name='mntp')),
             "no run logs 'heldout/masked_loss'.*Available: .*mlm_loss, heldout/mntp_acc",
         ),
+        (
+            dict(target={'probe/bund/balanced': 0.8}),
+            "no run logs 'probe/bund/balanced'. Did you mean 'probe/bundled/balanced'",
+        ),
     ],
 )
 def test_late_failures_are_detected_before_training(own_text, changes, says):
@@ -412,7 +416,7 @@ def test_late_failures_are_detected_before_training(own_text, changes, says):
         runs=changes.get('runs', runs),
         study=section,
         report=dict(compare=changes.get('compare', ()), target=changes.get('target', {})),
-        evaluate=dict(every=1, max_rows=4),
+        evaluate=dict(every=1, max_rows=4, tasks=('bundled',)),
         checkpoint=dict(every=changes.get('every', 2)),
     )
     with pytest.raises(ValueError, match=says):
