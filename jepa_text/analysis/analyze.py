@@ -95,8 +95,7 @@ class Config:
 def analyze(config, workdir):
     """Runs an analysis, with vectors from its cache if present, and returns its results.
 
-    Raises ValueError or FileNotFoundError for invalid tasks and settings, before any
-    model is loaded.
+    Raises ValueError or FileNotFoundError for invalid settings before it loads a model.
     """
     xla_flags.apply()
     with mirror.opened(workdir) as place:
@@ -151,7 +150,7 @@ def _saved_config(path):
 
 def run_names(paths, config_of=_saved_config, stem_of=None):
     """{path: (name, seed)}. Runs whose folders differ only in a final number are seeds of
-    the same name, if their configs agree in everything that affects training.
+    the same name, if their configs differ only in seeds; copies of one run are not.
 
     `config_of(path)` is the config of a run. If folders in different places have the same
     name, models have their whole paths as names.
@@ -168,8 +167,9 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
             groups.setdefault(part[1], {})[path] = part[2]
     names = {path: (stem, 0) for path, stem in stems.items()}
     for base, numbers in groups.items():
-        recipes = {_recipe(config_of(path), number) for path, number in numbers.items()}
-        if len(numbers) > 1 and len(recipes) == 1:
+        configs = [({'seed': n} | config_of(path), n) for path, n in numbers.items()]
+        runs = {(_recipe(config, ''), config['seed']) for config, _ in configs}
+        if len({_recipe(*one) for one in configs}) == 1 < len(runs) == len(numbers):
             names |= {path: (base, int(number)) for path, number in numbers.items()}
     if len(set(names.values())) < len(names):
         return {p: (p, 0) for p in paths} if stem_of else run_names(paths, config_of, str)
@@ -179,7 +179,7 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
 def _recipe(config, number):
     """A config as text, without its seed and the `number` of the folder of its run."""
     # Paths, such as init_from or data.folder, may also end in the seed.
-    suffix = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
+    suffix = re.compile(rf'[-_](seed)?({number}|{config["seed"]})$')
 
     def without_seed(value):
         if isinstance(value, dict):

@@ -65,7 +65,8 @@ def _evaluate(config, place, dry_run):
     for model in config.models:
         # Raises if the model does not read as many tokens.
         prediction.reader(load.outline(model), config.finetuning.max_length or None)
-    tasks = _tasks_of(config, dry_run)
+    tasks = tasks_of(config)
+    _check_fills(config.models, tasks, dry_run)
     stamps = {model: load.stamp(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
     # Read claims before lines: a group that another worker ends in between then has all
@@ -117,8 +118,12 @@ def _evaluate(config, place, dry_run):
     return summarized
 
 
-def _tasks_of(config, dry_run):
-    """Returns {name: task}, and checks that all models can answer them."""
+def tasks_of(config):
+    """Returns {name: task} of a Config, with as many examples as it says.
+
+    Raises ValueError for benchmarks of other tasks, for tasks that cannot be learned, and
+    for names that are not unique.
+    """
     tasks = {task.name: task for task in map(examiner.task_of, config.tasks)}
     summary.check_benchmarks(config.hub, list(tasks))
     sampled = {name: examiner.sampled(task, config) for name, task in tasks.items()}
@@ -129,12 +134,16 @@ def _tasks_of(config, dry_run):
             f'The {len(config.tasks)} tasks have only {len(tasks)} different names '
             f'({", ".join(tasks)}), so their results would be mixed: give one a `title`.'
         )
+    return sampled
+
+
+def _check_fills(models, tasks, dry_run):
+    """Raises ValueError for a model that cannot fill masks, if a task needs it."""
     if any(map(zero_shot.fills_masks, tasks.values())):
         # A dry run downloads no weights of hub models, so these are not checked.
-        for model in config.models:
+        for model in models:
             if not (dry_run and model.startswith('hf:')):
                 load.check_fills(model)
-    return sampled
 
 
 def local_hardware():

@@ -4,10 +4,14 @@ The sections are those of report/page.py. Folded details are omitted, folded tab
 not.
 """
 
+import re
 from pathlib import Path
 
 from jepa_text.files import atomic
 from jepa_text.report import page, plots
+
+# What Markdown interprets in a cell; underscores only at the ends of a word.
+_MARKUP = re.compile(r'[\\`*\[<|~]|(?<!\w)_+|_+(?!\w)')
 
 
 def write(path, title, lead, sections):
@@ -55,11 +59,11 @@ def _fact(fact):
 def table(table):
     """Returns a table of page.write as GitHub-flavored Markdown.
 
-    >>> print(table({'columns': ['', 'loss'], 'rows': [['a|b', 2.0], ['c', None]]}))
+    >>> print(table({'columns': ['', 'loss'], 'rows': [['a|b_c', 2.0], ['_c', None]]}))
     |  | loss |
     | --- | ---: |
-    | a\\|b | 2.000 |
-    | c | – |
+    | a\\|b_c | 2.000 |
+    | \\_c | – |
     """
     columns, rows = list(table['columns']), [list(row) for row in table['rows']]
     values = [[row[i] for row in rows] for i in range(len(columns))]
@@ -67,8 +71,13 @@ def table(table):
     places = [*map(page.decimals, values)]
     cells = [[page.cell_text(*cell) for cell in zip(row, places)] for row in rows]
     lines = [columns, rules, *cells]
-    escaped = ([str(cell).replace('|', '\\|') for cell in line] for line in lines)
+    escaped = ([_escaped(str(cell)) for cell in line] for line in lines)
     text = '\n'.join(f'| {" | ".join(line)} |' for line in escaped)
     caption = f'**{table["fold"]}**\n\n' if table.get('fold') else ''
     note = f'\n\n{table["note"]}' if table.get('note') else ''
     return caption + text + note
+
+
+def _escaped(text):
+    """Returns the text of a cell so that Markdown shows it as it is."""
+    return _MARKUP.sub(lambda found: re.sub('(.)', r'\\\1', found[0]), text)

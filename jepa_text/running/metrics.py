@@ -210,7 +210,7 @@ class Throughput:
 
     def __init__(self, devices=1, now=time.perf_counter):
         self._devices, self._now = devices, now
-        self.counted = 0.0
+        self.counted, self._skip_from = 0.0, None
         self._reset()
         self.restart()
 
@@ -220,8 +220,9 @@ class Throughput:
         self._tokens = []
 
     def restart(self):
-        """Excludes the next step, which compiles."""
-        self._skip_from = self._now()
+        """Excludes the next step, which compiles, and all time until it ends."""
+        if self._skip_from is None:
+            self._skip_from = self._now()
 
     def step(self, tokens):
         """Counts one step; `tokens` without padding, a number or a device scalar."""

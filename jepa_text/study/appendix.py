@@ -170,7 +170,7 @@ def _facts(arms, decided):
             'note': f'{members} members',
         },
         {
-            'value': f'{len(decided)}',
+            'value': f'{sum(not one.why for one in decided)}',
             'label': 'comparisons',
             'note': 'corrected together',
         },

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.evaluation import evaluate, examiner
+from jepa_text.evaluation import evaluate
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import selection
 from jepa_text.files import cached_result
@@ -24,8 +24,8 @@ from jepa_text.study import arms, members
 def check(sections, tasks=True):
     """Raises ValueError for an invalid section, before anything is trained.
 
-    With `tasks`, also for tasks that cannot be built. Without sections, nothing is
-    examined.
+    With `tasks`, also for tasks that cannot be built or learned. Without sections,
+    nothing is examined.
     """
     for name, section in sections.items():
         if not name.isidentifier() or name in arms.TAKEN:
@@ -40,10 +40,22 @@ def check(sections, tasks=True):
             )
         try:
             parsed = schema.read(Config, {**section, 'models': ('a member',)})
-            for task in parsed.tasks if tasks else ():
-                examiner.task_of(task)
+            if tasks:
+                evaluate.tasks_of(parsed)
         except (ValueError, OSError) as error:
             raise ValueError(f'examine.{name}: {error}') from error
+
+
+def check_length(sections, recipe):
+    """Raises ValueError for an exam with longer rows than those of a run's Recipe."""
+    length = recipe.phases[-1].length
+    for name, section in sections.items():
+        wanted = section.get('finetuning', {}).get('max_length', 0)
+        if wanted > length:
+            raise ValueError(
+                f'examine.{name}: finetuning.max_length={wanted}, but the last phase '
+                f'reads rows of {length} tokens: give that or fewer.'
+            )
 
 
 def run(sections, place, fingerprints):

@@ -29,7 +29,8 @@ TAKEN = (
 )
 # Keys that are decided when a run begins or is extended.
 _SETTLED = ('steps', 'tokens', 'schedule', 'phases', 'baseline', 'extended')
-_NAME = re.compile(r'[\w.+-]{1,100}')
+_NAME = re.compile(r'[\w.+-]+')
+_LONGEST = 100  # bytes of a name, as file systems count them
 
 
 def configs(config, rows):
@@ -46,6 +47,12 @@ def configs(config, rows):
     for run in config['runs']:
         data = run.get('data') or {}
         ranges.section(f'run {run["name"]!r}: data', data)
+        if data.get('folder') or data.get('mixture'):
+            raise ValueError(
+                f'run {run["name"]!r}: data={data} names other rows, but runs of a '
+                'study read those that it prepares. Set `data` of its phases '
+                'instead, or start another study.'
+            )
         own.append({**run, 'data': {**config['data'], **data, 'folder': folder}})
     return settings.of_runs({**shared, 'runs': own})
 
@@ -55,10 +62,13 @@ def check_names(names):
     folded = [str(name).casefold() for name in names]
     for name, short in zip(names, folded):
         invalid = not isinstance(name, str) or not _NAME.fullmatch(name)
-        if invalid or short in TAKEN or not name.strip('.'):
+        # With .json, it could be the result of another run.
+        invalid = invalid or not name.strip('.') or short.endswith('.json')
+        if invalid or short in TAKEN or len(name.encode()) > _LONGEST:
             raise ValueError(
-                f'runs: {name!r} is not a valid name: use letters, digits and . _ + -, '
-                f'and none of {", ".join(TAKEN)}.'
+                f'runs: {name!r} is not a valid name: use at most {_LONGEST} bytes of '
+                f'letters, digits and . _ + -, without .json at the end, and none of '
+                f'{", ".join(TAKEN)}.'
             )
         # Some file systems ignore the case of letters.
         if folded.count(short) > 1:

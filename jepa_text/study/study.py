@@ -294,6 +294,7 @@ def _check(config, configs, workdir):
             completed = completion.with_init_from(run_config, workdir / name)
             recipes.append(assemble.make(completed, EVALUATIONS))
             switches.check(recipes[-1])
+            finetuned.check_length(config['examine'], recipes[-1])
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
-    time_to_target.check_scored(config['report']['target'], recipes)
+    time_to_target.check_logged(config['report']['target'], recipes)

@@ -17,10 +17,10 @@ from jepa_text.study import arms as of_arms
 from jepa_text.study import budgets
 from jepa_text.training.evals import heldout
 
-_ON_HELDOUT = re.compile(r'heldout/\w+_(loss|accuracy)')
+_KINDS = ('accuracy', 'balanced')  # of a probe
 _METRIC = re.compile(
-    rf'{_ON_HELDOUT.pattern}|heldout/bits_per_byte'
-    r'|probe/(?P<task>.+)/(accuracy|balanced)'
+    r'heldout/(\w+_(loss|accuracy)|bits_per_byte)'
+    rf'|probe/(?P<task>.+)/({"|".join(_KINDS)})'
 )
 _NEVER = 'not reached'
 _NEVER_SPENT = (math.inf, math.inf, math.inf)  # seconds, steps, FLOPs
@@ -53,14 +53,18 @@ def check_run(target, evaluate):
             )
 
 
-def check_scored(target, recipes):
-    """Raises ValueError for a loss or accuracy on held-out rows that no run logs."""
-    names = {}
+def check_logged(target, recipes):
+    """Raises ValueError for a metric that none of the runs with these Recipes logs."""
+    scored, probed = {}, {}
     for recipe in recipes:
-        names |= heldout.scorings([phase.network for phase in recipe.phases])
-    known = [f'heldout/{name}_{kind}' for name in names for kind in ('loss', 'accuracy')]
+        scored |= heldout.scorings([phase.network for phase in recipe.phases])
+        for evaluation in recipe.evaluations:
+            probed |= dict.fromkeys(getattr(evaluation, 'probed', ()))
+    known = [f'heldout/{name}_{kind}' for name in scored for kind in ('loss', 'accuracy')]
+    known += ['heldout/bits_per_byte'] * ('clm' in scored)
+    known += [f'probe/{name}/{kind}' for name in probed for kind in _KINDS]
     for metric in target:
-        if _ON_HELDOUT.fullmatch(metric) and metric not in known:
+        if metric not in known:
             near = resolve.nearest(metric, known)
             raise ValueError(f'report.target: no run logs {metric!r}.{near}')
 

@@ -125,7 +125,8 @@ class _Loop:
                 f'phase {phase.index}: {name} is reinitialized, because its shapes '
                 f'differ from those in phase {phase.index - 1}.'
             )
-        return programs.enter(self.recipe, phase, state)
+        with self._pause():
+            return programs.enter(self.recipe, phase, state)
 
     def train_phase(self, phase, state):
         """Trains from the step of the state to the end of the phase."""

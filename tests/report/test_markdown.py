@@ -22,3 +22,13 @@ def test_the_same_figures_give_the_same_files_whose_text_is_text(tmp_path):
     assert files[0] == files[1]
     svg = files[0][1]
     assert b'clip-path' in svg and b'>A loss</text>' in svg
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are():
+    names = ['__mlm__', '*a*', '<mask>', '`b`', 'clm_half_1', '~~c~~', '[d](e)']
+    text = markdown.table({'columns': ['name'], 'rows': [[name] for name in names]})
+    shown = [line[2:-2] for line in text.splitlines()[2:]]
+    assert shown == [
+        *(r'\_\_mlm\_\_', r'\*a\*', r'\<mask>', r'\`b\`', 'clm_half_1'),
+        *(r'\~\~c\~\~', r'\[d](e)'),
+    ]

@@ -326,6 +326,14 @@ def test_the_headline_says_why_there_are_no_verdicts():
     assert said(5).startswith('Of 1 comparisons')
 
 
+def test_comparisons_without_a_verdict_do_not_count_as_corrected():
+    seeds = {'a': 5, 'b': 5, 'c': 2}
+    found = {arm: {n: {arms.LOSS: n} for n in range(own)} for arm, own in seeds.items()}
+    decided = verdicts.decide(found, verdicts.questions(found, [arms.LOSS]))
+    assert len(decided) == 3
+    assert appendix._facts(found, decided)['facts'][2]['value'] == '1'
+
+
 def test_a_run_has_the_same_color_in_all_learning_curves():
     made = made_up.study('jepa_vs_mlm', seeds=1)
     arm, key = list(made.members)[1], 'heldout/mntp_loss'

@@ -71,6 +71,12 @@ def test_a_run_with_seeds_has_one_member_per_seed():
         (dict(runs=(dict(name='a', phases=MLM, data=3),)), "run 'a': data=3 must be a"),
         (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is not a valid name"),
         (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is not a valid name"),
+        (dict(runs=(dict(name='a.json', phases=MLM),)), "'a.json' is not a valid name"),
+        (dict(runs=(dict(name='字' * 40, phases=MLM),)), 'use at most 100 bytes of let'),
+        (
+            dict(runs=(dict(name='a', phases=MLM, data=dict(folder='other')),)),
+            "run 'a': data={'folder': 'other'} names other rows",
+        ),
         (
             dict(runs=(dict(name=print, phases=MLM),)),
             r'JSON does not support \(runs\.0\.name=<built-in function print>\)',

@@ -135,12 +135,16 @@ def test_runs_that_only_differ_in_their_seed_are_one_recipe():
         name: {'name': name, 'schedule': peak, 'seed': int(name[-1] == '1')}
         for name, peak in numbers.items()
     }
+    # The same run twice; five such copies would have a verdict with p = 0.
+    configs |= {name: {'name': name, 'seed': 0} for name in ('d-0', 'd-1')}
     assert measure.recipes(configs | {'c/seed_3': {}}) == {
         'a-0': ('a', 0),
         'a-1': ('a', 1),
         'b-0': ('b-0', 0),
         'b-1': ('b-1', 0),
         'model': ('model', 0),
+        'd-0': ('d-0', 0),
+        'd-1': ('d-1', 0),
         'c/seed_3': ('c', 3),
     }
 
@@ -395,6 +399,10 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
             dict(target={'heldout/masked_loss': 4.0}, second=dict(name='mntp')),
             "no run logs 'heldout/masked_loss'.*Available: .*mlm_loss, heldout/mntp_acc",
         ),
+        (
+            dict(target={'probe/bund/balanced': 0.8}),
+            "no run logs 'probe/bund/balanced'. Did you mean 'probe/bundled/balanced'",
+        ),
     ],
 )
 def test_late_failures_are_detected_before_training(own_text, changes, says):
@@ -408,7 +416,7 @@ def test_late_failures_are_detected_before_training(own_text, changes, says):
         runs=changes.get('runs', runs),
         study=section,
         report=dict(compare=changes.get('compare', ()), target=changes.get('target', {})),
-        evaluate=dict(every=1, max_rows=4),
+        evaluate=dict(every=1, max_rows=4, tasks=('bundled',)),
         checkpoint=dict(every=changes.get('every', 2)),
     )
     with pytest.raises(ValueError, match=says):
@@ -431,6 +439,23 @@ def test_missing_tasks_are_reported_by_a_dry_run(own_text, capsys):
         'the study would fail: examine.tuned: There is no file or folder nowhere' in said
     )
     assert "the study would fail: evaluation/tasks has no 'unknown'" in said
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(tasks=[dict(name='bundled')] * 2), 'have only 1 different names'),
+        (dict(hub={'sst2': {}}), r"benchmarks\['sst2'\]={} must have id"),
+        (dict(train=1), 'two classes are needed'),
+        (dict(finetuning=dict(max_length=33)), 'reads rows of 32 tokens'),
+    ],
+)
+def test_an_exam_that_would_fail_is_rejected_before_training(own_text, changes, says):
+    config, folder = own_text
+    exam = dict(tasks=[dict(name='bundled')], train=8, test=8) | changes
+    with pytest.raises(ValueError, match=f'examine.tuned: .*{says}'):
+        study.study(config | dict(examine=dict(tuned=exam)), folder / 'exam')
+    assert not (folder / 'exam' / 'a').exists()
 
 
 def test_a_missing_label_is_reported_before_training(own_text):
