@@ -102,12 +102,8 @@ def muon(
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
-    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
-    coefficients = (steps.JORDAN,) * ns_steps
-    if ns_lower is not None:
-        ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
-        coefficients = steps.minimax(ns_steps, ns_lower)
-    orthogonalize = functools.partial(steps.like_adamw, coefficients=coefficients)
+    table = _coefficients(ns_steps, ns_lower)
+    orthogonalize = functools.partial(steps.like_adamw, coefficients=table)
     others = resolve.call(
         "optimizer 'muon'",
         adamw,
@@ -128,6 +124,14 @@ def muon(
     return optax.partition(
         {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
     )
+
+
+def _coefficients(ns_steps, ns_lower):
+    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
+    if ns_lower is None:
+        return (steps.JORDAN,) * ns_steps
+    ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
+    return steps.minimax(ns_steps, ns_lower)
 
 
 def sgd(momentum=0.0):
