@@ -48,8 +48,10 @@ def by_seed(results):
         examined = results.get('examined', {}).get('values', {}).get(member, {})
         found.setdefault(arm, {})[seed] = _named(measured | examined, results['probes'])
     for arm, seed in results.get('missing', {}).values():
-        if known := list(found.get(arm, {}).values()):
-            found[arm][seed] = dict.fromkeys(known[0], math.nan)
+        # If all members of an arm lack results, those of another arm have its metrics.
+        known = found.get(arm) or next(iter(found.values()))
+        lost = dict.fromkeys(next(iter(known.values())), math.nan)
+        found.setdefault(arm, {})[seed] = lost
     return found
 
 

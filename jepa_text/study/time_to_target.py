@@ -98,7 +98,8 @@ def section(target, members, logs, spent, arms):
     Budget}; `arms` are as of arms.by_seed.
     """
     found = {}
-    for arm, own in members.items():
+    for arm in dict.fromkeys((*members, *arms)):
+        own = members.get(arm, [])
         reached_by = [_spent(logs[m], target, spent[m]) for m in own if logs.get(m)]
         # Members without results have not reached it either.
         lost = max(0, len(arms.get(arm, ())) - len(own))

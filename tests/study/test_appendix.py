@@ -271,6 +271,19 @@ def test_a_run_without_results_prevents_verdicts_on_its_arm():
     assert f'No results (nan in the tables, and no verdict): {lost}.' in lead
 
 
+def test_a_run_that_failed_with_all_seeds_is_in_the_tables():
+    made = made_up.study('finetune_stability', seeds=5, sensitivity=sensitivity)
+    recipes = made.results['recipes']
+    lost = [member for member, (arm, _) in recipes.items() if arm == 'mlm']
+    made.results['missing'] = {member: recipes.pop(member) for member in lost}
+    _, found = appendix.parts(made)
+    found = {one.get('heading', ''): one for one in found}
+    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
+    assert rows['mlm'][1] == 5 and math.isnan(rows['mlm'][2])
+    said = 'no verdict: 5 values not finite'
+    assert said in column(found['Verdicts'], 'verdict')
+
+
 def test_exam_metrics_are_those_that_evaluation_selected():
     class Chosen:
         def __init__(self, model, task, value, spread, control=''):

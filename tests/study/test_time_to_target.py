@@ -96,6 +96,12 @@ def test_a_run_without_results_has_not_reached_the_target():
     made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
     (row,) = dataclasses.replace(made).timed['table']['rows']
     assert row[1:4] == ['2 of 3', '1.0', '1.0 to never']
+    # Also if all its seeds failed.
+    _, made = timed(dict(quick=[{10: 3.9}], other=[{10: 3.9}]))
+    lost = list(made.logs)[1]
+    made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
+    _, row = dataclasses.replace(made).timed['table']['rows']
+    assert row[1:4] == ['0 of 1', 'not reached', None]
 
 
 def test_ratios_are_to_the_first_arm_that_reaches_the_target():
