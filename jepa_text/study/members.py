@@ -183,8 +183,8 @@ def _read(path):
     """Returns {name: entry} of study.json; {} if it does not exist."""
     if not path.is_file():
         return {}
-    saved = checksums.read_json(path)
     try:
+        saved = json.loads(path.read_text(encoding='utf-8'))
         return {
             name: {**entry, 'config': settings.plain(entry['config'])}
             for name, entry in saved['members'].items()

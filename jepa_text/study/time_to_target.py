@@ -142,11 +142,14 @@ def _row(arm, found_S3, median, base, seeds):
     count = int(np.isfinite(found_S3[:, 1]).sum())
     row = [arm, f'{count} of {len(found_S3)}']
     for place, text in enumerate(('{:.1f}', '{:,.0f}', '{:.3g}')):
-        is_known = math.isfinite(median[place])
-        row.append(text.format(median[place]) if is_known else _NEVER)
+        value = median[place]
+        # Seconds are unknown if all logged steps compiled.
+        shown = None if math.isnan(value) else text.format(value)
+        row.append(_NEVER if value == math.inf else shown)
         if place == 0:
             row.append(_ends(found_S3[:, 0]))
-        row.append(f'{median[place] / base[place]:.2f}' if is_known else None)
+        ratio = value / base[place] if math.isfinite(value) else math.nan
+        row.append(None if math.isnan(ratio) else f'{ratio:.2f}')
     for metric in (of_arms.LOSS, of_arms.PROBES):
         values = [one[metric] for one in seeds.values() if metric in one]
         row.append(float(np.mean(values)) if values else None)

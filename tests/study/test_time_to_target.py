@@ -116,6 +116,14 @@ def test_ratios_are_to_the_first_arm_that_reaches_the_target():
     assert rows['neither'][1:5] == ['0 of 3', 'not reached', None, None]
 
 
+def test_unknown_seconds_are_not_called_never():
+    """All logged steps of a run of a few steps may have compiled."""
+    _, made = timed(dict(quick=[{10: 3.9}] * 3))
+    logs = {member: log[:1] for member, log in made.logs.items()}
+    (row,) = dataclasses.replace(made, logs=logs).timed['table']['rows']
+    assert row[1:7] == ['3 of 3', None, None, None, '10', '1.00']
+
+
 @pytest.mark.slow
 def test_the_section_is_on_the_page_with_and_without_seeds(tmp_path, capsys):
     _, made = timed(dict(quick=[{10: 3.9}] * 3, slow=[{10: 3.9}] * 3))
