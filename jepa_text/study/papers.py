@@ -25,6 +25,7 @@ measured; otherwise all metrics that replace it must agree.
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -203,8 +204,11 @@ def _measurable(claim, arms):
 
 
 def _dimensions(arms):
-    measured = (seed for own in arms.values() for seed in own.values())
-    return {one.get(of_arms.DIMENSIONS) for one in measured}
+    found = {
+        seed.get(of_arms.DIMENSIONS) for own in arms.values() for seed in own.values()
+    }
+    # Members without results have NaN.
+    return {one for one in found if one is None or math.isfinite(one)}
 
 
 def _lacking(claim):

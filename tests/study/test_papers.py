@@ -76,7 +76,7 @@ def ruled(claim, *made):
     for one in made:
         for arm, own in one.items():
             for seed, values in own.items():
-                found[arm].setdefault(seed, {}).update(values)
+                found.setdefault(arm, {}).setdefault(seed, {}).update(values)
     decided = verdicts.decide(found, papers.questions([claim], found))
     return papers.rule([claim], found, decided)[0]
 
@@ -133,7 +133,8 @@ def test_an_effect_on_ranks_counts_for_models_of_the_same_width(dimensions, stat
     claim = claim | dict(first='a', second='b')
     made = arms(metric, 0.0, 0.1)
     wide = dict.fromkeys(range(5), {'dimensions': dimensions})
-    found = ruled(claim, made, {'a': wide, 'b': wide})
+    failed = {'c': {0: {'dimensions': math.nan}}}  # has no results
+    found = ruled(claim, made, {'a': wide, 'b': wide}, failed)
     assert (found.state, '512' in found.why) == (state, state == OPEN)
 
 
