@@ -16,7 +16,7 @@ import traceback
 from jepa_text import commands
 from jepa_text.commands import COMMANDS
 from jepa_text.config import config_file, display, new_file, overrides, resolve, schema
-from jepa_text.files import addresses
+from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
 
@@ -118,6 +118,8 @@ def _check_workdir(command, workdir):
         raise ValueError(
             '--workdir is missing: give the folder to write to, such as runs/first.'
         )
+    if workdir and not addresses.is_address(workdir):
+        paths.check_folder('--workdir', workdir)
 
 
 def config_lines(argv):

@@ -137,6 +137,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (['train', '--config=README.md', '--workdir=x'], 'must end in .py'),
         (['train', '--config=launch/x.py', '--workdir=x'], 'Available: none.'),
         (['train', f'--config={TOY}'], '--workdir is missing'),
+        (['train', f'--config={TOY}', f'--workdir={TOY}/x'], 'toy.py is a file, but'),
         (['train', f'--config={TOY}', '--wrkdir=x'], 'workdir'),
         (['train', f'--config={TOY}', '--workdir=x', '--config.stpes=1'], 'steps'),
         (

@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 # pathlib turns gs://b into gs:/b, and people forget the slashes. A single letter is a
 # Windows drive.
@@ -33,3 +34,13 @@ def local(what, path, model=False):
             'this machine, and give that path.'
         )
     return text
+
+
+def check_folder(what, path):
+    """Raises ValueError if a file is where a folder, or one above it, should be."""
+    for part in (Path(path), *Path(path).parents):
+        if part.is_file():
+            raise ValueError(
+                f'{what}={path}: {part} is a file, but must be a folder. Give another '
+                'folder, or move the file.'
+            )

@@ -1,13 +1,15 @@
 """Disk space of the checkpoints of a study, at its end and in between."""
 
 import dataclasses
-import math
+
+from jepa_text.running import retention
 
 
-def added(found, sections, sizes):
+def added(found, sections, sizes, phase_ends):
     """Returns the members with their disk space, if they are trained in order.
 
-    `sections` are those of checkpoints, `sizes` the bytes of a state, both by member.
+    `sections` are those of checkpoints, `sizes` the bytes of a state, and `phase_ends`
+    the last steps of phases, all by member.
     """
     # (member, step) of each trunk: the index of the last member that needs it.
     needed_until = {
@@ -17,7 +19,11 @@ def added(found, sections, sizes):
         one.name: retained(
             sections[one.name],
             one.steps,
-            [step for name, step in needed_until if name == one.name],
+            [
+                *phase_ends[one.name],
+                *(step for name, step in needed_until if name == one.name),
+            ],
+            one.start,
         )
         for one in found
     }
@@ -37,13 +43,14 @@ def added(found, sections, sizes):
     return completed
 
 
-def retained(section, steps, trunk_steps):
+def retained(section, steps, others, begin=0):
     """Returns the steps whose checkpoints exist at the end of a run.
 
-    The run has also saved checkpoints at `trunk_steps`, for others to continue from.
+    `others` are further steps that it saves: ends of phases, and where other runs
+    continue. A run that continues from another has a copy of its checkpoint `begin`.
     """
-    at = {step for step in section['keep_at'] if step <= steps}
-    every = section['every'] or steps
-    saved = sorted({*range(every, steps, every), steps, *at, *trunk_steps})
-    multiple = section.get('keep_every') or math.inf
-    return at | {*saved[-section['keep'] :]} | {s for s in saved if s % multiple == 0}
+    every, at = section['every'] or steps, section['keep_at']
+    candidates = {*range(every, steps, every), steps, *at, *others, begin}
+    saved = sorted(step for step in candidates if max(begin, 1) <= step <= steps)
+    spare = retention.old(saved, section['keep'], section.get('keep_every'), at)
+    return set(saved) - set(spare)

@@ -122,7 +122,8 @@ def outlook(configs, folder):
         for name in configs
     ]
     sections = {name: one['checkpoint'] for name, one in completed.items()}
-    return disk_space.added(found, sections, sizes)
+    ends = {name: [stop for _, stop, _ in plans[name]] for name in plans}
+    return disk_space.added(found, sections, sizes, ends)
 
 
 def show(found, stream=None):

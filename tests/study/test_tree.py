@@ -203,6 +203,10 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     every = checkpoint | {'keep_at': []}
     assert disk_space.retained(every, 40, [36]) == {36, 40}
     assert disk_space.retained(every, 40, [16]) == {30, 40}
+    # So is the end of a phase. A run that continues from step 20 has no older ones.
+    assert disk_space.retained(dict(every=100, keep=3, keep_at=[]), 12, [7]) == {7, 12}
+    every = checkpoint | {'keep_at': [10, 20, 30]}
+    assert disk_space.retained(every, 60, [], begin=20) == {20, 30, 50, 60}
 
 
 def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
