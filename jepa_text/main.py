@@ -118,8 +118,7 @@ def _check_workdir(command, workdir):
         raise ValueError(
             '--workdir is missing: give the folder to write to, such as runs/first.'
         )
-    if workdir and not addresses.is_address(workdir):
-        paths.check_folder('--workdir', workdir)
+    paths.check_folder('--workdir', workdir or '.')
 
 
 def config_lines(argv):

@@ -37,7 +37,9 @@ def local(what, path, model=False):
 
 
 def check_folder(what, path):
-    """Raises ValueError if a file is where a folder, or one above it, should be."""
+    """Raises ValueError if a file is where a local folder, or one above it, should be."""
+    if SCHEME.match(path):
+        return
     for part in (Path(path), *Path(path).parents):
         if part.is_file():
             raise ValueError(
