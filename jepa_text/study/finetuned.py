@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.evaluation import evaluate
+from jepa_text.evaluation import evaluate, zero_shot
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import selection
 from jepa_text.files import cached_result
@@ -24,9 +24,10 @@ from jepa_text.study import arms, members
 def check(sections, tasks=True):
     """Raises ValueError for an invalid section, before anything is trained.
 
-    With `tasks`, also for tasks that cannot be built or learned. Without sections,
-    nothing is examined.
+    With `tasks`, also for tasks that cannot be built or learned. Returns the names of the
+    sections with a task for which a member must fill masks, as far as tasks were built.
     """
+    filling = set()
     for name, section in sections.items():
         if not name.isidentifier() or name in arms.TAKEN:
             raise ValueError(
@@ -40,21 +41,32 @@ def check(sections, tasks=True):
             )
         try:
             parsed = schema.read(Config, {**section, 'models': ('a member',)})
-            if tasks:
-                evaluate.tasks_of(parsed)
+            built = evaluate.tasks_of(parsed) if tasks else {}
         except (ValueError, OSError) as error:
             raise ValueError(f'examine.{name}: {error}') from error
+        if any(map(zero_shot.fills_masks, built.values())):
+            filling.add(name)
+    return filling
 
 
-def check_length(sections, recipe):
-    """Raises ValueError for an exam with longer rows than those of a run's Recipe."""
-    length = recipe.phases[-1].length
+def check_run(sections, filling, recipe):
+    """Raises ValueError for an exam that a run with this Recipe could not take.
+
+    Its rows may be longer than those of the run, or the run does not fill masks;
+    `filling` is the result of `check`.
+    """
+    length, token = recipe.phases[-1].length, recipe.phases[-1].objective.token_objective
     for name, section in sections.items():
         wanted = section.get('finetuning', {}).get('max_length', 0)
         if wanted > length:
             raise ValueError(
                 f'examine.{name}: finetuning.max_length={wanted}, but the last phase '
                 f'reads rows of {length} tokens: give that or fewer.'
+            )
+        if name in filling and (token is None or token.attends == 'causal'):
+            raise ValueError(
+                f'examine.{name} has tasks in which masks are filled, but the last phase '
+                'does not train this: end with an objective such as mlm.'
             )
 
 

@@ -76,7 +76,7 @@ class Member:
     @property
     def left_steps(self):
         """The steps of `trained` that are still to be trained."""
-        return self.steps - max(self.start, self.begun)
+        return self.steps - (self.begun or self.start)
 
     def dollars(self, seconds):
         """Returns the price of so many seconds; None if unknown."""
@@ -261,7 +261,7 @@ def _member(name, plans, origins, begun):
         alone=alone,
         seconds=seconds,
         begun=begun,
-        left=_work(plans, max(begin, begun)),
+        left=_work(plans, begun or begin),
         hardware=planned.options.hardware,
         devices=planned.devices,
         price=planned.price,

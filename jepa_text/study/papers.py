@@ -213,7 +213,7 @@ def _dimensions(arms):
 
 def _lacking(claim):
     if 'dimensions' in claim:
-        return f'for this width, but for {claim["dimensions"]} dimensions'
+        return f'for models of this width, but for {claim["dimensions"]} dimensions'
     return 'in this unit'
 
 

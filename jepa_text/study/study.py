@@ -20,25 +20,23 @@ import time
 
 from jepa_text.config import schema
 from jepa_text.data import prepare as prepared
-from jepa_text.data import tokenizers
 from jepa_text.data.rows import row_folder
-from jepa_text.evaluation import representation, tasks
-from jepa_text.evaluation.during_training import EVALUATIONS
+from jepa_text.evaluation import representation
 from jepa_text.files import cached_result
 from jepa_text.parallel import exits
 from jepa_text.running import claims, compilation, shared_runs, xla_flags
 from jepa_text.study import (
+    checks,
     finetuned,
     forecast,
     measure,
     members,
     papers,
     report,
-    time_to_target,
     training_work,
     verdicts,
 )
-from jepa_text.training import assemble, completion, prepare, switches
+from jepa_text.training import completion, prepare
 from jepa_text.training import config as settings
 
 _ERROR_TYPE = re.compile(r'^[\w.]+: ')
@@ -138,16 +136,16 @@ def _study(config, place):
     with exits.config_errors():
         config = plain(config)
         compilation.use_cache(config['compilation_cache'])
-        plain_configs = _member_configs(config, workdir)
+        plain_configs = checks.member_configs(config, workdir)
         _prepare(config, place)
         # Everything that may be missing is checked before training, not after it.
         probes = measure.probes(config, workdir / 'rows')
-        finetuned.check(config['examine'])
+        filling = finetuned.check(config['examine'])
         configs = {
             name: _completed(member, workdir / name)
             for name, member in plain_configs.items()
         }
-        _check(config, configs, workdir)
+        checks.check_runs(config, configs, workdir, filling)
         fingerprints = _enroll(plain_configs, place, config['lease'])
         to_train = dict(configs)
         for name, fingerprint in fingerprints.items():
@@ -229,72 +227,16 @@ def _dry_run(config, place):
     """Prints what a study would train and cost, and returns [forecast.Member]."""
     with exits.config_errors():
         config, workdir = plain(config), place.folder
-        configs = _member_configs(config, workdir)
+        configs = checks.member_configs(config, workdir)
         members.enroll(workdir, configs, write=False)
         whole = {n: one | {'prepare': config['prepare']} for n, one in configs.items()}
         found = forecast.outlook(whole, workdir)
         forecast.show(found)
+        missing, filling = checks.missing_tasks(config, configs)
         if (workdir / 'rows').is_dir():
-            _check(config, configs, workdir)
+            checks.check_runs(config, configs, workdir, filling)
         else:
             print('There are no rows yet, so their number was not checked.')
-        for error in _missing_tasks(config, configs):
+        for error in missing:
             print(f'Missing on this machine, where the study would fail: {error}')
     return found
-
-
-def _missing_tasks(config, configs):
-    """Yields errors of tasks, whose files may exist on another machine."""
-    texts = {text for one in configs.values() for text in one['evaluate']['tasks']}
-    checks = [lambda: finetuned.check(config['examine'])]
-    checks += [lambda text=text: tasks.build(tasks.section_of(text)) for text in texts]
-    for check in checks:
-        try:
-            check()
-        except (ValueError, OSError) as error:
-            yield error
-
-
-def _member_configs(config, workdir):
-    """Returns {name: config} of all members.
-
-    Raises ValueError for a member whose final state or target could not be read.
-    """
-    configs = members.configs(config, workdir / 'rows')
-    for name, one in configs.items():
-        try:
-            if not one['checkpoint']['every']:
-                raise ValueError(
-                    'checkpoint.every=0 saves no checkpoint, but a study needs the last.'
-                )
-            time_to_target.check_run(config['report']['target'], one['evaluate'])
-        except ValueError as error:
-            raise ValueError(f'run {name!r}: {error}') from error
-    return configs
-
-
-def _check(config, configs, workdir):
-    """Raises ValueError for a run or a sentence that would only fail after training."""
-    tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
-    for item in config['study']['sentences']:
-        maximum = config['data']['row_length'] - 2
-        if (found := len(tokenizer.encode_masked(item[0]))) > maximum:
-            raise ValueError(
-                f'study.sentences: {item[0]!r} has {found} tokens, but rows only have '
-                f'room for {maximum}. Shorten it, or increase data.row_length.'
-            )
-    checked, recipes = [], []
-    for name, run_config in configs.items():
-        # Seeds of a run differ in nothing else.
-        key = {k: v for k, v in run_config.items() if k not in ('name', 'seed')}
-        if key in checked:
-            continue
-        checked.append(key)
-        try:
-            completed = completion.with_init_from(run_config, workdir / name)
-            recipes.append(assemble.make(completed, EVALUATIONS))
-            switches.check(recipes[-1])
-            finetuned.check_length(config['examine'], recipes[-1])
-        except ValueError as error:
-            raise ValueError(f'run {name!r}: {error}') from error
-    time_to_target.check_logged(config['report']['target'], recipes)

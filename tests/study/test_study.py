@@ -458,6 +458,21 @@ def test_an_exam_that_would_fail_is_rejected_before_training(own_text, changes, 
     assert not (folder / 'exam' / 'a').exists()
 
 
+def test_an_exam_in_which_masks_are_filled_needs_runs_that_do(own_text):
+    config, folder = own_text
+    runs = (dict(name='a', phases=(dict(objective=dict(name='clm')),)),)
+    path = folder / 'cloze.jsonl'
+    rows = [{'text': f'Whale {n} saw the <mask>.', 'answer': 'sea'} for n in range(12)]
+    path.write_text(''.join(f'{json.dumps(row)}\n' for row in rows))
+    exam = dict(tasks=[dict(name='cloze', path=str(path))], test=8)
+    config = config | dict(examine=dict(filled=exam))
+    for dry_run in (False, True):
+        with pytest.raises(ValueError, match="run 'a': examine.filled has tasks in wh"):
+            study.study(config | dict(runs=runs), folder / 'masks', dry_run=dry_run)
+    study.study(config, folder / 'masks', dry_run=True)  # MLM
+    assert not (folder / 'masks' / 'a').exists()
+
+
 def test_a_missing_label_is_reported_before_training(own_text):
     config, folder = own_text
     config = config | dict(study=config['study'] | dict(label='author'))

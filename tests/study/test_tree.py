@@ -226,6 +226,9 @@ def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
     left = sum(other.trained for other in others) + 3
     said = ' '.join(forecast.sums([one, *others]))
     assert f'0 runs are done and 1 begun: {left:,} steps are left.' in said
+    # A run that has begun continues from its own checkpoint, not from a later trunk.
+    behind = dataclasses.replace(one, start=5)
+    assert (behind.trained, behind.left_steps) == (1, 3)
 
 
 def test_an_outlook_says_how_reliable_its_hours_are():

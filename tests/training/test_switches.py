@@ -11,7 +11,7 @@ import tiny
 from numpy.testing import assert_array_equal
 
 from jepa_text.parallel import sharding
-from jepa_text.study import study
+from jepa_text.study import checks
 from jepa_text.training import assemble, programs, switches
 from jepa_text.training import config as settings
 from jepa_text.training import state as states
@@ -229,7 +229,7 @@ def test_a_study_is_rejected_before_its_first_run_trains(folder, tmp_path):
         'examine': {},
     }
     with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
-        study._check(config, {'good': good, 'bad': bad}, tmp_path)
+        checks.check_runs(config, {'good': good, 'bad': bad}, tmp_path, set())
 
 
 @pytest.mark.slow
