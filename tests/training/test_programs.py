@@ -74,3 +74,9 @@ def second(**changes):
 def test_what_is_in_a_step_changes_the_program(step, change):
     assert step() is not step(**change)
     assert step(**change) is step(**change)
+
+
+def test_options_of_muon_change_the_program(step):
+    options = {}, dict(ns_steps=3), dict(ns_lower=0.01), dict(ns_lower=0.02)
+    made = [step(optimizer=dict(name='muon', **one)) for one in options]
+    assert len({id(program) for program in made}) == len(options)
