@@ -53,15 +53,16 @@ class Reader:
         """Maximum number of tokens of a text in a row."""
         return self.length - len(self.begin) - len(self.end)
 
-    def encode(self, texts):
+    def encode(self, texts, allow_empty=False):
         """[(ids [n], offsets [n, 2])] of whole texts, without special tokens.
 
-        Offsets count characters. Raises ValueError for a text without tokens.
+        Offsets count characters. Raises ValueError for a text without tokens, unless
+        `allow_empty` and a row has special tokens.
         """
         backend = self.tokenizer.backend
         found = backend.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, found):
-            if not encoding.ids:
+            if not encoding.ids and not (allow_empty and self.begin + self.end):
                 raise ValueError(f'the text {text!r} has no tokens to encode.')
         return [
             (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))

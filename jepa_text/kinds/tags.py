@@ -1,6 +1,8 @@
 """Tagging of words in a text, such as entities or parts of speech."""
 
 import dataclasses
+import warnings
+from collections import Counter
 
 import numpy as np
 
@@ -12,8 +14,9 @@ class Tags(base.Kind):
     """One of `labels` for each word; words are joined by single spaces.
 
     With `learn='first'`, the first token of a word is trained and predicts its tag. With
-    'all', as in arXiv 2507.00994, every token is, and the majority decides. A word that
-    was truncated gets the first of `labels`.
+    'all', as in arXiv 2507.00994, every token is, and the majority decides. A word
+    without a token, as it was truncated or the tokenizer drops its characters, is O; if
+    there is no such tag, the first of `labels`.
     """
 
     labels: tuple = ()
@@ -28,18 +31,33 @@ class Tags(base.Kind):
 
     def rows(self, reader, examples):
         texts = [' '.join(words) for words in examples.first]
-        tags = examples.target
-        return [
-            self._row(reader, index, words, ids, offsets, tags and tags[index])
+        tags, lost = examples.target, Counter()
+        found = [
+            self._row(reader, index, words, ids, offsets, tags and tags[index], lost)
             for index, (words, (ids, offsets)) in enumerate(
-                zip(examples.first, reader.encode(texts))
+                zip(examples.first, reader.encode(texts, allow_empty=True))
             )
         ]
+        if lost:
+            warnings.warn(
+                f'{lost.total():,} of {sum(map(len, examples.first)):,} words have no '
+                f'token of this tokenizer, such as {next(iter(lost))!r}: they are '
+                f'predicted as {self.missing!r}, and count like all others.',
+                stacklevel=2,
+            )
+        return found
 
-    def _row(self, reader, index, words, ids, offsets, tags):
-        ends = np.cumsum([len(word) + 1 for word in words])
-        # A token may start with the space before its word.
-        word_N = np.searchsorted(ends, np.maximum(offsets[:, 1] - 1, 0), side='right')
+    @property
+    def missing(self):
+        """The tag of words without a token."""
+        return 'O' if 'O' in self.labels else self.labels[0]
+
+    def _row(self, reader, index, words, ids, offsets, tags, lost):
+        # The space before a word belongs to it, also as a token by itself.
+        spaces = np.cumsum([len(word) + 1 for word in words]) - 1
+        last_N = np.maximum(offsets[:, 1] - 1, offsets[:, 0])
+        word_N = np.searchsorted(spaces[:-1], last_N, side='right')
+        lost.update(words[n] for n in set(range(len(words))).difference(word_N))
         word_N = word_N[: reader.room]
         row = reader.with_specials(ids)
         word_L = np.full(len(row), -1)
@@ -60,12 +78,13 @@ class Tags(base.Kind):
         return base.cross_entropy(outputs_BLC, batch['labels'])
 
     def answers(self, outputs, rows, examples):
-        """[{'words', 'tags', 'probabilities'}]; truncated words have probability 0."""
+        """[{'words', 'tags', 'probabilities'}]; words without a token have probability
+        0."""
         found = []
         for logits_LC, row in zip(outputs, rows):
             words, word_L = examples.first[row.example], row.notes
             shares_LC = base.softmax(logits_LC)[: len(word_L)]
-            tags, probabilities = [self.labels[0]] * len(words), [0.0] * len(words)
+            tags, probabilities = [self.missing] * len(words), [0.0] * len(words)
             for word in np.unique(word_L[word_L >= 0]):
                 shares_TC = shares_LC[word_L == word]
                 shares_C = shares_TC[0]

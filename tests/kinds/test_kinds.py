@@ -2,6 +2,7 @@
 
 import dataclasses
 import tracemalloc
+import types
 
 import examined
 import jax.numpy as jnp
@@ -36,6 +37,33 @@ def test_words_have_their_own_tokens_in_order(words):
         assert tokenizer.decode(ids).strip() == word.strip()
     # One token of each word has a target.
     assert np.sum(row.targets['labels'] != base.IGNORED) == len(words)
+
+
+class _Spaces:
+    """A tokenizer in which spaces are tokens, and a joiner has none."""
+
+    def encode_batch(self, texts, add_special_tokens):
+        places = [[n for n, x in enumerate(text) if x != '\u200d'] for text in texts]
+        return [
+            types.SimpleNamespace(
+                ids=[ord(text[n]) for n in found], offsets=[(n, n + 1) for n in found]
+            )
+            for text, found in zip(texts, places)
+        ]
+
+
+@pytest.mark.parametrize('names', [('O', 'B-X'), ('B-X', 'O')])
+def test_spaces_belong_to_the_next_word_and_words_without_a_token_are_outside(names):
+    sentences, kind = [['\u200d', 'a', 'bc'], ['\u200d']], tags.Tags(labels=names)
+    examples = tasks.Examples(sentences, None, [['O', 'O', 'B-X'], ['O']])
+    read = base.Reader(types.SimpleNamespace(backend=_Spaces()), (1,), (2,), 9)
+    with pytest.warns(UserWarning, match=r"2 of 4 words have no token .*'\\u200d'.*'O'"):
+        rows = kind.rows(read, examples)
+    assert rows[0].notes.tolist() == [-1, 1, 1, 2, 2, 2, -1]
+    assert rows[1].notes.tolist() == [-1, -1]
+    logits_LC = np.eye(2)[[names.index('B-X')] * 7]
+    answers = kind.answers([logits_LC] * 2, rows, examples)
+    assert [answer['tags'] for answer in answers] == [['O', 'B-X', 'B-X'], ['O']]
 
 
 def test_learn_all_trains_every_token():
