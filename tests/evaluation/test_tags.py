@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import hypothesis
 import pytest
@@ -102,10 +103,112 @@ def test_converted_entities_equal_conlleval(given):
     ]
 
 
-def test_bioes_is_converted(tmp_path):
-    splits(tmp_path, 'a B-X\nb I-X\nc E-X\nd S-Y\ne O\n', '.conll')
-    task = build(path=str(tmp_path), scheme='bioes')
-    assert task.test.target[0] == ['B-X', 'I-X', 'I-X', 'B-Y', 'O']
+@pytest.mark.parametrize(
+    ('scheme', 'letters'), [('bioes', 'BIES'), ('bilou', 'BILU'), ('bmes', 'BMES')]
+)
+@hypothesis.given(
+    strategies.lists(
+        strategies.tuples(
+            strategies.sampled_from(['', 'X', 'a b']), strategies.integers(1, 3)
+        ),
+        max_size=5,
+    )
+)
+@hypothesis.settings(max_examples=20, deadline=None)
+def test_entities_with_ends_equal_those_of_seqeval(scheme, letters, entities):
+    schemes = pytest.importorskip('seqeval.scheme')
+    begin, inside, end, single = letters
+    given = []
+    for kind, size in entities:
+        whole = [begin, *inside * (size - 2), end] if size > 1 else [single]
+        given += [f'{letter}-{kind}' for letter in whole] if kind else ['O']
+    one = columns.Sentence('here', ['a'] * len(given), given)
+    made = tags.to_iob2(one, scheme, ()).tags
+    # seqeval has no BMES: M- is I-.
+    given = [re.sub('^M', 'I', tag) for tag in given]
+    theirs = schemes.BILOU if scheme == 'bilou' else schemes.IOBES
+    found = schemes.Entities([made], schemes.IOB2).entities
+    assert found == schemes.Entities([given], theirs).entities
+
+
+BMES = 'a B-X\nb M-X\nc E-X\nd S-Y\ne O\n'
+MEDICAL = 'a\tB-medical condition\nb\tI-medical condition\nc\tO\n'
+
+
+@pytest.mark.parametrize(
+    ('text', 'scheme', 'expected'),
+    [
+        (BMES, 'bmes', ['B-X', 'I-X', 'I-X', 'B-Y', 'O']),
+        (MEDICAL, '', ['B-medical condition', 'I-medical condition', 'O']),
+        ('a B-X\nb I-X\n', '', ['B-X', 'I-X']),
+        (BMES, '', "line 1: word 2 has the tag 'M-X', but other tags .*name the scheme"),
+        (
+            BMES,
+            'bioes',
+            "word 2 has the tag 'M-X', but in the scheme 'bioes'.* bilou, bmes",
+        ),
+        ('a B-X\nb L-X\nc U-Y\n', 'bioes', "word 2 has the tag 'L-X', but in the scheme"),
+        ('a B-X\nb 0\n', '', "line 1: word 2 has the tag '0', but other .*'B-X'.*be O"),
+        ('a B-X\nb 0\n', 'iob2', "word 2 has the tag '0', but in the scheme 'iob2'"),
+        ('a NN\nb VB\n', 'iob2', "'NN', but in .*leave it '' for tags without entities"),
+        ('a b-x\nb O\n', '', "word 1 has the tag 'b-x'"),
+        ('a B-X\nb O\n', 'bioes', "word 1 has the tag 'B-X', but the entity has no end"),
+        ('a O\nb B-X\n', 'bilou', "word 2 has the tag 'B-X', but the entity has no end"),
+        ('a S-X\nb I-X\n', 'bioes', "word 2 has the tag 'I-X' after 'S-X'"),
+    ],
+)
+def test_schemes_of_tags(text, scheme, expected, tmp_path):
+    splits(tmp_path, text, '.conll')
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            build(path=str(tmp_path), scheme=scheme)
+        return
+    task = build(path=str(tmp_path), scheme=scheme)
+    assert task.test.target[0] == expected and task.metric == 'entity_f1'
+
+
+def test_one_split_with_other_tags_does_not_change_the_metric(tmp_path):
+    splits(tmp_path, 'a B-X\nb O\n', '.conll')
+    splits(tmp_path, 'a X\nb O\n', '.conll', ['test'])
+    with pytest.raises(ValueError, match="test.conll, line 1: word 1 has the tag 'X'"):
+        build(path=str(tmp_path))
+    splits(tmp_path, 'a X\nb O\n', '.conll')
+    with pytest.warns(UserWarning, match='tags are O and X without B- .* accuracy'):
+        assert build(path=str(tmp_path)).metric == 'token_accuracy'
+
+
+CONLLU = """# text = X marks du 3\u00a0000
+1\tX\tx\tX\t_\t_\t_\t_\t_\t_
+2\tmarks\tmark\tVERB\t_\t_\t_\t_\t_\t_
+2.1\tit\tit\tPRON\t_\t_\t_\t_\t_\t_
+3-4\tdu\t_\t_\t_\t_\t_\t_\t_\t_
+3\tde\tde\tADP\t_\t_\t_\t_\t_\t_
+4\tle\tle\tDET\t_\t_\t_\t_\t_\t_
+5\t3\u00a0000\t3\tNUM\t_\t_\t_\t_\t_\t_
+"""
+
+
+def test_ranges_and_empty_nodes_of_conllu_are_no_words(tmp_path):
+    splits(tmp_path, CONLLU, '.conllu')
+    part = build(path=str(tmp_path)).test
+    assert part.first[0] == ['X', 'marks', 'de', 'le', '3\u00a0000']
+    assert part.target[0] == ['X', 'VERB', 'ADP', 'DET', 'NUM']
+    (tmp_path / 'a.conll').write_text(CONLLU)
+    with pytest.raises(ValueError, match=r'column 0 only numbers .*words=1'):
+        columns.sentences(tmp_path / 'a.conll')
+    # Scores are words where no column counts them.
+    (tmp_path / 'b.conll').write_text('1 O\n2-0 O\n\n3.1 O\n')
+    assert columns.sentences(tmp_path / 'b.conll')[0].words == ['1', '2-0']
+
+
+def test_columns_are_split_at_spaces_and_tabs_alone(tmp_path):
+    (tmp_path / 'a.conll').write_text('3\u00a0000  B-X\n\u3000 \u2009 O\n\u00a0\tO\n')
+    with pytest.raises(ValueError, match='line 2 has 3 columns'):
+        columns.sentences(tmp_path / 'a.conll')
+    (tmp_path / 'a.conll').unlink()
+    splits(tmp_path, '3\u00a0000  B-X\n\u3000 O\n\u00a0\tO\n', '.conll')
+    words = build(path=str(tmp_path)).test.first[0]
+    assert words == ['3\u00a0000', '\u3000', '\u00a0']
 
 
 def test_uner_files(tmp_path):
@@ -194,7 +297,7 @@ def test_parts_of_speech_are_measured_by_token_accuracy(tmp_path):
 
 def test_columns_are_chosen_by_number(tmp_path):
     splits(tmp_path, CONLL, '.conll')
-    task = build(path=str(tmp_path), tags=1, scheme='iob1')
+    task = build(path=str(tmp_path), tags=1)
     assert task.test.target[1] == ['NNP', 'NNP'] and task.metric == 'token_accuracy'
     splits(tmp_path, 'word\ttag\nEU\tB-ORG\n', '.tsv')
     with pytest.raises(ValueError, match='must be column numbers'):

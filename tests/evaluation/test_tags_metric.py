@@ -15,7 +15,7 @@ from sklearn import metrics
 from jepa_text.evaluation.metrics import tags
 from jepa_text.measures import statistics
 
-TYPES = ('PER', 'LOC', 'per-son')
+TYPES = ('PER', 'LOC', 'per-son', 'a b')
 ANY = ('O', *(f'{begin}-{kind}' for begin in 'BI' for kind in TYPES))
 # Chunks that the package conlleval 0.2 found in tags that were drawn at random.
 CONLLEVAL = json.loads(Path(__file__).with_name('conlleval_cases.json').read_text())
@@ -133,6 +133,11 @@ def test_parts_of_speech_have_no_entities():
         ([['I-PER', 'O']], [['O', 'O']], "'I-PER' after 'O'.*B-PER. Convert"),
         ([['B-LOC', 'I-PER']], [['O', 'O']], "'I-PER' after 'B-LOC'"),
         ([['B-PER', 'O']], [['NOUN', 'O']], "predicted tag is 'NOUN'"),
+        (
+            [['O'], ['B-X', '0']],
+            [['O'], ['O', 'O']],
+            "sentence 1: word 2 has the tag '0', but",
+        ),
     ],
 )
 def test_invalid_input_raises(gold, said, message):

@@ -5,9 +5,11 @@
 
     Germany ...
 
-Columns are separated by tabs or, in lines without a tab, by spaces. A line before a
-sentence that begins with # is a comment, unless the word is # itself with a tag that also
-occurs with other words; a -DOCSTART- line marks the beginning of a document.
+Columns are separated by tabs or, in lines without a tab, by spaces, never by others such
+as no-break spaces. A line before a sentence that begins with # is a comment, unless the
+word is # itself with a tag that also occurs with other words; a -DOCSTART- line marks the
+beginning of a document. In CoNLL-U, where the first column numbers the words, ranges
+(1-2) and empty nodes (2.1) are no words.
 """
 
 import re
@@ -15,6 +17,7 @@ from typing import NamedTuple
 
 from jepa_text.data.corpora import reading
 
+_NO_WORD = re.compile(r'\d+[-.]\d+')
 _BRACKETS = re.compile(r'(\(([^()*]+))?\*(\))?')
 
 
@@ -32,47 +35,72 @@ def sentences(path, words=0, tags=-1):
 
     Bracketed entity tags as in the OntoNotes files, '(ORG*', '*', '*)', become B-ORG,
     I-ORG, I-ORG. Raises ValueError, with the line, if a line lacks a column or has a
-    different number of columns from the line before.
+    different number of columns from the line before, and if `words` are only numbers.
     """
-    lines = [(f'{path}, line {n}', _cells(line)) for n, line in reading.lines(path)]
+    lines = [(f'{path}, line {n}', line) for n, line in reading.lines(path)]
+    has_tabs = any('\t' in line for _, line in lines)
+    lines = [
+        (where, _cells(line), has_tabs and '\t' not in line) for where, line in lines
+    ]
     known_tags = {
         _cell(cells, tags, where, 'tags')
-        for where, cells in lines
+        for where, cells, _ in lines
         if len(cells) > 1 and cells[0][:1] != '#'
     }
-    found, width = [], 0
-    for where, cells in lines:
-        if not cells or (not width and _is_comment(cells, tags, known_tags)):
-            width = 0
+    found, rows = [], []
+    for where, cells, is_bare in [*lines, ('', [], False)]:
+        if not cells or (not rows and _is_comment(cells, tags, known_tags, is_bare)):
+            if rows:
+                found.append(_sentence(rows, words, tags))
+            rows = []
             continue
-        if not width:
-            found.append(Sentence(where, [], []))
-        elif len(cells) != width:
+        if rows and len(cells) != len(rows[-1][1]):
             raise ValueError(
-                f'{where} has {len(cells)} columns, but the line before it {width}: all '
-                'lines of a sentence need the same number; a blank line ends a sentence.'
+                f'{where} has {len(cells)} columns, but the line before it '
+                f'{len(rows[-1][1])}: all lines of a sentence need the same number; a '
+                'blank line ends a sentence.'
             )
-        width = len(cells)
-        found[-1].words.append(_cell(cells, words, where, 'words'))
-        found[-1].tags.append(_cell(cells, tags, where, 'tags'))
+        rows.append((where, cells))
+    if found and all(_are_numbers(one.words) for one in found):
+        raise ValueError(
+            f'{path}: column {words} only numbers the words. Give the column of the '
+            'words themselves, such as words=1.'
+        )
     if all('*' in tag for one in found for tag in one.tags):
         return [one._replace(tags=_unbracketed(one.tags, one.where)) for one in found]
     return found
 
 
+def _sentence(rows, words, tags):
+    """The Sentence of some (where, cells)."""
+    if words % len(rows[0][1]) and _are_numbers([cells[0] for _, cells in rows]):
+        rows = [row for row in rows if not _NO_WORD.fullmatch(row[1][0])]
+    cells = (
+        [_cell(cells, column, where, content) for where, cells in rows]
+        for column, content in ((words, 'words'), (tags, 'tags'))
+    )
+    return Sentence(rows[0][0], *cells)
+
+
+def _are_numbers(words):
+    """Whether these are 1, 2, ... with ranges and empty nodes between them."""
+    numbers = [word for word in words if not _NO_WORD.fullmatch(word)]
+    return numbers == [str(n) for n in range(1, len(numbers) + 1)] != []
+
+
 def _cells(line):
     if not line.strip():
         return []
-    return line.split('\t') if '\t' in line else line.split()
+    return line.split('\t') if '\t' in line else re.findall('[^ ]+', line)
 
 
-def _is_comment(cells, tags, known_tags):
+def _is_comment(cells, tags, known_tags, is_bare):
     if cells[0] == '-DOCSTART-':
         return True
     is_word = (
         cells[0] == '#' and -len(cells) <= tags < len(cells) and cells[tags] in known_tags
     )
-    return cells[0].startswith('#') and not is_word
+    return cells[0].startswith('#') and (is_bare or not is_word)
 
 
 def _cell(cells, column, where, content):
@@ -82,7 +110,7 @@ def _cell(cells, column, where, content):
             f'{column}, counted from 0, or from -1 at the end. A line needs at least a '
             'word and its tag.'
         )
-    return cells[column].strip()
+    return cells[column].strip(' ')
 
 
 def _unbracketed(tags, where):

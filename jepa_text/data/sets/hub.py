@@ -24,7 +24,7 @@ PREFIX = 'hub:'
 CONVERTED = 'refs/convert/parquet'
 CARD = 'README.md'
 SUFFIXES = ('.parquet', '.jsonl', '.jsonl.gz', '.csv', '.csv.gz', '.tsv', '.tsv.gz')
-SUFFIXES += ('.conll', '.iob2', '.json')
+SUFFIXES += ('.conll', '.conllu', '.iob2', '.json')
 _NAME = re.compile(
     r'(?P<name>[^/@]+(/[^/@]+)?)(/(?P<config>[^/@][^@]*))?(@(?P<revision>.+))?'
 )

@@ -23,7 +23,7 @@ from jepa_text.files import paths
 SUFFIXES = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json')
 SUFFIXES = (*SUFFIXES, *(f'{suffix}.gz' for suffix in SUFFIXES), '.parquet')
 # CoNLL files with one word per line, which are not tables of rows (data/sets/columns.py).
-COLUMNS = ('.conll', '.iob2', '.bio', '.txt')
+COLUMNS = ('.conll', '.conllu', '.iob2', '.bio', '.txt')
 COLUMNS = (*COLUMNS, *(f'{suffix}.gz' for suffix in COLUMNS))
 READ = (*SUFFIXES, *COLUMNS)
 TRAIN = ('train',)

@@ -12,7 +12,9 @@ import numpy as np
 from jepa_text.evaluation.metrics import base
 
 OUTSIDE = 'O'
-_ENTITY_TAG = re.compile(r'O|[BI]-\S+')
+# A tag in IOB2, whose type may have spaces, and what is meant as one.
+IOB2 = re.compile(r'O|[BI]-\S(.*\S)?')
+_PREFIXED = re.compile(r'[BI][-_].+', re.IGNORECASE)
 
 
 def measure(gold, predicted):
@@ -30,8 +32,8 @@ def measure(gold, predicted):
                       including O (arXiv 2507.00994, section 3). It ignores entity
                       boundaries; it is 1 for a sentence of correct O tags
 
-    Raises ValueError for numbers of words that differ, a sentence without words, and gold
-    entities that do not start with B-.
+    Raises ValueError for numbers of words that differ, a sentence without words, gold
+    entities that do not start with B-, and gold tags of which only some are in IOB2.
     """
     metrics = base.extra('sklearn.metrics')
     _check(gold, predicted)
@@ -80,15 +82,12 @@ def _check(gold, predicted):
 
 def _has_entities(gold, predicted):
     """Returns whether the tags are in IOB2; raises ValueError for inconsistent tags."""
-    invalid = [
-        next((t for words in side for t in words if not _ENTITY_TAG.fullmatch(t)), None)
-        for side in (gold, predicted)
-    ]
-    if invalid[0] is not None:
+    if not are_entities(gold, 'gold sentence {}'.format):
         return False
-    if invalid[1] is not None:
+    invalid = [t for words in predicted for t in words if not IOB2.fullmatch(t)]
+    if invalid:
         raise ValueError(
-            f'Gold tags are entity tags, but a predicted tag is {invalid[1]!r}: it must '
+            f'Gold tags are entity tags, but a predicted tag is {invalid[0]!r}: it must '
             'be O or start with B- or I-.'
         )
     for index, sentence in enumerate(gold):
@@ -99,6 +98,31 @@ def _has_entities(gold, predicted):
                     f'entity starts with B-{tag[2:]}. Convert the tags to IOB2.'
                 )
     return True
+
+
+def are_entities(sentences, where):
+    """Returns whether some lists of tags are in IOB2: all of their tags, or none but O.
+
+    Raises ValueError for a tag among these that is not, with the name of its sentence,
+    `where(index)`: otherwise one such tag would hide the entities of all.
+    """
+    known = {tag for tags in sentences for tag in tags}
+    invalid = {tag for tag in known if not IOB2.fullmatch(tag)}
+    if not invalid:
+        return True
+    if any(map(_PREFIXED.fullmatch, known)):
+        index, place, tag = next(
+            (index, place, tag)
+            for index, tags in enumerate(sentences)
+            for place, tag in enumerate(tags, 1)
+            if tag in invalid
+        )
+        raise ValueError(
+            f'{where(index)}: word {place} has the tag {tag!r}, but other tags are of '
+            f'entities, such as {min(filter(_PREFIXED.fullmatch, known))!r}: each must '
+            'be O, or B- or I- and a type. Fix the tag, or name the scheme of the tags.'
+        )
+    return False
 
 
 def _entities(gold, predicted):

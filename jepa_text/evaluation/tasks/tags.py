@@ -9,19 +9,26 @@ words and a list of tags (data/sets/tables.py).
 """
 
 import functools
-import re
 import warnings
 from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sets import columns, tables
+from jepa_text.evaluation.metrics import tags as metrics
 from jepa_text.evaluation.sets import task as tasks
 
 WORDS, TAGS = ('tokens', 'words'), ('tags', 'ner_tags', 'ner', 'labels')
-SCHEMES = ('iob2', 'iob1', 'bioes')
+# What the prefixes of a scheme are in IOB2. B- opens an entity, E- and L- end it.
+SCHEMES = {
+    'iob2': dict(B='B', I='I'),
+    'iob1': dict(B='B', I='I'),
+    'bioes': dict(B='B', I='I', E='I', S='B'),
+    'bilou': dict(B='B', I='I', L='I', U='B'),
+    'bmes': dict(B='B', M='I', E='I', S='B'),
+}
+CONLLU = 1, 3  # columns of words and universal parts of speech
 VALIDATION, TEST = (*tables.VALIDATION, 'testa'), ('test', 'testb')
-_ENTITY = re.compile(r'O|[BI]-\S+')
 
 
 class _Set(NamedTuple):
@@ -33,7 +40,7 @@ class _Set(NamedTuple):
     hub: str
     types: str
     columns: tuple = (0, -1)
-    scheme: str = 'iob2'
+    scheme: str = ''
     outside: tuple = ()
 
 
@@ -64,46 +71,66 @@ def make(
     """Makes a sequence labeling task: one of TASKS by `task`, or the set at `path`.
 
     words, tags    names of the fields ('': the first that exists of WORDS and TAGS), or
-                   numbers of the columns ('': the first and the last)
+                   numbers of the columns ('': the first and the last, in .conllu
+                   files the second and the fourth)
     names          names of tags that are written as numbers, in order, if the file does
                    not contain them
     labels         all tags; another tag is then an error
-    scheme         tagging scheme of the file, one of SCHEMES ('': iob2); tags are
-                   converted to iob2, where B- starts each entity
+    scheme         tagging scheme of the file, one of SCHEMES ('': iob2, or tags without
+                   entities, such as parts of speech); tags are converted to iob2, where
+                   B- starts each entity
 
     Splits are as in labeled.py.
     """
     chosen = tasks.named_set('tags', TASKS, task, path, _Set('', ''))
     path, scheme = path or chosen.hub, scheme or chosen.scheme
-    resolve.check_choice('tags: scheme', scheme, SCHEMES)
+    if scheme:
+        resolve.check_choice('tags: scheme', scheme, SCHEMES)
     title = title or task or tables.stem(path)
     fields = [None if field == '' else field for field in (words, tags)]
     known = tuple(labels) or _iob2(chosen.types.split())
 
-    def examples(rows, split):
+    def checked(rows, split):
         where = f'{title}, {split}, in {path}'
-        sentences = [
+        found = [
             _sentence(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
         ]
-        sentences = [_checked(s, names) for s in _drop_empty(sentences, where)]
-        if not sentences:
+        found = [_checked(one, names) for one in _drop_empty(found, where)]
+        if not found:
             raise ValueError(f'{where}: the set has no sentences.')
-        sentences = [to_iob2(s, scheme, chosen.outside) for s in sentences]
+        return [to_iob2(one, scheme, chosen.outside) for one in found]
+
+    def examples(sentences, split):
         _check_known(sentences, known)
-        tags = [sentence.tags for sentence in sentences]
-        return tasks.Examples([sentence.words for sentence in sentences], None, tags)
+        words, tags = ([one[n] for one in sentences] for n in (1, 2))
+        return tasks.Examples(words, None, tags)
 
     read = functools.partial(_read, fields=fields, defaults=chosen.columns)
     splits = tables.splits(path, read, validation=VALIDATION, test=TEST)
-    parts = tasks.make_splits(splits, examples, seed)
-    return tasks.Task(title, 'tags', _metric(parts['train'].target), **parts)
+    found = {
+        split: None if rows is None else checked(rows, split)
+        for split, rows in zip(splits._fields, splits[:3])
+    }
+    metric = _metric([one for part in found.values() for one in part or ()])
+    parts = tasks.make_splits(splits._replace(**found), examples, seed)
+    return tasks.Task(title, 'tags', metric, **parts)
 
 
-def _metric(target):
-    """Returns 'entity_f1' if the tags are of entities, else 'token_accuracy'."""
-    all_tags = {tag for tags in target for tag in tags}
-    is_entities = len(all_tags) > 1 and all(map(_ENTITY.fullmatch, all_tags))
-    return 'entity_f1' if is_entities else 'token_accuracy'
+def _metric(sentences):
+    """Returns 'entity_f1' for tags in IOB2, else 'token_accuracy'."""
+    tags = [sentence.tags for sentence in sentences]
+    all_tags = {tag for one in tags for tag in one}
+    if metrics.are_entities(tags, lambda index: sentences[index].where):
+        return 'entity_f1'
+    if metrics.OUTSIDE in all_tags:
+        others = ', '.join(sorted(all_tags - {metrics.OUTSIDE})[:3])
+        warnings.warn(
+            f'The tags are O and {others} without B- or I-: the metric is the accuracy '
+            'of words, not the F1 of entities. For that, write B- before the type of the '
+            'first word of an entity, and I- before that of the others.',
+            stacklevel=3,
+        )
+    return 'token_accuracy'
 
 
 def _iob2(types):
@@ -114,6 +141,8 @@ def _iob2(types):
 
 def _read(file, fields, defaults):
     """Reads the sentences or rows of a file; numbered tags get the file's names."""
+    if file.name.removesuffix('.gz').endswith('.conllu'):
+        defaults = CONLLU
     if file.name.endswith(tables.SUFFIXES) and not _is_columns(file, fields):
         rows = tables.read(file)
         field = _field(rows[0], fields[1], TAGS, str(file)) if rows else ''
@@ -189,7 +218,9 @@ def _checked(sentence, names):
             f'{where} has {len(words)} words and {len(tags)} tags, but needs one tag per '
             'word. Fix or remove it.'
         )
-    bad = [word for word in words if not isinstance(word, str) or not word.strip()]
+    bad = [
+        word for word in words if not isinstance(word, str) or not word.strip(' \t\r\n')
+    ]
     if bad:
         raise ValueError(
             f'{where} has the word {bad[0]!r}, but words must be strings that are not '
@@ -209,26 +240,44 @@ def _checked(sentence, names):
 
 
 def to_iob2(sentence, scheme, outside):
-    """Converts a Sentence from `scheme` to IOB2.
+    """Converts a Sentence from `scheme`, one of SCHEMES or '', to IOB2.
 
-    Entities of types in `outside` become O. Raises ValueError for an I- that continues no
-    entity.
+    Entities of types in `outside` become O. Raises ValueError for a tag that is not of
+    the scheme, and for one that cannot follow the tag before it: an I- that continues no
+    entity and, in a scheme that marks ends, any tag that leaves an entity without one.
     """
-    tags = ['O' if tag[2:] in outside else tag for tag in sentence.tags]
-    if scheme == 'bioes':
-        tags = [re.sub('^S-', 'B-', re.sub('^E-', 'I-', tag)) for tag in tags]
-    before = 'O'
-    for place, tag in enumerate(tags):
-        if _ENTITY.fullmatch(tag) and tag[0] == 'I' and before[1:] != tag[1:]:
+    roles = SCHEMES[scheme or 'iob2']
+    marks_ends, tags = len(roles) > 2, list(sentence.tags)
+    found, inside, before = [], '', metrics.OUTSIDE
+    for place, tag in enumerate([*tags, *[metrics.OUTSIDE] * marks_ends], 1):
+        tag = metrics.OUTSIDE if tag[2:] in outside else tag
+        prefix, _, kind = tag.partition('-')
+        role = roles.get(prefix) if metrics.IOB2.fullmatch(f'B-{kind}') else None
+        where = f'{sentence.where}: word {place} has the tag {tag!r}'
+        if scheme and not role and tag != metrics.OUTSIDE:
+            usual = ', '.join(f'{prefix}-' for prefix in roles)
+            raise ValueError(
+                f'{where}, but in the scheme {scheme!r} a tag is O, or one of {usual} '
+                f'and a type. Fix the tag, or choose from {", ".join(SCHEMES)}; '
+                "leave it '' for tags without entities, such as parts of speech."
+            )
+        if marks_ends and inside and role != 'I':
+            raise ValueError(
+                f'{sentence.where}: word {place - 1} has the tag {before!r}, but the '
+                f'entity has no end as {scheme!r} requires. Fix the tags, or give '
+                "scheme='iob2' if only beginnings are marked."
+            )
+        if role == 'I' and kind != inside:
             if scheme != 'iob1':
                 raise ValueError(
-                    f'{sentence.where}: word {place + 1} has the tag {tag!r} after '
-                    f'{before!r}, but an entity starts with B-. If B- is used only for '
-                    "adjacent entities, set scheme='iob1'."
+                    f'{where} after {before!r}, but an entity starts with B-. If B- is '
+                    "used only for adjacent entities, set scheme='iob1'."
                 )
-            tags[place] = f'B{tag[1:]}'
+            role = 'B'
+        found.append(f'{role}-{kind}' if role else tag)
+        inside = kind if role and prefix not in ('E', 'S', 'L', 'U') else ''
         before = tag
-    return sentence._replace(tags=tags)
+    return sentence._replace(tags=found[: len(tags)])
 
 
 def _check_known(sentences, known):
