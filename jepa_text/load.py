@@ -19,7 +19,7 @@ from jepa_text.kinds import exported, saved, vectors
 from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
-from jepa_text.running import download, identity, restore, xla_flags
+from jepa_text.running import budget, download, identity, restore, xla_flags
 
 
 def load(workdir, step=None, **options):
@@ -140,7 +140,7 @@ def _abstract(workdir, name, step=None):
         raise FileNotFoundError(f'{folder} has no good checkpoint: train first.')
     meta = restore.meta(folder, step)
     identity.check(name, config, tokenizer, meta)
-    return step, _model(config, tokenizer, meta['phase'], f'{name} at step {step}')
+    return step, _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
 
 
 def _place(workdir):
@@ -192,10 +192,11 @@ def untrained(workdir):
     folder = download.folder('The workdir', workdir)
     config, tokenizer = _read(folder, workdir)
     newest = restore.newest_good(folder / 'checkpoints')
-    identity.check(workdir, config, tokenizer, newest[1] if newest else {})
-    model = _model(config, tokenizer, 0, f'{workdir} untrained')
+    meta = newest[1] if newest else {}
+    identity.check(workdir, config, tokenizer, meta)
+    model = _model(config, tokenizer, meta, 0, f'{workdir} untrained')
     params = jax.jit(functools.partial(model.network.init, config['seed']))()
-    last = _model(config, tokenizer, -1, model.name)
+    last = _model(config, tokenizer, meta, -1, model.name)
     return dataclasses.replace(model, params=params, causal=last.causal, shift=last.shift)
 
 
@@ -212,16 +213,21 @@ def _read(folder, name):
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 
-def _model(config, tokenizer, phase, name):
-    """A model whose parameters are only shapes."""
+def _model(config, tokenizer, meta, phase, name):
+    """A model whose parameters are only shapes; `meta` is that of a checkpoint, or {}."""
     # The kernel is chosen again: the model may be used on another machine.
     encoder = {**config['model'], 'attention': 'auto'}
     own = config['phases'][phase]
     encoder = stack.with_theta(encoder, own.get('rope_theta'))
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
     length = section.changed(config['data'], own.get('data'))['row_length']
+    start, stop = budget.spans(config['phases'], _total(config, meta))[phase]
     objective = resolve.build(
-        'objectives', own['objective'], tokenizer=tokenizer, length=length, steps=1
+        'objectives',
+        own['objective'],
+        tokenizer=tokenizer,
+        length=length,
+        steps=stop - start,
     )
     network, token = Network(encoder, objective), objective.token_objective
     params = jax.eval_shape(functools.partial(network.init, config['seed']))
@@ -234,3 +240,10 @@ def _model(config, tokenizer, phase, name):
         causal=token is not None and token.attends == 'causal',
         shift=token.shift if token else 0,
     )
+
+
+def _total(config, meta):
+    """The steps of a run; those of a budget in tokens may depend on its devices."""
+    if steps := config.get('steps') or meta.get('steps'):
+        return steps
+    return budget.size(config['data'], jax.device_count(), tokens=config['tokens'])[1]

@@ -27,6 +27,32 @@ def size(data, devices, steps=0, tokens=0):
     return rows, math.ceil(number / (rows * data['row_length']))
 
 
+def spans(phases, total):
+    """Returns (start, stop) of each phase, from its `steps` or its `share` of all steps.
+
+    The last phase may omit both, and takes the rest. Raises ValueError if the phases do
+    not add up to `total` steps.
+    """
+    found, start = [], 0
+    for number, phase in enumerate(phases):
+        if 'steps' in phase and 'share' in phase:
+            raise ValueError(f'phase {number} has steps and a share: give one of them.')
+        length = total - start
+        if 'steps' in phase:
+            length = int(phase['steps'])
+        elif 'share' in phase:
+            length = round(phase['share'] * total)
+        found.append((start, start + length))
+        start += length
+    if start != total or any(stop <= begin for begin, stop in found):
+        raise ValueError(
+            f'phases cover steps {found}, but the run has {total} steps: each phase '
+            'needs at least one step, and together they must cover all steps. Change '
+            'steps or share.'
+        )
+    return found
+
+
 def rows_of_step(data, devices):
     """Rows per step on so many devices; `data` is the section, as a phase has it."""
     names = ('batch_size', 'batch_per_device')

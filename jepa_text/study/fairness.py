@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.running import metrics
+from jepa_text.running import budget, metrics
 from jepa_text.study import budgets
-from jepa_text.training import assemble, phases
+from jepa_text.training import assemble
 
 SAME, UNKNOWN = 'same', 'not logged'
 _READ, _MASKED = 'train/tokens', 'train/masked_tokens'
@@ -156,7 +156,7 @@ def _rows(config):
 
 def _masked(config, log):
     """Returns {(step, masking options): number of masked tokens}."""
-    spans = phases.spans(config['phases'], assemble.size(config)[1])
+    spans = budget.spans(config['phases'], assemble.size(config)[1])
     found = {}
     for step, count in _by_step(log, _MASKED).items():
         # Line n of a log belongs to the n-th step, which starts at n - 1.

@@ -9,8 +9,9 @@ import json
 from typing import NamedTuple
 
 from jepa_text.report import bands
+from jepa_text.running import budget
 from jepa_text.study import arms as of_arms
-from jepa_text.training import assemble, phases
+from jepa_text.training import assemble
 
 
 class Traits(NamedTuple):
@@ -69,7 +70,7 @@ _OF_TRAITS = ('peak', 'first')  # keys of a schedule that are traits of their ow
 def traits(config):
     """Returns the Traits of an arm, from its completed config."""
     total = assemble.size(config)[1]
-    spans = phases.spans(config['phases'], total)
+    spans = budget.spans(config['phases'], total)
     names = tuple(phase['objective']['name'] for phase in config['phases'])
     causal = sum(b - a for (a, b), name in zip(spans, names) if name == 'clm')
     *before, final = config['phases']

@@ -10,7 +10,7 @@ a decay this is re-warming and re-decaying (arXiv 2403.08763). config.json recor
 
 from jepa_text.config import ranges
 from jepa_text.optim import schedules
-from jepa_text.training import phases
+from jepa_text.running import budget
 
 # Keys that may change in an extended run, besides the length of its last phase.
 MAY_CHANGE = ('steps', 'tokens', 'schedule', 'extended')
@@ -22,7 +22,7 @@ def lengthened(sections, first_total):
     """Returns sections of phases with the steps that they had in a run of `first_total`
     steps; the last phase takes the rest, and its new warm-up keeps its steps."""
     try:
-        found = phases.spans(sections, first_total)
+        found = budget.spans(sections, first_total)
     except ValueError:  # their own steps add up to the new length
         *before, last = sections
         steps = first_total - sum(section.get('steps', 0) for section in before)

@@ -20,7 +20,7 @@ def make(sections, total, *, data, devices, model, tokenizer, schedule, **step_o
     """
     phases, row, encoders = [], 0, {}
     for index, (section, (start, stop)) in enumerate(
-        zip(sections, spans(sections, total))
+        zip(sections, budget.spans(sections, total))
     ):
         own_data = reads.changed(data, section.get('data'))
         batch_size = budget.rows_of_step(own_data, devices)
@@ -73,29 +73,3 @@ def _at_switch(section, index, steps):
             'first. Remove it.'
         )
     return at_switch.get('reset'), ranges.in_steps(at_switch.get('rewarm', 0), steps)
-
-
-def spans(phases, total):
-    """Returns (start, stop) of each phase, from its `steps` or its `share` of all steps.
-
-    The last phase may omit both, and takes the rest. Raises ValueError if the phases do
-    not add up to `total` steps.
-    """
-    found, start = [], 0
-    for number, phase in enumerate(phases):
-        if 'steps' in phase and 'share' in phase:
-            raise ValueError(f'phase {number} has steps and a share: give one of them.')
-        length = total - start
-        if 'steps' in phase:
-            length = int(phase['steps'])
-        elif 'share' in phase:
-            length = round(phase['share'] * total)
-        found.append((start, start + length))
-        start += length
-    if start != total or any(stop <= begin for begin, stop in found):
-        raise ValueError(
-            f'phases cover steps {found}, but the run has {total} steps: each phase '
-            'needs at least one step, and together they must cover all steps. Change '
-            'steps or share.'
-        )
-    return found

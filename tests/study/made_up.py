@@ -3,8 +3,8 @@
 import numpy as np
 from config_of import shipped
 
+from jepa_text.running import budget
 from jepa_text.study import appendix, members
-from jepa_text.training import phases
 
 SPAN = 0.02  # half width of the interval of a probe
 CONTROLS = {'largest class': 0.5, 'TF-IDF': 0.53}
@@ -71,7 +71,7 @@ def log(config, reached):
     total, loss = config['steps'], reached['heldout/mlm_loss']
     tokens = rng.integers(900, 1000, size=200)
     rows = [{'step': 0, 'heldout/clm_loss': 7.6 + config['seed'] / 7}]
-    spans = phases.spans(config['phases'], total)
+    spans = budget.spans(config['phases'], total)
     for step in range(1, total + 1):
         index = next(i for i, (_, stop) in enumerate(spans) if step <= stop)
         name = config['phases'][index]['objective']['name']

@@ -1,23 +1,26 @@
 """Whole runs: phases, guards, and invalid configs."""
 
+import inspect
 import json
 import shutil
 import sys
 from pathlib import Path
 from unittest import mock
 
+import draws
 import jax
 import numpy as np
 import pytest
 import tiny
+from numpy.testing import assert_array_equal
 
 from jepa_text import load
 from jepa_text.data import stream
+from jepa_text.optim import schedules
 from jepa_text.parallel import exits
-from jepa_text.running import metrics
+from jepa_text.running import budget, metrics
 from jepa_text.training import assemble
 from jepa_text.training import config as settings
-from jepa_text.training import phases as phase_list
 from jepa_text.training import recipe as recipes
 
 STEPS = 24
@@ -314,14 +317,67 @@ def test_changed_rows_are_rejected_on_resume(run, tmp_path):
     ],
 )
 def test_phase_spans(phases, spans):
-    assert phase_list.spans(phases, 100) == spans
+    assert budget.spans(phases, 100) == spans
 
 
 def test_phase_spans_must_cover_the_run():
     with pytest.raises(ValueError, match='100'):
-        phase_list.spans([dict(steps=99, objective={})], 100)
+        budget.spans([dict(steps=99, objective={})], 100)
 
 
 def test_load_reports_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError, match='config.json'):
         load.load(tmp_path)
+
+
+def drawn_schedule(rng, steps):
+    """A schedule between 0 and 1 with numbers drawn at random, in steps or shares."""
+    name = rng.choice([*schedules.SCHEDULES])
+    section = {'name': str(name)}
+    for key in inspect.signature(schedules.SCHEDULES[name]).parameters:
+        if key in ('warmup', 'decay', 'first', 'again'):
+            in_steps = rng.random() < 0.5
+            section[key] = int(rng.integers(1, steps)) if in_steps else rng.random()
+        elif key != 'steps':
+            section[key] = float(rng.uniform(0.1, 0.9))
+    return section
+
+
+def test_whatever_schedules_a_run_has_it_can_be_loaded(folder, tmp_path, monkeypatch):
+    """Objectives are built as in training, in whose steps a warm-up has to fit."""
+    rng, loaded = np.random.default_rng(draws.seed()), 0
+    while loaded < 20:
+        rate, momentum, balance = (drawn_schedule(rng, 40) for _ in range(3))
+        hybrid = dict(
+            name='hybrid',
+            mlm=dict(rate=rate),
+            latent=dict(momentum=momentum),
+            balance=dict(name='schedule', of=balance),
+        )
+        first = dict(objective=dict(name='mlm', rate=rate), share=0.25)
+        phases = (first, dict(objective=hybrid))
+        size = rng.choice([dict(steps=160), dict(steps=0, tokens=160 * 8 * tiny.LENGTH)])
+        config = settings.plain(tiny.config(folder, phases=phases, **size))
+        try:
+            recipe = assemble.outline(config, assemble.mesh(config))
+        except ValueError:
+            continue
+        phase = recipe.phases[int(rng.integers(2))]
+        meta = {'phase': phase.index, 'steps': recipe.steps, **recipe.identity}
+        (tmp_path / 'config.json').write_text(json.dumps(config))
+        recipe.tokenizer.save(tmp_path / 'tokenizer.json')
+        monkeypatch.setattr(load.restore, 'newest_good_step', lambda folder: 160)
+        monkeypatch.setattr(load.restore, 'meta', lambda *_, meta=meta: meta)
+        found = load.abstract(tmp_path)[1].network.objective
+        for step in (0, phase.steps // 2):
+            given, wanted = map(numbers_at, (found, phase.objective), (step, step))
+            assert_array_equal(given, wanted)
+        loaded += 1
+
+
+def numbers_at(objective, step):
+    """The scheduled numbers of an objective at a step of its phase."""
+    if not hasattr(objective, 'latent'):
+        return objective.rate
+    weights = objective.balance.weights({}, {}, step)
+    return [*weights, objective.latent.momentum(step), *objective.mlm.rate[:1]]
