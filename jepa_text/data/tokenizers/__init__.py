@@ -12,11 +12,13 @@ import functools
 import hashlib
 import json
 import pathlib
+import unicodedata
 
 import numpy as np
 import tokenizers as backend_library
 from tokenizers import decoders
 
+from jepa_text.data.cleaning import words
 from jepa_text.data.tokenizers import check
 from jepa_text.files import atomic, copies
 
@@ -112,10 +114,11 @@ class Tokenizer:
     def starts_word(self):
         """bool [V]: whether a token begins a word, for whole-word masking.
 
-        True for tokens that begin with a space, for punctuation and for specials; False
-        for continuations of words and for the 's and 't of contractions. A word after
-        punctuation without a space, as in `"Aye`, is a continuation of the punctuation
-        (except in WordPiece, where only ## continues a word).
+        True for tokens that begin with a space, for punctuation, for specials, and for
+        each token of scripts without spaces, such as Chinese; False for continuations of
+        words, for combining marks and joiners, and for the 's and 't of contractions. A
+        word after punctuation without a space, as in `"Aye`, is a continuation of the
+        punctuation (except in WordPiece, where only ## continues a word).
         """
         content = json.loads(self.content)
         if 'ByteLevel' in json.dumps(content.get('decoder')):
@@ -252,8 +255,20 @@ def _starts_word_in_bytes(token):
     text = decoders.ByteLevel().decode([token])
     if text in CONTRACTIONS:
         return False
-    # An incomplete character may be the middle of a word.
-    return text[:1] != '\ufffd' and not text[:1].isalnum()
+    if text[:1] == '\ufffd':
+        # An incomplete character may be the middle of a word, but these first bytes are
+        # those of kana and ideographs.
+        return '\xe3' <= token[:1] <= '\xe9'
+    return _starts_word(text[:1])
+
+
+def _starts_word(letter):
+    """Whether a character begins a word, whatever is before it."""
+    category = unicodedata.category(letter) if letter else ''
+    if category[:1] in ('M', '') or category == 'Cf':
+        return False
+    has_no_spaces = any(a <= ord(letter) <= b for a, b in words.WITHOUT_SPACES)
+    return not letter.isalnum() or (has_no_spaces and category != 'Lm')
 
 
 def _starts_word_in_wordpiece(token):
@@ -261,4 +276,4 @@ def _starts_word_in_wordpiece(token):
 
 
 def _starts_word_in_metaspace(token):
-    return token[:1] == '▁' or not token[:1].isalnum()
+    return token[:1] == '▁' or _starts_word(token[:1])

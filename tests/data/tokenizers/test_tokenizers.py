@@ -125,13 +125,34 @@ def test_padding_and_truncation_are_disabled(tmp_path):
     assert theirs.starts_word[[1, 2, 3]].tolist() == [True, False, True]
 
 
+# Whether each begins a word: marks, joiners and the length of a vowel do not, all else of
+# scripts without spaces does.
+BEGINS = dict.fromkeys(('▁sea', '▁', ',', '北', '京都', 'か', 'ก'), True)
+BEGINS |= dict.fromkeys(('s', '한', 'и', '\u093f', '\u0e48', '\u200c', 'ー', '々'), False)
+
+
 def test_words_of_a_metaspace_vocabulary(tmp_path):
-    vocabulary = {'[UNK]': 0, '▁sea': 1, 's': 2, ',': 3}
+    vocabulary = {'[UNK]': 0} | {piece: n for n, piece in enumerate(BEGINS, 1)}
     model = library.models.WordLevel(vocabulary, '[UNK]')
     theirs = tokenizers.load(
         _foreign(tmp_path, ['<pad>', '<s>', '</s>', '<mask>'], model)
     )
-    assert theirs.starts_word[[1, 2, 3]].tolist() == [True, False, True]
+    begins = theirs.starts_word[1 : len(vocabulary)].tolist()
+    assert dict(zip(BEGINS, begins)) == BEGINS
+
+
+@pytest.mark.parametrize(
+    ('text', 'words'),
+    [
+        ('北京、かな', '北 京 、 か な'),
+        ('नदी', 'नदी'),
+        ('e\u0301te\u0301', 'e\u0301te\u0301'),
+    ],
+)
+def test_words_of_bytes_in_other_scripts(ours, text, words):
+    ids = ours.encode(text)
+    starts = [0, *(n for n in range(1, len(ids)) if ours.starts_word[ids[n]]), len(ids)]
+    assert [ours.decode(ids[a:b]) for a, b in zip(starts, starts[1:])] == words.split(' ')
 
 
 def test_a_missing_special_token_is_named(tmp_path):
