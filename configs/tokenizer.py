@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 KINDS = ('bpe', 'unigram', 'wordpiece')
 # {suffix of a file: source}; everything else is plain text.
 SOURCES = {'.jsonl': 'jsonl', '.ndjson': 'jsonl', '.parquet': 'parquet'}
-SOURCES |= {'.csv': 'csv', '.tsv': 'csv'}
+SOURCES |= {'.json': 'jsonl', '.arrow': 'parquet', '.csv': 'csv', '.tsv': 'csv'}
 
 
 def get_config(chosen=''):

@@ -101,6 +101,7 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
         return finished
     # Sources are opened before anything is written, so that a wrong name fails early.
     corpora = works.corpora(settings)
+    works.check_splits(corpora, settings)
     plan = dict(settings=settings, units=works.units(corpora), marks=unit.MARKS)
     run = _engine(config)
     try:

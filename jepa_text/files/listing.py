@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import glob
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +15,7 @@ from jepa_text.files import addresses
 
 SHOWN = 5
 OTHER, AGAIN, BROKEN = 'other suffix', 'duplicate by a link', 'broken link'
-STRANGE, UNREADABLE = 'not a regular file', 'unreadable'
+STRANGE, UNREADABLE, HIDDEN = 'not a regular file', 'unreadable', 'hidden'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,8 @@ def expand(path, suffixes):
 
     The path is a file, whatever its suffix; a folder, which is searched recursively; or a
     pattern with * (and ** for folders). From folders and patterns, the files that end in
-    one of `suffixes` are taken, ignoring case.
+    one of `suffixes` are taken, ignoring case, except hidden ones: those whose name, or
+    that of a folder below `path`, begins with a dot. `path` itself may.
 
     Links are followed, and no file is taken twice. Raises FileNotFoundError if there is
     no file to read, ValueError if more files are unreadable than readable, and as
@@ -113,14 +115,22 @@ def _list_remote(address):
         return (system.glob if is_pattern else system.find)(top, detail=True)
 
     infos = addresses.with_retries(address, request)
-    names = [name for name, info in infos.items() if info['type'] == 'file']
+    fixed = len(re.split(r'[*?[]', top)[0] if is_pattern else top)
+    names, hidden = [], set()
+    for name, info in infos.items():
+        found = re.match(r'(.*?/|)\.[^/]+', name[fixed:])
+        if found and info['type'] == 'file':
+            hidden.add(address.rstrip('/').removesuffix(path) + name[:fixed] + found[0])
+        elif info['type'] == 'file':
+            names.append(name)
+    skipped = {HIDDEN: sorted(hidden)} if hidden else {}
     # Names in a file system lack the start of the address.
     named = {name: address.rstrip('/').removesuffix(path) + name for name in names}
     if not is_web:
-        return [addresses.file_from_info(named[n], infos[n]) for n in names], {}
+        return [addresses.file_from_info(named[n], infos[n]) for n in names], skipped
     # The index page of a web folder does not contain sizes.
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(addresses.stat, named.values())), {}
+        return list(pool.map(addresses.stat, named.values())), skipped
 
 
 def _list_local(text):
@@ -141,6 +151,9 @@ def _list_local(text):
         place = (places or links).pop()
         inside, reason = _inspect(place, seen)
         for entry in inside:
+            if os.path.basename(entry).startswith('.'):
+                skipped[HIDDEN].append(entry)
+                continue
             (links if os.path.islink(entry) else places).append(entry)
         if reason == '':
             files.append(_file(place))

@@ -12,6 +12,7 @@ import read_back
 from ml_collections import ConfigDict
 
 from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data.preparing import processes
 from jepa_text.data.rows import packing, row_folder, shards
 from jepa_text.data.tokenizers import training
 from jepa_text.training import prepare as preparing
@@ -239,6 +240,25 @@ def test_a_corpus_of_one_document_makes_one_split(make, corpus, tmp_path):
     assert make(splits=('train',))['splits']['train']['documents'] == 1
     with pytest.raises(ValueError, match="no split 'heldout'.*evaluate.every=0"):
         pipeline.Rows(tmp_path / 'rows', 'heldout')
+
+
+@pytest.mark.parametrize(
+    ('content', 'source', 'message'),
+    [
+        ('one long line', {}, 'has 1 document and no .*No file has a blank line'),
+        ('one\rtwo', {}, "no text in the split 'heldout'.*No file has a blank line"),
+        ('one\r\rtwo', {}, 'has 2 documents .*in 100 is held out.*heldout_every'),
+        ('one\n\ntwo', {'documents': 'file'}, 'has 1 document and .*give more'),
+    ],
+)
+def test_a_split_without_text_is_known_early(
+    make, tmp_path, monkeypatch, content, source, message
+):
+    monkeypatch.setattr(processes, 'run', None)
+    (tmp_path / 'a.txt').write_text(content)
+    source = {'name': 'text', 'path': str(tmp_path / 'a.txt'), **source}
+    with pytest.raises(ValueError, match=message):
+        make(source=source)
 
 
 def test_a_missing_corpus(make, tmp_path):

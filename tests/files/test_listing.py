@@ -67,6 +67,21 @@ def test_a_single_file_may_have_any_suffix(top):
         assert found.files[0].size == len(TREE[name])
 
 
+def test_hidden_files_and_folders_are_skipped_and_named(tmp_path):
+    store = fsspec.filesystem('memory')
+    for top in (str(tmp_path / '.mine'), 'memory://attic/.mine'):
+        system = fsspec.url_to_fs(top)[0]
+        for name in ('a.txt', '._a.txt', '.git/b.txt', '.git/c.txt', 'in/.x/d.txt'):
+            system.makedirs(os.path.dirname(f'{top}/{name}'), exist_ok=True)
+            system.pipe_file(f'{top}/{name}', b'a')
+        found = listing.expand(top, ENDINGS)
+        assert names(found, top) == ['a.txt']
+        assert found.skipped_summary == '3 (hidden: ._a.txt, .git, in/.x)'
+        assert len(listing.expand(f'{top}/.git/*.txt', ENDINGS).files) == 2
+        assert names(listing.expand(f'{top}/._a.txt', ENDINGS), top) == ['._a.txt']
+    store.store.clear()
+
+
 def test_an_empty_listing_is_an_error(top):
     with pytest.raises(FileNotFoundError, match='no file that ends in .parquet'):
         listing.expand(top, ('.parquet',))

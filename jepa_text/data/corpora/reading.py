@@ -22,7 +22,8 @@ LONGEST = 2**28  # maximum bytes of a line
 CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = ('.gz', '.zst')
 ENDS = ('', *PACKED)
-BOM = b'\xef\xbb\xbf'
+BLOCK = 2**20  # bytes of a line that are read at a time
+BOM, UTF16 = b'\xef\xbb\xbf', (b'\xff\xfe', b'\xfe\xff')
 
 
 def check_split(split, heldout_every):
@@ -51,10 +52,10 @@ def lines(path, start=0, stop=None, strict=True):
     of a plain file only from byte `start` to `stop`, where lines must begin.
 
     `path` is a local path, an address, or an addresses.File. A byte order mark at the
-    beginning is dropped; \\r\\n counts as \\n. Raises ValueError with the byte offset
-    for invalid UTF-8 (without `strict`, yields an invalid_text.Bad instead), for a
-    damaged file, and for a line of more than LONGEST bytes; and what
-    streams.open_bytes raises.
+    beginning is dropped; \\n, \\r\\n and \\r end a line. Raises ValueError with the byte
+    offset for invalid UTF-8 (without `strict`, yields an invalid_text.Bad instead, one
+    for the whole of a file that begins as UTF-16), for a damaged file, and for a line of
+    more than LONGEST bytes; and what streams.open_bytes raises.
     """
     offset = start
     with streams.open_bytes(path, start, stop) as file:
@@ -71,6 +72,9 @@ def lines(path, start=0, stop=None, strict=True):
                 if strict:
                     raise ValueError(message) from error
                 text = invalid_text.Bad(invalid_text.NOT_UTF8, message)
+                if offset == 0 and data.startswith(UTF16):
+                    yield number, text
+                    return
             offset += len(data)
             yield number, text
 
@@ -112,18 +116,32 @@ def after(start):
 
 
 def _raw_lines(file, path):
-    while line := file.readline(LONGEST + 1):
-        if len(line) > LONGEST:
-            raise ValueError(
-                f'{path} has a line of more than {LONGEST:,} bytes, which begins with '
-                f'{line[:60]!r}. Split it into documents.'
-            )
-        yield line
+    r"""Yields the lines of a stream of bytes with their ends: \n, \r\n or \r."""
+    parts, size, maximum = [], 0, min(BLOCK, LONGEST)
+    while data := file.readline(maximum):
+        if not parts and data.endswith(b'\n') and data.find(b'\r', 0, -2) < 0:
+            yield data
+            continue
+        while data.endswith(b'\r') and (following := file.read(1)):
+            data += following
+        for line in data.splitlines(keepends=True):
+            parts.append(line)
+            size += len(line)
+            if size > LONGEST:
+                raise ValueError(
+                    f'{path} has a line of more than {LONGEST:,} bytes, which begins '
+                    f'with {parts[0][:60]!r}. Split it into documents.'
+                )
+            if line.endswith((b'\n', b'\r')):
+                yield b''.join(parts)
+                parts, size = [], 0
+    if parts:
+        yield b''.join(parts)
 
 
 def _not_utf8(path, number, offset, byte):
     unpacked = ' of the decompressed text' if is_compressed(path) else ''
-    is_utf16 = not offset and byte in (0xFE, 0xFF)  # its byte order mark
+    is_utf16 = not offset and bytes([byte]) in [mark[:1] for mark in UTF16]
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
         f'{number}. Convert it first, for example `iconv -f '
@@ -132,14 +150,14 @@ def _not_utf8(path, number, offset, byte):
     )
 
 
-def records(path, is_tsv, strict=True):
+def records(path, is_tsv, strict=True, delimiter=','):
     """Yields (number of its last line, cells) of each record of a table, without blank
     lines.
 
-    Cells of a CSV may be quoted as in RFC 4180 and span lines; those of a TSV are taken
-    literally. Raises ValueError, with the line, for any other CSV, and what `lines`
-    raises; but without `strict`, each byte that is not UTF-8 is escaped as a lone
-    surrogate (PEP 383).
+    Cells of a CSV may be quoted as in RFC 4180 and span lines, and are separated by the
+    `delimiter`; those of a TSV are taken literally. Raises ValueError, with the line, for
+    any other CSV, and what `lines` raises; but without `strict`, each byte that is not
+    UTF-8 is escaped as a lone surrogate (PEP 383).
     """
     read = lines(path) if strict else _escaped_lines(path)
     if is_tsv:
@@ -147,7 +165,9 @@ def records(path, is_tsv, strict=True):
         return
     # By default 131,072, and for the whole process.
     csv.field_size_limit(max(CELL, csv.field_size_limit()))
-    found = csv.reader((f'{line}\n' for _, line in read), strict=True)
+    found = csv.reader(
+        (f'{line}\n' for _, line in read), delimiter=delimiter, strict=True
+    )
     try:
         for cells in found:
             if cells:
@@ -162,13 +182,16 @@ def records(path, is_tsv, strict=True):
 def objects(path, start=0, stop=None, strict=True):
     """Yields ('FILE, line N', dict) for every non-blank line of JSON, read by `lines`.
 
-    Without `strict`, yields an invalid_text.Bad for a line that is not UTF-8. Raises
-    ValueError for a line that is not a JSON object.
+    Without `strict`, yields an invalid_text.Bad for a line that is not UTF-8 or has a
+    NUL, as in UTF-16. Raises ValueError for a line that is not a JSON object.
     """
     for number, line in lines(path, start, stop, strict):
         where = f'{path}, line {number}{after(start)}'
         if isinstance(line, invalid_text.Bad):
             yield where, line
+        elif '\0' in line and not strict:
+            message = f'{where}: {invalid_text.MESSAGES[invalid_text.NUL]}'
+            yield where, invalid_text.Bad(invalid_text.NUL, message)
         elif line.strip():
             yield where, _object(line, where)
 

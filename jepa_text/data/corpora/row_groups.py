@@ -4,7 +4,8 @@
     groups     [ 1 ][   2   ][  3  ][     4       ][   5   ][ 6  ][ footer ]
     read                            [     4       ][   5   ]
 
-So a file can be cut by its size alone: only the reader of a part needs the footer.
+So a file can be cut by its size alone: only the reader of a part needs the footer. Files
+of Arrow (.arrow), as Hugging Face's `datasets` writes them, are read as a whole.
 """
 
 import contextlib
@@ -35,21 +36,48 @@ def numbered(path, wanted=None, start=0, stop=None):
     Raises ValueError, with the file, if it is not Parquet, is damaged (which is detected
     if pages are compressed or have checksums), or lacks a wanted column.
     """
+    with _clear_errors(path) as progress:
+        read = _arrow_batches if is_arrow(path) else _parquet_batches
+        for batch in read(path, wanted, start, stop, progress):
+            for row in _decoded(batch, path, progress.rows):
+                progress.rows += 1
+                yield progress.rows, row
+
+
+def is_arrow(path):
+    """Whether the name is of a file of Arrow's own formats, not of Parquet."""
+    return str(path).lower().endswith('.arrow')
+
+
+def _parquet_batches(path, wanted, start, stop, progress):
     from pyarrow import parquet
 
-    with _clear_errors(path) as progress:
-        file = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
-        known = file.schema_arrow.names
-        for name in wanted or ():
-            if name not in known:
-                raise ValueError(_no_column(path, name, known))
-        groups, progress.rows = _select(file.metadata, start, stop)
-        for number in groups:
-            size = _batch_size(file.metadata.row_group(number), wanted)
-            for batch in file.iter_batches(size, [number], wanted):
-                for row in _decoded(batch, path, progress.rows):
-                    progress.rows += 1
-                    yield progress.rows, row
+    file = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
+    _check_columns(path, wanted, file.schema_arrow.names)
+    groups, progress.rows = _select(file.metadata, start, stop)
+    for number in groups:
+        size = _batch_size(file.metadata.row_group(number), wanted)
+        yield from file.iter_batches(size, [number], wanted)
+
+
+def _arrow_batches(path, wanted, *_):
+    import pyarrow
+
+    with streams.open_bytes(path) as file:
+        is_stream = file.peek(6)[:6] != b'ARROW1'
+        read = pyarrow.ipc.open_stream(file) if is_stream else pyarrow.ipc.open_file(file)
+        _check_columns(path, wanted, read.schema.names)
+        whole = read if is_stream else map(read.get_batch, range(read.num_record_batches))
+        for batch in whole:
+            batch = batch if wanted is None else batch.select(dict.fromkeys(wanted))
+            for first in range(0, len(batch), ROWS):
+                yield batch.slice(first, ROWS)
+
+
+def _check_columns(path, wanted, known):
+    for name in wanted or ():
+        if name not in known:
+            raise ValueError(_no_column(path, name, known))
 
 
 def _batch_size(group, wanted):
@@ -67,6 +95,8 @@ def rows_before(path, start):
     """Returns how many rows are in the groups that begin before byte `start`."""
     from pyarrow import parquet
 
+    if not start:
+        return 0
     with _clear_errors(path):
         return _select(parquet.read_metadata(_seekable(path)), start, None)[1]
 
@@ -140,7 +170,8 @@ def _clear_errors(path):
             place = f'{path} after row {progress.rows:,}'
             raise streams.read_error(error, place) from error
         raise ValueError(
-            f'{path} is not a Parquet file, or is damaged after row {progress.rows:,}: '
+            f'{path} is not {"an Arrow" if is_arrow(path) else "a Parquet"} file, or is '
+            f'damaged after row {progress.rows:,}: '
             f'{str(error).rstrip(".")}. Copy or download it again.'
         ) from error
 

@@ -62,6 +62,43 @@ def units(found):
     return one.units() if isinstance(one, corpus.Corpus) else [None]
 
 
+def check_splits(found, settings):
+    """Raises ValueError if reading a corpus of files shows that a split of `corpora` has
+    no text. Reads only until each split has a document."""
+    one = next(iter(found.values()))
+    if not isinstance(one, corpus.Corpus):
+        return
+    seen, count = set(), 0
+    for file in one.found.files:
+        for document in one.documents(corpus.piece_of(file)):
+            # How many documents are left out, and why, is known at the end.
+            if isinstance(document, invalid_text.Bad) or not document['text'].strip():
+                return
+            count += 1
+            seen.add(reading.split_of(document['text'], one.heldout_every))
+            if seen.issuperset(found):
+                return
+    missing = sorted(set(found) - seen)
+    if not count or (settings.get('clean') and count >= len(found)):
+        return
+    source = settings['source']
+    remedy = (
+        f'About one document in {one.heldout_every} is held out, by its text: give more '
+        'documents, or a smaller heldout_every'
+    )
+    is_text = source['name'] == 'text' and source.get('documents') != 'file'
+    if is_text and count <= len(one.found.files):
+        remedy = (
+            'No file has a blank line, so each is one document: insert blank lines '
+            'between documents, or make each a line of a .jsonl file'
+        )
+    raise ValueError(
+        f'The corpus has {count:,} document{"s" * (count > 1)} and no text in the split '
+        f'{missing[0]!r} (source {source}). {remedy}; or prepare only one split, as '
+        "splits=('train',)."
+    )
+
+
 def load(folder, found=None):
     """Returns the Work of a partial folder that has a tokenizer; `found` is the result of
     `corpora`, if known."""

@@ -8,30 +8,44 @@ looks like the end of a row, a file is never cut: it is read by one process.
 """
 
 import functools
+import re
 
 from jepa_text.data.corpora import corpus, invalid_text, reading
 
 SUFFIXES = tuple(f'.{kind}{end}' for kind in ('csv', 'tsv') for end in reading.ENDS)
 
 
-def make(split, path, field='text', columns=(), heldout_every=100):
+def make(split, path, field='text', columns=(), delimiter=',', heldout_every=100):
     """Returns the documents of a split: rows as dicts, with `text` from `field`.
 
-    Of the other columns, only `columns` are kept. About one row in `heldout_every` is
+    Cells of a .csv are separated by the `delimiter`, such as ';'. Of the other columns,
+    only `columns` are kept. About one row in `heldout_every` is
     held out, by its text (corpora/reading.py). A file is read line by line; a row that is
-    not UTF-8 is an invalid_text.Bad. Raises FileNotFoundError for a missing path, and
+    not UTF-8 is an invalid_text.Bad, as is a file in UTF-16; a file without a line has no
+    documents. Raises FileNotFoundError for a missing path, and
     ValueError with the file if it is not such a table or lacks a column.
     """
-    read = functools.partial(documents, field=field, columns=columns)
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ValueError(
+            f'csv: delimiter={delimiter!r} must be one character between the cells of a '
+            "row, such as ',' or ';'."
+        )
+    read = functools.partial(documents, field=field, columns=columns, delimiter=delimiter)
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every)
 
 
-def documents(piece, field, columns):
+def documents(piece, field, columns, delimiter=','):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
     name = piece.path.lower()
     is_tsv = any(name.endswith(f'.tsv{end}') for end in reading.ENDS)
-    rows = reading.records(piece.file, is_tsv, strict=False)
-    _, known = next(rows, (0, []))
+    rows = reading.records(piece.file, is_tsv, strict=False, delimiter=delimiter)
+    _, known = next(rows, (0, None))
+    if known is None:
+        return
+    if '\0' in ''.join(known):
+        message = f'{piece.path}: {invalid_text.MESSAGES[invalid_text.NUL]}'
+        yield invalid_text.Bad(invalid_text.NUL, message, piece.path)
+        return
     wanted = list(dict.fromkeys([field, *columns]))
     _check_columns(piece, wanted, known)
     places = {name: known.index(name) for name in wanted}
@@ -54,9 +68,12 @@ def _check_columns(piece, wanted, known):
     for name in wanted:
         if name not in known:
             present = ', '.join(filter(None, known)) or 'none'
+            remedy = 'Name the text column, for example with field=...'
+            if len(known) == 1 and (others := re.findall(r'[;|\t]', known[0])):
+                remedy = f'If {others[0]!r} separates them: delimiter={others[0]!r}.'
             raise ValueError(
-                f'{piece.path} has no column {name!r}; it has: {present}. Name the text '
-                'column, for example with --config.prepare.source.field=...'
+                f'{piece.path} has no column {name!r}; it has: {present}. '
+                f'{remedy} (--config.prepare.source.field, .delimiter)'
             )
 
 

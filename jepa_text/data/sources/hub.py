@@ -21,9 +21,7 @@ from jepa_text.data.sets import card, hub
 from jepa_text.data.sources import csv, jsonl, parquet
 from jepa_text.files import addresses, listing
 
-# The hub uses the suffix .json for JSON lines.
-JSON = tuple(f'.json{end}' for end in reading.ENDS)
-SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *JSON, *csv.SUFFIXES)
+SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *jsonl.JSON, *csv.SUFFIXES)
 
 
 def make(split, path, field='text', splits=('train',), columns=(), heldout_every=100):
@@ -155,10 +153,10 @@ def _documents(piece, field, columns):
 
 def _cut(file, size):
     if file.path.endswith(parquet.SUFFIXES):
-        return corpus.cut_groups(file, size)
+        return parquet.cut(file, size)
     if file.path.endswith(csv.SUFFIXES):
         return corpus.whole(file, size)
-    return corpus.cut_lines(file, size)
+    return jsonl.cut(file, size)
 
 
 def _describe(piece, number):

@@ -1,4 +1,4 @@
-"""Parquet corpora: a file, or a folder of files.
+"""Parquet and Arrow corpora: a .parquet or .arrow file, or a folder of them.
 
     config.prepare.source = dict(name='parquet', path='fineweb-edu/', field='text')
 
@@ -9,7 +9,7 @@ import functools
 
 from jepa_text.data.corpora import corpus, invalid_text, row_groups
 
-SUFFIXES = ('.parquet',)
+SUFFIXES = ('.parquet', '.arrow')
 
 
 def make(split, path, field='text', columns=(), heldout_every=100):
@@ -19,10 +19,10 @@ def make(split, path, field='text', columns=(), heldout_every=100):
     About one row in `heldout_every` is held out, by its text (corpora/reading.py). Rows
     are read in small batches; one that is null or not UTF-8 is an invalid_text.Bad.
     Raises FileNotFoundError for a missing path, and ValueError with the file if it is not
-    Parquet, or lacks a column, or if `field` is not text.
+    Parquet or Arrow, or lacks a column, or if `field` is not text.
     """
     read = functools.partial(documents, field=field, columns=columns)
-    options = {'cut': corpus.cut_groups, 'describe': corpus.Piece.describe_row}
+    options = {'cut': cut, 'describe': corpus.Piece.describe_row}
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every, **options)
 
 
@@ -31,3 +31,9 @@ def documents(piece, field, columns):
     rows = row_groups.numbered(piece.file, [field, *columns], piece.start, piece.stop)
     for number, row in rows:
         yield invalid_text.document(row, field, f'{piece.path}, row {number:,}')
+
+
+def cut(file, size):
+    """Returns [(corpus.Piece, bytes), ...] of a file; one of Arrow is not cut."""
+    one_piece = row_groups.is_arrow(file)
+    return corpus.whole(file, size) if one_piece else corpus.cut_groups(file, size)

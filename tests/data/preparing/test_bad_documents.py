@@ -133,6 +133,23 @@ def test_skipped_documents_are_counted_and_named(made, write, tmp_path, ours):
     assert manifest['settings']['bad_documents'] == 'skip'
 
 
+@pytest.mark.parametrize('encoding', ['utf-16', 'utf-16-le'])
+@pytest.mark.parametrize('write', FORMATS)
+def test_files_in_utf16_are_skipped(made, write, encoding):
+    """Also without its byte order mark, and cut into pieces."""
+
+    def with_utf16(folder):
+        source, _ = write(folder)
+        kind = {'jsonl': 'jsonl', 'csv': 'csv'}.get(source['name'], 'txt')
+        content = {'jsonl': '{"text": "a sea"}\n', 'csv': 'text,n\nthe sea,1\n'}
+        content = content.get(kind, 'the sea\n\n') * 40
+        (folder / f'utf16.{kind}').write_bytes(content.encode(encoding))
+        return source, {}
+
+    manifest, _ = made(with_utf16)
+    assert sum(split['documents'] for split in manifest['splits'].values()) == len(GOOD)
+
+
 def test_results_do_not_depend_on_workers(made):
     one, _ = made(blocks)
     two, _ = made(blocks, 'two', workers=2)

@@ -53,6 +53,15 @@ def test_tsv_cells_are_literal(tmp_path):
     assert [row['text'] for row in tables.read(path)] == expected
 
 
+def test_cells_with_other_delimiters_and_files_without_lines(tmp_path):
+    data = written(ROWS, delimiter=';')
+    (tmp_path / 'a.csv').write_bytes(data)
+    (tmp_path / 'b.csv').write_bytes(b'')
+    assert read(tmp_path, columns=('id', 'more'), delimiter=';') == ROWS
+    with pytest.raises(ValueError, match="delimiter=';;' must be one character"):
+        read(tmp_path, delimiter=';;')
+
+
 def test_a_file_is_never_cut(tmp_path, units_of):
     texts = [f'number {n},\nof "all"' for n in range(900)]
     rows = [{'id': '', 'text': text, 'more': ''} for text in texts]
@@ -67,7 +76,7 @@ def test_a_file_is_never_cut(tmp_path, units_of):
 @pytest.mark.parametrize(
     'data, message',
     [
-        (b'', "has no column 'text'; it has: none."),
+        (b'id;text\n1;a\n', "no column 'text'; it has: id;text. If ';' .*delimiter=';'"),
         (b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
         (b'id,text\n1,a\n2,b,c\n', 'line 3: row 2 has 3 cells, but there are 2 columns'),
         (b'id,text\n1,a\n2\n', 'line 3: row 2 has 1 cells.*must be quoted'),

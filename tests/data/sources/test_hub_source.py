@@ -223,7 +223,7 @@ def test_only_cards_are_downloaded(results):
         ('letters', 'ValueError', "splits='train' must be a list such as ('train',)"),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
         ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
-        ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .js'),
+        ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .ar'),
         ('revision', 'FileNotFoundError', '@v7: no such revision on the hub.'),
         ('none', 'FileNotFoundError', 'is not a dataset on the hub; private ones need'),
         ('gated', 'PermissionError', 'asks you to accept its terms first'),

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import sys
 
+import pyarrow
 import pytest
 
 from jepa_text.data.corpora import bundling, reading, row_groups
@@ -198,6 +199,58 @@ def test_text_errors(tmp_path):
     for every in (1, 0, 2.5, True):
         with pytest.raises(ValueError, match='heldout_every='):
             text.make('train', path=tmp_path, heldout_every=every)
+
+
+@pytest.mark.parametrize('block', [1, 2, 3, 2**20])
+@pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
+def test_all_ends_of_lines_are_read(tmp_path, monkeypatch, end, block):
+    monkeypatch.setattr(reading, 'BLOCK', block)
+    lines = ['', '', 'one é', 'two', '', '', 'three']
+    path = tmp_path / 'a.txt'
+    path.write_bytes(end.join(lines).encode())
+    assert list(reading.lines(path)) == list(enumerate(lines, 1))
+    assert texts(text.make('train', path, heldout_every=10**9)) == ['one é\ntwo', 'three']
+    path.write_bytes(end.join(['a', '\xff']).encode('latin-1'))
+    with pytest.raises(ValueError, match=f'byte offset {1 + len(end)}, line 2'):
+        list(reading.lines(path))
+
+
+ROWS = [{'text': f'number {n}', 'n': n} for n in range(3)]
+
+
+@pytest.mark.parametrize('name', ['a.json', 'a.json.gz'])
+def test_json_lists_are_read(tmp_path, units_of, name):
+    units_of(10)
+    data = json.dumps(ROWS, indent=1)
+    pack = gzip.compress if name.endswith('.gz') else bytes
+    (tmp_path / name).write_bytes(pack(f'\ufeff\n {data}'.encode()))
+    (tmp_path / 'b.json').write_text('\n'.join(map(json.dumps, ROWS)))
+    one = jsonl.make('train', tmp_path, heldout_every=10**9)
+    assert list(one) == ROWS * 2
+    read = [d for unit in one.units() for piece in unit for d in one.documents(piece)]
+    assert read == ROWS * 2 and len(one.units()) > 2
+    (tmp_path / name).write_bytes(pack(b'[{"text": "a"}, 7]'))
+    with pytest.raises(ValueError, match='element 2 is a JSON int'):
+        list(one)
+    # Beside .jsonl files, .json files are of something else.
+    (tmp_path / 'c.jsonl').write_text('{"text": "c"}')
+    assert texts(jsonl.make('train', tmp_path, heldout_every=10**9)) == ['c']
+
+
+@pytest.mark.parametrize('form', ['new_file', 'new_stream'])
+def test_arrow_files_are_read(tmp_path, units_of, form):
+    units_of(10)
+    table = pyarrow.Table.from_pylist(ROWS * 700)
+    with getattr(pyarrow.ipc, form)(str(tmp_path / 'a.arrow'), table.schema) as writer:
+        writer.write_table(table)
+    one = parquet.make('train', tmp_path, heldout_every=10**9)
+    assert texts(one) == [row['text'] for row in ROWS] * 700
+    assert len(one.units()) == 1
+    with pytest.raises(ValueError, match="a.arrow has no column 'body'; it has: text, n"):
+        list(parquet.make('train', tmp_path, field='body'))
+    (tmp_path / 'a.arrow').write_bytes((tmp_path / 'a.arrow').read_bytes()[:999])
+    with pytest.raises(ValueError, match='a.arrow is not an Arrow file, or is damaged'):
+        list(one)
 
 
 def test_the_heldout_rule_depends_only_on_the_text(tmp_path):
