@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import gzip
 import io
+import lzma
 import os
 import tempfile
 import threading
@@ -17,15 +18,15 @@ from jepa_text.files import addresses
 
 # Bytes per request: doubled after each success, halved after a failure.
 SMALLEST, FIRST, LARGEST = 2**16, 2**18, 2**23
-GZIP, ZSTD = ('.gz', '.gzip'), ('.zst', '.zstd')
+GZIP, ZSTD, XZ = ('.gz', '.gzip'), ('.zst', '.zstd'), ('.xz',)
 
 
 def open_bytes(file, start=0, stop=None, unpack=True):
     """Returns a buffered binary stream of the bytes `start` to `stop` (exclusive).
 
     `file` is a path, an address or an addresses.File. The remote file must still have the
-    size and version of such a File. Files that end in .gz or .zst are decompressed unless
-    `unpack` is False; only the whole of such a file can be read.
+    size and version of such a File. Files that end in .gz, .zst or .xz are decompressed
+    unless `unpack` is False; only the whole of such a file can be read.
 
     Raises ValueError for a range of a compressed file; FileNotFoundError,
     PermissionError, ModuleNotFoundError. Reading raises ValueError if compressed data is
@@ -33,7 +34,7 @@ def open_bytes(file, start=0, stop=None, unpack=True):
     addresses.AddressError after addresses.RETRIES consecutive network failures.
     """
     path = file.path if isinstance(file, addresses.File) else os.fspath(file)
-    is_packed = unpack and path.lower().endswith(GZIP + ZSTD)
+    is_packed = unpack and path.lower().endswith(GZIP + ZSTD + XZ)
     if is_packed and (start or stop is not None):
         raise ValueError(f'{path} is compressed: only the whole file can be read.')
     if addresses.is_address(path):
@@ -91,7 +92,7 @@ class _Range(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """The decompressed content of a gzip or Zstandard stream of one or more members."""
+    """The decompressed content of a gzip, Zstandard or xz stream of some members."""
 
     def __init__(self, packed, path):
         self._packed, self._path = packed, path
@@ -101,6 +102,8 @@ class _Unpacked(io.RawIOBase):
             )
         if path.lower().endswith(GZIP):
             self._plain, self._kind = gzip.GzipFile(fileobj=packed, mode='rb'), 'gzip'
+        elif path.lower().endswith(XZ):
+            self._plain, self._kind = lzma.LZMAFile(packed), 'xz'  # noqa: SIM115
         else:
             import pyarrow
 
@@ -113,7 +116,7 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer):
         try:
             data = self._plain.read(len(buffer))
-        except (EOFError, zlib.error, OSError) as error:
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
             # Arrow raises OSError for invalid data. OSErrors of the system have an errno,
             # and those of an address are subclasses.
             is_data_error = not isinstance(error, OSError) or (

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import random
 import threading
 import time
@@ -170,7 +171,7 @@ def zstd(data):
     return pyarrow.compress(data, codec='zstd', asbytes=True)
 
 
-PACKED = {'gz': gzip.compress, 'zst': zstd}
+PACKED = {'gz': gzip.compress, 'zst': zstd, 'xz': lzma.compress}
 
 
 @pytest.fixture(params=['here', 'away'])

@@ -1,6 +1,6 @@
 """Text files to lines, JSON objects and cells, and the rule for the held-out split.
 
-Shared by several sources: gzip and zstandard, UTF-8 with the position of an invalid byte,
+Shared by several sources: compressed files, UTF-8 with the position of an invalid byte,
 pieces of a large file, and one rule for the held-out split:
 
     a document is held out  <=>  sha256(its text) mod heldout_every == 0
@@ -20,7 +20,7 @@ from jepa_text.files import streams
 SPLITS = ('train', 'heldout')
 LONGEST = 2**28  # maximum bytes of a line
 CELL = 2**24  # maximum characters of a cell of a CSV
-PACKED = ('.gz', '.zst')
+PACKED = ('.gz', '.zst', '.xz')
 ENDS = ('', *PACKED)
 BLOCK = 2**20  # bytes of a line that are read at a time
 BOM, UTF16 = b'\xef\xbb\xbf', (b'\xff\xfe', b'\xfe\xff')
@@ -48,7 +48,7 @@ def split_of(text, heldout_every):
 
 
 def lines(path, start=0, stop=None, strict=True):
-    """Yields (number from 1, line without its end) of a UTF-8 file (.gz, .zst or plain);
+    """Yields (number from 1, line without its end) of a UTF-8 file (compressed or plain);
     of a plain file only from byte `start` to `stop`, where lines must begin.
 
     `path` is a local path, an address, or an addresses.File. A byte order mark at the
@@ -106,7 +106,7 @@ def line_starts(file, size, blank=False):
 
 
 def is_compressed(path):
-    """Whether a file is gzip or zstandard, which can only be read from the beginning."""
+    """Whether a file is compressed, so that it can only be read from the beginning."""
     return str(path).lower().endswith(PACKED)
 
 

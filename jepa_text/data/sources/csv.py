@@ -1,4 +1,4 @@
-"""CSV and TSV corpora: a .csv or .tsv file, also .gz or .zst, or a folder of them.
+"""CSV and TSV corpora: a .csv or .tsv file, also compressed, or a folder of them.
 
     config.prepare.source = dict(name='csv', path='reviews/', field='text')
 

@@ -1,4 +1,4 @@
-"""Plain text corpora: a .txt file, also .gz or .zst, or a folder of them, in UTF-8.
+"""Plain text corpora: a .txt file, also compressed, or a folder of them, in UTF-8.
 
 config.prepare.source = dict(name='text', path='books/', documents='file')
 """
