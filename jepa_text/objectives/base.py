@@ -6,6 +6,7 @@ example by masking; on the device it computes a loss from what the network retur
 """
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ class View:
     `apply(module, params, *inputs)` runs one module of the network, given a dict of
     parameters by module name. `target` is the EMA copy of the encoder's parameters, or
     None. `batch` may be a part of the batch to which `counts` refers. `step` counts from
-    the start of the phase.
+    the start of the phase, `run_step` from that of the run, for `step_key`.
     """
 
     apply: Callable = flax.struct.field(pytree_node=False)
@@ -42,11 +43,24 @@ class View:
     batch: Arrays
     step: jax.Array
     counts: Arrays
+    run_step: jax.Array | None = None
 
 
-def step_key(view):
-    """Returns the random key of a step, derived from the run's seed and the step."""
-    return jax.random.fold_in(jax.random.wrap_key_data(view.memory['key']), view.step)
+# Raised when what is drawn with `step_key` changes: a run that has begun with other draws
+# is not resumed.
+DRAWS = 2
+
+
+def step_key(view, use):
+    """Returns the random key of a step of the run for one use, named by a string.
+
+    It is derived from the seed of the run. Each use in each step has its own key, which
+    the microbatches of the step share, and none initializes parameters
+    (models/network.py).
+    """
+    key = jax.random.wrap_key_data(view.memory['key'])
+    key = jax.random.fold_in(key, zlib.crc32(f'step/{use}'.encode()))
+    return jax.random.fold_in(key, view.run_step)
 
 
 def check_pair(what, pair, **bounds):
@@ -99,6 +113,8 @@ class Objective:
       forgotten(before)  names in its memory that have another meaning in that of
                         `before`, the objective of the phase before its own
       has_target        whether there is a target, initialized as a copy of the encoder
+      compares          whether the loss compares the vectors of a microbatch with each
+                        other, drawing which ones or in which directions (`step_key`)
       update_target(target, encoder, step)  returns the target's parameters after a step,
                         from both (EMA)
     Reporting
@@ -120,6 +136,7 @@ class Objective:
     """
 
     has_target: bool = False
+    compares: bool = False
     diagnostic_names: tuple[str, ...] = ()
     token_objective: 'TokenObjective | None' = None
 

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 
 from jepa_text.cost import hardware
-from jepa_text.data import stream
 from jepa_text.files import atomic
 from jepa_text.parallel import processes
 from jepa_text.running import (
@@ -91,7 +90,8 @@ def _branch(recipe, folder, source, step):
         atomic.write(Path(folder, init_from.FILE), record.read_bytes())
 
     def change(meta):
-        return meta | recipes.meta(recipe, recipe.phases[meta['phase']], step)
+        own = recipes.meta(recipe, recipe.phases[meta['phase']], step)
+        return meta | own | {'draws': meta.get('draws', 1)}
 
     branch.begin(folder, source, step, change)
 
@@ -105,6 +105,6 @@ def _state(recipe, store, folder):
             state = init_from.initialize(recipe, state, folder)
         return state, {}
     step, meta = found
-    stream.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
+    recipes.check_resumed(recipe, step, meta)
     phase = recipe.phases[meta['phase']]
     return store.restore(step, recipes.abstract_state(recipe, phase)), meta

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.data import stream
 from jepa_text.files import paths
 from jepa_text.parallel import processes
 from jepa_text.running import compilation, restore, self_test, watchdog, workdir
 from jepa_text.training import assemble, completion, init_from, prepare, switches
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 # Keys that may differ when a run is resumed.
 MAY_CHANGE = (
@@ -113,7 +113,7 @@ def _check_rows(recipe, folder):
     """
     newest = restore.newest_good(Path(folder, 'checkpoints'))
     if newest:
-        stream.check_fingerprint(newest[1]['fingerprint'], recipe.fingerprint)
+        recipes.check_resumed(recipe, *newest)
 
 
 def _watchdog(folder, **seconds):

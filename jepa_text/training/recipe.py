@@ -11,6 +11,7 @@ from jepa_text.cost import memo
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import stream, tokenizers
 from jepa_text.models.network import Network
+from jepa_text.objectives.base import DRAWS
 from jepa_text.parallel import sharding
 from jepa_text.running import writers
 from jepa_text.training import state as states
@@ -160,12 +161,31 @@ def meta(recipe, phase, step):
         'phase': phase.index,
         'fingerprint': recipe.fingerprint,
         'steps': recipe.steps,
+        'draws': DRAWS,
         **recipe.identity,
         'history': [
             {'start': p.start, 'stop': min(p.stop, step), **p.section}
             for p in recipe.phases[: phase.index + 1]
         ],
     }
+
+
+def check_resumed(recipe, step, meta):
+    """Raises ValueError if a run would not continue as it was trained until `step`.
+
+    That is, with other rows, batches or seed than those in the metadata of its
+    checkpoint, or other draws on the device (objectives/base.py).
+    """
+    stream.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
+    draws, phase = meta.get('draws', 1), recipe.phases[meta['phase']]
+    if draws != DRAWS and phase.objective.compares and step < recipe.steps:
+        raise ValueError(
+            f'The checkpoint of step {step:,} was trained by another version, which drew '
+            f'the directions of regularizers and the negatives of InfoNCE in another way '
+            f'(draws {draws}, now {DRAWS}), so the run would not continue as it began. '
+            'Finish it with the version that began it, or start over from its weights '
+            '(init_from) in a new workdir.'
+        )
 
 
 def shapes(recipe, phase):

@@ -150,6 +150,7 @@ def view_of(network, objective, state, batch, step):
         batch=batch,
         step=step,
         counts=objective.counts(batch),
+        run_step=state.step,
     )
 
 

@@ -110,6 +110,7 @@ def view_of(objective, network, batch, counts=None, target=None, seed=0):
         batch=batch,
         step=jnp.int32(0),
         counts=objective.counts(batch) if counts is None else counts,
+        run_step=jnp.int32(0),
     )
 
 
@@ -595,7 +596,7 @@ def test_info_nce_at_scale_computes_only_a_sample_of_the_scores():
     key = jax.random.key_data(key_of(0))
 
     def loss(prediction_BMD, target_BMD, where_BM):
-        view = types.SimpleNamespace(memory={'key': key}, step=jnp.int32(3))
+        view = types.SimpleNamespace(memory={'key': key}, run_step=jnp.int32(3))
         return latent.compare({}, view, prediction_BMD, target_BMD, where_BM)[0].sum()
 
     program = jax.make_jaxpr(jax.value_and_grad(loss))(vectors, vectors, where)
@@ -609,7 +610,7 @@ def test_info_nce_draws_new_negatives_in_each_step_true_ones_first():
     key = jax.random.key_data(key_of(0))
 
     def drawn(step, where_N=where_N):
-        view = types.SimpleNamespace(memory={'key': key}, step=jnp.int32(step))
+        view = types.SimpleNamespace(memory={'key': key}, run_step=jnp.int32(step))
         return np.asarray(latent._negatives(jnp.asarray(where_N), view))
 
     seen = [drawn(step) for step in range(20)]
@@ -617,3 +618,54 @@ def test_info_nce_draws_new_negatives_in_each_step_true_ones_first():
     assert set(np.concatenate(seen)) == set(np.flatnonzero(where_N))
     assert set(np.flatnonzero(np.arange(40) < 2)) <= set(drawn(0, np.arange(40) < 2))
     assert latent._negatives(jnp.ones(5, bool), None) is None
+
+
+DRAWING = ('normal', 'uniform', 'permutation')
+SIGREG = dict(name='sigreg', weight=0.1, directions=4)
+
+
+@pytest.mark.parametrize(
+    'latent',
+    [
+        dict(regularizer=SIGREG | dict(sample=5)),
+        dict(regularizer=SIGREG | dict(on='rows')),
+        dict(
+            regularizer=dict(name='vicreg', weight=0.1, sample=5),
+            distance='info_nce',
+            negatives=4,
+        ),
+        dict(
+            regularizer=SIGREG | dict(sample=5), distance='info_nce', negatives=4, top=1
+        ),
+    ],
+)
+def test_no_key_is_used_twice(latent, monkeypatch):
+    """Neither by two draws, nor by two steps, nor by the same step of two phases."""
+    objective = build('hybrid', latent=latent)
+    network, batch, used = network_of(objective), batch_of(objective), []
+    params, memory = init(network), memory_of(objective, network)
+    for name in DRAWING:
+        monkeypatch.setattr(jax.random, name, recorded(getattr(jax.random, name), used))
+
+    @jax.jit
+    def keys_of(step, phase_start):
+        used.clear()
+        state = types.SimpleNamespace(target=params['encoder'], memory=memory, step=step)
+        view = steps.view_of(network, objective, state, batch, step - phase_start)
+        objective.loss(params, view)
+        return list(used)
+
+    with jax.debug_key_reuse(True):
+        found = [keys_of(*pair) for pair in ((0, 0), (1, 0), (2, 2), (3, 2))]
+    keys = [tuple(np.asarray(key).tolist()) for each in found for key in each]
+    assert len(keys) >= 4 and len(set(keys)) == len(keys)
+
+
+def recorded(draw, used):
+    """A function of jax.random that appends the data of the keys it is called with."""
+
+    def run(key, *given, **options):
+        used.append(jax.random.key_data(key))
+        return draw(key, *given, **options)
+
+    return run

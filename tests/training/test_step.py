@@ -1,5 +1,6 @@
 """The training step and phase transitions: exactness."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -18,11 +19,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
-from jepa_text.objectives.base import View
+from jepa_text.objectives.base import DRAWS, View
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.parallel import sharding
+from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step
 
@@ -166,7 +168,7 @@ def test_sigreg_has_the_same_weight_in_microbatches(on, sample):
     def penalty(where_BM):
         counts = {'latent': jnp.int32(whole)}
         memory = {'key': jax.random.key_data(key_of(0))}
-        view = types.SimpleNamespace(step=jnp.int32(0), counts=counts, memory=memory)
+        view = types.SimpleNamespace(run_step=0, counts=counts, memory=memory)
         rows = len(where_BM)
         ones_BMD, ones_BD = jnp.ones((rows, 6, 4)), jnp.ones((rows, 4))
         made = Prediction(ones_BMD, ones_BMD, where_BM, ones_BMD, ones_BD)
@@ -490,3 +492,27 @@ def test_without_ema_a_regularizer_replaces_the_target():
     assert state.target is None
     after, metrics = run.step(state, batch_of(run.objective))
     assert np.isfinite(metrics['train/loss']) and metrics['jepa/sigreg'] > 0
+
+
+SIGREG = dict(regularizer=dict(name='sigreg', weight=0.1))
+
+
+@pytest.mark.parametrize(
+    'latent, step_now, draws, refused',
+    [
+        (SIGREG, 9, {}, True),
+        (dict(distance='info_nce'), 9, {'draws': 1}, True),
+        (SIGREG, 9, {'draws': DRAWS}, False),
+        (SIGREG, 10, {}, False),  # a finished run draws nothing more
+        ({}, 9, {}, False),
+    ],
+)
+def test_a_run_that_began_with_other_draws_is_not_resumed(
+    latent, step_now, draws, refused
+):
+    phase = types.SimpleNamespace(objective=setup('hybrid', latent=latent).objective)
+    recipe = types.SimpleNamespace(fingerprint='f', steps=10, phases=(phase,))
+    meta = {'fingerprint': 'f', 'phase': 0, **draws}
+    words = pytest.raises(ValueError, match='another version.*init_from')
+    with words if refused else contextlib.nullcontext():
+        recipes.check_resumed(recipe, step_now, meta)

@@ -102,6 +102,10 @@ class LatentObjective(Objective):
     def has_target(self):
         return self.latent.momentum is not None
 
+    @property
+    def compares(self):
+        return self.latent.distance == 'info_nce' or self.latent.regularizer is not None
+
     def update_target(self, target, encoder, step):
         """Returns m target + (1 - m) encoder."""
         target = optax.incremental_update(encoder, target, 1 - self.latent.momentum(step))
@@ -195,7 +199,6 @@ class LatentObjective(Objective):
         rule, where_BM = self.latent.regularizer, prediction.where_BM
         if rule is None:
             return {}
-        key = step_key(view)
         count = jnp.sum(where_BM).astype(jnp.float32)
         whole = jnp.maximum(view.counts['latent'], 1).astype(jnp.float32)
         share = count / whole
@@ -211,11 +214,13 @@ class LatentObjective(Objective):
             times = jnp.minimum(whole, maximum) / jnp.maximum(
                 jnp.minimum(count, maximum), 1
             )
-            take = jax.random.permutation(key, len(where_N))[: rule.sample]
+            order_N = jax.random.permutation(step_key(view, 'sample'), len(where_N))
+            take = order_N[: rule.sample]
             vectors_ND, where_N = vectors_ND[take], where_N[take]
         if rule.name == 'sigreg':
             share = share * jnp.maximum(times, 1)
         with jax.named_scope(rule.name):
+            key = step_key(view, 'directions')
             return {rule.name: rule(vectors_ND, where_N, key) * share}
 
     def diagnostics_every(self, every):

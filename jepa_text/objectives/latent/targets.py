@@ -231,8 +231,8 @@ class Latent:
         """
         if len(where_N) <= self.negatives:
             return None
-        key = jax.random.fold_in(step_key(view), 1)
-        order_N = jnp.where(where_N, jax.random.uniform(key, where_N.shape), -1.0)
+        uniform_N = jax.random.uniform(step_key(view, 'negatives'), where_N.shape)
+        order_N = jnp.where(where_N, uniform_N, -1.0)
         return jax.lax.top_k(order_N, self.negatives)[1]
 
     def update_memory(self, memory, seen):
