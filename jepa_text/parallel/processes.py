@@ -15,6 +15,8 @@ import glob
 import importlib.util
 import os
 import pathlib
+import re
+import socket
 import time
 import uuid
 import zlib
@@ -38,7 +40,8 @@ def start(choice='auto', environ=os.environ):
 
     'auto' looks for JAX_COORDINATOR_ADDRESS (with JAX_NUM_PROCESSES and JAX_PROCESS_ID),
     SLURM, Open MPI, Kubernetes and TPU pods; 'on' requires other processes; 'off' ignores
-    them. Raises ValueError if the environment is incomplete.
+    them. The only process of a node uses all devices that it sees. Raises ValueError if
+    the environment is incomplete.
     """
     if choice not in CHOICES:
         raise ValueError(
@@ -53,7 +56,9 @@ def start(choice='auto', environ=os.environ):
     # The service would intercept SIGTERM, but not SIGINT: see signals.py.
     jax.config.update('jax_enable_preemption_service', False)
     try:
-        jax.distributed.initialize(**_jax_arguments(environ))
+        jax.distributed.initialize(
+            **_jax_arguments(environ), local_device_ids=_local_device_ids(environ)
+        )
     except (ValueError, TypeError) as error:
         raise ValueError(
             'The environment is not sufficient to join the processes of a job '
@@ -156,6 +161,18 @@ def maximum(number):
     return int(_gather(number).max())
 
 
+def unused_gpus(environ=os.environ):
+    """Returns how many GPUs of a node no process of the job uses; the most of all nodes.
+
+    Those that CUDA_VISIBLE_DEVICES hides do not count.
+    """
+    host_P = _gather(zlib.crc32(socket.gethostname().encode()))
+    used_P = _gather(jax.local_device_count())
+    used = int(used_P[host_P == host_P[jax.process_index()]].sum())
+    visible = _visible_gpus(environ) if jax.default_backend() == 'gpu' else 0
+    return maximum(max(visible - used, 0))
+
+
 class Vote:
     """Logical or over all processes: each call returns the same result everywhere.
 
@@ -226,6 +243,40 @@ def _jax_arguments(environ):
         for key, (name, convert) in variables.items()
         if name in environ
     }
+
+
+def _local_device_ids(environ):
+    """Returns [], which means all visible devices, or None: jax decides.
+
+    Under SLURM and Open MPI jax assigns to each process the device of its local rank.
+    That is wrong for the only process of a node, and for processes that see only the
+    devices that were bound to them.
+    """
+    if 'JAX_LOCAL_DEVICE_IDS' in environ:
+        return None
+    count = _processes_of_node(environ)
+    is_bound = 'CUDA_VISIBLE_DEVICES' in environ and _visible_gpus(environ) < count
+    return [] if count == 1 or is_bound else None
+
+
+def _processes_of_node(environ):
+    """Returns the number of processes of the job on this node; 0 if unknown."""
+    if count := _number(environ, 'OMPI_COMM_WORLD_LOCAL_SIZE'):
+        return count
+    # '2(x3),1': two tasks on each of three nodes, and one on a fourth.
+    groups = re.findall(
+        r'(\d+)(?:\(x(\d+)\))?', environ.get('SLURM_STEP_TASKS_PER_NODE', '')
+    )
+    counts = [int(tasks) for tasks, nodes in groups for _ in range(int(nodes or 1))]
+    return dict(enumerate(counts)).get(_number(environ, 'SLURM_NODEID'), 0)
+
+
+def _visible_gpus(environ):
+    """Returns the number of NVIDIA GPUs that this process can see."""
+    chosen = environ.get('CUDA_VISIBLE_DEVICES')
+    if chosen is None:
+        return len(glob.glob('/dev/nvidia[0-9]*'))
+    return len([name for name in chosen.split(',') if name])
 
 
 def _number(environ, name):

@@ -1,5 +1,6 @@
 """Descriptions of a recipe, printed when a run or a phase begins."""
 
+import collections
 import functools
 import itertools
 
@@ -8,24 +9,45 @@ import jax.numpy as jnp
 from clu import parameter_overview
 
 from jepa_text.models.attention import attend
+from jepa_text.parallel import processes
 from jepa_text.training import data_position
 from jepa_text.training import recipe as recipes
 
 
 def introduction(recipe):
     """Returns lines about devices, parameters, budget and data of a run."""
-    devices, processes = jax.devices(), jax.process_count()
+    devices = jax.devices()
     params = recipes.shapes(recipe, recipe.phases[0]).params
     count = sum(leaf.size for leaf in jax.tree.leaves(params))
     axes = ', '.join(f'{axis} {size}' for axis, size in recipe.mesh.shape.items())
     return (
         f'devices  {len(devices)} x {devices[0].device_kind}, mesh {axes}, '
-        f'{processes} process{"es" if processes > 1 else ""}',
+        + processes_of(devices),
+        *unused_gpus(),
         f'network  {count:,} parameters',
         *_budget(recipe),
         *itertools.chain(*map(data_position.lines, recipe.phases)),
         parameter_overview.get_parameter_overview(params, include_stats=False),
     )
+
+
+def processes_of(devices):
+    """Returns the number of processes, and of devices of each if there are several."""
+    counts = collections.Counter(device.process_index for device in devices)
+    if len(counts) == 1:
+        return '1 process'
+    sizes = sorted(set(counts.values()))
+    return f'{len(counts)} processes of {" or ".join(map(str, sizes))} each'
+
+
+def unused_gpus():
+    """Yields a warning if a node has GPUs that the job does not use."""
+    if unused := processes.unused_gpus():
+        yield (
+            f'WARNING  {unused} GPUs of a node are used by no process of this job. Start '
+            'one process per node, which uses all, or one per GPU; or name the GPUs of '
+            'each process in JAX_LOCAL_DEVICE_IDS.'
+        )
 
 
 def _budget(recipe):

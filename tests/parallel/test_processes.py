@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import draws
 import numpy as np
@@ -18,6 +19,7 @@ import psutil
 import pytest
 import stores
 import tiny
+from jax._src.distributed import State
 
 from jepa_text.files import transfer
 from jepa_text.parallel import exits
@@ -261,6 +263,89 @@ def test_an_incomplete_environment_is_rejected(given, monkeypatch):
     with pytest.raises(ValueError, match='JAX_PROCESS_ID'):
         distributed.start('auto', environ)
     assert ('jax_enable_preemption_service', False) in updated
+
+
+def slurm(tasks, node='0', rank='0'):
+    """Returns the environment of a task of a SLURM job on two nodes of eight GPUs."""
+    return {
+        'SLURM_JOB_ID': '7',
+        'SLURM_STEP_NODELIST': 'n[1-2]',
+        'SLURM_NTASKS': '16',
+        'SLURM_PROCID': '3',
+        'SLURM_NODEID': node,
+        'SLURM_LOCALID': rank,
+        'SLURM_STEP_TASKS_PER_NODE': tasks,
+    }
+
+
+def mpi(ranks, rank='0'):
+    return {
+        'OMPI_MCA_orte_hnp_uri': '1531576320.0;tcp://10.96.0.1:34911',
+        'OMPI_COMM_WORLD_SIZE': '16',
+        'OMPI_COMM_WORLD_RANK': '3',
+        'OMPI_COMM_WORLD_LOCAL_SIZE': ranks,
+        'OMPI_COMM_WORLD_LOCAL_RANK': rank,
+    }
+
+
+EIGHT = {'CUDA_VISIBLE_DEVICES': '0,1,2,3,4,5,6,7'}
+JAX = {'JAX_COORDINATOR_ADDRESS': 'n1:1', 'JAX_NUM_PROCESSES': '2', 'JAX_PROCESS_ID': '1'}
+
+
+@pytest.mark.parametrize(
+    ('environ', 'visible'),
+    [
+        (slurm('1(x2)'), 'all'),
+        (slurm('1(x2)', node='1') | EIGHT, 'all'),
+        (slurm('8(x2)', rank='5'), '5'),
+        (slurm('8(x2)', node='1', rank='5') | EIGHT, '5'),
+        (slurm('8,1', node='1'), 'all'),
+        (slurm('8,1', rank='5'), '5'),
+        # Each task sees only what was bound to it: --gpus-per-task=1, and =2.
+        (slurm('8(x2)', rank='5') | {'CUDA_VISIBLE_DEVICES': '0'}, 'all'),
+        (slurm('4(x2)', rank='3') | {'CUDA_VISIBLE_DEVICES': '6,7'}, 'all'),
+        (slurm('1(x2)') | {'JAX_LOCAL_DEVICE_IDS': '2,3'}, '2,3'),
+        (slurm('1(x2)') | JAX, 'all'),
+        (JAX, 'all'),
+        (mpi('1'), 'all'),
+        (mpi('8', rank='5'), '5'),
+        (mpi('8', rank='5') | {'CUDA_VISIBLE_DEVICES': '5'}, 'all'),
+        # Under mpirun in a SLURM job, SLURM describes the daemons of Open MPI.
+        (slurm('1(x2)') | mpi('8', rank='5'), '5'),
+    ],
+)
+def test_the_only_process_of_a_node_uses_all_its_devices(environ, visible, monkeypatch):
+    """What jax finds in the environment; only its connection is replaced."""
+    for name in (*slurm(''), *mpi(''), *EIGHT, *JAX, 'JAX_LOCAL_DEVICE_IDS'):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    updated = {'jax_cuda_visible_devices': 'all'}
+    monkeypatch.setattr('jax.config.update', updated.__setitem__)
+    monkeypatch.setattr('jax._src.distributed.config.update', updated.__setitem__)
+    monkeypatch.setattr('jax._src.distributed._jax', mock.MagicMock())
+    monkeypatch.setattr('jax._src.distributed.global_state', state := State())
+    monkeypatch.setattr('jax._src.xla_bridge.backends_are_initialized', lambda: False)
+    distributed.start('auto', environ)
+    assert state.process_id == int(environ.get('JAX_PROCESS_ID', 3))
+    assert updated['jax_cuda_visible_devices'] == visible
+
+
+@pytest.mark.parametrize(
+    ('platform', 'environ', 'unused'),
+    [
+        ('gpu', {'CUDA_VISIBLE_DEVICES': '0,1,2,3'}, 0),
+        ('gpu', EIGHT, 4),
+        ('gpu', {}, 2),
+        ('gpu', {'CUDA_VISIBLE_DEVICES': '0'}, 0),
+        ('cpu', EIGHT, 0),
+    ],
+)
+def test_unused_gpus_are_counted(platform, environ, unused, monkeypatch):
+    """This process has four devices; its machine six GPUs."""
+    monkeypatch.setattr('glob.glob', lambda pattern: ['/dev/nvidia0'] * 6)
+    monkeypatch.setattr('jax.default_backend', lambda: platform)
+    assert distributed.unused_gpus(environ) == unused
 
 
 def test_a_single_process_needs_no_communication():

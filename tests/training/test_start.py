@@ -3,6 +3,7 @@
 import collections
 import subprocess
 import sys
+import types
 
 import jax
 import pytest
@@ -10,6 +11,24 @@ import tiny
 
 from jepa_text.cost import hardware
 from jepa_text.running import metrics, self_test
+from jepa_text.training import descriptions
+
+
+@pytest.mark.parametrize(
+    ('owners', 'text'),
+    [
+        ([0] * 8, '1 process'),
+        ([0] * 8 + [1] * 8, '2 processes of 8 each'),
+        ([0] * 8 + [1], '2 processes of 1 or 8 each'),
+    ],
+)
+def test_devices_per_process_are_printed(owners, text, monkeypatch):
+    devices = [types.SimpleNamespace(process_index=index) for index in owners]
+    assert descriptions.processes_of(devices) == text
+    assert [*descriptions.unused_gpus()] == []
+    monkeypatch.setattr('jepa_text.parallel.processes.unused_gpus', lambda: 6)
+    (line,) = descriptions.unused_gpus()
+    assert '6 GPUs' in line and 'one process per node' in line
 
 
 @pytest.fixture
