@@ -115,7 +115,7 @@ def _list_remote(address):
         return (system.glob if is_pattern else system.find)(top, detail=True)
 
     infos = addresses.with_retries(address, request)
-    fixed = len(re.split(r'[*?[]', top)[0] if is_pattern else top)
+    fixed = len(re.match(r'([^*?[]*/)?', top)[0] if is_pattern else top)
     names, hidden = [], set()
     for name, info in infos.items():
         found = re.match(r'(.*?/|)\.[^/]+', name[fixed:])

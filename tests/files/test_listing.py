@@ -78,6 +78,7 @@ def test_hidden_files_and_folders_are_skipped_and_named(tmp_path):
         assert names(found, top) == ['a.txt']
         assert found.skipped_summary == '3 (hidden: ._a.txt, .git, in/.x)'
         assert len(listing.expand(f'{top}/.git/*.txt', ENDINGS).files) == 2
+        assert names(listing.expand(f'{top}/a*', ENDINGS), top) == ['a.txt']
         assert names(listing.expand(f'{top}/._a.txt', ENDINGS), top) == ['._a.txt']
     store.store.clear()
 
