@@ -38,7 +38,7 @@ def sentences(path, words=0, tags=-1):
     different number of columns from the line before, and if `words` are only numbers.
     """
     lines = [(f'{path}, line {n}', line) for n, line in reading.lines(path)]
-    has_tabs = any('\t' in line for _, line in lines)
+    has_tabs = any('\t' in line for _, line in lines if line[:1] != '#')
     lines = [
         (where, _cells(line), has_tabs and '\t' not in line) for where, line in lines
     ]
