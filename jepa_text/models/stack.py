@@ -34,7 +34,8 @@ BOUNDS = {
     ),
     **dict.fromkeys(('rope_theta', 'local_theta', 'norm_eps'), dict(above=0)),
 }
-DTYPES = ('float32', 'bfloat16', 'float16')
+# Not float16: without loss scaling, small gradients become zero in it.
+DTYPES = ('float32', 'bfloat16')
 INTERNAL = ('name', 'parent')  # fields that all Linen modules have
 
 _CHECKPOINT = jax.checkpoint_policies

@@ -23,7 +23,8 @@ from jepa_text.optim.leaves import mask, no_balance, path_name
 
 # Matrices of layers and predictors, between hidden states: not the head's.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
-DTYPES = ('float32', 'bfloat16', 'float16')
+# Not float16, in which the moments of small gradients are zero.
+DTYPES = ('float32', 'bfloat16')
 
 
 def adamw(

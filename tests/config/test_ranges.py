@@ -10,6 +10,7 @@ from jepa_text.training import assemble
 from jepa_text.training import config as settings
 from jepa_text.training import phases as phase_list
 
+HALF = "dtype='float16'.*Available: bfloat16, float32"
 MLM = (dict(objective=dict(name='mlm')),)
 
 
@@ -32,7 +33,11 @@ MLM = (dict(objective=dict(name='mlm')),)
         (dict(model=dict(name='transformer', preset='tiny', depth=0)), 'model: depth=0'),
         (
             dict(model=dict(name='transformer', preset='tiny', dtype='float99')),
-            "dtype='float99'.*Available: bfloat16, float16",
+            "dtype='float99'.*Available: bfloat16, float32",
+        ),
+        *(
+            (dict(model=dict(name=name, preset='tiny', dtype='float16')), HALF)
+            for name in ('transformer', 'bert', 'modernbert')
         ),
         (dict(model={}), 'The config has no model'),
         (
@@ -77,6 +82,8 @@ def test_invalid_schedules_are_rejected(section, words):
     [
         (dict(b1=2.0), 'b1=2.0'),
         (dict(momentum_dtype='int32'), 'int32'),
+        (dict(momentum_dtype='float16'), HALF),
+        (dict(name='muon', momentum_dtype='float16'), HALF),
         (dict(decay_paths='('), 'not a valid regular expression'),
         (dict(weight_decay=-0.1), 'weight_decay=-0.1'),
         (dict(lr_multipliers=('embedding$', 0.0)), 'pairs of a pattern and a factor'),
