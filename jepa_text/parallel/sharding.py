@@ -26,16 +26,15 @@ HEADS = (TENSOR, CONTEXT)
 # Of parameters (ZeRO).
 SLICES = ('fsdp', CONTEXT)
 
-# (pattern of the path, mesh axes of the last array axes). Scanned layers add an axis in
-# front.
+# (pattern of the path, of whole names; mesh axes of the last array axes). Scanned layers
+# add an axis in front.
 TABLE = (
     (r'^memory/', ()),
     (r'(^|/)age/', ()),
-    (r'(q|k|v|gate|up|enter|dense)/kernel$', (SLICES, 'tensor')),
-    (r'(o|down|leave)/kernel$', ('tensor', SLICES)),
-    (r'output/kernel$', (SLICES, 'tensor')),
-    (r'embedding$', ('tensor', SLICES)),
-    (r'(scale|query|bias)$', (None,)),
+    (r'(^|/)(q|k|v|gate|up|enter|dense|output)/kernel$', (SLICES, 'tensor')),
+    (r'(^|/)(o|down|leave)/kernel$', ('tensor', SLICES)),
+    (r'(^|/)(position_|type_)?embedding$', ('tensor', SLICES)),
+    (r'(^|/)(scale|query|bias)$', (None,)),
     (r'(^|/)(step|skipped|skipped_in_row|logit)$', ()),
 )
 

@@ -41,9 +41,23 @@ def test_moments_and_target_are_sharded_like_parameters():
         assert sharding.spec(f'opt_state/0/age/encoder/{leaf}', (), mesh) == P()
 
 
-def test_an_unknown_leaf_is_an_error():
-    with pytest.raises(ValueError, match='params/new/thing'):
-        sharding.spec('params/new/thing', (3,), sharding.make_mesh())
+@pytest.mark.parametrize(
+    'path',
+    [
+        'params/new/thing',
+        # Their names end like those of known layers.
+        'params/encoder/seq/kernel',
+        'params/encoder/echo/kernel',
+        'params/encoder/layers/predense/kernel',
+        'params/encoder/value_embedding',
+        'params/encoder/grayscale',
+        'params/first_memory/x',
+        'params/storage/x',
+    ],
+)
+def test_an_unknown_leaf_is_an_error(path):
+    with pytest.raises(ValueError, match=f'no entry for {path!r}'):
+        sharding.spec(path, (8, 8), sharding.make_mesh())
 
 
 def test_batch_is_split_over_data_and_fsdp():
