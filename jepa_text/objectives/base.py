@@ -117,6 +117,7 @@ class Objective:
                         other, drawing which ones or in which directions (`step_key`)
       update_target(target, encoder, step)  returns the target's parameters after a step,
                         from both (EMA)
+      schedules()       {name: function of the step of the phase} of what changes over it
     Reporting
       diagnostic_names  names of what `diagnostics` measures
       diagnostics_every(every)  returns the number of steps between measurements if
@@ -163,6 +164,9 @@ class Objective:
 
     def update_target(self, target: dict, encoder: dict, step: jax.Array) -> dict:
         return target
+
+    def schedules(self) -> dict[str, Callable]:
+        return {}
 
     def diagnostics_every(self, every: int) -> int:
         return every if self.diagnostic_names else 0

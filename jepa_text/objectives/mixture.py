@@ -81,6 +81,13 @@ class Mixture(TokenObjective):
                 scorings.setdefault(name, section)
         return scorings
 
+    def schedules(self):
+        return {
+            f'{name} of part {number}': schedule
+            for number, part in enumerate(self.parts)
+            for name, schedule in part.schedules().items()
+        }
+
     def corrupt(self, example, rng, step=0):
         part = self._choose(rng, step)
         row = self.parts[part].corrupt(example, rng, step)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import ranges, resolve
@@ -167,6 +168,10 @@ class MLM(TokenObjective):
         if self.shift:
             return {'mntp': {**section, 'shift': self.shift}}
         return {'mlm': section}
+
+    def schedules(self):
+        rate_T, last = jnp.asarray(self.rate, jnp.float32), len(self.rate) - 1
+        return {'masking rate': lambda step: rate_T[jnp.minimum(step, last)]}
 
     def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']

@@ -117,7 +117,13 @@ def _recipe(config, parsed, mesh, tokenizer):
         loop=_loop(parsed),
         identity=identity.fingerprints(config, tokenizer),
         notes=(
-            *extend.lines(extensions, parsed.schedule, total, made[-1].name),
+            *extend.lines(
+                extensions,
+                parsed.schedule,
+                total,
+                made[-1].name,
+                extend.stretched(extensions, made[-1], tokenizer),
+            ),
             *_unreachable(parsed.checkpoint.keep_at, total),
         ),
     )

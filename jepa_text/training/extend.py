@@ -1,14 +1,19 @@
 """Extends a run: its last phase gets more steps, and its learning rate continues.
 
 The learning rate rises linearly from its last value to that of a run of the new length,
-and then follows the schedule of that run. If both values are equal, as in the middle of
-a stable phase, the run is the same as if it had had the new length from the start. After
-a decay this is re-warming and re-decaying (arXiv 2403.08763). config.json records it:
+and then follows the schedule of that run. After a decay this is re-warming and
+re-decaying (arXiv 2403.08763). Schedules of the last phase's objective, such as that of
+the EMA momentum, stretch with the phase. The run equals one that had the new length from
+the start only if no schedule had other values until then; messages say which had.
+config.json records the extension:
 
     extended = [{'at': step, 'steps': of the run before, 'schedule': ..., 'rise': steps}]
 """
 
-from jepa_text.config import ranges
+import jax
+import numpy as np
+
+from jepa_text.config import ranges, resolve
 from jepa_text.optim import schedules
 from jepa_text.running import budget
 
@@ -55,30 +60,67 @@ def rise(schedule, steps_left):
     return max(1, min(rising, steps_left // 2))
 
 
-def lines(history, schedule, total, name):
+def stretched(history, phase, tokenizer):
+    """Returns {name: (value of the last step, of the next)} of the objective's schedules
+    that an extension changes, because they span the last phase; `phase` is that phase."""
+    found, now = {}, phase.objective.schedules()
+    for entry in history:
+        done = entry['at'] - phase.start
+        if done <= 0:
+            continue
+        objective = resolve.build(
+            'objectives',
+            phase.section['objective'],
+            tokenizer=tokenizer,
+            length=phase.length,
+            steps=entry['steps'] - phase.start,
+        )
+        for name, old in objective.schedules().items():
+            if _differ(old, now[name], done):
+                found[name] = float(old(done - 1)), float(now[name](done))
+    return found
+
+
+def _differ(old, new, steps):
+    """Returns whether two schedules differ in any of the first steps."""
+    return not np.allclose(*(jax.vmap(x)(np.arange(steps)) for x in (old, new)))
+
+
+def lines(history, schedule, total, name, stretched):
     """Returns messages about the newest extension; empty for a run without extensions.
 
-    `name` is that of the last phase, `total` the number of steps of the extended run.
+    `name` is that of the last phase, `total` the number of steps of the extended run, and
+    `stretched` what the function of this name returns.
     """
     if not history:
         return []
     newest = history[-1]
     at, rising = newest['at'], newest['rise']
     old = schedules.for_run(newest['schedule'], newest['steps'], history[:-1])
+    new = schedules.make(schedule, total)
     # The rate of the last step so far, and that of a run that always had the new length.
-    last_rate = float(old(max(at - 1, 0)))
-    target_rate = float(schedules.make(schedule, total)(at))
-    extended = (
+    last_rate, target_rate = float(old(max(at - 1, 0))), float(new(at))
+    found = [
         f'extended from {newest["steps"]:,} to {total:,} steps, at step {at:,}: the last '
         f'phase ({name}) becomes longer.'
-    )
-    tolerance = _TOLERANCE * max(abs(last_rate), abs(target_rate))
-    if abs(last_rate - target_rate) <= tolerance:
-        return [extended, f'The learning rate continues at {last_rate:.3g}.']
-    return [
-        extended,
-        f'The learning rate was {last_rate:.3g}. A run of {total:,} steps has '
-        f'{target_rate:.3g} at this step, so the rate goes there in {rising:,} '
-        f'step{"s" * (rising > 1)}, and then follows that schedule. The result differs '
-        'from that of a run of this length from the start.',
     ]
+    if abs(last_rate - target_rate) <= _TOLERANCE * max(abs(last_rate), abs(target_rate)):
+        found.append(f'The learning rate continues at {last_rate:.3g}.')
+    else:
+        found.append(
+            f'The learning rate was {last_rate:.3g}. A run of {total:,} steps has '
+            f'{target_rate:.3g} at this step, so the rate goes there in {rising:,} '
+            f'step{"s" * (rising > 1)}, and then follows that schedule.'
+        )
+    found += [
+        f'The {what} was {before:.4g} and continues at {after:.4g}, as its schedule '
+        'spans the longer phase.'
+        for what, (before, after) in stretched.items()
+    ]
+    changed = ['learning rate'] * _differ(old, new, at) + [*stretched]
+    if changed:
+        found.append(
+            'The result differs from that of a run of this length from the start: its '
+            f'{" and ".join(changed)} had other values in the steps so far.'
+        )
+    return found

@@ -8,7 +8,8 @@ import tiny
 
 from jepa_text.optim import schedules
 from jepa_text.running import metrics, workdir
-from jepa_text.training import completion, extend
+from jepa_text.training import assemble, completion, extend
+from jepa_text.training import config as settings
 
 MLM = dict(objective=dict(name='mlm'))
 WSD = dict(name='wsd', peak=1e-2, warmup=0.25, decay=0.5)
@@ -79,6 +80,55 @@ def test_without_a_decay_the_run_equals_a_straight_one(folder, tmp_path, capsys)
     np.testing.assert_allclose(list(longer.values()), list(straight.values()), rtol=1e-5)
 
 
+RISING = dict(name='linear', start=0.5, end=1.0)
+
+
+@pytest.mark.parametrize(
+    'schedule, objective, at, changed',
+    [
+        (1e-2, dict(name='mlm', rate=0.3), 60, []),
+        (dict(WSD, warmup=10, decay=20), dict(name='mlm', rate=[0.1, 0.3]), 60, []),
+        (WSD, dict(name='mlm'), 60, ['learning rate']),
+        (dict(WSD, warmup=10, decay=20), dict(name='mlm'), 90, ['learning rate']),
+        (1e-2, dict(name='mlm', rate=dict(RISING, end=0.8)), 60, ['masking rate']),
+        (1e-2, dict(name='hybrid'), 60, ['EMA momentum']),
+        (1e-2, dict(name='hybrid'), 40, []),  # before the last phase begins
+        (1e-2, dict(name='hybrid', latent=dict(momentum=0.99)), 60, []),
+        (
+            WSD,
+            dict(
+                name='hybrid',
+                mlm=dict(rate=dict(RISING, start=0.1)),
+                balance=dict(name='schedule', of=RISING),
+            ),
+            60,
+            ['learning rate', 'masking rate', 'EMA momentum', 'lambda'],
+        ),
+    ],
+)
+def test_what_an_extension_changes_is_said(folder, schedule, objective, at, changed):
+    """A run of 100 steps, 60 of them in its last phase, gets 200."""
+    first = dict(steps=40, objective=dict(name='clm'))
+    extension = dict(at=at, steps=100, schedule=schedule, rise=4)
+    config = tiny.config(
+        folder,
+        steps=200,
+        schedule=schedule,
+        phases=(first, dict(objective=objective)),
+        extended=[extension],
+    )
+    config = settings.plain(config)
+    lines = assemble.outline(config, assemble.mesh(config)).notes
+    said = [line for line in lines if 'differs from that of a run of this length' in line]
+    assert bool(said) == bool(changed)
+    if changed:
+        assert f'its {" and ".join(changed)} had other values' in said[0]
+    if 'EMA momentum' in changed:
+        # After 20 of 60 steps, now of 160: 0.996 + 0.004 * 19 / 60.
+        wanted = 'EMA momentum was 0.9973 and continues at 0.9965, as its schedule spans'
+        assert any(wanted in line for line in lines)
+
+
 def extended(folder, steps, at, config):
     """Returns the config of more steps for a run with `config` that is at step `at`."""
     (folder / 'checkpoints' / str(at) / 'meta').mkdir(parents=True, exist_ok=True)
@@ -105,7 +155,7 @@ def newest(monkeypatch):
 
 def test_in_the_stable_phase_the_rate_does_not_change(tmp_path, newest):
     config = extended(tmp_path, 200, 50, made(100))
-    said = extend.lines(config['extended'], config['schedule'], 200, 'mlm')
+    said = extend.lines(config['extended'], config['schedule'], 200, 'mlm', {})
     assert said[1] == 'The learning rate continues at 0.01.'
 
 

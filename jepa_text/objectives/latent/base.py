@@ -102,6 +102,14 @@ class LatentObjective(Objective):
     def has_target(self):
         return self.latent.momentum is not None
 
+    def schedules(self):
+        found = self.mlm.schedules()
+        if self.has_target:
+            found['EMA momentum'] = self.latent.momentum
+        if isinstance(self.balance, balances.Scheduled):
+            found['lambda'] = lambda step: self.balance.share({}, {}, step)
+        return found
+
     @property
     def compares(self):
         return self.latent.distance == 'info_nce' or self.latent.regularizer is not None
