@@ -11,11 +11,12 @@ import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
-from jepa_text.files import addresses
+from jepa_text.files import addresses, streams
 
 SHOWN = 5
 OTHER, AGAIN, BROKEN = 'other suffix', 'duplicate by a link', 'broken link'
 STRANGE, UNREADABLE, HIDDEN = 'not a regular file', 'unreadable', 'hidden'
+PACKED = 'compressed, also there uncompressed'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,8 @@ def expand(path, suffixes):
     one of `suffixes` are taken, ignoring case, except hidden ones: those whose name, or
     that of a folder below `path`, begins with a dot. `path` itself may.
 
-    Links are followed, and no file is taken twice. Raises FileNotFoundError if there is
+    Links are followed, and no file is taken twice, nor its compressed copy in the same
+    folder: of a.txt and a.txt.gz, a.txt is taken. Raises FileNotFoundError if there is
     no file to read, ValueError if more files are unreadable than readable, and as
     `addresses.stat` does.
     """
@@ -68,9 +70,12 @@ def expand(path, suffixes):
     if others is None:
         return Found(text, tuple(files), {})
     skipped = collections.defaultdict(list, others)
-    wanted = []
+    wanted, paths = [], {file.path for file in files}
     for file in sorted(files, key=lambda file: file.path.split('/')):
-        if file.path.lower().endswith(tuple(suffixes)):
+        plain, end = os.path.splitext(file.path)
+        if end.lower() in streams.PACKED and plain in paths:
+            skipped[PACKED].append(file.path)
+        elif file.path.lower().endswith(tuple(suffixes)):
             wanted.append(file)
         else:
             skipped[OTHER].append(file.path)

@@ -19,6 +19,7 @@ from jepa_text.files import addresses
 # Bytes per request: doubled after each success, halved after a failure.
 SMALLEST, FIRST, LARGEST = 2**16, 2**18, 2**23
 GZIP, ZSTD, XZ = ('.gz', '.gzip'), ('.zst', '.zstd'), ('.xz',)
+PACKED = GZIP + ZSTD + XZ
 
 
 def open_bytes(file, start=0, stop=None, unpack=True):
@@ -34,7 +35,7 @@ def open_bytes(file, start=0, stop=None, unpack=True):
     addresses.AddressError after addresses.RETRIES consecutive network failures.
     """
     path = file.path if isinstance(file, addresses.File) else os.fspath(file)
-    is_packed = unpack and path.lower().endswith(GZIP + ZSTD + XZ)
+    is_packed = unpack and path.lower().endswith(PACKED)
     if is_packed and (start or stop is not None):
         raise ValueError(f'{path} is compressed: only the whole file can be read.')
     if addresses.is_address(path):

@@ -83,6 +83,14 @@ def test_hidden_files_and_folders_are_skipped_and_named(tmp_path):
     store.store.clear()
 
 
+def test_compressed_copies_are_skipped_and_named(tmp_path):
+    for name in ('a.txt', 'a.txt.gz', 'b.txt.gz'):
+        (tmp_path / name).write_bytes(b'')
+    found = listing.expand(tmp_path, ENDINGS)
+    assert names(found, tmp_path) == ['a.txt', 'b.txt.gz']
+    assert found.skipped_summary == f'1 ({listing.PACKED}: a.txt.gz)'
+
+
 def test_an_empty_listing_is_an_error(top):
     with pytest.raises(FileNotFoundError, match='no file that ends in .parquet'):
         listing.expand(top, ('.parquet',))
