@@ -23,6 +23,7 @@ import numpy as np
 
 from jepa_text.config import resolve
 from jepa_text.evaluation import identity
+from jepa_text.evaluation.metrics import ranking
 from jepa_text.files import atomic, checksums
 
 SHARD = 100_000  # documents per file of vectors
@@ -117,16 +118,19 @@ def rank(model, task, k=100, folder=None, prompts=('', ''), dtype='float32'):
     """Returns {query: {document: score}} of a Retrieval: k documents by cosine per query.
 
     Queries are those with judgments. `prompts` are prepended to queries and documents.
-    With `folder`, vectors of documents are stored there (`encode_corpus`). Raises
+    With `folder`, vectors of documents are stored there (`encode_corpus`). Ties and
+    documents that are the query itself are treated as in metrics/ranking.py. Raises
     ValueError for qrels of unknown queries.
     """
-    queries = dict.fromkeys([*task.qrels, *(task.validation_qrels or ())])
+    queries = task.qrels | (task.validation_qrels or {})
     if unknown := [query for query in queries if query not in task.queries]:
         raise ValueError(
             f'{task.name}: the qrels name {len(unknown)} queries without a text, such as '
             f'{unknown[0]!r}.'
         )
-    names, texts = list(task.corpus), list(task.corpus.values())
+    # `top_k` breaks ties by the index: the larger id first, as trec_eval does.
+    names = sorted(task.corpus, reverse=True)
+    texts = [task.corpus[name] for name in names]
     if folder is None:
         corpus = unit(model.encode([prompts[1] + text for text in texts]))
     else:
@@ -134,25 +138,27 @@ def rank(model, task, k=100, folder=None, prompts=('', ''), dtype='float32'):
     queries_QD = unit(
         model.encode([prompts[0] + task.queries[query] for query in queries])
     )
-    scores_QK, index_QK = top_k(queries_QD, corpus, k)
-    return {
-        query: {names[i]: float(score) for i, score in zip(*row)}
-        for query, *row in zip(queries, index_QK, scores_QK)
-    }
+    scores_QK, index_QK = top_k(queries_QD, corpus, k + 1)
+    run = {}
+    for (query, judged), *row in zip(queries.items(), index_QK, scores_QK):
+        found = {names[i]: float(score) for i, score in zip(*row)}
+        found = ranking.without_itself(query, found, judged)
+        run[query] = dict(itertools.islice(found.items(), k))
+    return run
 
 
 def write_run(path, run, name):
     """Writes {query: {document: score}} as lines 'query Q0 document rank score name'.
 
-    Documents are written in descending order of scores. Raises ValueError for names that
-    are empty or contain whitespace, which separates fields.
+    Documents are written in descending order of scores, then of ids. Raises ValueError
+    for names that are empty or contain whitespace, which separates fields.
     """
     check_names((name, *run, *itertools.chain.from_iterable(run.values())))
     lines = [
         f'{query} Q0 {document} {rank} {score!r} {name}\n'
         for query, scores in run.items()
         for rank, (document, score) in enumerate(
-            sorted(scores.items(), key=lambda item: -item[1]), 1
+            sorted(scores.items(), key=lambda item: item[::-1], reverse=True), 1
         )
     ]
     atomic.write(path, ''.join(lines))

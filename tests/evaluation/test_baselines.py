@@ -205,5 +205,7 @@ def test_tf_idf_ranks_by_cosine_and_top_limits_the_run():
     assert list(found) == list(queries) and found['q0'] == found['q299']
     assert len(found['q0']) == 2 and next(iter(found['own'])) == 'd2'
     assert found['own']['d2'] == pytest.approx(1)
+    tied = word_ranking.runs({'q': 'sea'}, {'a': 'sea', 'c': 'sea', 'b': 'sea'}, top=2)
+    assert [list(run['q']) for run in tied.values()] == [['c', 'b']] * 2
     with pytest.raises(ValueError, match='None of 1 documents contains a word'):
         word_ranking.runs(queries, {'d': '...'})

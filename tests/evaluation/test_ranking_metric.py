@@ -87,6 +87,30 @@ def test_the_papers_ndcg_averages_ties_and_is_binary():
     assert graded.standard['ndcg@10'] < 0.9
 
 
+def test_ties_are_broken_alike_by_all_metrics_and_in_the_order_of_trec_eval():
+    judged, scores = {'b': 1}, {'a': 1.0, 'b': 1.0, 'c': 1 + 1e-9}
+    names = 'ndcg@10', 'mrr@10'
+    for others, rank in (('a', 1), ('c', 2), ('ac', 2)):
+        run = {'q': {d: scores[d] for d in (*others, 'b')}}
+        found = ranking.measure({'q': judged}, run)
+        expected = 1 / np.log2(rank + 1), 1 / rank
+        assert [found.standard[name] for name in names] == pytest.approx(expected)
+        (theirs,) = ir_measures.iter_calc([ir_measures.nDCG @ 10], {'q': judged}, run)
+        assert theirs.value == found.standard['ndcg@10']
+    # Of eleven equal scores, the paper's top ten lack the smallest id.
+    run = {'q': {f'd{n:02d}': 1.0 for n in range(11)}}
+    assert ranking.measure({'q': {'d00': 1}}, run).paper['ndcg@10'] == 0
+    assert ranking.measure({'q': {'d01': 1}}, run).paper['ndcg@10'] > 0
+
+
+@pytest.mark.parametrize(
+    'judged', [{'b': 1}, {'b': 1, 'q': 0}, {'b': 1, 'q': 1}, {'q': 1}]
+)
+def test_a_query_does_not_find_itself_unless_it_is_judged_relevant(judged):
+    run = {'q': {'q': 3.0, 'b': 2.0, 'c': 1.0}}
+    assert ranking.measure({'q': judged}, run).standard['mrr@10'] == 1
+
+
 def test_queries_without_results_count_as_zero():
     qrels = {'z': {'a': 1.0}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
     run = {'y': {'b': 1.0}, 'none': {'b': 1.0}, 'z': {'b': 2.0}}

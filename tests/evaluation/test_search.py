@@ -156,6 +156,14 @@ def test_run_files_are_read_by_ir_measures(tmp_path):
         search.rank(Encoder(), strange)
 
 
+def test_ties_go_to_the_larger_id_and_a_query_does_not_find_itself():
+    corpus = {'d1': 'ab', 'q': 'a', 'd3': 'ab', 'd2': 'ab', 'r': 'a'}
+    qrels = {'q': {'d1': 1}, 'r': {'r': 1}}
+    task = retrieval.Retrieval('letters', {'q': 'a', 'r': 'a'}, corpus, qrels)
+    run = search.rank(Encoder(), task, k=3)
+    assert [list(run[query]) for query in 'qr'] == [['r', 'd3', 'd2'], ['r', 'q', 'd3']]
+
+
 def test_prompts_come_before_texts():
     model = Encoder()
     task = retrieval.Retrieval('letters', {'q': 'a'}, {'d': 'b'}, {'q': {'d': 1}})

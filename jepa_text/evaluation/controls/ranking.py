@@ -23,9 +23,11 @@ def runs(queries, corpus, top=100):
               mean |d|)), idf = log(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75
               (Robertson & Zaragoza 2009; idf as in Lucene, never below 0)
 
-    N is the number of documents, n of which contain the word. Raises ValueError for a
+    N is the number of documents, n of which contain the word. Of equal scores, rounded to
+    float32, the larger id comes first, as in metrics/ranking.py. Raises ValueError for a
     corpus without words.
     """
+    corpus = dict(sorted(corpus.items(), reverse=True))
     text = base.extra('sklearn.feature_extraction.text')
     counter = text.CountVectorizer(analyzer=words.words, dtype=np.float64)
     try:
@@ -72,8 +74,9 @@ def _run(queries, documents, queries_QW, weights_NW, top):
         scores_BN = (queries_QW[start : start + _BLOCK] @ weights_WN).tocsr()
         bounds = zip(scores_BN.indptr, scores_BN.indptr[1:])
         for query, (low, high) in zip(queries[start : start + _BLOCK], bounds):
-            places, scores = scores_BN.indices[low:high], scores_BN.data[low:high]
-            # Ties go to the document that comes first.
+            places = scores_BN.indices[low:high]
+            # Sums of the same weights in another order differ by rounding errors.
+            scores = scores_BN.data[low:high].astype(np.float32)
             order = np.lexsort((places, -scores))[:top]
             run[query] = {documents[places[i]]: float(scores[i]) for i in order}
     return run

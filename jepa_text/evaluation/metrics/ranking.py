@@ -23,28 +23,48 @@ def measure(qrels, run):
                   (arXiv 2507.00994, section 3): 1 for three relevant documents of twenty
                   at the top
 
-    By ir-measures (trec_eval's definitions, MS MARCO's for MRR) and scikit-learn. A query
-    that the run lacks, or without a relevant document, counts as 0. Instances are the
-    queries of `qrels`, in order. Raises ValueError for queries of the run that `qrels`
-    lacks and for scores that are not finite.
+    By ir-measures, i.e. trec_eval, and scikit-learn. As in trec_eval, of equal scores (as
+    float32) the larger document id comes first. A document with the id of the query does
+    not count, unless it is judged relevant (`without_itself`). A query that the run
+    lacks, or without a relevant document, counts as 0. Instances are the queries of
+    `qrels`, in order. Raises ValueError for queries of the run that `qrels` lacks and for
+    scores that are not finite.
     """
     ir_measures = base.extra('ir_measures')
     qrels = _checked(qrels, run)
+    run = {query: without_itself(query, run[query], qrels[query]) for query in run}
     names = {
         ir_measures.nDCG @ 10: 'ndcg@10',
-        ir_measures.RR @ 10: 'mrr@10',
+        # RR @ 10 is computed by MS MARCO's script, which breaks ties the other way.
+        ir_measures.RR: 'mrr@10',
         ir_measures.R @ 100: 'recall@100',
     }
     index_of = {query: index for index, query in enumerate(qrels)}
     per_instance = {name: np.zeros(len(qrels)) for name in names.values()}
     for result in ir_measures.iter_calc(list(names), qrels, run):
         per_instance[names[result.measure]][index_of[result.query_id]] = result.value
+    per_instance['mrr@10'][per_instance['mrr@10'] < 1 / 10] = 0
     standard = {name: float(values_N.mean()) for name, values_N in per_instance.items()}
     per_instance['paper_ndcg@10'] = np.array(
         [_truncated_ndcg(qrels[query], run.get(query, {})) for query in qrels]
     )
     paper = {'ndcg@10': float(per_instance['paper_ndcg@10'].mean())}
     return base.Measured(standard, paper, per_instance)
+
+
+def without_itself(query, scores, judged):
+    """Returns a query's {document: score} without the document of the query's own id.
+
+    In sets whose queries are documents, such as Quora, it is the query, which would rank
+    first. It stays if it is judged relevant: then ids of queries and documents have
+    nothing to do with each other.
+
+    >>> without_itself('1', {'1': 1.0, '2': 0.5}, {'2': 1})
+    {'2': 0.5}
+    """
+    if judged.get(query, 0) >= 1:
+        return scores
+    return {document: scores[document] for document in scores if document != query}
 
 
 def _checked(qrels, run):
@@ -74,7 +94,7 @@ def _checked(qrels, run):
 
 def _truncated_ndcg(judged, scores):
     ndcg_score = base.extra('sklearn.metrics').ndcg_score
-    best = sorted(scores, key=scores.get, reverse=True)[:PAPER_DEPTH]
+    best = sorted(scores, key=lambda d: (scores[d], d), reverse=True)[:PAPER_DEPTH]
     relevant_M = [float(judged.get(document, 0) >= 1) for document in best]
     if len(best) < 2:  # scikit-learn raises an error
         return sum(relevant_M)
