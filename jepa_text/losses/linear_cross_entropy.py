@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from jepa_text.losses import shapes
+
 
 def linear_cross_entropy(
     hidden_BMD,
@@ -37,7 +39,8 @@ def linear_cross_entropy(
     Logits exist for at most `chunk_positions` of the B * M positions at a time. The
     kernel is cast to the dtype of `hidden_BMD`, and products accumulate in float32. With
     `vocab_first` the kernel is [V, D], like an embedding. A label outside the vocabulary
-    gives NaN. Raises ValueError if `chunk_positions` is below 1.
+    gives NaN. Raises ValueError if `chunk_positions` is below 1, and for labels or
+    weights of another shape than [B, M].
 
     On several devices, `split` (a `Split`) names axes of the current mesh
     (`jax.set_mesh`): each device computes with its own rows and part of the vocabulary,
@@ -51,6 +54,8 @@ def linear_cross_entropy(
     """
     if chunk_positions < 1:
         raise ValueError(f'chunk_positions={chunk_positions}, but it must be at least 1.')
+    for name, x_BM in {'labels': labels_BM, 'weight': weight_BM}.items():
+        shapes.check(name, x_BM, jnp.shape(hidden_BMD)[:-1])
     split = split and Split(*split)
     layout = _Layout(chunk_positions, float(z_weight), vocab_first, split)
     total, losses = _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)

@@ -2,21 +2,27 @@
 
 import jax.numpy as jnp
 
+from jepa_text.losses import shapes
+
 
 def masked_sum(values, where):
     """Returns the sum of `values` where the bool array `where` of the same shape is true.
 
     Masked-out values may be anything, including NaN: they affect neither the sum nor the
-    gradients of the other values.
+    gradients of the other values. Raises ValueError for another shape or dtype of
+    `where`.
 
     >>> print(masked_sum(jnp.array([1.0, jnp.inf]), jnp.array([True, False])))
     1.0
     """
+    shapes.check_mask('where', where, jnp.shape(values))
     return jnp.sum(jnp.where(where, values, 0.0), dtype=jnp.float32)
 
 
 def masked_mean(values, where):
     """Returns `masked_sum` divided by the number of true positions; 0 if there are none.
+
+    Raises ValueError as `masked_sum` does.
 
     >>> float(masked_mean(jnp.array([1., 2., jnp.nan]), jnp.array([True, True, False])))
     1.5

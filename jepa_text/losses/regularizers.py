@@ -20,6 +20,8 @@ tokens as well.
 import jax
 import jax.numpy as jnp
 
+from jepa_text.losses import shapes
+
 
 def random_directions(key, count, width):
     """Returns directions_DR: `count` unit columns, uniform on the sphere, float32.
@@ -161,6 +163,7 @@ def _masked(embeddings_ND, where_N):
     """Returns float32 vectors with masked-out rows set to 0, keep_N1, and their count."""
     if where_N is None:
         where_N = jnp.ones(len(embeddings_ND), bool)
+    shapes.check_mask('where', where_N, jnp.shape(embeddings_ND)[:1])
     keep_N1 = where_N[:, None]
     x_ND = jnp.where(keep_N1, embeddings_ND, 0).astype(jnp.float32)
     return x_ND, keep_N1, jnp.sum(where_N, dtype=jnp.float32)

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from jepa_text.losses import shapes
+
 
 def cross_entropy(logits_BMV, labels_BM):
     """Returns -log softmax(logits)[label] at each position, computed in float32.
@@ -39,6 +41,7 @@ def correct(logits_BMV, labels_BM):
 
 
 def _at_label(logits_BMV, labels_BM):
+    shapes.check('labels', labels_BM, jnp.shape(logits_BMV)[:-1])
     # A negative index would count from the end; an index that is too large gives NaN.
     index_BM = jnp.where(labels_BM < 0, logits_BMV.shape[-1], labels_BM)
     return jnp.take_along_axis(logits_BMV, index_BM[..., None], axis=-1)[..., 0]

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from jepa_text.losses import shapes
+
 
 def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
     """Returns 1 - cos(prediction, target) at each position, in [0, 2].
@@ -13,6 +15,7 @@ def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
     >>> cosine_distance(jnp.array([[1., 0.]]), jnp.array([[0., 2.]])).tolist()
     [1.0]
     """
+    shapes.check('target', target_BMD, jnp.shape(prediction_BMD))
     return 1 - jnp.sum(unit(prediction_BMD, eps) * unit(target_BMD, eps), axis=-1)
 
 
@@ -25,6 +28,7 @@ def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
     >>> smooth_l1(jnp.array([[0.5, 3.0]]), jnp.zeros((1, 2))).tolist()
     [1.3125]
     """
+    shapes.check('target', target_BMD, jnp.shape(prediction_BMD))
     distance = jnp.abs(prediction_BMD.astype(jnp.float32) - target_BMD)
     near = 0.5 * distance**2 / beta
     return jnp.mean(jnp.where(distance < beta, near, distance - 0.5 * beta), axis=-1)
@@ -38,6 +42,7 @@ def mse(prediction_BMD, target_BMD):
     >>> mse(jnp.array([[1.0, 3.0]]), jnp.zeros((1, 2))).tolist()
     [5.0]
     """
+    shapes.check('target', target_BMD, jnp.shape(prediction_BMD))
     difference = prediction_BMD.astype(jnp.float32) - target_BMD
     return jnp.mean(difference**2, axis=-1)
 
@@ -55,6 +60,8 @@ def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
     >>> print(info_nce(x_ND, x_ND, where_N, 0.5).round(4))
     [0.1269 0.1269 0.    ]
     """
+    shapes.check('target', target_ND, jnp.shape(prediction_ND))
+    shapes.check_mask('where', where_N, jnp.shape(prediction_ND)[:1])
     keep_N1 = where_N[:, None]
     prediction_ND = unit(jnp.where(keep_N1, prediction_ND, 0))
     target_ND = unit(jnp.where(keep_N1, target_ND, 0))
@@ -101,6 +108,7 @@ def update_center(center_P, teacher_BMP, where_BM, momentum):
     >>> update_center(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
     [1.0, 2.0]
     """
+    shapes.check_mask('where', where_BM, jnp.shape(teacher_BMP)[:-1])
     center_P = center_P.astype(jnp.float32)
     axes = tuple(range(where_BM.ndim))
     kept_BMP = jnp.where(where_BM[..., None], teacher_BMP, 0).astype(jnp.float32)
@@ -135,6 +143,7 @@ def instance_normalize(x_BLD, segment_ids_BL, eps=1e-5):
     >>> instance_normalize(x_BLD, ids_BL).round(3)[0, :, 0].tolist()
     [-1.0, 1.0, 0.0, 0.0, 0.0]
     """
+    shapes.check('segment_ids', segment_ids_BL, jnp.shape(x_BLD)[:-1])
     ids_BL = segment_ids_BL.astype(jnp.int32)
     keep_BL1 = segment_ids_BL[:, :, None] > 0
 

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import losses as eager
+from jepa_text.losses import regularizers
 
 
 class Compiled:
@@ -299,3 +300,47 @@ def test_average_layers_normalizes_then_averages_the_last(rng):
 def test_average_layers_raises_for_missing_layers(k):
     with pytest.raises(ValueError, match=f'k={k}, but there are 3 layers'):
         losses.average_layers(jnp.zeros((3, 1, 2, 4)), k, lambda x: x)
+
+
+NM, NMD, ND = jnp.ones((3, 3)), jnp.ones((3, 3, 3)), jnp.ones((3, 3))
+LABELS, MASK = jnp.ones((3, 3), int), jnp.ones((3, 3), bool)
+DIRECTIONS = jnp.ones((3, 2))
+# Each broadcasts: [3] to [3, 3], [3, 1] to [3] or [3, 3].
+CASES = {
+    'masked_sum': (NM, MASK[0]),
+    'masked_mean': (NM, MASK[:, :1]),
+    'masked_mean of weights': (NM, jnp.ones((3, 3)) / 2),
+    'masked_mean of segments': (NM, LABELS),
+    'cross_entropy': (NMD, LABELS[:, :1]),
+    'correct': (NMD, LABELS[:1]),
+    'cosine_distance': (NMD, ND),
+    'smooth_l1': (NMD, NMD[:1]),
+    'mse': (ND, NMD),
+    'info_nce': (ND, ND, MASK[:, 0] * 2, 0.1),
+    'info_nce of another mask': (ND, ND, MASK, 0.1),
+    'info_nce of one target': (ND, ND[:1], MASK[0], 0.1),
+    'update_center': (ND[0], NMD, MASK[0], 0.9),
+    'instance_normalize': (NMD, LABELS[:1]),
+    'linear_cross_entropy': (NMD, ND, LABELS, NM[0]),
+    'linear_cross_entropy of labels': (NMD, ND, LABELS[:, :1], NM),
+    'sigreg': (ND, DIRECTIONS, MASK),
+    'visreg': (ND, DIRECTIONS, MASK[:1]),
+    'vicreg_variance': (ND, LABELS[0]),
+    'vicreg_covariance': (ND, MASK[:, :1]),
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_arrays_that_would_broadcast_are_rejected(name):
+    function = name.split()[0]
+    home = eager if hasattr(eager, function) else regularizers
+    options = {'chunk_positions': 4} if 'linear' in name else {}
+    with jax.numpy_rank_promotion('allow'), pytest.raises(ValueError, match='must have'):
+        getattr(home, function)(*CASES[name], **options)
+
+
+def test_every_public_loss_of_several_arrays_checks_them():
+    names = {*eager.__all__} | {n for n in vars(regularizers) if 'reg' in n}
+    alone = {'Split', 'cached_value_and_grad', 'z_loss', 'layer_normalize', 'unit'}
+    alone |= {'average_layers', 'select', 'take', 'prototype_cross_entropy'}
+    assert names - alone == {name.split()[0] for name in CASES}
