@@ -42,6 +42,9 @@ def cached_value_and_grad(encode, loss, params, parts):
         _, backward = jax.vjp(lambda params: encode(params, part), params)
         return jax.tree.map(jnp.add, total, backward(d_part)[0]), None
 
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    gradient, _ = jax.lax.scan(add, zeros, (parts, d_vectors))
-    return value, gradient
+    # Sums in half precision would lose the parts that are small beside them.
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, 'float32')), params
+    )
+    total, _ = jax.lax.scan(add, zeros, (parts, d_vectors))
+    return value, jax.tree.map(lambda x, like: x.astype(like.dtype), total, params)

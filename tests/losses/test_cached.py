@@ -78,6 +78,14 @@ def test_gradients_of_parts_equal_those_of_the_whole_batch(params, batch, count)
         assert_allclose(slope_again[name], slope[name], atol=1e-6)
 
 
+def test_sums_of_bfloat16_are_rounded_once():
+    """256 parts of 1 + 1/64 are 260; each sum above 256 would round to 256."""
+    parts = jnp.full((256, 1, 1), 1 + 1 / 64, jnp.bfloat16)
+    one = jnp.ones((), jnp.bfloat16)
+    _, slope = losses.cached_value_and_grad(jnp.multiply, jnp.sum, one, parts)
+    assert slope.dtype == jnp.bfloat16 and slope == 260
+
+
 def test_gradient_accumulation_is_another_loss(params, batch):
     """Accumulating over parts has fewer negatives."""
     parts = split(batch, 4)
