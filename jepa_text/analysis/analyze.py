@@ -24,6 +24,7 @@ from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, finetune, tasks
+from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.report import console
 from jepa_text.running import compilation, download, mirror, xla_flags
@@ -279,9 +280,12 @@ def _stem(path):
 
 def _summary(task):
     fields = {key: getattr(task, key) for key in ('name', 'kind', 'metric')}
-    classes = set(task.test.target.tolist()) if task.kind == 'labels' else ()
+    classes = ()
+    if task.kind == 'labels':
+        found = set(map(str, task.test.target))
+        classes = [name for name in map(str, sets.classes(task)) if name in found]
     sizes = {'train': len(task.train), 'test': len(task.test)}
-    return {**fields, **sizes, 'classes': sorted(classes)}
+    return {**fields, **sizes, 'classes': list(classes)}
 
 
 def _for_json(value):

@@ -18,6 +18,7 @@ import numpy as np
 from jepa_text.evaluation import examination, identity
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import prediction, saved
 
 
@@ -206,6 +207,8 @@ def _labels(task):
             f'{task.name}: all training examples have the class {min(train)!r}, but two '
             'classes are needed. Choose another field, or increase `train`.'
         )
+    if task.kind == 'labels':
+        return tasks.classes(task)
     labels = {*train, *validation, *test}
     return tuple(sorted(labels, key=lambda label: (label != 'O', label)))
 
@@ -217,8 +220,9 @@ def _each(target):
 def measure(kind_name, kind, examples, rows, answers):
     """Returns the metrics.base.Measured of answers to examples."""
     if kind_name == 'labels':
-        predicted = [answer['label'] for answer in answers]
-        return classes.measure(list(map(str, examples.target)), predicted, kind.labels)
+        predicted = [str(answer['label']) for answer in answers]
+        known = list(map(str, kind.labels))
+        return classes.measure(list(map(str, examples.target)), predicted, known)
     if kind_name == 'scores':
         return scores.measure(examples.target, [answer['score'] for answer in answers])
     if kind_name == 'tags':
@@ -236,7 +240,7 @@ def gold_answers(kind, examples, rows):
     """Returns the correct answers in the form of a kind's answers."""
     if kind.name != 'spans':
         key = {'labels': 'label', 'scores': 'score', 'tags': 'tags'}[kind.name]
-        return [{key: str(x) if key == 'label' else x} for x in examples.target]
+        return [{key: x} for x in examples.target]
     return [
         {'text': spans[0][1] if spans else '', 'no_answer': 0.0, 'tokens': tokens}
         for spans, tokens in zip(examples.target, kind.gold(rows))

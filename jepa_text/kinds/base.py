@@ -233,11 +233,12 @@ def head(encoder, classes, act, dropout):
 
 
 def label_index(labels, label):
-    """The index of a label; raises ValueError if it is unknown."""
-    if label not in labels:
+    """The index of a label, or of its text; raises ValueError if it is unknown."""
+    texts = list(map(str, labels))
+    if str(label) not in texts:
         known = ', '.join(map(repr, labels))
         raise ValueError(f'The label {label!r} is unknown; the model has: {known}.')
-    return labels.index(label)
+    return texts.index(str(label))
 
 
 def cross_entropy(logits_NC, labels_N):

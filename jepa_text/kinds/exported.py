@@ -13,7 +13,7 @@ def head_of(kind, params):
     """The TaskHead of a kind; `params` are those of its head."""
     described = saved.kind_section(kind)
     if kind.name in ('labels', 'scores'):
-        names = kind.labels if kind.name == 'labels' else ('score',)
+        names = tuple(map(str, kind.labels)) if kind.name == 'labels' else ('score',)
         is_score = kind.name == 'scores'
         head = task_head.TaskHead('sequence', params, names, kind.pool, kind.act)
         return dataclasses.replace(head, is_score=is_score, described=described)

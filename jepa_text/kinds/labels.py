@@ -44,7 +44,8 @@ class _TextKind(pooled.PooledKind):
 
 @dataclasses.dataclass(frozen=True)
 class Labels(_TextKind):
-    """Classification into `labels`; cross-entropy on the pooled hidden states.
+    """Classification into `labels`, in the type of the data; cross-entropy on the pooled
+    hidden states.
 
     >>> kind = Labels(labels=('no', 'yes'))
     >>> kind.loss(jnp.zeros((1, 2)), {'label': jnp.array([1])})[1].item()
@@ -57,7 +58,7 @@ class Labels(_TextKind):
     def _targets(self, value):
         if value is None:
             return {}
-        return {'label': np.int32(base.label_index(self.labels, str(value)))}
+        return {'label': np.int32(base.label_index(self.labels, value))}
 
     def modules(self, encoder):
         return self._head(encoder, len(self.labels))

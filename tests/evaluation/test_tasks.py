@@ -151,30 +151,33 @@ def test_labeled_pairs_and_scored_texts(tmp_path):
     assert build('scored', score='z', **given).test.second is not None
 
 
-OWN = {
-    'labels': ({'text': 'a text', 'label': 1}, 'jsonl'),
-    'scores': ({'text': 'a text', 'score': 1.5}, 'jsonl'),
-    'tags': ({'words': ['a'], 'ner': ['O']}, 'jsonl'),
-    'spans': ({'question': 'a?', 'context': 'a text', 'answers': ['a']}, 'jsonl'),
-    'retrieval': ({'query': 'a', 'document': 'a text'}, 'jsonl'),
-}
+OWN = [
+    ('labels', {'text': 'a', 'label': 1}),
+    ('labels', {'sentence': 'a', 'target': 1}),
+    ('labels', {'sentence1': 'a', 'sentence2': 'b', 'label': 1}),
+    ('labels', {'premise': 'a', 'hypothesis': 'b', 'label': 1}),
+    ('labels', {'question1': 'a', 'question2': 'b', 'is_duplicate': 1}),
+    ('scores', {'text': 'a', 'score': 1.5}),
+    ('scores', {'sentence1': 'a', 'sentence2': 'b', 'score': 1.5}),
+    ('tags', {'words': ['a'], 'ner': ['O']}),
+    ('spans', {'question': 'a', 'context': 'a', 'answers': ['a']}),
+    ('retrieval', {'query': 'a', 'document': 'a'}),
+]
 
 
-@pytest.mark.parametrize('kind', OWN)
-def test_the_kind_is_inferred_from_fields(kind, tmp_path):
-    row, end = OWN[kind]
+@pytest.mark.parametrize(('kind', 'row'), OWN)
+def test_the_kind_is_inferred_from_fields(kind, row, tmp_path):
     rows = [
-        {
-            k: f'{v} {n}' if k in ('text', 'context', 'document', 'query') else v
-            for k, v in row.items()
-        }
+        {k: f'{v} {n}' if isinstance(v, str) else v for k, v in row.items()}
         for n in range(40)
     ]
     if kind == 'tags':
         rows = [row | {'words': [f'a{n}']} for n in range(40)]
-    jsonl(tmp_path / f'mine.{end}', rows)
-    task = build('own', path=str(tmp_path / f'mine.{end}'))
+    jsonl(tmp_path / 'mine.jsonl', rows)
+    task = build('own', path=str(tmp_path / 'mine.jsonl'))
     assert getattr(task, 'kind', 'retrieval') == kind and task.name == 'mine'
+    if kind in ('labels', 'scores'):
+        assert (task.test.second is None) == (len(row) == 2)
 
 
 def test_the_kind_of_a_prepared_set_is_inferred(monkeypatch):
@@ -186,7 +189,7 @@ def test_the_kind_of_a_prepared_set_is_inferred(monkeypatch):
 
 def test_unknown_fields_raise(tmp_path):
     (tmp_path / 'a.csv').write_text('review,stars\nGood,5\n')
-    words = r'fields review, stars, which match no kind .*labeled: text, label'
+    words = r'fields review, stars, which match no kind .*labeled: text.sentence, label'
     with pytest.raises(ValueError, match=words):
         build('own', path=str(tmp_path / 'a.csv'))
     (tmp_path / 'a.conll').write_text('\n'.join(f'a{n} B-X\n' for n in range(9)))

@@ -58,7 +58,7 @@ def read(path, header=None, skip_short=False):
         raise FileNotFoundError(
             f'There is no file {path}. Give one that ends in {", ".join(SUFFIXES)}.'
         )
-    kind = path.name.removesuffix('.gz').rpartition('.')[2]
+    kind = _kind(path.name)
     if path.name.endswith('.parquet'):
         return list(row_groups.rows(path))
     if not path.name.endswith(SUFFIXES):
@@ -201,14 +201,21 @@ def _names_in(path):
 
 
 def read_named(path, field):
-    """Returns the rows of a file like `read`, with the class numbers in a field replaced
-    by the names of the classes if those are known."""
+    """Returns (rows of a file like `read`, names of the classes in a field or ()); class
+    numbers in the rows are replaced by the names."""
     rows, names = read(path), class_names(path, field)
     for row in rows if names else ():
         number = row.get(field)
+        if is_untyped(path) and re.fullmatch(r'-?\d+', number or ''):
+            number = row[field] = int(number)
         if isinstance(number, int) and 0 <= number < len(names):
             row[field] = names[number]
-    return rows
+    return rows, names
+
+
+def is_untyped(path):
+    """Whether all cells of a table are text, as in a CSV."""
+    return _kind(path.name) in ('csv', 'tsv')
 
 
 def column(rows, name, where):
@@ -222,6 +229,12 @@ def value(row, name, where):
         near = resolve.nearest(name, [str(key) for key in row])
         raise ValueError(f'{where}, has no field {name!r}.{near}')
     return row[name]
+
+
+def _kind(name):
+    """The last suffix of a file's name, without that of a compressed file."""
+    ends = (end for end in reading.PACKED if name.endswith(end))
+    return name.removesuffix(next(ends, '')).rpartition('.')[2]
 
 
 def _cells(path, header, kind, skip_short):

@@ -26,6 +26,7 @@ from jepa_text.evaluation import controls, identity
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.evaluation.controls import words
 from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, tags
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import probes
 
 VERSION = 2  # increased when values of controls change; then they are computed again
@@ -113,8 +114,7 @@ def measure(task, examples, answers):
     Spans are measured by the standard definitions only: predictions are text, not tokens.
     """
     if task.kind == 'labels':
-        parts = (task.train, task.validation, task.test)
-        known = sorted({str(label) for part in parts for label in part.target})
+        known = list(map(str, tasks.classes(task)))
         return classes.measure(list(map(str, examples.target)), answers, known)
     if task.kind == 'scores':
         return scores.measure(examples.target, answers)

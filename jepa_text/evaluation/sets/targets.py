@@ -1,10 +1,15 @@
 """Validation of target columns (scores and class labels) and of pair templates."""
 
+import decimal
 import math
 import re
 import string
 
 import numpy as np
+
+FEW = 3  # numbers that are not integers: more of them are scores, not classes
+_NUMBER = re.compile(r'-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][-+]?\d+)?')
+_BOOLEANS = {'true': True, 'false': False}
 
 
 def scores(values, where):
@@ -27,6 +32,62 @@ def scores(values, where):
     return np.array(numbers)
 
 
+def typed(cells):
+    """Converts the cells of a CSV to booleans or numbers if all are such; keeps empty
+    ones.
+
+    >>> typed(['10', '2']), typed(['1.0', '0.5']), typed(['10', '02']), typed(['True'])
+    ([10, 2], [1.0, 0.5], ['10', '02'], [True])
+    """
+    texts = [cell.strip() for cell in cells]
+    full = {text for text in texts if text}
+    if full and all(text.lower() in _BOOLEANS for text in full):
+        known = {text: _BOOLEANS[text.lower()] for text in full}
+    elif full and all(map(_NUMBER.fullmatch, full)):
+        known = {text: _number(text) for text in full}
+    else:
+        return cells
+    return [known.get(text, cell) for text, cell in zip(texts, cells)]
+
+
+def _number(text):
+    found = _NUMBER.fullmatch(text)
+    return float(text) if found['fraction'] or found['power'] else int(text)
+
+
+def fractions(values):
+    """Returns the different numbers that are not integers, in order; [] if there are
+    other values than numbers."""
+    different = set(values) if all(type(x) in (int, float) for x in values) else ()
+    return sorted(x for x in different if math.isfinite(x) and x != int(x))
+
+
+def classes(values):
+    """Returns the different classes of a column in order, in the type of the data:
+    numbers by value, also as text; others by name. Those of several types are text.
+
+    >>> classes([10, 2.0]), classes(['10', '2']), classes([True, False])
+    ((2, 10), ('2', '10'), (False, True))
+    """
+    found = {}
+    for value in values:
+        label = _label(value)
+        is_whole = isinstance(value, float) and value.is_integer()
+        text = label if isinstance(value, str) else value
+        found[label] = int(value) if is_whole else text
+    if len({int if type(x) is float else type(x) for x in found.values()}) > 1:
+        found = {label: label for label in found}
+    is_number = all(map(_NUMBER.fullmatch, found))
+    order = sorted(found, key=decimal.Decimal if is_number else None)
+    return tuple(found[label] for label in order)
+
+
+def _label(value):
+    """A class as text without spaces around it, 1.0 as '1'."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip()
+
+
 def labels(values, where, known=None):
     """Converts classes to strings, 1.0 to '1', without spaces around them.
 
@@ -36,14 +97,13 @@ def labels(values, where, known=None):
     classes = []
     for number, value in enumerate(values, 1):
         is_float = isinstance(value, float)
-        is_class = value is not None and not isinstance(value, list | dict)
+        is_class = isinstance(value, str | int | float)
         if not is_class or not str(value).strip() or (is_float and math.isnan(value)):
             raise ValueError(
                 f'{where}, row {number}: the label is {value!r}. Give one class, or '
                 'remove the row.'
             )
-        is_whole = is_float and value.is_integer()
-        label = str(int(value)) if is_whole else str(value).strip()
+        label = _label(value)
         if known is not None:
             spellings = str(value), label, re.sub(r'\.0+$', '', label)
             label = next((name for name in spellings if name in known), None)

@@ -22,7 +22,9 @@ import numpy as np
 
 from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text
+from jepa_text.evaluation.sets import targets
 
+SPLITS = ('train', 'validation', 'test')
 VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
 
@@ -76,6 +78,8 @@ class Task:
     template      makes one text of a pair, e.g. 'Premise: {first}\nHypothesis: {second}'
                   ('': none)
     revision      commit of the data on the hub, or ''
+    classes       for labels: all classes in order, in the type of the data, where targets
+                  have their text; (): those of the targets, by targets.classes
     """
 
     name: str
@@ -88,6 +92,7 @@ class Task:
     template: str = ''
     revision: str = ''
     zero_shot: object = None
+    classes: tuple = ()
 
 
 def named_set(kind, sets, task, path, own):
@@ -126,6 +131,13 @@ def examples(first, second=None, target=None, where='the task'):
     return Examples(list(first), second and list(second), target).take(kept)
 
 
+def classes(task):
+    """Returns all classes of a task of labels, in order."""
+    parts = (task.train, task.validation, task.test)
+    values = (x for part in parts if part for x in np.asarray(part.target).tolist())
+    return task.classes or targets.classes(values)
+
+
 def drawn(count, limit, seed=0):
     """Returns the indices of at most `limit` of `count` items, drawn by `seed`, in order.
 
@@ -143,7 +155,7 @@ def make_splits(splits, make_split, seed=0):
     """
     parts = {
         name: None if rows is None else make_split(rows, name)
-        for name, rows in zip(('train', 'validation', 'test'), splits)
+        for name, rows in zip(SPLITS, splits)
     }
     if parts['test'] is None:
         parts['train'], parts['test'] = train_test_split(parts['train'], seed)

@@ -131,6 +131,10 @@ def make(task, path='', title=''):
         **parts,
         positive=known.positive,
         template=known.template,
+        classes=tuple(
+            int(name) if name.isdigit() else name
+            for name in dict.fromkeys(known.classes.values())
+        ),
     )
 
 

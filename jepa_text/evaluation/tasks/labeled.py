@@ -3,9 +3,19 @@
 Formats are .jsonl, .tsv, .csv and .parquet, as a file, a folder or a name on the hub.
 """
 
+import warnings
+
+from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.evaluation.tasks import scored
+
+_HIDDEN = (
+    'If the labels are hidden, remove that file: without a test set, the validation set '
+    'is the test set.'
+)
+KINDS = ('', 'labels', 'scores')
 
 
 def make(
@@ -15,6 +25,7 @@ def make(
     second='',
     template='{first}\n{second}',
     labels=(),
+    kind='',
     title='',
     seed=0,
 ):
@@ -23,27 +34,91 @@ def make(
     text, label    names of the fields
     second         field of the second text of a pair; '' for single texts
     template       makes one text of a pair
-    labels         all classes; other labels are then an error. Classes given as numbers
-                   get the names that a Parquet file has for them
+    labels         all classes in order; other labels are then an error. By default they
+                   are those of the set, numbers in order. Classes given as numbers get
+                   the names that a Parquet file has for them, in the order of these
+    kind           'labels', or 'scores' for regression, as in scored.py; '': regression
+                   for more than targets.FEW numbers that are not integers, which is said
     title          the name in tables (default: the file's name)
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps
     its splits. Of a single file, 40 % are the test set, drawn by `seed`.
     """
+    resolve.check_choice('labeled: kind', kind, KINDS)
     title = title or tables.stem(path)
-    fields, known = (text, second, label), tuple(map(str, labels)) or None
+    splits, names = _read(path, label, typed=not labels)
+    where = f'{title}, {{}}, in {path}'.format
+    columns = [
+        rows and tables.column(rows, label, where(split))
+        for split, rows in zip(tasks.SPLITS, splits)
+    ]
+    values = [value for column in columns for value in column or ()]
+    fractions = targets.fractions(values)
+    if not kind and not labels and len(fractions) > targets.FEW:
+        kind = 'scores'
+        print(
+            f'{title}: the field {label!r} has {len(fractions):,} fractions such as '
+            f"{fractions[0]:g}: scores, to regress on; kind='labels' makes them classes."
+        )
+    if kind == 'scores':
+        given = path, text, label, second, template, title, seed
+        return scored.of_splits(splits, *given)
+    if names:
+        splits = _without_class(splits, label, names, where)
+    known = tuple(map(str, labels or names)) or None
+    fields = text, second, label
     parts = tasks.make_splits(
-        tables.splits(path, lambda file: tables.read_named(file, label)),
-        lambda rows, split: _examples(
-            rows, fields, known, f'{title}, {split}, in {path}'
-        ),
-        seed,
+        splits, lambda rows, split: _examples(rows, fields, known, where(split)), seed
     )
     _check_hidden(parts, f'{title} in {path}')
     if second:
         targets.check_template(template, title)
         parts['template'] = template
-    return tasks.Task(title, 'labels', 'accuracy', **parts)
+    given = tuple(labels or names) or targets.classes(values)
+    return tasks.Task(title, 'labels', 'accuracy', **parts, classes=given)
+
+
+def _read(path, label, typed):
+    """Returns (tables.Splits, names of the classes or ()). With `typed`, labels that are
+    only text in their file, such as a CSV, are numbers or booleans if all are such."""
+    names, untyped = {}, []
+
+    def read(file):
+        rows, known = tables.read_named(file, label)
+        names.update(dict.fromkeys(known))
+        if tables.is_untyped(file):
+            untyped.extend(row for row in rows if label in row)
+        return rows
+
+    splits = tables.splits(path, read)
+    if typed and not names:
+        for row, value in zip(untyped, targets.typed([row[label] for row in untyped])):
+            row[label] = value
+    return splits, tuple(names)
+
+
+def _without_class(splits, label, names, where):
+    """Drops rows whose number stands for no class, such as -1, and warns of them."""
+    kept = []
+    for split, rows in zip(tasks.SPLITS, splits):
+        given = [row.get(label) for row in rows or ()]
+        numbers = [n for n, x in enumerate(given) if isinstance(x, int)]
+        if numbers and len(numbers) == len(rows):
+            raise ValueError(
+                f'{where(split)}: all labels are numbers, such as {given[0]}, that stand '
+                f'for none of the classes {", ".join(names)}. {_HIDDEN}'
+            )
+        if numbers:
+            warnings.warn(
+                f'{where(split)}: {len(numbers):,} of {len(rows):,} rows have no class '
+                f'of {", ".join(names)}, but a number such as {given[numbers[0]]}, '
+                f'and are dropped, the first in row {numbers[0] + 1:,}.',
+                stacklevel=3,
+            )
+            dropped = set(numbers)
+            rows = [row for n, row in enumerate(rows) if n not in dropped]
+        kept.append(rows)
+    return splits._replace(**dict(zip(tasks.SPLITS, kept)))
 
 
 def _examples(rows, fields, known, where):
@@ -62,6 +137,5 @@ def _check_hidden(parts, where):
     if not train & test:
         raise ValueError(
             f'{where}: none of the test labels ({", ".join(sorted(test)[:5])}) is among '
-            f'the training labels ({", ".join(sorted(train)[:5])}). If test labels are '
-            'hidden, remove that file: the validation set is then the test set.'
+            f'the training labels ({", ".join(sorted(train)[:5])}). {_HIDDEN}'
         )

@@ -12,35 +12,53 @@ from jepa_text.data.corpora import row_groups
 from jepa_text.data.sets import hub, prepared, tables
 from jepa_text.evaluation.tasks import tags
 
-# A kind fits if a file has one field of each tuple; the first kind that fits is used.
+TEXT = ('text', 'sentence')
+_PAIRS = (
+    (('text_a',), ('text_b',)),
+    (('sentence1',), ('sentence2',)),
+    (('premise',), ('hypothesis',)),
+    (('question1',), ('question2',)),
+)
+LABEL, SCORE = ('label', 'target', 'is_duplicate'), ('score',)
+# (kind, tuples of names of which a row has one each, the keywords of these fields if the
+# names vary); the first kind that fits is used.
 FIELDS = (
-    ('tags', (tags.WORDS, tags.TAGS)),
-    ('spans', (('question',), ('context',), ('answers',))),
-    ('spans', (('paragraphs',),)),
-    ('spans', (('passage',), ('qas',))),
-    ('query_pairs', (('query',), ('document',))),
-    ('pairs', (('text_a',), ('text_b',), ('score',))),
-    ('cloze', (('text',), ('answer',))),
-    ('labeled', (('text',), ('label',))),
-    ('scored', (('text',), ('score',))),
+    ('tags', (tags.WORDS, tags.TAGS), ()),
+    ('spans', (('question',), ('context',), ('answers',)), ()),
+    ('spans', (('paragraphs',),), ()),
+    ('spans', (('passage',), ('qas',)), ()),
+    ('query_pairs', (('query',), ('document',)), ()),
+    *(('pairs', (*pair, SCORE), ('first', 'second', 'score')) for pair in _PAIRS),
+    *(('labeled', (*pair, LABEL), ('text', 'second', 'label')) for pair in _PAIRS),
+    ('cloze', (('text',), ('answer',)), ()),
+    ('labeled', (TEXT, LABEL), ('text', 'label')),
+    ('scored', (TEXT, SCORE), ('text', 'score')),
 )
 
 
-def make(path, title='', seed=0):
+def make(path, kind='', title='', seed=0):
     """Makes the task of a file, folder or name on the hub.
 
-    `title` and `seed` are as in labeled.py. Raises ValueError, which lists the fields, if
-    no kind fits.
+    `kind`, `title` and `seed` are as in labeled.py. Raises ValueError, which lists the
+    fields, if no kind fits.
     """
-    section = {'name': kind_of(path), 'path': path, 'title': title, 'seed': seed}
+    name, fields = _found(path)
+    section = {'name': name, 'path': path, **fields, 'title': title, 'seed': seed}
+    if kind and name == 'labeled':
+        section['kind'] = kind
+    elif kind:
+        raise ValueError(
+            f'{path} has the fields of {name}, so kind={kind!r} cannot be chosen: name '
+            "the fields, e.g. dict(name='labeled', path='...', text='...', label='...')."
+        )
     return resolve.build('evaluation/tasks', section)
 
 
-def kind_of(path):
-    """Returns the name of the module of this folder that reads a set."""
+def _found(path):
+    """Returns (name of the module of this folder that reads a set, its fields)."""
     is_folder = not hub.is_name(path) and Path(path).is_dir()
     if is_folder and list(Path(path).glob('corpus.*')):
-        return 'ranking'
+        return 'ranking', {}
     if str(path).startswith(prepared.TFDS):
         file, row = path, next(iter(tables.splits(path).train), {})
     else:
@@ -49,15 +67,18 @@ def kind_of(path):
         if file is None:
             raise FileNotFoundError(f'{path} has no files in a supported format.')
         if file.name.endswith(tables.COLUMNS):
-            return 'texts' if file.name.endswith(('.txt', '.txt.gz')) else 'tags'
+            is_text = file.name.endswith(('.txt', '.txt.gz'))
+            return 'texts' if is_text else 'tags', {}
         row = _first_row(file)
     if not row:
         raise ValueError(f'{file} has no rows.')
-    for kind, fields in FIELDS:
-        if all(any(name in row for name in names) for names in fields):
-            return kind
+    for kind, fields, keywords in FIELDS:
+        chosen = [next((name for name in names if name in row), None) for names in fields]
+        if None not in chosen:
+            return kind, dict(zip(keywords, chosen))
     kinds = '; '.join(
-        f'{kind}: {", ".join(names[0] for names in fields)}' for kind, fields in FIELDS
+        f'{kind}: {", ".join("|".join(names) for names in fields)}'
+        for kind, fields, _ in FIELDS
     )
     raise ValueError(
         f'{file} has the fields {", ".join(map(str, row))}, which match no kind of task '

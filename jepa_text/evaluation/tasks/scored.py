@@ -23,6 +23,14 @@ def make(
     The other arguments are as in labeled.py.
     """
     title = title or tables.stem(path)
+    return of_splits(
+        tables.splits(path), path, text, score, second, template, title, seed
+    )
+
+
+def of_splits(splits, path, text, score, second, template, title, seed):
+    """Makes the task of tables.Splits that are read from `path`; the other arguments are
+    those of `make`."""
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
@@ -30,7 +38,7 @@ def make(
         others = tables.column(rows, second, where) if second else None
         return tasks.examples(tables.column(rows, text, where), others, scores, where)
 
-    parts = tasks.make_splits(tables.splits(path), examples, seed)
+    parts = tasks.make_splits(splits, examples, seed)
     if second:
         targets.check_template(template, title)
         parts['template'] = template

@@ -103,10 +103,13 @@ def test_a_file_that_is_not_read_as_a_split_is_named(tmp_path):
 def test_numbers_are_replaced_by_the_names_of_classes(tmp_path):
     path = write(tmp_path / 'train.jsonl', '{"tag": 1}\n{"tag": 7}\n{"text": "a"}\n')
     write(tmp_path / 'label.json', '{"no": 0, "yes": 1}')
-    rows = [{'tag': 'yes'}, {'tag': 7}, {'text': 'a'}]
-    assert tables.read_named(path, 'tag') == rows
+    rows, names = [{'tag': 'yes'}, {'tag': 7}, {'text': 'a'}], ('no', 'yes')
+    assert tables.read_named(path, 'tag') == (rows, names)
+    cells = write(tmp_path / 'train.csv', 'tag\n1\n7\nno\n')
+    rows = [{'tag': 'yes'}, {'tag': 7}, {'tag': 'no'}]
+    assert tables.read_named(cells, 'tag') == (rows, names)
     with pytest.raises(ValueError, match="row 1, has no field 'label'"):
-        tables.column(tables.read_named(path, 'label'), 'label', path)
+        tables.column(tables.read_named(path, 'label')[0], 'label', path)
 
 
 def test_prepared_tensorflow_datasets_are_read(tmp_path, monkeypatch):

@@ -1,0 +1,160 @@
+"""Classes of labeled sets: their order, types and names, and numbers that are scores."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jepa_text.evaluation import finetune, tasks
+from jepa_text.evaluation.config import Finetuning
+from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import task as sets
+from jepa_text.kinds import base, exported, labels, saved
+
+
+def build(path, **section):
+    return tasks.build({'name': 'labeled', 'path': str(path), **section})
+
+
+def write(path, values):
+    """Writes a set with three rows of each of these labels."""
+    rows = [{'text': f'text {n}', 'label': x} for n, x in enumerate([*values] * 3)]
+    if path.suffix == '.jsonl':
+        path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    elif path.suffix == '.csv':
+        lines = [f'{row["text"]},{row["label"]}' for row in rows]
+        path.write_text('\n'.join(['text,label', *lines]) + '\n')
+    else:
+        pyarrow = pytest.importorskip('pyarrow')
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def kind_of(task):
+    return finetune.kind_of(sets.with_validation(task, 0.2), Finetuning())
+
+
+CLASSES = [
+    ('a.jsonl', range(11), tuple(range(11))),
+    ('a.csv', range(11), tuple(range(11))),
+    ('a.parquet', range(11), tuple(range(11))),
+    ('a.jsonl', [str(n) for n in range(11)], tuple(str(n) for n in range(11))),
+    ('a.jsonl', [10, -1, 2.0], (-1, 2, 10)),
+    ('a.csv', ['1.0', '0.0'], (0, 1)),
+    ('a.csv', ['007', '7'], ('007', '7')),
+    ('a.jsonl', [True, False], (False, True)),
+    ('a.parquet', [True, False], (False, True)),
+    ('a.csv', ['true', 'false'], (False, True)),
+    ('a.csv', ['True', 'maybe'], ('True', 'maybe')),
+    ('a.jsonl', [0.5, 1, 1.5], (0.5, 1, 1.5)),
+    ('a.csv', ['pos', 'neg'], ('neg', 'pos')),
+]
+
+
+@pytest.mark.parametrize(('name', 'values', 'expected'), CLASSES)
+def test_classes_keep_their_order_and_type(name, values, expected, tmp_path):
+    kind = kind_of(build(write(tmp_path / name, values)))
+    assert kind.labels == expected
+    assert list(map(type, kind.labels)) == list(map(type, expected))
+    # Predictions, saved and exported models have the same.
+    answers = kind.answers(np.eye(len(expected)), None, None)
+    assert [answer['label'] for answer in answers] == list(expected)
+    assert all(type(a['label']) is type(x) for a, x in zip(answers, expected))
+    again = saved.kind_of(json.loads(json.dumps(saved.kind_section(kind))))
+    assert repr(again.labels) == repr(expected)
+    params = {'classifier': {'bias': np.zeros(len(expected))}}
+    head = exported.head_of(kind, params)
+    assert head.labels == tuple(map(str, expected))
+    assert repr(exported.kind_of(head).labels) == repr(expected)
+
+
+def test_given_classes_are_in_the_given_order(tmp_path):
+    path = write(tmp_path / 'a.jsonl', ['low', 'high', 'mid'])
+    assert kind_of(build(path, labels=('low', 'mid', 'high'))).labels[1] == 'mid'
+
+
+@pytest.mark.parametrize('where', ['parquet', 'label.json'])
+def test_names_of_class_labels_are_kept_in_order(where, tmp_path):
+    """Also those of classes that do not occur; rows without a class are dropped."""
+    names = ['world', 'sport', 'art', 'none']
+    if where == 'parquet':
+        path = write(tmp_path / 'a.parquet', [2, 0, 1, -1])
+        from pyarrow import parquet
+
+        feature = {'label': {'names': names, '_type': 'ClassLabel'}}
+        info = json.dumps({'info': {'features': feature}}).encode()
+        table = parquet.read_table(path)
+        table = table.replace_schema_metadata({b'huggingface': info})
+        parquet.write_table(table, path)
+    else:
+        path = write(tmp_path / 'a.jsonl', [2, 0, 1, -1])
+        numbers = {name: number for number, name in enumerate(names)}
+        (tmp_path / 'label.json').write_text(json.dumps(numbers))
+    with pytest.warns(UserWarning, match='3 of 12 rows have no class .*first in row 4'):
+        task = build(path)
+    assert kind_of(task).labels == tuple(names)
+    assert set(task.train.target) | set(task.test.target) == {'world', 'sport', 'art'}
+
+
+def test_glue_classes_have_the_numbers_of_hugging_face(tmp_path):
+    words = ['contradiction', 'neutral', 'entailment']
+    lines = [f'text {n}\tother {n}\t{words[n % 3]}' for n in range(12)]
+    for name in ('train', 'dev'):
+        text = '\n'.join(['sentence1\tsentence2\tgold_label', *lines]) + '\n'
+        (tmp_path / f'{name}.tsv').write_text(text)
+    task = tasks.build({'name': 'mnli', 'path': str(tmp_path)})
+    assert kind_of(task).labels == ('entailment', 'neutral', 'contradiction')
+
+
+def test_integer_targets_of_a_user_keep_their_order():
+    side = sets.Examples([f'text {n}' for n in range(33)], None, np.arange(33) % 11)
+    task = sets.Task('mine', 'labels', 'accuracy', side, side)
+    kind = kind_of(task)
+    assert kind.labels == tuple(range(11)) and type(kind.labels[0]) is int
+    assert base.label_index(kind.labels, np.int64(10)) == 10
+    answers = [{'label': x} for x in side.target.tolist()]
+    measured = finetune.measure('labels', kind, side, None, answers)
+    assert measured.standard['accuracy'] == 1.0
+
+
+SCORES = [0.0, 0.25, 0.5, 0.75, 1.25, 3.0]
+
+
+@pytest.mark.parametrize(
+    ('name', 'values', 'options', 'expected'),
+    [
+        ('a.jsonl', SCORES, {}, 'scores'),
+        ('a.csv', SCORES, {}, 'scores'),
+        ('a.parquet', SCORES, {}, 'scores'),
+        ('a.csv', SCORES, {'name': 'own'}, 'scores'),
+        ('a.csv', SCORES, {'kind': 'labels'}, 'labels'),
+        ('a.csv', SCORES, {'kind': 'labels', 'name': 'own'}, 'labels'),
+        ('a.csv', SCORES, {'labels': SCORES}, 'labels'),
+        ('a.jsonl', [float(n) for n in range(9)], {}, 'labels'),
+        ('a.jsonl', range(9), {'kind': 'scores'}, 'scores'),
+        ('a.jsonl', ['v1.5', 'v1.25', 'v2.5', 'v3.5'], {}, 'labels'),
+    ],
+)
+def test_more_than_a_few_fractions_are_scores(
+    name, values, options, expected, tmp_path, capsys
+):
+    path = write(tmp_path / name, values)
+    task = build(path, **options)
+    assert task.kind == expected
+    said = capsys.readouterr().out
+    assert ("kind='labels'" in said) == (expected == 'scores' and 'kind' not in options)
+    if expected == 'scores':
+        assert task.metric == 'spearman' and set(task.train.target) <= set(values)
+    if said:
+        assert said.count('\n') == 1 and '4 fractions such as 0.25' in said
+
+
+def test_an_unknown_kind_raises(tmp_path):
+    with pytest.raises(ValueError, match="kind='score'"):
+        build(write(tmp_path / 'a.jsonl', SCORES), kind='score')
+    with pytest.raises(ValueError, match="row 1: the label is b'a'"):
+        targets.labels([b'a'], 'mine')
+    with pytest.raises(ValueError, match="'x' is unknown; the model has: 0, 1"):
+        labels.Labels(labels=(0, 1))._targets('x')
