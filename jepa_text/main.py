@@ -86,8 +86,8 @@ def main(argv):
     try:
         if command in MULTI_PROCESS:
             _join(flags.distributed)
-        if os.environ.get('JAX_PLATFORMS') and command not in WITHOUT_DEVICE:
-            importlib.import_module('jepa_text.running.self_test').check_platforms()
+        if command not in WITHOUT_DEVICE:
+            _check_device()
         converts_itself = command in WITH_TRAINING_LOOP
         with contextlib.nullcontext() if converts_itself else exits.config_errors():
             module = importlib.import_module(COMMANDS[command].module)
@@ -257,6 +257,15 @@ def _join(choice):
 
     with exits.config_errors():
         processes.start(choice)
+
+
+def _check_device():
+    """Raises ConfigError for variables of jax with which no command runs."""
+    from jepa_text.running import numerics, self_test
+
+    numerics.check()
+    if os.environ.get('JAX_PLATFORMS'):
+        self_test.check_platforms()
 
 
 def _keep_memory():

@@ -11,6 +11,7 @@ from jepa_text.cost import memo
 from jepa_text.data import tokenizers
 from jepa_text.hf import configs, families, files, layout, names, placement, task_head
 from jepa_text.models import heads
+from jepa_text.models.network import key_of
 
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
@@ -140,4 +141,4 @@ def _shapes_of(encoder, tied, has_head):
 
 def init(module, *inputs, **options):
     """The parameters of a module, initialized with seed 0."""
-    return module.init(jax.random.key(0), *inputs, **options).get('params', {})
+    return module.init(key_of(0), *inputs, **options).get('params', {})

@@ -5,6 +5,9 @@ import zlib
 import jax
 import jax.numpy as jnp
 
+# Of all random keys, whatever JAX_DEFAULT_PRNG_IMPL says: each draws other numbers.
+PRNG = 'threefry2x32'
+
 
 class Modules:
     """Modules by name, applied to parameters by name."""
@@ -63,16 +66,19 @@ def key_of(seed):
     jax.random.key uses only the last 32 bits of a seed.
 
     >>> keys = [jax.random.key_data(key_of(seed)) for seed in (1, 2**32 + 1)]
-    >>> bool((keys[0] == jax.random.key_data(jax.random.key(1))).all())
-    True
-    >>> bool((keys[0] == keys[1]).all())
-    False
+    >>> print(keys[0], bool((keys[0] == keys[1]).all()))
+    [0 1] False
     """
     if isinstance(seed, jax.Array):
         return seed
     low, high = seed % 2**32, seed >> 32
-    key = jax.random.key(low)
+    key = jax.random.key(low, impl=PRNG)
     while high:
         key = jax.random.fold_in(key, high % 2**32)
         high >>= 32
     return key
+
+
+def key_from(data):
+    """Returns the random key of its data, as jax.random.key_data of `key_of` gives it."""
+    return jax.random.wrap_key_data(data, impl=PRNG)

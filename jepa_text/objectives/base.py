@@ -21,6 +21,7 @@ from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
 from jepa_text.models.head_loss import lm_head_loss
 from jepa_text.models.heads import lm_head
+from jepa_text.models.network import key_from
 from jepa_text.optim import schedules
 
 Row = dict[str, np.ndarray]
@@ -58,7 +59,7 @@ def step_key(view, use):
     the microbatches of the step share, and none initializes parameters
     (models/network.py).
     """
-    key = jax.random.wrap_key_data(view.memory['key'])
+    key = key_from(view.memory['key'])
     key = jax.random.fold_in(key, zlib.crc32(f'step/{use}'.encode()))
     return jax.random.fold_in(key, view.run_step)
 

@@ -13,6 +13,7 @@ from jepa_text.running import (
     branch,
     checkpoint,
     fresh_start,
+    numerics,
     profiling,
     reporter,
     signals,
@@ -74,7 +75,8 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
             wandb=loop.wandb,
         )
     )
-    for line in (*descriptions.introduction(recipe), *recipe.notes):
+    introduction = descriptions.introduction(recipe)
+    for line in (*introduction, *recipe.notes, *numerics.changes(meta)):
         report.log(line)
     trace = profiling.Trace(f'{folder}/profile', loop.profile_steps)
     return Tools(store, report, stack.enter_context(trace), stop), state, meta

@@ -7,7 +7,7 @@ import jax
 
 from jepa_text.files import paths
 from jepa_text.parallel import processes
-from jepa_text.running import compilation, restore, self_test, watchdog, workdir
+from jepa_text.running import compilation, numerics, restore, self_test, watchdog, workdir
 from jepa_text.training import assemble, completion, init_from, prepare, switches
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -47,6 +47,7 @@ def build(config, folder, stack, evaluations=()):
     paths.local('The workdir', folder)
     guard = stack.enter_context(_watchdog(folder, **config['watchdog']))
     with processes.fail_together('the config'):
+        numerics.check()
         compilation.use_cache(config['compilation_cache'])
         config = completion.with_init_from(config, folder)
         section, rows = config.get('prepare') or {}, config['data']['folder']

@@ -13,7 +13,7 @@ import numpy as np
 
 from jepa_text.cost import memo
 from jepa_text.models.attention import attend
-from jepa_text.models.network import key_of
+from jepa_text.models.network import key_from, key_of
 from jepa_text.parallel import sharding
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -33,7 +33,7 @@ def create(recipe, phase):
 def _creating(network, objective, optimizer, shardings):
     def create(data):
         # An argument, so that one program serves all seeds.
-        key = jax.random.wrap_key_data(data)
+        key = key_from(data)
         return states.create(network, objective, optimizer, key)
 
     return jax.jit(create, out_shardings=shardings)
@@ -64,7 +64,7 @@ def _enter(recipe, phase):
 @memo.memoize
 def _entering(network, objective, optimizer, reset, forgotten, shardings):
     def enter(state, data):
-        key = jax.random.wrap_key_data(data)
+        key = key_from(data)
         new = network, objective, optimizer, key
         return states.enter_phase(state, *new, reset, forgotten)
 

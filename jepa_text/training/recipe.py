@@ -13,7 +13,7 @@ from jepa_text.data import stream, tokenizers
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import DRAWS
 from jepa_text.parallel import sharding
-from jepa_text.running import writers
+from jepa_text.running import numerics, writers
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -162,6 +162,7 @@ def meta(recipe, phase, step):
         'fingerprint': recipe.fingerprint,
         'steps': recipe.steps,
         'draws': DRAWS,
+        'numerics': numerics.current(),
         **recipe.identity,
         'history': [
             {'start': p.start, 'stop': min(p.stop, step), **p.section}

@@ -1,6 +1,8 @@
 """Seeds of any size give different weights, row orders, masks and random draws."""
 
 import itertools
+import re
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,7 +13,7 @@ import tiny
 from test_pipeline import whole  # noqa: F401 - a fixture
 
 from jepa_text.data import pipeline, tokenizers
-from jepa_text.models.network import key_of
+from jepa_text.models.network import key_from, key_of
 from jepa_text.training import config as settings
 
 SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**64, 2**64 + 2**32)
@@ -40,6 +42,54 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
     assert distinct([np.stack([b['draw'] for b in batch]) for batch in batches])
 
 
+@pytest.mark.parametrize('impl', ['rbg', 'unsafe_rbg'])
+def test_draws_do_not_depend_on_the_default_implementation_of_keys(impl):
+    def draws():
+        key = key_from(jax.random.key_data(key_of(2**32)))
+        return np.asarray(jax.random.normal(key, (3,)))
+
+    expected = draws()
+    with jax.default_prng_impl(impl):
+        np.testing.assert_array_equal(draws(), expected)
+
+
+def test_all_keys_are_made_where_their_implementation_is_named():
+    package = Path(settings.__file__).parents[1]
+    makers = [
+        path.relative_to(package).as_posix()
+        for path in sorted(package.rglob('*.py'))
+        if re.search(r'random\.key\(|PRNGKey\(|wrap_key_data\(', code(path))
+    ]
+    assert makers == ['models/network.py']
+
+
+def code(path):
+    """The lines of a file that are not examples in docstrings."""
+    lines = path.read_text().splitlines()
+    return '\n'.join(line for line in lines if '>>>' not in line)
+
+
+@pytest.mark.slow
+def test_a_run_does_not_depend_on_the_default_implementation_of_keys(tmp_path, capsys):
+    latent = dict(regularizer=dict(name='sigreg', weight=0.1, directions=2))
+    config = tiny.config(
+        tmp_path,
+        steps=2,
+        phases=(dict(objective=dict(name='hybrid', latent=latent)),),
+        evaluate=dict(every=0, rate=0.15, max_rows=8),
+    )
+    expected = tiny.fingerprint(tiny.train(config, tmp_path / 'run'))
+    assert 'numbers' not in capsys.readouterr().err
+    with jax.default_prng_impl('rbg'):
+        assert tiny.fingerprint(tiny.train(config, tmp_path / 'other')) == expected
+        tiny.train(config, tmp_path / 'run')
+    with jax.default_matmul_precision('highest'):
+        tiny.train(config, tmp_path / 'run')
+    printed = ''.join(capsys.readouterr())
+    assert printed.count('numbers  rounding may differ') == 1
+    assert 'JAX_DEFAULT_MATMUL_PRECISION' in printed
+
+
 @pytest.mark.parametrize('seed', SEEDS)
 def test_a_config_accepts_any_seed(seed, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
@@ -59,7 +109,7 @@ def test_random_directions_depend_on_seed_and_step(name):
     def penalty(key, step):
         view = test_objectives.view_of(objective, network, batch, None, params['encoder'])
         memory = view.memory | {'key': key}
-        view = view.replace(memory=memory, step=step)
+        view = view.replace(memory=memory, run_step=step)
         return objective.forward(params, view)[0][name]
 
     keys = [jax.random.key_data(key_of(seed)) for seed in (0, 1, 2**32)]

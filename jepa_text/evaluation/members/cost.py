@@ -25,7 +25,7 @@ from jepa_text.evaluation.members import step as member_step
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import base, prediction, vectors
-from jepa_text.models.network import Network
+from jepa_text.models.network import Network, key_of
 
 # Maximum number of examples of a split whose tokens are counted, evenly drawn.
 SAMPLE = 4096
@@ -244,7 +244,7 @@ def _run(encoder, kind, recipe, program, params, batch):
     trained, frozen = partition.split(encoder_params, recipe.layers)
     network, trained = Network(encoder, kind), {**params, **trained}
     if program == 'gradients':
-        dropout = jax.random.key(0)
+        dropout = key_of(0)
         return member_step.gradients(
             network, kind, recipe, trained, frozen, batch, dropout
         )

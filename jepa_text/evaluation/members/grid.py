@@ -30,6 +30,7 @@ from jepa_text.kinds import base, prediction
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
+from jepa_text.running import numerics
 
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 
@@ -120,6 +121,7 @@ class Grid:
     """The training program of all members of one model, kind and Recipe."""
 
     def __init__(self, model, kind, recipe, max_length=None):
+        numerics.check()
         self.kind, self.recipe = kind, recipe
         self.maximum = min(max_length or model.length, model.length)
         self.pad_id = model.tokenizer.pad_id

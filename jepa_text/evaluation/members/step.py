@@ -14,6 +14,7 @@ from jepa_text.cost import memo
 from jepa_text.evaluation.members import partition, standardize
 from jepa_text.kinds import base
 from jepa_text.models.attention import attend
+from jepa_text.models.network import key_from
 
 
 @memo.memoize
@@ -46,7 +47,7 @@ def _without_vmap(step):
 def step(network, kind, recipe, state, frozen, rate, batch):
     """Updates a member by the clipped gradient; returns (state, loss before it)."""
     params, opt_state, key, number = state
-    dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
+    dropout = jax.random.fold_in(key_from(key), number)
     loss, grads = gradients(network, kind, recipe, params, frozen, batch, dropout)
     norm = optax.tree.norm(grads)
     scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
