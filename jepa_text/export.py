@@ -174,7 +174,9 @@ def write(
     origin = _origin(model, facts)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
-    family = family or to_family.usual_family(encoder, model.causal, origin)
+    if family is None:
+        reading = model.causal, origin, model.tokenizer
+        family = to_family.usual_family(encoder, *reading)
     if task is None and model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
     if task is not None:
@@ -226,6 +228,8 @@ def compared(model, folder, task=None, own=None):
     ):
         if is_now != was:
             raise _differs(folder, f'{what} is {is_now}, not {was}')
+    if how := vocabulary.difference(folder, model):
+        raise _differs(folder, how)
     batch = _sample(model, ends)
     wanted = _logits(model.network.encoder, model, to_family.tied(model), batch)
     found = _logits(again.encoder, again, again.tied, batch)

@@ -9,15 +9,14 @@ import numpy as np
 from flax import traverse_util
 
 from jepa_text.config import resolve
-from jepa_text.hf import configs, families
+from jepa_text.data.tokenizers.roles import ROLES
+from jepa_text.hf import configs, families, vocabulary
 
-ROLES = ('pad', 'bos', 'eos', 'mask')
 
-
-def usual_family(encoder, causal, origin):
+def usual_family(encoder, causal, origin, tokenizer):
     """The default family of an encoder; `origin` is the family it came from, or None."""
     name = _name(encoder)
-    if origin in families.EXPORTED:
+    if origin in families.EXPORTED and vocabulary.is_kept(tokenizer, origin):
         kind = families.KINDS[origin]
         if kind.model == name and kind.causal == causal:
             return origin
@@ -43,6 +42,7 @@ def converted(model, causal, family):
             f'{model.name} is causal, and {family} bidirectional: leave the family '
             'out, or train it with an objective that is bidirectional first.'
         )
+    vocabulary.check(model.tokenizer, family)
     encoder = model.network.encoder
     section = configs.canonical(_name(encoder), encoder)
     params = {name: model.params.get(name, {}) for name in ('encoder', 'lm_head')}

@@ -6,10 +6,13 @@ A template in tokenizer.json adds the special tokens. The mask token includes th
 before it, as in training, where the space of a masked token is masked with it.
 """
 
+import importlib.util
 import json
+import warnings
 from pathlib import Path
 
-from jepa_text.hf import files, to_family
+from jepa_text.data.tokenizers.roles import ROLES
+from jepa_text.hf import files
 
 # Their names of the roles; an encoder's begin and end are its class and separator tokens.
 THEIR_ROLES = {
@@ -18,6 +21,86 @@ THEIR_ROLES = {
     'eos': ('eos', 'sep'),
     'mask': ('mask',),
 }
+
+# transformers (5.24) builds the tokenizer of these families by a class of its own from
+# the vocabulary and the template alone, whatever tokenizer_class says: with this division
+# of texts, and without the space before a mask token.
+REBUILT = ('qwen2',)
+_QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+    r' ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
+_OPTIONS_OF_BPE = (
+    *('unk_token', 'dropout', 'continuing_subword_prefix', 'end_of_word_suffix'),
+    *('fuse_unk', 'byte_fallback', 'ignore_merges'),
+)
+_UNKNOWN = '<|endoftext|>'  # added by that class if it is missing
+
+# Texts whose ids are compared: contractions, numbers, spaces, scripts, a combining mark.
+PROBES = (
+    "The whale's white; it'll swim 1234567 miles.",
+    ' two  spaces,\n\na tab\there, cafe\u0301 “and” 🐋🐋 ',
+    'Кит плывёт на север. الحوت يسبح. व्हेल तैरती है।',
+    '鲸鱼在海里游泳，鯨は海を泳ぐ。วาฬว่ายน้ำ',
+)
+
+
+def is_kept(tokenizer, family):
+    """Whether AutoTokenizer gives the ids of a tokenizer in a folder of a family."""
+    if family not in REBUILT:
+        return True
+    content = json.loads(tokenizer.content)
+    model, steps = content['model'], content['pre_tokenizer'] or {}
+    split, last = [*steps.get('pretokenizers', ()), {}, {}][:2]
+    return (
+        tokenizer.mask_id is None
+        and tokenizer.backend.token_to_id(_UNKNOWN) is not None
+        and model.get('type') == 'BPE'
+        and not any(model.get(key) for key in _OPTIONS_OF_BPE)
+        and content['normalizer'] == {'type': 'NFC'}
+        and split.get('pattern') == {'Regex': _QWEN}
+        and (split['behavior'], split['invert']) == ('Isolated', False)
+        and (last.get('type'), last.get('use_regex')) == ('ByteLevel', False)
+        and not last['add_prefix_space']
+    )
+
+
+def check(tokenizer, family):
+    """Raises ValueError for a tokenizer that AutoTokenizer would change."""
+    if not is_kept(tokenizer, family):
+        raise ValueError(
+            f'family={family!r}: for this family, AutoTokenizer of transformers replaces '
+            f'every tokenizer by one that divides texts as {family} does and has no mask '
+            'token, so that this model would read other ids. Leave the family out, or '
+            'take llama, or for a bidirectional model eurobert.'
+        )
+
+
+def difference(folder, model):
+    """How AutoTokenizer of transformers reads a folder differently from its model.
+
+    Returns None if it gives the same ids, or if transformers is not installed.
+    """
+    if importlib.util.find_spec('transformers') is None:
+        return None
+    import transformers
+
+    with warnings.catch_warnings(action='ignore'):
+        theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    begin, end = model.ends()
+    read = {text: model.tokenizer.encode(text) for text in PROBES}
+    if model.tokenizer.mask_id is not None:
+        name = model.tokenizer.backend.id_to_token(model.tokenizer.mask_id)
+        text = f'The white {name}, a {name}'
+        read[text] = model.tokenizer.encode_masked(text.replace(name, '<mask>'))
+    for text, ids in read.items():
+        wanted, found = [*begin, *ids.tolist(), *end], theirs(text)['input_ids']
+        if found != wanted:
+            return (
+                f'AutoTokenizer of transformers {transformers.__version__} encodes '
+                f'{text!r} to {found}, not {wanted}'
+            )
+    return None
 
 
 def write(folder, model, family, template):
@@ -55,7 +138,7 @@ def write(folder, model, family, template):
 def special_tokens(tokenizer):
     """{'pad_token': '<pad>', ...} for the roles that the tokenizer has."""
     found = {}
-    for role in to_family.ROLES:
+    for role in ROLES:
         number = getattr(tokenizer, f'{role}_id')
         if number is not None:
             name = tokenizer.backend.id_to_token(number)

@@ -1,0 +1,93 @@
+"""AutoTokenizer of transformers reads the tokenizers of exported folders as they are."""
+
+import dataclasses
+import json
+
+import hf_cases
+import pytest
+from test_hf_export import imported
+
+from jepa_text import export
+from jepa_text.data import tokenizers
+from jepa_text.data.tokenizers import training
+from jepa_text.hf import families, load, vocabulary
+from jepa_text.pretrained import Pretrained
+
+TEXTS = (
+    "The whale's white; it'll swim 1234567 miles.",
+    'Der Wal schläft, “weiß” — und träumt!',
+    'La ballena cruzó el océano, ¿verdad?',
+    'Кит плывёт далеко на север.',
+    '鲸鱼在海里游泳，天气很好。',
+    '鯨は海を泳ぐ。',
+    'الحوت يسبح في البحر.',
+    'व्हेल समुद्र में तैरती है।',
+    'วาฬว่ายน้ำในทะเล',
+    ' two  spaces,\n\na tab\there, cafe\u0301 and 🐋🐋 ',
+)
+KINDS = ('bpe', 'wordpiece', 'unigram', 'qwen', 'qwen and mask')
+
+
+def tokenizer_of(kind):
+    """A small tokenizer of a kind; 'qwen' is byte BPE that divides texts as Qwen's."""
+    if not kind.startswith('qwen'):
+        return training.train(TEXTS * 3, 700, kind, alphabet=300)
+    content = hf_cases.as_qwen(json.loads(training.train(TEXTS * 3, 700).content))
+    replaced = '<mask>' if kind == 'qwen' else '<reserved_0>'
+    text = json.dumps(content).replace(replaced, '<|endoftext|>')
+    return tokenizers.parse(json.loads(text), kind, ('mask',))
+
+
+def read_by_others(folder, tokenizer, family):
+    """(tokenizer of transformers, model) of a folder with the tokenizer of a family."""
+    transformers = pytest.importorskip('transformers')
+    (folder / 'config.json').write_text(json.dumps({'model_type': family}))
+    model = Pretrained(None, {}, tokenizer, 512)
+    vocabulary.write(folder, model, family, load.ends(tokenizer))
+    return transformers.AutoTokenizer.from_pretrained(folder), model
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('family', families.EXPORTED)
+def test_transformers_gives_the_same_ids(tmp_path, family, kind):
+    """For every family and tokenizer that is not refused."""
+    tokenizer = tokenizer_of(kind)
+    other, model = read_by_others(tmp_path, tokenizer, family)
+    found = [other(text, split_special_tokens=True)['input_ids'] for text in TEXTS]
+    is_same = found == [model.row(text).tolist() for text in TEXTS]
+    if tokenizer.mask_id is not None:
+        masked = other('The white <mask>, a', add_special_tokens=False)['input_ids']
+        is_same &= masked == tokenizer.encode_masked('The white <mask>, a').tolist()
+    assert is_same == vocabulary.is_kept(tokenizer, family)
+
+
+@pytest.mark.parametrize('adapt, chosen', [(None, 'llama'), ({}, 'eurobert')])
+def test_qwen2_with_another_tokenizer_becomes_another_family(tmp_path, adapt, chosen):
+    changes = dict(use_sliding_window=False, tie_word_embeddings=False)
+    model, folder = imported(tmp_path, 'qwen2', adapt, **changes)
+    hf_cases.write_tokenizer(folder)
+    model = dataclasses.replace(model, tokenizer=tokenizers.load(folder))
+    with pytest.raises(ValueError, match="family='qwen2'.*Leave the family out"):
+        export.write(model, tmp_path / 'out', family='qwen2')
+    found = export.write(model, tmp_path / 'out')
+    assert found['family'] == chosen and found['difference'] < 1e-5
+
+
+@pytest.mark.peer
+def test_ids_that_transformers_changes_end_an_export(tmp_path, monkeypatch):
+    transformers = pytest.importorskip('transformers')
+    monkeypatch.setattr(vocabulary, 'REBUILT', ())
+    model, folder = imported(tmp_path, 'qwen2', use_sliding_window=False)
+    hf_cases.write_tokenizer(folder)
+    model = dataclasses.replace(model, tokenizer=tokenizers.load(folder))
+    with pytest.raises(RuntimeError, match='AutoTokenizer of transformers .* encodes'):
+        export.write(model, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+    auto = transformers.models.auto.tokenization_auto
+    classes = {f: auto.TOKENIZER_MAPPING_NAMES.get(f) for f in families.EXPORTED}
+    forced = auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+    monkeypatch.undo()
+    assert set(vocabulary.REBUILT) == {
+        f for f in forced & set(classes) if classes[f] != 'TokenizersBackend'
+    }
