@@ -205,10 +205,11 @@ def _check_context(recipe):
     if context == 1:
         return
     for phase in recipe.phases:
-        heads = phase.network.encoder.heads
-        if phase.length % context or heads % (context * tensor):
-            raise ValueError(
-                f'mesh.context={context} must divide rows of {phase.length} tokens, and '
-                f'context x tensor = {context * tensor} must divide the {heads} heads. '
-                'Change one of them.'
-            )
+        for name, module in phase.network.modules.items():
+            heads = getattr(module, 'heads', 0)
+            if phase.length % context or heads % (context * tensor):
+                raise ValueError(
+                    f'mesh.context={context} must divide rows of {phase.length} tokens, '
+                    f'and context x tensor = {context * tensor} must divide the {heads} '
+                    f'heads of the {name}. Change one of them.'
+                )

@@ -126,6 +126,17 @@ def test_indivisible_heads_are_rejected(context):
         outlined('mlm', sizes, model=small.section(heads=2, kv_heads=2))
 
 
+@pytest.mark.parametrize('objective', ['ijepa', 'hybrid'])
+def test_indivisible_heads_of_a_predictor_are_rejected(objective):
+    section = dict(name=objective, predictor_heads=2, predictor_width=16)
+    if objective == 'hybrid':
+        section['predictor'] = 'transformer'
+    phases = [dict(objective=section)]
+    sizes = dict(data=jax.device_count() // 4, context=4)
+    with pytest.raises(ValueError, match='must divide the 2 heads of the predictor'):
+        outlined(objective, sizes, phases=phases)
+
+
 def test_indivisible_rows_are_rejected():
     data = dict(folder='', row_length=small.LENGTH + 2, batch_size=small.ROWS)
     with pytest.raises(ValueError, match='mesh.context=4 must divide rows of 42 tokens'):
