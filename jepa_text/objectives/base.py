@@ -124,9 +124,9 @@ class Objective:
       diagnostics_every(every)  returns the number of steps between measurements if
                         `every` are requested (0: none); 0 for none
       diagnostics(params, view)  {name: float32 scalar} for all `diagnostic_names`
-      derived(metrics, diagnostics)  {name: value} of metrics that are not shares,
-                        computed from those of the whole batch and the latest diagnostics
-                        (NaN if they failed; {} without diagnostics)
+      derived(metrics, seen, diagnostics)  {name: value} of metrics that are not shares,
+                        computed from the metrics and `seen` of the whole batch and the
+                        latest diagnostics (NaN if they failed; {} without diagnostics)
       collapse(values), notes(values)  {kind: sentence}: signs of collapse, and other
                         observations, in the metrics of a step
     Relation to other objectives
@@ -175,7 +175,7 @@ class Objective:
     def diagnostics(self, params: dict, view: View) -> Arrays:
         return {}
 
-    def derived(self, metrics: Arrays, diagnostics: Arrays) -> Arrays:
+    def derived(self, metrics: Arrays, seen: Any, diagnostics: Arrays) -> Arrays:
         return {}
 
     def collapse(self, values: dict[str, float]) -> dict[str, str]:
@@ -235,7 +235,7 @@ class TokenObjective(Objective):
             counts['of_parts'] = jnp.sum(jnp.where(batch[PART].T, of_row_B, 0), axis=1)
         return counts
 
-    def derived(self, metrics, diagnostics):
+    def derived(self, metrics, seen, diagnostics):
         if self.label != 'clm':
             return {}
         return {'train/perplexity': jnp.exp(metrics['clm_loss'])}

@@ -73,7 +73,7 @@ def make_step(
         }
         measured = latest if every else {}
         named = {k if '/' in k else f'train/{k}': x for k, x in metrics.items()}
-        return new, named | measured | objective.derived(metrics, measured) | own
+        return new, named | measured | objective.derived(metrics, seen, measured) | own
 
     return step
 

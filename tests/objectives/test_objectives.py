@@ -164,9 +164,8 @@ def test_parts_add_up_to_the_batch(name):
     ]
     assert_allclose(sum(loss for loss, _ in parts), whole, rtol=1e-5)
     for key, value in whole_metrics.items():
-        if not key.endswith('_std'):  # a std is that of the part it is measured on
-            total = sum(metrics[key] for _, metrics in parts)
-            assert_allclose(total, value, rtol=1e-5, atol=1e-6)
+        total = sum(metrics[key] for _, metrics in parts)
+        assert_allclose(total, value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize('name', ALL)

@@ -122,6 +122,23 @@ def test_accumulation_gives_the_gradient_of_the_batch(name, rule):
         assert learned(one.memory, before.memory) and learned(four.memory, before.memory)
 
 
+@pytest.mark.parametrize('name', ['hybrid', 'sentence'])
+def test_metrics_do_not_depend_on_accumulation(name):
+    """All are of the whole batch, also if a microbatch has a single latent (sentence)."""
+    given = dict(latent=dict(momentum=0.9, distance='mse'))
+    whole, microbatches = setup(name, **given), setup(name, B, **given)
+    state, batch = whole.create(), batch_of(whole.objective)
+    # Far from their targets, predictions differ in size and direction.
+    far = jax.tree.map(
+        lambda x: x + jax.random.normal(jax.random.key(0), x.shape),
+        state.params['predictor'],
+    )
+    state = state.replace(params={**state.params, 'predictor': far})
+    one, eight = (run.step(state, batch)[1] for run in (whole, microbatches))
+    assert one['jepa/target_std'] > 0.1 and one['jepa/prediction_std'] > 0.01
+    close(eight, one, rtol=1e-4, atol=1e-6)
+
+
 def learned(after, before):
     """Returns the entries of a memory that changed, without diagnostics."""
     names = set(before) - {'diagnostics'}

@@ -191,11 +191,16 @@ class LatentObjective(Objective):
         loss = losses.masked_sum(distance_BM, where_BM) / maximum
         # NaN for a batch without latents: nothing was measured; 0 would mean collapse.
         share = jnp.where(count > 0, jnp.sum(where_BM) / maximum, jnp.nan)
-        values = diagnostics.cheap(*vectors)
+        cosine_BM = 1 - losses.cosine_distance(*vectors[:2])
+        cosine = losses.masked_sum(cosine_BM, where_BM) / maximum
+        metrics = {'jepa/loss': loss, 'jepa/cosine': jnp.where(count > 0, cosine, share)}
         if self.has_target:
-            values['jepa/momentum'] = self.latent.momentum(view.step)
-        metrics = {name: value * share for name, value in values.items()}
-        return loss, metrics | {'jepa/loss': loss}, seen
+            metrics['jepa/momentum'] = self.latent.momentum(view.step) * share
+        seen['moments'] = {
+            'target': diagnostics.moments(prediction.target_BMD, where_BM),
+            'prediction': diagnostics.moments(prediction.prediction_BMD, where_BM),
+        }
+        return loss, metrics, seen
 
     def penalty(self, view, prediction):
         """Returns {name: this part's share} of the regularizer's loss, or {} without one.
@@ -255,14 +260,19 @@ class LatentObjective(Objective):
         )
         return diagnostics.gradients(latent, tokens) | vectors
 
-    def derived(self, metrics, diagnostics):
-        """Returns the latent term's share of both weighted gradients on the encoder."""
-        if not diagnostics:
-            return {}
-        weight = metrics['jepa/lambda']
-        latent = weight * diagnostics['jepa/latent_grad_norm']
-        both = latent + (1 - weight) * diagnostics['jepa/token_grad_norm']
-        return {'jepa/grad_ratio': latent / jnp.maximum(both, 1e-20)}
+    def derived(self, metrics, seen, measured):
+        """Returns the spread of targets and predictions, and the latent term's share of
+        both weighted gradients on the encoder."""
+        found = {
+            f'jepa/{name}_std': diagnostics.std_of(moments)
+            for name, moments in seen['moments'].items()
+        }
+        if measured:
+            weight = metrics['jepa/lambda']
+            latent = weight * measured['jepa/latent_grad_norm']
+            both = latent + (1 - weight) * measured['jepa/token_grad_norm']
+            found['jepa/grad_ratio'] = latent / jnp.maximum(both, 1e-20)
+        return found
 
     def collapse(self, values):
         return diagnostics.collapse(values)

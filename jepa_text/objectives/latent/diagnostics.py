@@ -54,31 +54,29 @@ def gradients(latent, tokens):
     return dict(zip(GRADIENTS, (*norms, cosine), strict=True))
 
 
-def std_of(x_BMD, where_BM):
+def moments(x_BMD, where_BM):
+    """Returns the sums over true positions by which `std_of` knows the vectors scaled to
+    length 1: of them, of their squares, and of 1. The sums of parts of a batch add up."""
+    kept_BMD = jnp.where(where_BM[..., None], losses.unit(x_BMD), 0.0)
+    axes = tuple(range(where_BM.ndim))
+    return {
+        'sum': jnp.sum(kept_BMD, axis=axes),
+        'squares': jnp.sum(kept_BMD**2, axis=axes),
+        'count': jnp.sum(where_BM, dtype=jnp.float32),
+    }
+
+
+def std_of(moments):
     """Returns the mean over D of sqrt(D) times the standard deviation of unit vectors.
 
-    Near 1 for vectors in all directions, 0 if all have the same direction; NaN for a
-    single vector.
+    Near 1 for vectors in all directions, 0 if all have the same direction; NaN for fewer
+    than two vectors.
     """
-    unit_BMD = losses.unit(x_BMD.astype(jnp.float32))
-    true = jnp.sum(where_BM)
-    count = jnp.maximum(true, 1)
-    kept_BMD = jnp.where(where_BM[..., None], unit_BMD, 0.0)
-    axes = tuple(range(x_BMD.ndim - 1))
-    mean_D = jnp.sum(kept_BMD, axis=axes) / count
-    variance_D = jnp.sum(kept_BMD**2, axis=axes) / count - mean_D**2
-    std = jnp.mean(jnp.sqrt(jnp.maximum(variance_D, 0.0))) * jnp.sqrt(x_BMD.shape[-1])
-    return jnp.where(true == 1, math.nan, std)
-
-
-def cheap(prediction_BMD, target_BMD, where_BM):
-    """Returns cosine, target_std and prediction_std of a batch of latents."""
-    cosine_BM = 1 - losses.cosine_distance(prediction_BMD, target_BMD)
-    return {
-        'jepa/cosine': losses.masked_mean(cosine_BM, where_BM),
-        'jepa/target_std': std_of(target_BMD, where_BM),
-        'jepa/prediction_std': std_of(prediction_BMD, where_BM),
-    }
+    count = moments['count']
+    mean_D = moments['sum'] / count
+    variance_D = jnp.maximum(moments['squares'] / count - mean_D**2, 0.0)
+    std = jnp.mean(jnp.sqrt(variance_D)) * jnp.sqrt(len(variance_D))
+    return jnp.where(count > 1, std, math.nan)
 
 
 def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
