@@ -187,6 +187,15 @@ def test_the_kind_of_a_prepared_set_is_inferred(monkeypatch):
     assert task.kind == 'labels' and len(task.test) == len(TEXTS)
 
 
+def test_the_kind_is_that_of_the_training_set(tmp_path):
+    jsonl(tmp_path / 'about.jsonl', [{'query': 'a', 'document': 'b'}])
+    for split in ('train', 'test'):
+        rows = [dict(text=f'{split} {t}', label=n % 2) for n, t in enumerate(TEXTS)]
+        jsonl(tmp_path / f'{split}.jsonl', rows)
+    with pytest.warns(UserWarning, match='about.jsonl are not read'):
+        assert build('own', path=str(tmp_path)).kind == 'labels'
+
+
 def test_unknown_fields_raise(tmp_path):
     (tmp_path / 'a.csv').write_text('review,stars\nGood,5\n')
     words = r'fields review, stars, which match no kind .*labeled: text.sentence, label'

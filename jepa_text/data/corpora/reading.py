@@ -23,6 +23,12 @@ CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = ('.gz', '.zst', '.xz')
 ENDS = ('', *PACKED)
 BLOCK = 2**20  # bytes of a line that are read at a time
+# What compressed files begin with.
+FORMATS = {
+    b'\x1f\x8b': ('gzip', '.gz'),
+    b'\xfd7zXZ': ('xz', '.xz'),
+    b'\x28\xb5\x2f\xfd': ('Zstandard', '.zst'),
+}
 BOM, UTF16 = b'\xef\xbb\xbf', (b'\xff\xfe', b'\xfe\xff')
 
 
@@ -68,7 +74,8 @@ def lines(path, start=0, stop=None, strict=True):
             except UnicodeDecodeError as error:
                 at = offset + len(data) - len(line) + error.start
                 place = f'{number}{after(start)}'
-                message = _not_utf8(path, place, at, line[error.start])
+                head = b'' if offset else data
+                message = _not_utf8(path, place, at, line[error.start], head)
                 if strict:
                     raise ValueError(message) from error
                 text = invalid_text.Bad(invalid_text.NOT_UTF8, message)
@@ -139,7 +146,11 @@ def _raw_lines(file, path):
         yield b''.join(parts)
 
 
-def _not_utf8(path, number, offset, byte):
+def _not_utf8(path, number, offset, byte, head):
+    for start, (name, suffix) in FORMATS.items():
+        if head.startswith(start) and not is_compressed(path):
+            right = f'{os.path.basename(str(path))}{suffix}'
+            return f'{path} is {name} data, not text: name it {right} to have it read.'
     unpacked = ' of the decompressed text' if is_compressed(path) else ''
     is_utf16 = not offset and bytes([byte]) in [mark[:1] for mark in UTF16]
     return (

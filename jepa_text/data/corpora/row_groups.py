@@ -49,6 +49,17 @@ def is_arrow(path):
     return str(path).lower().endswith('.arrow')
 
 
+def schema(path):
+    """Returns the Arrow schema of a Parquet or Arrow file; raises as `numbered` does."""
+    from pyarrow import parquet
+
+    with _clear_errors(path):
+        if not is_arrow(path):
+            return parquet.read_schema(_seekable(path))
+        with streams.open_bytes(path) as file:
+            return _arrow_reader(file)[0].schema
+
+
 def _parquet_batches(path, wanted, start, stop, progress):
     from pyarrow import parquet
 
@@ -61,11 +72,8 @@ def _parquet_batches(path, wanted, start, stop, progress):
 
 
 def _arrow_batches(path, wanted, *_):
-    import pyarrow
-
     with streams.open_bytes(path) as file:
-        is_stream = file.peek(6)[:6] != b'ARROW1'
-        read = pyarrow.ipc.open_stream(file) if is_stream else pyarrow.ipc.open_file(file)
+        read, is_stream = _arrow_reader(file)
         _check_columns(path, wanted, read.schema.names)
         whole = read if is_stream else map(read.get_batch, range(read.num_record_batches))
         for batch in whole:
@@ -74,7 +82,18 @@ def _arrow_batches(path, wanted, *_):
                 yield batch.slice(first, ROWS)
 
 
+def _arrow_reader(file):
+    import pyarrow
+
+    is_stream = file.peek(6)[:6] != b'ARROW1'
+    read = pyarrow.ipc.open_stream if is_stream else pyarrow.ipc.open_file
+    return read(file), is_stream
+
+
 def _check_columns(path, wanted, known):
+    repeated = [name for name in dict.fromkeys(known) if known.count(name) > 1]
+    if repeated and (wanted is None or set(wanted) & set(repeated)):
+        raise ValueError(f'{path} repeats a column name: {", ".join(repeated)}.')
     for name in wanted or ():
         if name not in known:
             raise ValueError(_no_column(path, name, known))
@@ -127,13 +146,26 @@ def _begins(group):
 
 
 def _decoded(batch, path, number):
-    """The rows of a batch that follows `number` others."""
+    """The rows of a batch that follows `number` others; binary columns that are UTF-8
+    are text."""
+    batch = _with_text(batch)
     try:
         return batch.to_pylist()
     except UnicodeDecodeError:
         return [
             _row(batch, i, f'{path}, row {number + i + 1:,}') for i in range(len(batch))
         ]
+
+
+def _with_text(batch):
+    import pyarrow
+
+    for place, kind in enumerate(batch.schema.types):
+        if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
+            with contextlib.suppress(pyarrow.ArrowInvalid):
+                text = batch.column(place).cast(pyarrow.large_string())
+                batch = batch.set_column(place, batch.schema.names[place], text)
+    return batch
 
 
 def _row(batch, index, where):

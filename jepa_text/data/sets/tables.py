@@ -1,7 +1,9 @@
-"""Labeled datasets from .jsonl, .tsv, .csv, .json or .parquet files, as lists of dicts.
+"""Labeled datasets from .jsonl, .tsv, .csv, .json, .parquet or .arrow files, as lists of
+dicts.
 
     read(path)          one file
-    splits(path, ...)   a folder in the layout of GLUE or Hugging Face, or one file
+    splits(path, ...)   a folder in the layout of GLUE or Hugging Face, also that of
+                        `save_to_disk`, or one file
     files(path)         {split: files} of the same
 
 'hub:NAME/CONFIG@REVISION' is a dataset on the Hugging Face Hub (data/sets/hub.py), the
@@ -21,16 +23,21 @@ from jepa_text.data.sets import hub, prepared
 from jepa_text.files import paths
 
 SUFFIXES = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json')
-SUFFIXES = (*SUFFIXES, *(f'{suffix}.gz' for suffix in SUFFIXES), '.parquet')
+SUFFIXES = (*(f'{suffix}{end}' for suffix in SUFFIXES for end in reading.ENDS),)
+SUFFIXES += ('.parquet', '.arrow')
 # CoNLL files with one word per line, which are not tables of rows (data/sets/columns.py).
 COLUMNS = ('.conll', '.conllu', '.iob2', '.bio', '.txt')
-COLUMNS = (*COLUMNS, *(f'{suffix}.gz' for suffix in COLUMNS))
+COLUMNS = (*(f'{suffix}{end}' for suffix in COLUMNS for end in reading.ENDS),)
 READ = (*SUFFIXES, *COLUMNS)
-TRAIN = ('train',)
-VALIDATION = ('validation', 'dev', 'valid', 'val')
-TEST = ('test',)
+TRAIN = ('train', 'training')
+VALIDATION = ('validation', 'dev', 'valid', 'val', 'eval', 'evaluation')
+TEST = ('test', 'testing')
 _FOLLOWED = " followed by '.', '-' or two digits"
+_SHARD = re.compile(r'[-._ ]?\d+([-._ ].*)?')  # what follows the word in a shard's name
 LABELS = 'label.json'
+# Written by Hugging Face's `datasets` beside the data.
+SAVED, STATE = 'dataset_dict.json', 'state.json'
+_ABOUT = (LABELS, SAVED, STATE, 'dataset_info.json', 'dataset_infos.json')
 CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 
 
@@ -48,18 +55,20 @@ def read(path, header=None, skip_short=False):
 
     With `skip_short`, lines of a TSV with too few cells are skipped with a warning.
 
-    Cells of a TSV are never quoted, as in GLUE; those of a CSV may be, as in RFC 4180. A
-    .json file has a list of objects, an object with such a list as 'data', or, as often
-    on the hub, one object per line. Raises FileNotFoundError for a missing file and
-    ValueError, with the line, if it cannot be read.
+    Cells of a CSV may be quoted, as in RFC 4180. Those of a TSV are taken literally, as
+    in GLUE, unless they are quoted as pandas or spreadsheets quote them; both is said. If
+    the first line has no comma (in a TSV, no tab), cells are separated by ; or a tab (a
+    comma). A .json file has a list of objects, an object with such a list as 'data', or,
+    as often on the hub, one object per line. Raises FileNotFoundError for a missing file
+    and ValueError, with the line, if it cannot be read.
     """
     path = Path(paths.local('The file', path))
     if not path.is_file():
         raise FileNotFoundError(
             f'There is no file {path}. Give one that ends in {", ".join(SUFFIXES)}.'
         )
-    kind = _kind(path.name)
-    if path.name.endswith('.parquet'):
+    kind = kind_of(path)
+    if kind in ('parquet', 'arrow'):
         return list(row_groups.rows(path))
     if not path.name.endswith(SUFFIXES):
         raise ValueError(
@@ -96,7 +105,10 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST):
                 f'{path} has no file whose name begins with {TRAIN[0]!r}{_FOLLOWED}; it '
                 f'has: {", ".join(names) or "none with a supported suffix"}.'
             )
-        _warn_of_unread(path, found, zip(words, chosen))
+        if not hub.is_name(path):
+            _check_joined(path, found, chosen)
+        if validation:
+            _warn_of_unread(path, found, chosen)
         rows = [
             paths and [row for file in paths for row in reader(file)] for paths in chosen
         ]
@@ -106,20 +118,46 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST):
     return Splits(training, validating, testing, revision)
 
 
-def _warn_of_unread(path, found, chosen):
-    """Warns of files that were probably meant to be a split that has no others."""
-    for names, files in chosen:
-        near = [
-            word
-            for word in found
-            if files is None and any(re.match(f'{name}[^a-z]', word) for name in names)
-        ]
-        if near:
+def _check_joined(path, found, chosen):
+    """Warns of files that are read as one split though they are no numbered shards;
+    raises ValueError for two whose names differ only in their format."""
+    for word, files in found.items():
+        if files not in chosen or len(files) < 2:
+            continue
+        names = [file.name for file in files]
+        stems = [name.removesuffix(_packing(name)).rpartition('.')[0] for name in names]
+        same = [name for name, stem in zip(names, stems) if stems.count(stem) > 1]
+        if same:
+            raise ValueError(
+                f'{path}: {", ".join(same)} look like the same rows in several files. '
+                'Move all but one away, or rename those with other rows.'
+            )
+        ends = [stem.rpartition(word)[2] for stem in stems]
+        if not all(map(_SHARD.fullmatch, ends)):
             warnings.warn(
-                f'{path}: {", ".join(near)} is not read, as the name must begin with '
-                f'{names[0]!r}{_FOLLOWED}. If it is meant to be read, rename it.',
+                f'{path}: {word} is joined from {", ".join(names)}. Move those away that '
+                'are not part of it.',
                 stacklevel=4,
             )
+
+
+def _warn_of_unread(path, found, chosen):
+    """Warns of tables that are not read."""
+    unread = [
+        file.name
+        for files in found.values()
+        if files not in chosen
+        for file in files
+        if kind_of(file) not in ('txt', 'json')
+    ]
+    if unread:
+        words = ', '.join(map(repr, (TRAIN[0], *VALIDATION, TEST[0])))
+        warnings.warn(
+            f'{path}: {", ".join(sorted(unread))} are not read, as their names do not '
+            f'begin with one of {words}{_FOLLOWED}, or another is read. Rename '
+            'them to have them read, or move them away.',
+            stacklevel=4,
+        )
 
 
 def files(path):
@@ -138,13 +176,15 @@ def files(path):
             for file in path.parent.iterdir()
             if file.name.startswith(before) and file.name.endswith(after)
         }
+    elif saved := _saved_to_disk(path):
+        return saved, ''
     elif path.is_dir():
         folders = [folder for folder in (path, path / 'data') if folder.is_dir()]
         inside = (file for folder in folders for file in folder.iterdir())
         named = {
             file: file.name
             for file in inside
-            if file.name.endswith(READ) and file.name != LABELS
+            if file.name.endswith(READ) and file.name not in _ABOUT
         }
     else:
         raise FileNotFoundError(
@@ -157,6 +197,19 @@ def files(path):
         # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; but not 'test2'.
         found.setdefault(re.split(r'[.-]|\d\d', named[file])[0], []).append(file)
     return found, ''
+
+
+def _saved_to_disk(path):
+    """{split: files} of a folder of Hugging Face's `save_to_disk`; {} for others."""
+    if (path / SAVED).is_file():
+        splits = json.loads((path / SAVED).read_text())['splits']
+        return {split: _shards(path / split) for split in splits}
+    return {'train': _shards(path)} if (path / STATE).is_file() else {}
+
+
+def _shards(folder):
+    state = json.loads((folder / STATE).read_text())
+    return [folder / file['filename'] for file in state['_data_files']]
 
 
 def stem(path):
@@ -173,14 +226,12 @@ def stem(path):
 
 def class_names(path, field):
     """Returns the names of the classes in order of the numbers that a column contains:
-    from the metadata of a Parquet file written by Hugging Face's `datasets`; for other
-    files from a file label.json next to it, {name: number}, as in T-NER's datasets; () if
-    unknown."""
-    if not path.name.endswith('.parquet'):
+    from the metadata of a Parquet or Arrow file written by Hugging Face's `datasets`; for
+    other files from a file label.json next to it, {name: number}, as in T-NER's datasets;
+    () if unknown."""
+    if kind_of(path) not in ('parquet', 'arrow'):
         return _names_in(path.with_name(LABELS))
-    from pyarrow import parquet
-
-    metadata = parquet.read_schema(path).metadata or {}
+    metadata = row_groups.schema(path).metadata or {}
     features = json.loads(metadata.get(b'huggingface', b'{}')).get('info', {})
     feature = features.get('features', {}).get(field)
     while isinstance(feature, list | dict):
@@ -213,9 +264,23 @@ def read_named(path, field):
     return rows, names
 
 
+def kind_of(path):
+    """Returns the last suffix of a file's name, without that of a compressed file.
+
+    >>> kind_of('a/train.csv.gz')
+    'csv'
+    """
+    name = Path(path).name
+    return name.removesuffix(_packing(name)).rpartition('.')[2]
+
+
+def _packing(name):
+    return next((end for end in reading.PACKED if name.endswith(end)), '')
+
+
 def is_untyped(path):
     """Whether all cells of a table are text, as in a CSV."""
-    return _kind(path.name) in ('csv', 'tsv')
+    return kind_of(path) in ('csv', 'tsv')
 
 
 def column(rows, name, where):
@@ -224,22 +289,20 @@ def column(rows, name, where):
 
 
 def value(row, name, where):
-    """Returns the value of one field; ValueError with the known fields if missing."""
+    """Returns the value of one field, or of one in another as 'outer.inner'; ValueError
+    with the known fields if missing."""
+    outer, dot, inner = name.partition('.')
+    if name not in row and dot and isinstance(row.get(outer), dict):
+        return value(row[outer], inner, f'{where}, {outer}')
     if name not in row:
         near = resolve.nearest(name, [str(key) for key in row])
         raise ValueError(f'{where}, has no field {name!r}.{near}')
     return row[name]
 
 
-def _kind(name):
-    """The last suffix of a file's name, without that of a compressed file."""
-    ends = (end for end in reading.PACKED if name.endswith(end))
-    return name.removesuffix(next(ends, '')).rpartition('.')[2]
-
-
 def _cells(path, header, kind, skip_short):
     rows, names, short = [], header, []
-    for number, cells in reading.records(path, kind == 'tsv'):
+    for number, cells in _records(path, kind, header):
         if names is None:
             names = cells
             present = [name for name in names if name]
@@ -262,6 +325,46 @@ def _cells(path, header, kind, skip_short):
             f'{len(short):,} lines are skipped, the first: {short[0]}', stacklevel=4
         )
     return rows
+
+
+def _records(path, kind, header):
+    """reading.records of a table, with its own delimiter and rule for quotes."""
+    delimiter = usual = '\t' if kind == 'tsv' else ','
+    if header is None:
+        first = next((line for _, line in reading.lines(path) if line.strip()), '')
+        bare = re.sub(r'"[^"]*"', '', first)
+        delimiter = next((x for x in (usual, *';\t,') if x in bare), usual)
+    if kind == 'csv' or delimiter != usual:
+        return reading.records(path, False, delimiter=delimiter)
+    quoted = _quoted_records(path)
+    return reading.records(path, True) if quoted is None else quoted
+
+
+def _quoted_records(path):
+    """The records of a TSV that is quoted; None if it is to be taken literally.
+
+    It is quoted if every cell that begins with a quote is valid when unquoted, and either
+    all of them contain what has to be quoted or the names of all columns are quoted.
+    """
+    text = '\n'.join(line for _, line in reading.lines(path))
+    cells = re.findall(r'(?m)(?:^|(?<=\t))"([^"]*(?:""[^"]*)*)"(?=\t|$)', text)
+    if not cells:
+        return None
+    try:
+        records = list(reading.records(path, False, delimiter='\t'))
+    except ValueError:
+        return None
+    names = text.lstrip('\n').partition('\n')[0].split('\t')
+    is_quoted = all(re.search('["\t\n]', cell) for cell in cells) or all(
+        len(name) > 1 and name[0] == name[-1] == '"' for name in names
+    )
+    how = 'read without them' if is_quoted else 'kept as they are'
+    warnings.warn(
+        f'{path}: {len(cells):,} cells in quotes are {how}, such as {cells[0]!r}. If '
+        f'that is wrong, write the table as .jsonl, or as .csv with commas.',
+        stacklevel=6,
+    )
+    return records if is_quoted else None
 
 
 def _json(path):

@@ -220,9 +220,9 @@ def drop_empty(texts, judged, what, where):
 
 def _rows(file):
     """Yields rows, one at a time if the format allows it, as a corpus may be large."""
-    if file.name.endswith('.parquet'):
+    if tables.kind_of(file) in ('parquet', 'arrow'):
         return row_groups.rows(file)
-    if file.name.endswith(('.jsonl', '.jsonl.gz', '.ndjson', '.ndjson.gz')):
+    if tables.kind_of(file) in ('jsonl', 'ndjson'):
         return (row for _, row in reading.objects(file))
     return tables.read(file)
 

@@ -4,7 +4,6 @@ For other field names choose the kind and name its fields, e.g. dict(name='label
 path='mine.csv', text='review', label='stars').
 """
 
-import itertools
 from pathlib import Path
 
 from jepa_text.config import resolve
@@ -63,12 +62,13 @@ def _found(path):
         file, row = path, next(iter(tables.splits(path).train), {})
     else:
         files, _ = tables.files(path)
-        file = next(itertools.chain.from_iterable(files.values()), None)
+        usual = (*tables.TRAIN, *tables.VALIDATION, *tables.TEST)
+        words = [word for word in usual if word in files] or files
+        file = next((file for word in words for file in files[word]), None)
         if file is None:
             raise FileNotFoundError(f'{path} has no files in a supported format.')
         if file.name.endswith(tables.COLUMNS):
-            is_text = file.name.endswith(('.txt', '.txt.gz'))
-            return 'texts' if is_text else 'tags', {}
+            return 'texts' if tables.kind_of(file) == 'txt' else 'tags', {}
         row = _first_row(file)
     if not row:
         raise ValueError(f'{file} has no rows.')
@@ -89,5 +89,6 @@ def _found(path):
 
 def _first_row(file):
     """Returns the first row of a file, or {}."""
-    read = row_groups.rows if file.name.endswith('.parquet') else tables.read
+    is_rows = tables.kind_of(file) in ('parquet', 'arrow')
+    read = row_groups.rows if is_rows else tables.read
     return next(iter(read(file)), {})

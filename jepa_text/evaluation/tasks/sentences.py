@@ -70,10 +70,11 @@ def _bundled(split):
 
 
 def _texts(path, field):
-    if path.endswith(('.txt', '.txt.gz')):
+    suffixes = tuple(f'.txt{end}' for end in reading.ENDS)
+    if path.endswith(suffixes):
         texts = [
             line
-            for file in listing.expand(path, ('.txt', '.txt.gz')).files
+            for file in listing.expand(path, suffixes).files
             for _, line in reading.lines(file)
         ]
     else:

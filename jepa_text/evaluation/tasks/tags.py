@@ -141,7 +141,7 @@ def _iob2(types):
 
 def _read(file, fields, defaults):
     """Reads the sentences or rows of a file; numbered tags get the file's names."""
-    if file.name.removesuffix('.gz').endswith('.conllu'):
+    if tables.kind_of(file) == 'conllu':
         defaults = CONLLU
     if file.name.endswith(tables.SUFFIXES) and not _is_columns(file, fields):
         rows = tables.read(file)
@@ -164,7 +164,7 @@ def _read(file, fields, defaults):
 
 def _is_columns(file, fields):
     """Returns whether a .tsv file has columns without names: no field is named."""
-    is_tsv = file.name.removesuffix('.gz').endswith('.tsv')
+    is_tsv = tables.kind_of(file) == 'tsv'
     return is_tsv and not any(isinstance(field, str) for field in fields)
 
 

@@ -17,7 +17,7 @@ def make(path, text='text', title='', seed=0):
     on_hub = hub.is_name(path)
     if not on_hub and not Path(paths.local('The path of the texts', path)).exists():
         raise FileNotFoundError(f'Text file {path} does not exist.')
-    if not on_hub and str(path).endswith(('.txt', '.txt.gz')):
+    if not on_hub and tables.kind_of(path) == 'txt':
         texts = [line for _, line in reading.lines(Path(path)) if line.strip()]
     else:
         texts = tables.column(tables.splits(path)[0], text, where)

@@ -3,6 +3,9 @@
 import functools
 import gzip
 import json
+import lzma
+import re
+import warnings
 
 import pytest
 
@@ -16,8 +19,8 @@ def quoted(cell):
 
 
 def write(path, text):
-    opener = gzip.open if path.name.endswith('.gz') else open
-    with opener(path, 'wt', encoding='utf-8') as file:
+    openers = {'.gz': gzip.open, '.xz': lzma.open}
+    with openers.get(path.suffix, open)(path, 'wt', encoding='utf-8') as file:
         file.write(text)
     return path
 
@@ -28,6 +31,12 @@ KINDS = {
     'windows.csv': '\ufeff'
     + CSV.replace('\nand', '\0').replace('\n', '\r\n').replace('\0', '\nand'),
     'set.csv.gz': CSV,
+    'set.csv.xz': CSV,
+    'semicolons.csv': re.sub('(text|"),(label|[0-9])', r'\1;\2', CSV),
+    'quoted.csv': re.sub(
+        '",([0-9])', r'";"\1"', CSV.replace('text,label', '"text";"label"')
+    ),
+    'tabs.csv': re.sub('(text|"),(label|[0-9])', r'\1\t\2', CSV),
     'set.json': json.dumps(ROWS),
     'set.json.gz': json.dumps({'version': 1, 'data': ROWS}),
     'set.jsonl': ''.join(json.dumps(row) + '\n' for row in ROWS),
@@ -51,9 +60,113 @@ def test_cells_may_be_long(tmp_path):
     assert tables.read(path) == [{'text': text, 'label': '1'}]
 
 
-def test_cells_of_a_tsv_are_never_quoted(tmp_path):
-    path = write(tmp_path / 'set.tsv.gz', 'text\tlabel\n"open\t1\n')
-    assert tables.read(path) == [{'text': '"open', 'label': '1'}]
+QUOTED = [
+    # As in GLUE: quotes are text. Cells that cannot be quoted ones need no warning.
+    ('"open\t1\n', [('"open', '1')], ''),
+    ('"a" b\t"1"\n', [('"a" b', '"1"')], ''),
+    ('a "b"\t1\n', [('a "b"', '1')], ''),
+    ('"a"\t1\nb\t"1"\n', [('"a"', '1'), ('b', '"1"')], '2 cells .* are kept'),
+    # As pandas and spreadsheets write cells with a tab, a quote or the end of a line.
+    ('"a ""b"""\t1\n', [('a "b"', '1')], '1 cells .* without'),
+    ('"a\tb"\t1\nc\t0\n', [('a\tb', '1'), ('c', '0')], '1 cells .* without'),
+    ('"a\nb"\t1\n', [('a\nb', '1')], '1 cells .* without'),
+    ('"a"\t"1"\n', [('a', '1')], '4 cells .* without'),
+]
+
+
+@pytest.mark.parametrize(('text', 'rows', 'words'), QUOTED)
+def test_quotes_in_a_tsv_are_never_decided_silently(text, rows, words, tmp_path):
+    header = '"text"\t"label"\n' if words.startswith('4') else 'text\tlabel\n'
+    path = write(tmp_path / 'set.tsv.gz', header + text)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter('always')
+        found = tables.read(path)
+    assert [(row['text'], row['label']) for row in found] == rows
+    assert len(said) == bool(words) and all(re.search(words, str(w)) for w in said)
+
+
+def parquet(path, columns, names):
+    pyarrow = pytest.importorskip('pyarrow')
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns, names=names), path)
+    return path
+
+
+def test_binary_columns_of_parquet_are_text(tmp_path):
+    columns = [[b'caf\xc3\xa9', None], [b'\xff', b'a']]
+    path = parquet(tmp_path / 'set.parquet', columns, ['text', 'data'])
+    rows = [{'text': 'caf\xe9', 'data': b'\xff'}, {'text': None, 'data': b'a'}]
+    assert tables.read(path) == rows
+
+
+def test_repeated_and_nested_names_of_columns(tmp_path):
+    path = parquet(tmp_path / 'set.parquet', [['a'], ['b']], ['text', 'text'])
+    with pytest.raises(ValueError, match='repeats a column name: text'):
+        tables.read(path)
+    path = write(tmp_path / 'set.jsonl', '{"meta": {"label": 1}, "a.b": 2}\n')
+    rows = tables.read(path)
+    assert tables.column(rows, 'meta.label', path) == [1]
+    assert tables.column(rows, 'a.b', path) == [2]
+    with pytest.raises(ValueError, match="row 1, meta, has no field 'lable'.*'label'"):
+        tables.column(rows, 'meta.lable', path)
+
+
+SAVED = {'text': ['a', 'b', 'c'], 'label': [1, 0, 1]}
+
+
+def save_to_disk(folder, splits):
+    """Writes the files of Hugging Face's `save_to_disk`, one split into two shards."""
+    pyarrow = pytest.importorskip('pyarrow')
+    features = {'label': {'names': ['no', 'yes'], '_type': 'ClassLabel'}}
+    info = json.dumps({'info': {'features': features}})
+    table = pyarrow.table(SAVED).replace_schema_metadata({'huggingface': info})
+    for split in splits:
+        inside = folder / split
+        inside.mkdir(parents=True)
+        shards = [f'data-0000{n}-of-00002.arrow' for n in range(2)]
+        for name, part in zip(shards, (table[:2], table[2:])):
+            with pyarrow.ipc.new_stream(inside / name, table.schema) as file:
+                file.write_table(part)
+        (inside / 'cache-12ab.arrow').write_text('of `map`, not data')
+        (inside / 'dataset_info.json').write_text('{}')
+        files = [{'filename': name} for name in shards]
+        (inside / 'state.json').write_text(json.dumps({'_data_files': files}))
+    if '' not in splits:
+        (folder / 'dataset_dict.json').write_text(json.dumps({'splits': splits}))
+
+
+def test_folders_of_save_to_disk_are_read(tmp_path):
+    rows = [{'text': t, 'label': x} for t, x in zip(*SAVED.values())]
+    save_to_disk(tmp_path / 'dict', ['train', 'validation'])
+    found = tables.splits(tmp_path / 'dict')
+    assert (found.train, found.validation, found.test) == (rows, None, rows)
+    save_to_disk(tmp_path / 'one', [''])
+    found = tables.splits(tmp_path / 'one')
+    assert (found.train, found.test) == (rows, None)
+    (shard, _) = tables.files(tmp_path / 'dict')[0]['train']
+    assert tables.class_names(shard, 'label') == ('no', 'yes')
+
+
+@pytest.mark.peer
+def test_save_to_disk_of_datasets_is_read(tmp_path):
+    datasets = pytest.importorskip('datasets')
+    label = datasets.ClassLabel(names=['no', 'yes'])
+    features = datasets.Features(text=datasets.Value('string'), label=label)
+    made = datasets.Dataset.from_dict(SAVED, features=features)
+    made = datasets.DatasetDict(train=made, test=made.select([2, 0]))
+    made.save_to_disk(tmp_path / 'set', num_shards={'train': 2, 'test': 1})
+    found = tables.splits(tmp_path / 'set')
+    assert [found.train, found.test] == [list(made[key]) for key in made]
+    (shard, *_) = tables.files(tmp_path / 'set')[0]['test']
+    assert tables.class_names(shard, 'label') == ('no', 'yes')
+
+
+def test_compressed_data_without_its_suffix_is_named(tmp_path):
+    for suffix, name in (('gz', 'gzip'), ('xz', 'xz')):
+        path = write(tmp_path / f'set.jsonl.{suffix}', '{"a": 1}\n')
+        with pytest.raises(ValueError, match=f'is {name} data.*set.jsonl.{suffix}'):
+            tables.read(path.rename(tmp_path / 'set.jsonl'))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +203,45 @@ def test_validation_is_the_test_set_if_there_is_no_other(tmp_path):
     assert found.revision == '' and found.train == [{'x': 'train'}]
 
 
+def test_eval_is_a_validation_set(tmp_path):
+    for name in ('training', 'eval'):
+        write(tmp_path / f'{name}.csv', f'x\n{name}\n')
+    assert tables.splits(tmp_path).test == [{'x': 'eval'}]
+    write(tmp_path / 'test.csv', 'x\ntest\n')
+    assert tables.splits(tmp_path).validation == [{'x': 'eval'}]
+
+
+JOINED = [
+    (['train.csv', 'train.csv.gz'], 'train.csv, train.csv.gz look like the same'),
+    (['train.csv', 'data/train.csv'], 'look like the same'),
+    (['train.csv', 'train.jsonl'], 'look like the same'),
+    (['train.csv', 'train-old.csv'], None),
+    (['train-00000-of-00002-0a9b.csv', 'train-00001-of-00002-ffe1.csv'], ''),
+    (['train00.csv', 'train01.csv'], ''),
+]
+
+
+@pytest.mark.parametrize(('names', 'words'), JOINED)
+def test_files_are_not_joined_silently(names, words, tmp_path, recwarn):
+    (tmp_path / 'data').mkdir()
+    for name in names:
+        write(tmp_path / name, '{"x": 1}\n' if 'json' in name else 'x\n1\n')
+    if words:
+        with pytest.raises(ValueError, match=words):
+            tables.splits(tmp_path)
+        return
+    assert len(tables.splits(tmp_path).train) == 2
+    said = [str(one.message) for one in recwarn]
+    assert len(said) == (words is None), said
+    assert words == '' or 'train is joined from train-old.csv, train.csv' in said[0]
+
+
 def test_a_file_that_is_not_read_as_a_split_is_named(tmp_path):
     for name in ('train', 'testimonials', 'test_final'):
         write(tmp_path / f'{name}.csv', f'x\n{name}\n')
-    with pytest.warns(UserWarning, match="test_final is not read, .* with 'test' follo"):
+    (tmp_path / 'README.txt').write_text('about')
+    words = "test_final.csv, testimonials.csv are not read, .*'test'.* followed by"
+    with pytest.warns(UserWarning, match=words):
         assert tables.splits(tmp_path).test is None
     (tmp_path / 'train.csv').rename(tmp_path / 'train_final.csv')
     with pytest.raises(ValueError, match="with 'train' followed by '.', '-' or two dig"):
