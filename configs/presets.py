@@ -16,10 +16,12 @@ def presets(
 ):
     """Returns {name: phases}.
 
-    rate               share of the tokens that are masked
-    sampler            how they are sampled
+    rate               share of the tokens that are masked, except where a paper has its
+                       own
+    sampler            how they are sampled; data2vec samples spans
     tied               whether the LM head is tied to the embedding
-    start              the target's EMA momentum rises from this to 1
+    start              the target's EMA momentum rises from this to 1; in jepa_mlm_paper
+                       from 0.996
     slow               range of the EMA momentum of data2vec
     top                number of last layers that data2vec averages
     predictor          options of the predictor
@@ -60,7 +62,7 @@ def presets(
             dict(
                 objective=dict(
                     name='ijepa',
-                    mlm=dict(rate=0.15, mask_share=0.8, random_share=0.1, tied=tied),
+                    mlm={**tokens, 'rate': 0.15, 'mask_share': 0.8, 'random_share': 0.1},
                     masks=1,
                     balance=dict(name='sigmoid'),
                     **paper_predictor,
@@ -94,5 +96,7 @@ def presets(
             ),
         ),
         # The views of a text are two masking rates.
-        'sentence': (dict(objective=dict(name='sentence', mlm=tokens)),),
+        'sentence': (
+            dict(objective=dict(name='sentence', latent=ema, mlm=tokens, **predictor)),
+        ),
     }
