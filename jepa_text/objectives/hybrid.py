@@ -71,12 +71,14 @@ class Hybrid(LatentObjective):
         hidden_BMD, index_BM, where_BM = selected
         batch = view.batch
         masked_BM = jnp.take_along_axis(batch['target_mask'], index_BM, axis=1)
+        where_BM &= masked_BM
         return Prediction(
             prediction_BMD=self._predict(params, view, hidden_BLD, index_BM),
             target_BMD=losses.take(self.latent.targets(params, view), index_BM),
-            where_BM=where_BM & masked_BM,
+            where_BM=where_BM,
             regularized_BMD=hidden_BMD,
-            rows_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
+            rows_ND=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
+            rows_where_N=jnp.any(where_BM, axis=-1),
         )
 
     def trivial(self, params, view):

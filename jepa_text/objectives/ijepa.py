@@ -141,12 +141,14 @@ class IJEPA(LatentObjective):
         )
         target_BLD = self.latent.targets(params, view)
         targets_XLD = repeat(target_BLD, 'B L D -> (B C) L D', C=self.masks)
+        ok_XM = rearrange(batch['target_ok'], 'B C M -> (B C) M')
         return Prediction(
             prediction_BMD=prediction_XMD,
             target_BMD=losses.take(targets_XLD, target_XM),
-            where_BM=rearrange(batch['target_ok'], 'B C M -> (B C) M'),
+            where_BM=ok_XM,
             regularized_BMD=prediction_XMD,
-            rows_BD=pooling.mean(read_XKD, context_at[0] > 0),
+            rows_ND=pooling.mean(read_XKD, context_at[0] > 0),
+            rows_where_N=jnp.any(ok_XM, axis=-1),
         )
 
     def trivial(self, params, view):

@@ -77,12 +77,14 @@ class Sentence(LatentObjective):
         light = view.replace(batch={**view.batch, 'tokens': view.batch['light']})
         target_BSD = self._pool(self.latent.targets(params, light), view)
         pooled_BSD = self._pool(hidden_BLD, view)
+        where_BS = self._present(view.batch['segment_ids'])
         return Prediction(
             prediction_BMD=view.apply('predictor', params, pooled_BSD),
             target_BMD=target_BSD,
-            where_BM=self._present(view.batch['segment_ids']),
+            where_BM=where_BS,
             regularized_BMD=pooled_BSD,
-            rows_BD=pooled_BSD[:, 0],
+            rows_ND=pooled_BSD.reshape(-1, pooled_BSD.shape[-1]),
+            rows_where_N=where_BS.reshape(-1),
         )
 
     def trivial(self, params, view):

@@ -568,7 +568,31 @@ def test_ijepa_regularizes_the_mean_of_the_whole_context():
         return jnp.eye(L)[positions]
 
     found = objective.predict({}, View(apply, None, {}, batch, 0, {}), None, None)
-    assert_allclose(found.rows_BD, wanted.reshape(-1, L), rtol=1e-6)
+    assert_allclose(found.rows_ND, wanted.reshape(-1, L), rtol=1e-6)
+
+
+@pytest.mark.parametrize('on', ['rows', 'tokens'])
+def test_sentence_regularizes_every_document_that_it_predicts(on):
+    rule = dict(name='vicreg', weight=1.0, on=on)
+    objective = build('sentence', documents=2, latent=dict(regularizer=rule))
+    batch = batch_of(objective)
+    rng, second = np.random.default_rng(0), np.asarray(batch['segment_ids']) == 2
+    assert second.any(axis=1).sum() > 1
+    hidden = rng.normal(size=(2, B, L, 4))
+    # Apart from the second documents, both are equal.
+    hidden[1][~second] = hidden[0][~second]
+
+    def apply(name, params, x, *others, **options):
+        return x if name == 'predictor' else jnp.zeros((B, L, 4))
+
+    counts = objective.counts(batch)
+    view = View(apply, {}, memory_of(objective, None), batch, 0, counts, jnp.int32(0))
+    params = {'encoder': {}}
+    one, other = (
+        objective.penalty(view, objective.predict(params, view, jnp.float32(x), None))
+        for x in hidden
+    )
+    assert abs(one['vicreg'] - other['vicreg']) > 1e-2
 
 
 def largest_array(jaxpr):

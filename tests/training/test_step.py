@@ -188,7 +188,9 @@ def test_sigreg_has_the_same_weight_in_microbatches(on, sample):
         view = types.SimpleNamespace(run_step=0, counts=counts, memory=memory)
         rows = len(where_BM)
         ones_BMD, ones_BD = jnp.ones((rows, 6, 4)), jnp.ones((rows, 4))
-        made = Prediction(ones_BMD, ones_BMD, where_BM, ones_BMD, ones_BD)
+        made = Prediction(
+            ones_BMD, ones_BMD, where_BM, ones_BMD, ones_BD, where_BM.any(axis=-1)
+        )
         return float(objective.penalty(view, made)['sigreg'])
 
     whole = where_BM.sum()

@@ -60,14 +60,16 @@ def parts(what, mlm, balance, latent, **common):
 class Prediction:
     """M predicted vectors for each of B rows (or of several contexts each), and targets.
 
-    A regularizer applies to `regularized_BMD` or to `rows_BD`, one vector per row.
+    A regularizer applies to `regularized_BMD`, or to those of the N vectors `rows_ND`, of
+    rows or of documents, where `rows_where_N` is true.
     """
 
     prediction_BMD: jax.Array
     target_BMD: jax.Array
     where_BM: jax.Array
     regularized_BMD: jax.Array
-    rows_BD: jax.Array
+    rows_ND: jax.Array
+    rows_where_N: jax.Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -216,7 +218,7 @@ class LatentObjective(Objective):
         whole = jnp.maximum(view.counts['latent'], 1).astype(jnp.float32)
         share = count / whole
         if rule.on == 'rows':
-            vectors_ND, where_N = prediction.rows_BD, jnp.any(where_BM, axis=-1)
+            vectors_ND, where_N = prediction.rows_ND, prediction.rows_where_N
             times = whole / jnp.maximum(count, 1)
         else:
             vectors_BMD = prediction.regularized_BMD
