@@ -116,6 +116,8 @@ class Objective:
       has_target        whether there is a target, initialized as a copy of the encoder
       compares          whether the loss compares the vectors of a microbatch with each
                         other, drawing which ones or in which directions (`step_key`)
+      per_microbatch    whether a step depends on how `accumulate` splits its batch; by
+                        default if `compares`
       update_target(target, encoder, step)  returns the target's parameters after a step,
                         from both (EMA)
       schedules()       {name: function of the step of the phase} of what changes over it
@@ -141,6 +143,10 @@ class Objective:
     compares: bool = False
     diagnostic_names: tuple[str, ...] = ()
     token_objective: 'TokenObjective | None' = None
+
+    @property
+    def per_microbatch(self) -> bool:
+        return self.compares
 
     def corrupt(self, example: Row, rng: np.random.Generator, step: int = 0) -> Row:
         raise NotImplementedError

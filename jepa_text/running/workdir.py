@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fnmatch
 import json
 import logging
 import os
@@ -23,8 +24,9 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=
     """Locks a run's folder for this process and checks that it belongs to this config.
 
     Yields the absolute path. The first use creates the folder and writes config.json;
-    later uses compare. Config keys under the dotted prefixes `may_change` may differ
-    between resumes (config.json then takes the new values). All keys may differ while the
+    later uses compare. Dotted keys that match, or are below, one of the patterns
+    `may_change` may differ between resumes (config.json then takes the new values); '*'
+    stands for any text. All keys may differ while the
     folder `steps` in it has no complete checkpoint: such a run has nothing to lose, and
     may have written its config just before it failed to start. `whole` adds missing keys
     to the saved config, or raises ValueError for unknown ones. `accept()` may reject new
@@ -63,7 +65,7 @@ def differences(old, new):
 
 
 def disallowed(changed, may_change):
-    """The `differences` that are not under one of the dotted prefixes `may_change`."""
+    """The `differences` that match none of the patterns `may_change`, as open_workdir."""
     return {key: pair for key, pair in changed.items() if not _under(key, may_change)}
 
 
@@ -218,8 +220,12 @@ def _flatten(value, path=''):
     return flat
 
 
-def _under(key, prefixes):
-    return any(key == prefix or key.startswith(f'{prefix}.') for prefix in prefixes)
+def _under(key, patterns):
+    return any(
+        fnmatch.fnmatchcase(key, end)
+        for pattern in patterns
+        for end in (pattern, f'{pattern}.*')
+    )
 
 
 def _other_config(path, changed):

@@ -9,7 +9,7 @@ import functools
 
 import jax
 
-from jepa_text.config import schema
+from jepa_text.config import resolve, schema
 from jepa_text.data import section, tokenizers
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.optim import multipliers, optimizers, schedules
@@ -79,6 +79,21 @@ def make(config, evaluations=()):
         evaluations=tuple(filter(None, made)),
         notes=(*recipe.notes, *notes),
     )
+
+
+def objectives(config):
+    """Returns the objectives of a config, made with the bundled tokenizer."""
+    sections, total = config['phases'], size(config, devices=1)[1]
+    return [
+        resolve.build(
+            'objectives',
+            phase['objective'],
+            tokenizer=tokenizers.load(tokenizers.BUNDLED),
+            length=section.changed(config['data'], phase.get('data'))['row_length'],
+            steps=stop - start,
+        )
+        for phase, (start, stop) in zip(sections, budget.spans(sections, total))
+    ]
 
 
 def check_lr_multipliers(recipe, section):

@@ -12,8 +12,10 @@ from jepa_text.training import assemble, completion, init_from, prepare, switche
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
-# Keys that may differ when a run is resumed.
+# Keys that may differ when a run is resumed: they do not change what it learns, except by
+# rounding. '*' stands for any text.
 MAY_CHANGE = (
+    'name',
     'metrics',
     'log_every',
     'checkpoint',
@@ -21,11 +23,17 @@ MAY_CHANGE = (
     'evaluate.tasks',
     'geometry',
     'mesh',
-    # The folder may have moved; its fingerprint is compared instead.
-    'data.folder',
+    # The folders may have moved; fingerprints of their rows are compared instead.
+    *('data.folder', 'data.mixture.*.folder', 'data.mixture.*.name'),
+    *('phases.*.data.folder', 'phases.*.data.mixture.*.folder'),
+    'phases.*.data.mixture.*.name',
     'data.repeat',
     'data.threads',
-    'accumulate',
+    'model.attention',
+    'model.remat',
+    'phases.*.objective.*logits_mib',
+    'stop_after_skips',
+    'telemetry.on_collapse',
     'offload',
     'watchdog',
     'profile_steps',
@@ -65,11 +73,11 @@ def build(config, folder, stack, evaluations=()):
     config = completion.with_baseline(config, folder)
     with processes.fail_together('the recipe'):
         config = completion.with_extension(config, folder)
+        recipe = assemble.make(config, evaluations)
         may_change = (
-            *changeable_keys(config),
+            *changeable_keys(phase.objective for phase in recipe.phases),
             *completion.extension_may_change(config, folder),
         )
-        recipe = assemble.make(config, evaluations)
         switches.check(recipe)
     with processes.fail_together('the arithmetic of this machine'):
         self_test.check()
@@ -88,23 +96,13 @@ def build(config, folder, stack, evaluations=()):
     return recipe, guard
 
 
-def changeable_keys(config):
-    """Dotted keys that do not affect what a run learns.
+def changeable_keys(objectives):
+    """Returns the patterns of keys that do not affect what a run learns.
 
-    These are MAY_CHANGE, the folders of the rows, and their names in metrics.
+    `accumulate` is one of them unless the loss of an objective depends on it.
     """
-    return (*MAY_CHANGE, *_places(config))
-
-
-def _places(config):
-    """Yields the dotted keys of the folders of rows and of their names."""
-    sections = {'data': config['data']}
-    for number, phase in enumerate(config['phases']):
-        sections[f'phases.{number}.data'] = phase.get('data') or {}
-    for path, data in sections.items():
-        yield f'{path}.folder'
-        for number in range(len(data.get('mixture') or ())):
-            yield from (f'{path}.mixture.{number}.{key}' for key in ('folder', 'name'))
+    depends = any(objective.per_microbatch for objective in objectives)
+    return MAY_CHANGE if depends else (*MAY_CHANGE, 'accumulate')
 
 
 def _check_rows(recipe, folder):

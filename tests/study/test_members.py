@@ -137,6 +137,19 @@ def test_machine_and_logging_settings_may_change(tmp_path):
     assert members.fingerprint(configs['a']) == first['a']
 
 
+def test_microbatches_are_a_part_of_members_whose_loss_depends_on_them(tmp_path):
+    latent = dict(regularizer=dict(name='sigreg', weight=0.1))
+    lejepa = dict(objective=dict(name='hybrid', latent=latent))
+    runs = (dict(name='a', phases=MLM), dict(name='b', phases=(lejepa,)))
+    first = enrolled(tmp_path, runs=runs)
+    begin(tmp_path, 'a')
+    second = enrolled(tmp_path, runs=runs, accumulate=2)
+    assert second['a'] == first['a'] and second['b'] != first['b']
+    begin(tmp_path, 'b')
+    with pytest.raises(ValueError, match="1 of the members .*'b': accumulate: 2 -> 1"):
+        enrolled(tmp_path, runs=runs)
+
+
 def test_new_members_do_not_change_existing_ones(tmp_path, capsys):
     first = enrolled(tmp_path, seeds=(0,))
     begin(tmp_path, 'a/seed_0')

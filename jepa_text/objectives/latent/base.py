@@ -116,6 +116,11 @@ class LatentObjective(Objective):
     def compares(self):
         return self.latent.distance == 'info_nce' or self.latent.regularizer is not None
 
+    @property
+    def per_microbatch(self):
+        # A balance measures gradients on the first microbatch.
+        return self.compares or self.balance.every > 0
+
     def update_target(self, target, encoder, step):
         """Returns m target + (1 - m) encoder."""
         target = optax.incremental_update(encoder, target, 1 - self.latent.momentum(step))
