@@ -23,7 +23,13 @@ from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads, pooling
 from jepa_text.objectives.base import check_pair
-from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
+from jepa_text.objectives.latent.base import (
+    WITHOUT,
+    LatentObjective,
+    Prediction,
+    check,
+    parts,
+)
 from jepa_text.parallel import activations
 
 
@@ -46,9 +52,11 @@ def make(
     """Returns an IJEPA objective with `masks` contexts per row.
 
     Each context has `context_scale` of a document minus its `target_blocks` blocks of
-    `target_scale`; at least `min_keep` positions are kept. `mlm`, `latent` and `balance`
-    are as in objectives/hybrid.py. Raises ValueError for options out of range and for a
-    predictor whose width is not a multiple of its heads.
+    `target_scale`; at least `min_keep` positions are kept. Documents that are too short
+    for a target are counted in jepa/documents_without_target, and positions beyond the
+    fixed shapes in jepa/dropped_positions. `mlm`, `latent` and `balance` are as in
+    objectives/hybrid.py. Raises ValueError for options out of range and for a predictor
+    whose width is not a multiple of its heads.
     """
     check(
         'ijepa',
@@ -112,7 +120,11 @@ class IJEPA(LatentObjective):
         )
         context_CK, context_ok_CK = blocks.kept_indices(contexts_CL, self.kept, rng)
         target_CM, target_ok_CM = blocks.kept_indices(targets_CL, self.hidden, rng)
+        drawn, kept = (contexts_CL, targets_CL), (context_ok_CK, target_ok_CM)
+        dropped = sum(x.sum() for x in drawn) - sum(x.sum() for x in kept)
         return row | {
+            'untargeted': _untargeted(targets_CL, segments_L),
+            'dropped_positions': np.array(dropped, np.int32),
             'context': context_CK,
             'context_ok': context_ok_CK,
             'target': target_CM,
@@ -121,6 +133,13 @@ class IJEPA(LatentObjective):
 
     def count_latents(self, batch):
         return jnp.sum(batch['target_ok'])
+
+    def left_out(self, batch):
+        untargeted, dropped = (
+            jnp.sum(batch[key], dtype=jnp.float32)
+            for key in ('untargeted', 'dropped_positions')
+        )
+        return {WITHOUT: untargeted / self.masks, 'jepa/dropped_positions': dropped}
 
     def predict(self, params, view, hidden_BLD, selected):
         batch = view.batch
@@ -173,3 +192,12 @@ class IJEPA(LatentObjective):
         segments_XK = jnp.take_along_axis(segments_XL, index_XK, axis=1)
         positions_XK = jnp.take_along_axis(positions_XL, index_XK, axis=1)
         return index_XK, (jnp.where(ok_XK, segments_XK, 0), positions_XK)
+
+
+def _untargeted(targets_CL, segments_L):
+    """Returns the number of documents without a target, summed over the contexts."""
+    context_N, position_N = np.nonzero(targets_CL)
+    has_target = np.zeros((len(targets_CL), segments_L.max() + 1), bool)
+    has_target[:, 0] = True  # padding
+    has_target[context_N, segments_L[position_N]] = True
+    return np.array((~has_target).sum(), np.int32)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from jepa_text.models import heads
 from jepa_text.objectives.latent.base import (
+    WITHOUT,
     LatentObjective,
     Prediction,
     check,
@@ -35,7 +36,8 @@ def make(
     predictor='mlp',
     predictor_width=256,
 ):
-    """Returns a Sentence objective, which predicts the first `documents` of each row.
+    """Returns a Sentence objective, which predicts the first `documents` of each row;
+    jepa/documents_without_target counts the others.
 
     `mlm` is the heavy view's section of objectives/mlm.py; in the light view `light_rate`
     of the tokens are masked with the same options. `balance` and `latent` are as in
@@ -71,6 +73,10 @@ class Sentence(LatentObjective):
 
     def count_latents(self, batch):
         return jnp.sum(self._present(batch['segment_ids']))
+
+    def left_out(self, batch):
+        beyond_B = jnp.max(batch['segment_ids'], axis=1) - self.documents
+        return {WITHOUT: jnp.sum(jnp.maximum(beyond_B, 0), dtype=jnp.float32)}
 
     def predict(self, params, view, hidden_BLD, selected):
         # The pooled vectors of the light view of each document.

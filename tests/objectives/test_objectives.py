@@ -571,6 +571,41 @@ def test_ijepa_regularizes_the_mean_of_the_whole_context():
     assert_allclose(found.rows_ND, wanted.reshape(-1, L), rtol=1e-6)
 
 
+def test_documents_without_a_latent_are_counted():
+    """Too short for a block next to `min_keep` positions, or beyond the first."""
+    objective = build('ijepa', masks=2)
+    batch = batch_of(objective)
+    segments_BL, target, ok = (
+        np.asarray(batch[key]) for key in ('segment_ids', 'target', 'target_ok')
+    )
+    wanted = sum(
+        segments_BL[b].max() - len({*segments_BL[b][target[b, c][ok[b, c]]]})
+        for b, c in np.ndindex(B, 2)
+    )
+    assert wanted > 0
+    metrics = evaluate(objective, batch)[1]
+    assert_allclose(metrics['jepa/documents_without_target'], wanted / 2)
+    objective = build('sentence', documents=1)
+    metrics = evaluate(objective, batch_of(objective))[1]
+    assert metrics['jepa/documents_without_target'] == (segments_BL.max(1) - 1).sum()
+
+
+def test_ijepa_counts_positions_beyond_its_capacity():
+    objective = dataclasses.replace(build('ijepa'), kept=4, hidden=2)
+    given = rows(np.random.default_rng(0))
+    whole, cut = (
+        [each.corrupt(row, np.random.default_rng(i)) for i, row in enumerate(given)]
+        for each in (build('ijepa'), objective)
+    )
+    lost = [
+        sum(int(a[k].sum()) - int(b[k].sum()) for k in ('context_ok', 'target_ok'))
+        for a, b in zip(whole, cut)
+    ]
+    assert sum(lost) > 0
+    assert [int(row['dropped_positions']) for row in cut] == lost
+    assert not any(row['dropped_positions'] for row in whole)
+
+
 @pytest.mark.parametrize('on', ['rows', 'tokens'])
 def test_sentence_regularizes_every_document_that_it_predicts(on):
     rule = dict(name='vicreg', weight=1.0, on=on)

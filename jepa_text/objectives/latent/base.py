@@ -26,6 +26,9 @@ RANGES = {
     'masks': dict(whole=True, minimum=1, maximum=16),
 }
 
+# Metric: the number of documents in a batch for which no latent is predicted.
+WITHOUT = 'jepa/documents_without_target'
+
 
 def check(what, **sizes):
     """Raises ValueError for a size that is not an integer in its range."""
@@ -83,6 +86,8 @@ class LatentObjective(Objective):
     count_latents(batch)   the number of predicted vectors
     predict(params, view, hidden_BLD, selected)  the Prediction, given the encoder's
                            hidden states of the masked rows and `mlm.select` of them
+    left_out(batch)        {metric: number of documents or positions for which no latent
+                           is predicted}
     trivial(params, view)  what trivial predictors know about each target: the
                            embedding_BMD of its token, and its positions_BM
     """
@@ -156,6 +161,9 @@ class LatentObjective(Objective):
             observed[name] = diagnostics[f'jepa/{name}']
         return self.balance.update(self.latent.update_memory(memory, seen), observed)
 
+    def left_out(self, batch):
+        return {}
+
     def loss(self, params, view):
         """Returns latent_weight * latent + token_weight * tokens + regularizer term."""
         terms, metrics, seen, _ = self.forward(params, view)
@@ -181,7 +189,7 @@ class LatentObjective(Objective):
         prediction = self.predict(params, view, hidden_BLD, selected)
         latent, latent_metrics, seen = self._compare(params, view, prediction)
         penalty = self.penalty(view, prediction)
-        metrics |= latent_metrics
+        metrics |= latent_metrics | self.left_out(view.batch)
         metrics |= {f'jepa/{name}': term for name, term in penalty.items()}
         seen |= {'latent_loss': latent, 'token_loss': tokens}
         terms = {'tokens': tokens, 'latent': latent, **penalty}
