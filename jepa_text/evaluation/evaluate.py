@@ -225,7 +225,11 @@ def summarize(config, tasks, folder, groups, failed=None):
             short,
             chosen,
             compared,
-            [examiner.shared_texts(task) for task in tasks.values()],
+            [
+                examiner.shared_texts(task)
+                for task in tasks.values()
+                if not zero_shot.is_zero_shot(task)
+            ],
             known,
             failures=damaged | {k: error_message(e) for k, e in failed.items()},
             truncations=truncations(short),

@@ -1,7 +1,9 @@
 """Training and measuring of one model on one task at a time, and writing of its lines."""
 
 import dataclasses
+import functools
 import time
+import types
 
 from jepa_text import load
 from jepa_text.evaluation import (
@@ -26,21 +28,22 @@ CONTROLS = 'controls'
 def task_of(section):
     """Builds the task of a section, with a validation set.
 
-    With `zero_shot` in the section, the task is made by zero_shot.task_of. Raises
-    ValueError for invalid tasks.
+    With `zero_shot` in the section, the task is made by zero_shot.task_of, with a test
+    set only. Raises ValueError for invalid tasks.
     """
     section = dict(section)
-    options = section.pop('zero_shot', None)
-    task = build(section)
-    task = task if is_retrieval(task) else tasks.with_validation(task)
-    return task if options in (None, False) else zero_shot.task_of(task, options)
+    options = section.pop('zero_shot', None) or None
+    task = build(section, zero_shot=options is not None)
+    if options is not None or zero_shot.is_zero_shot(task):
+        return zero_shot.task_of(task, options)
+    return task if is_retrieval(task) else tasks.with_validation(task)
 
 
 def examination_of(model, task, settings):
     """Returns the Examination that trains and measures a load.Pretrained on a task."""
     kind = retrieving.Examination if is_retrieval(task) else finetune.Examination
     if zero_shot.is_zero_shot(task):
-        kind = zero_shot.KINDS[task.kind]
+        kind = zero_shot.KINDS[getattr(task, 'kind', 'retrieval')]
     return kind(model, task, settings)
 
 
@@ -51,7 +54,7 @@ def check(task, settings):
     """
     if is_retrieval(task):
         search.check_names((*task.queries, *task.corpus))
-        if settings.layers == 0:
+        if settings.layers == 0 and not zero_shot.is_zero_shot(task):
             raise ValueError(
                 f'{task.name}: finetuning.layers=0 trains only the head, but retrieval '
                 'has none: set 1 or more.'
@@ -83,7 +86,10 @@ def control_names(task, first):
 
     Those that need no model belong to the `first` model of an evaluation.
     """
-    names = word_ranking.CONTROLS if is_retrieval(task) else baselines.names(task)
+    if is_retrieval(task):
+        names = *word_ranking.CONTROLS, controls.BAG
+    else:
+        names = baselines.names(task)
     return tuple(name for name in names if first or name == controls.BAG)
 
 
@@ -143,10 +149,10 @@ class Examiner:
 
     def _controls(self, group, examination):
         task, common = examination.task, examination.config | {'item': group.common}
-        if is_retrieval(task):
-            return list(_lexical_rankings(examination, common))
         # The bag of embeddings reads as much of a text as the model does.
         model = dataclasses.replace(examination.model, length=examination.max_length)
+        if is_retrieval(task):
+            return list(_ranked(task, common, group.controls, model))
         return list(baselines.members(task, common, group.controls, model))
 
     def _examination_of(self, group):
@@ -164,20 +170,28 @@ class Examiner:
         return self._examination
 
 
-def _lexical_rankings(examination, common):
-    """Yields TF-IDF and BM25 of a retrieval task, as results.write takes them."""
-    task, began = examination.task, time.monotonic()
-    runs = word_ranking.runs(task.queries, task.corpus, retrieving.DEPTH)
+def _ranked(task, common, chosen, model):
+    """Yields the `chosen` controls of a retrieval task, as results.write takes them."""
+    began, runs = time.monotonic(), {}
+    if set(word_ranking.CONTROLS) & set(chosen):
+        # One more, as the document of a query's own id is then left out.
+        runs = word_ranking.runs(task.queries, task.corpus, retrieving.DEPTH + 1)
+    if controls.BAG in chosen:
+        bags = functools.partial(controls.bag_of_embeddings, model)
+        bags = types.SimpleNamespace(encode=bags)
+        runs[controls.BAG] = search.rank(bags, task, retrieving.DEPTH)
     for name, run in runs.items():
-        measured = [
-            ranking.measure(qrels, {query: run.get(query, {}) for query in qrels})
-            for qrels in (task.validation_qrels, task.qrels)
-        ]
-        config = baselines.config_of(common, name)
+        measured, predictions = [], {}
+        for qrels in (task.validation_qrels or task.qrels, task.qrels):
+            predictions = {
+                query: ranking.without_itself(query, run.get(query, {}), judged)
+                for query, judged in qrels.items()
+            }
+            measured.append(ranking.measure(qrels, predictions))
         versions = identity.versions('retrieval', 'scipy')
         outcome = baselines.outcome(*measured, time.monotonic() - began, versions)
-        predictions = {query: run.get(query, {}) for query in task.qrels}
-        yield config, outcome, measured[1].per_instance, predictions
+        per_instance = measured[1].per_instance
+        yield baselines.config_of(common, name), outcome, per_instance, predictions
 
 
 def _summary(config, outcome):

@@ -178,7 +178,7 @@ def check_scores(task):
     """Raises ValueError if all scores of a split are equal."""
     for split in ('train', 'validation', 'test'):
         part = getattr(task, split)
-        if part is not None and np.ptp(part.target) == 0:
+        if part is not None and len(part) and np.ptp(part.target) == 0:
             raise ValueError(
                 f'{task.name}: all {len(part)} scores of the {split} set are '
                 f'{part.target[0]}, so correlations are undefined. Choose another field, '

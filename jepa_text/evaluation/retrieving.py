@@ -1,6 +1,7 @@
 """Fine-tuning on query-document pairs, measured by ranking the whole corpus per query."""
 
 import dataclasses
+import itertools
 import warnings
 
 from jepa_text.data import truncation
@@ -9,6 +10,7 @@ from jepa_text.evaluation.metrics import ranking
 from jepa_text.kinds import base, vectors
 
 DEPTH = 100  # ranked documents per query
+_BLOCK = 10_000  # texts whose tokens are counted at once
 
 
 class Examination(finetune.Examination):
@@ -29,7 +31,11 @@ class Examination(finetune.Examination):
         task = self.task
         pairs = base.Unlabeled(*map(list, zip(*task.pairs)))
         sizes = len(task.pairs), len(task.validation_qrels), len(task.qrels)
-        return self.kind.rows(reader, pairs), list(sizes)
+        rows = self.kind.rows(reader, pairs)
+        # Truncated are texts of training and of the test, most of which are the corpus.
+        reader.counts.clear()
+        reader.counts.update(dict(zip(('cut', 'texts'), count_cut(reader, texts(task)))))
+        return rows, list(sizes)
 
     def measured(self, split, params):
         """Returns (Measured, the run {query: {document: score}}, set())."""
@@ -53,12 +59,30 @@ class Examination(finetune.Examination):
         return ranking.measure(qrels, run), run, set()
 
 
+def texts(task):
+    """Returns the texts of a Retrieval that a model reads, each once."""
+    queries = [*task.qrels, *(task.validation_qrels or ())]
+    asked = (task.queries[query] for query in queries)
+    learned = itertools.chain.from_iterable(task.pairs)
+    return list(dict.fromkeys([*learned, *asked, *task.corpus.values()]))
+
+
+def count_cut(reader, texts):
+    """Returns (how many texts are longer than a row of the reader, their number)."""
+    cut = 0
+    for start in range(0, len(texts), _BLOCK):
+        read = reader.encode(texts[start : start + _BLOCK], allow_empty=True)
+        cut += sum(len(ids) > reader.room for ids, _ in read)
+    return cut, len(texts)
+
+
 def kind_of(task, settings):
     """Returns the kind of a task, configured by the settings."""
     if not task.pairs:
         raise ValueError(
             f'{task.name} has no training pairs: give a set with qrels/train, or '
-            '`pairs`, a file with the fields query and positive.'
+            '`pairs`, a file with the fields query and positive; or set zero_shot=True '
+            'to rank without training.'
         )
     if not task.validation_qrels:
         raise ValueError(

@@ -2,8 +2,10 @@
 
     --config.tasks="({'name': 'stsb', 'zero_shot': True},)"
 
-There is one member, with learning rate 0 and seed 0, as results are deterministic. The
-test set is that of the same task with training, so both can be compared.
+There is one member, with learning rate 0 and seed 0, as results are deterministic. If the
+task has a separate test set, it is that of the same task with training, so both can be
+compared; of a single file, all rows are answered. As nothing is selected, the values of
+the test set stand for those of validation in a line.
 """
 
 import dataclasses
@@ -12,11 +14,18 @@ import time
 
 import numpy as np
 
-from jepa_text.evaluation import cloze, examination, finetune, identity
+from jepa_text.evaluation import (
+    cloze,
+    examination,
+    finetune,
+    identity,
+    retrieving,
+    search,
+)
 from jepa_text.evaluation.members import grid
-from jepa_text.evaluation.metrics import base, classes, scores
+from jepa_text.evaluation.metrics import base, classes, ranking, scores
 from jepa_text.evaluation.metrics import cloze as ranks
-from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import retrieval, targets
 from jepa_text.kinds import prediction
 from jepa_text.measures import probes
 
@@ -27,12 +36,18 @@ DIGITS = 7  # significant decimals of a cosine of float32 vectors
 def task_of(task, given):
     """Returns the task to be answered without training, under a name of its own.
 
-    `given` is True for scores of pairs; for labels it is dict(template='{text} It was
-    <mask>.', words={label: word}), with {first} and {second} in templates of pairs.
-    Raises ValueError for a task that cannot be answered this way and for invalid options.
+    `given` is True for scores of pairs and retrieval; for labels it is
+    dict(template='{text} It was <mask>.', words={label: word}), with {first} and {second}
+    in templates of pairs. Raises ValueError for a task that cannot be answered this way
+    and for invalid options.
     """
-    if is_zero_shot(task) and given is True:
-        return task
+    if isinstance(task, retrieval.Retrieval) and given is True:
+        name = f'{task.name} zero-shot'
+        empty = dict(pairs=[], validation_qrels=None)
+        return dataclasses.replace(task, name=name, zero_shot=True, **empty)
+    empty = dict.fromkeys(('train', 'validation'), task.test.take([]))
+    if is_zero_shot(task) and given in (None, True):
+        return dataclasses.replace(task, **empty)
     kind = getattr(task, 'kind', 'retrieval')
     is_single = kind == 'scores' and task.test.second is None
     if kind == 'labels' and isinstance(given, dict):
@@ -41,13 +56,16 @@ def task_of(task, given):
         target = 'scores of single texts' if is_single else kind
         raise ValueError(
             f'{task.name} has {target}, and zero_shot={given!r}: without training, '
-            'scores of pairs need zero_shot=True and labels need '
+            'scores of pairs and retrieval need zero_shot=True and labels need '
             "zero_shot={'template': '{text} It was <mask>.', 'words': {label: word}}; "
             'other tasks are not supported.'
         )
-    else:
+    task = dataclasses.replace(
+        task, name=f'{task.name} zero-shot', zero_shot=given, **empty
+    )
+    if kind == 'scores':
         finetune.check_scores(task)
-    return dataclasses.replace(task, name=f'{task.name} zero-shot', zero_shot=given)
+    return task
 
 
 def is_zero_shot(task):
@@ -57,14 +75,16 @@ def is_zero_shot(task):
 
 def fills_masks(task):
     """Returns whether the task needs a model with an LM head."""
-    return is_zero_shot(task) and task.kind in ('labels', 'cloze')
+    return getattr(task, 'kind', '') in ('labels', 'cloze') and is_zero_shot(task)
 
 
-def texts(task, examples):
+def texts(task):
     """Returns the texts that a model reads, each once; masks hold the correct word."""
+    if isinstance(task, retrieval.Retrieval):
+        return retrieving.texts(task)
     if not fills_masks(task):
-        return list(dict.fromkeys(examples.texts()))
-    questions = questions_of(task, examples)
+        return list(dict.fromkeys(task.test.texts()))
+    questions = questions_of(task, task.test)
     return [q.before + q.words[q.answer] + q.after for q in questions]
 
 
@@ -77,7 +97,7 @@ def _checked_verbalizer(task, given):
             '{label: word}.'
         )
     words = {str(label): word for label, word in given['words'].items()}
-    parts = (task.train, task.validation, task.test)
+    parts = (task.train, task.test)
     labels = sorted({str(label) for part in parts for label in part.target})
     if sorted(words) != labels:
         raise ValueError(
@@ -99,7 +119,9 @@ class Examination(examination.Examination):
 
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
-        self.max_length = prediction.reader(model, settings.max_length or None).length
+        reader = prediction.reader(model, settings.max_length or None)
+        self.max_length = reader.length
+        self.reader = reader
         self.reading = dataclasses.replace(model, length=self.max_length)
 
     @functools.cached_property
@@ -108,7 +130,7 @@ class Examination(examination.Examination):
         task = self.task
         return {
             **self.common(),
-            'kind': task.kind,
+            'kind': getattr(task, 'kind', 'retrieval'),
             'max_length': self.max_length,
             **self.details(),
             'steps': 0,
@@ -116,8 +138,14 @@ class Examination(examination.Examination):
             'precision': self.model.network.encoder.dtype,
             'causal': self.model.causal,
             'zero_shot': task.zero_shot,
-            'examples': [len(part) for part in (task.train, task.validation, task.test)],
+            'examples': [0, 0, len(self.examples)],
+            'texts_cut': retrieving.count_cut(self.reader, texts(task)),
         }
+
+    @property
+    def examples(self):
+        """The test examples."""
+        return self.task.test
 
     def details(self):
         """Returns the config fields that depend on the kind of task."""
@@ -127,22 +155,25 @@ class Examination(examination.Examination):
         """Returns the correct answer of each example."""
         return list(map(str, examples.target))
 
+    def is_constant(self, answers):
+        """Returns whether all answers are the same but should not be."""
+        return len(set(answers)) == 1 < len(set(self.gold(self.examples)))
+
     def run(self, members, width=1, report=None):
         """Yields (Member, Outcome) of each member; all are the same."""
         for member in members:
             began = time.monotonic()
-            parts = [
-                self.measured(part) for part in (self.task.validation, self.task.test)
-            ]
+            found = self.measured(self.examples)
             outcome = {'validation': None, 'test': None, 'status': 'not finite'}
             per_instance, answers = {}, None
-            if None not in parts:
-                (validation, _), (test, answers) = parts
-                outcome |= {'validation': validation.by_mode, 'test': test.by_mode}
+            if found is not None:
+                test, answers = found
+                outcome |= dict.fromkeys(('validation', 'test'), test.by_mode)
                 per_instance = test.per_instance
-                is_constant = len(set(answers)) == 1 < len(set(self.gold(self.task.test)))
+                is_constant = self.is_constant(answers)
                 outcome['status'] = 'collapsed' if is_constant else 'done'
-            outcome |= {'losses': [], 'versions': identity.versions(self.task.kind)}
+            versions = identity.versions(self.config['kind'])
+            outcome |= {'losses': [], 'versions': versions}
             outcome['seconds'] = round(time.monotonic() - began, 3)
             yield member, examination.Outcome(outcome, per_instance, answers, {})
 
@@ -182,7 +213,7 @@ class Similarity(Examination):
         return measured, cosines[self.POOL].tolist()
 
     def _cosines(self, examples, pool):
-        known = texts(self.task, examples)
+        known = list(dict.fromkeys(examples.texts()))
         place = {text: number for number, text in enumerate(known)}
         vectors_ND = self.reading.encode(known, pool=pool)
         sides = (
@@ -195,6 +226,30 @@ class Similarity(Examination):
 
 def _own(values):
     return {f'own_{name}': value for name, value in values.items()}
+
+
+class Ranking(Examination):
+    """Ranking of a corpus by the cosine of the model's own vectors, for each query.
+
+    A causal model reads causally, as it was trained.
+    """
+
+    metric = retrieving.Examination.metric
+
+    def details(self):
+        return {'pooling': self.model.pool, 'template': ''}
+
+    @property
+    def examples(self):
+        return self.task.qrels
+
+    def is_constant(self, answers):
+        return len({score for run in answers.values() for score in run.values()}) == 1
+
+    def measured(self, examples):
+        """Returns (Measured, the run {query: {document: score}})."""
+        run = search.rank(self.reading, self.task, retrieving.DEPTH)
+        return ranking.measure(examples, run), run
 
 
 class Filling(Examination):
@@ -269,4 +324,9 @@ def questions_of(task, examples):
     return questions
 
 
-KINDS = {'scores': Similarity, 'labels': Filling, 'cloze': Filling}
+KINDS = {
+    'scores': Similarity,
+    'labels': Filling,
+    'cloze': Filling,
+    'retrieval': Ranking,
+}

@@ -148,7 +148,7 @@ def test_members_can_be_written_and_read(tmp_path):
         assert line['versions']['scikit-learn'] == sklearn.__version__
         assert line['versions']['numpy'] == np.__version__
     by_name = {line['control']: line for line in lines}
-    assert by_name[controls.BAG]['model'] == 'runs/x, bag of embeddings'
+    assert by_name[controls.BAG]['model'] == 'runs/mlm, bag of embeddings'
     assert by_name[controls.TF_IDF]['test']['standard']['accuracy'] == 1.0
     values, answers = results.read_side(tmp_path, by_name[controls.TF_IDF])
     assert answers == made.test.target.tolist() and values['accuracy'].all()
@@ -161,7 +161,7 @@ def test_members_can_be_written_and_read(tmp_path):
 
 def test_tasks_without_controls_or_words():
     assert baselines.names(task('texts', (['a'], None, None))) == []
-    with pytest.raises(ValueError, match='no training text contains a word'):
+    with pytest.raises(ValueError, match='no text contains a word'):
         predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
 
 

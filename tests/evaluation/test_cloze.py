@@ -260,7 +260,7 @@ def test_a_cloze_file_is_evaluated_with_its_control(tmp_path):
     assert set(lines) == {(name, task) for name in names for task in ('hidden', 'opened')}
     line = lines[names[0], 'opened']
     assert (line['kind'], line['steps'], line['zero_shot']) == ('cloze', 0, True)
-    assert line['examples'][2] == 16 and sum(line['examples']) == 40
+    assert line['examples'] == [0, 0, 40]
     assert set(line['test']['standard']) == {
         *('accuracy', 'mrr', 'accuracy@10', 'log_likelihood')
     }

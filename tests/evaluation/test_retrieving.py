@@ -120,13 +120,28 @@ def test_a_retrieval_folder_is_evaluated(tmp_path):
         tmp_path / 'out',
     )
     lines = {line['model']: line for line in found['lines']}
-    assert set(lines) == {str(tmp_path / 'toy'), 'TF-IDF', 'BM25'}
+    toy = str(tmp_path / 'toy')
+    assert set(lines) == {toy, 'TF-IDF', 'BM25', f'{toy}, bag of embeddings'}
+    # All 40 documents and queries.
+    assert lines[toy]['texts_cut'] == [0, 80]
     for line in lines.values():
         assert line['kind'] == 'retrieval' and line['examples'] == [20, 10, 10]
         assert 0 <= line['test']['standard']['recall@100'] <= 1
     runs = sorted((tmp_path / 'out' / 'runs').glob('*.run'))
-    assert len(runs) == 3
+    assert len(runs) == 4
     fields = runs[0].read_text().splitlines()[0].split()
     assert fields[1] == 'Q0' and fields[3] == '1' and len(fields) == 6
     # Relevance depends only on words, so BM25 is nearly perfect.
     assert lines['BM25']['test']['standard']['ndcg@10'] > 0.9
+    (folder / 'qrels' / 'train.tsv').unlink()
+    (folder / 'qrels' / 'dev.tsv').unlink()
+    ranked = evaluate.evaluate(
+        dict(models=(toy,), tasks=(dict(name='own', path=str(folder), zero_shot=True),)),
+        tmp_path / 'ranked',
+    )
+    again = {line['model']: line for line in ranked['lines']}
+    assert again.keys() == lines.keys() and len(ranked['chosen']) == 4
+    assert again['BM25']['test'] == lines['BM25']['test']
+    assert again[toy]['examples'] == [0, 0, 10] and again[toy]['texts_cut'] == [0, 50]
+    page = (tmp_path / 'ranked' / 'evaluation.html').read_text()
+    assert 'words zero-shot' in page and 'Texts shared by train' not in page

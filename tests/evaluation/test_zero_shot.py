@@ -1,9 +1,11 @@
 """Zero-shot similarity: cosines against human scores."""
 
 import dataclasses
+import itertools
 import json
 
 import examined
+import ir_measures
 import jax
 import numpy as np
 import pytest
@@ -11,7 +13,14 @@ from scipy import stats
 
 from jepa_text import export, load
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command, zero_shot
+from jepa_text.evaluation import (
+    controls,
+    evaluate,
+    examiner,
+    finetune_command,
+    zero_shot,
+)
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.results import selection
 from jepa_text.evaluation.sets import task as tasks
@@ -80,13 +89,92 @@ def test_equal_pairs_tie(tmp_path):
     assert set(said) == {1.0} and measured.standard['spearman'] == 0.0
 
 
+def written(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    return path
+
+
 def test_the_test_set_equals_that_with_training(tmp_path):
-    trained = examiner.task_of(section(tmp_path, zero_shot=False))
-    made = examination(tmp_path)
-    assert made.task.test.first == trained.test.first
-    assert (trained.name, made.task.name) == ('near', 'near zero-shot')
-    other = finetune.Examination(made.model, trained, settings.Finetuning())
-    assert made.config['data_revision'] == other.config['data_revision']
+    rows = similar(tmp_path).read_text().splitlines()
+    for name, part in (('train', rows[:40]), ('test', rows[40:])):
+        written(tmp_path / 'near' / f'{name}.jsonl', map(json.loads, part))
+    given = dict(name='pairs', path=str(tmp_path / 'near'))
+    trained = examiner.task_of(given)
+    made = examiner.task_of(given | dict(zero_shot=True))
+    assert made.test.first == trained.test.first and len(made.test) == 20
+    assert (trained.name, made.name) == ('near', 'near zero-shot')
+    assert len(made.train) == len(made.validation) == 0
+
+
+ALL_PAIRS = [
+    dict(text_a=a, text_b=b, score=n, label=n % 2)
+    for n, (a, b) in enumerate(itertools.combinations(NOUNS, 2))
+]
+ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in NOUNS]
+PROMPT = dict(template='{text} is <mask>.', words={'0': 'old', '1': 'new'})
+
+
+@pytest.mark.parametrize(
+    ('file', 'section', 'rows'),
+    [
+        # All 45 pairs of ten texts cannot be split without a text on both sides.
+        ('near.jsonl', dict(name='pairs'), ALL_PAIRS),
+        ('near.jsonl', dict(name='own'), ALL_PAIRS),
+        (
+            'near.jsonl',
+            dict(name='scored', text='text_a', second='text_b'),
+            ALL_PAIRS,
+        ),
+        ('near.jsonl', dict(name='query_pairs'), ASKED),
+        ('near.jsonl', dict(name='own'), ASKED),
+        (
+            'near.jsonl',
+            dict(name='labeled', text='text_a', zero_shot=PROMPT),
+            ALL_PAIRS,
+        ),
+        ('near/test.jsonl', dict(name='pairs'), ALL_PAIRS),
+        ('near/test.jsonl', dict(name='query_pairs'), ASKED),
+        (
+            'near/test.jsonl',
+            dict(name='labeled', text='text_a', zero_shot=PROMPT),
+            ALL_PAIRS,
+        ),
+        ('near/dev.tsv', dict(name='stsb'), None),
+    ],
+)
+def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section, rows):
+    path = tmp_path / file
+    if rows is None:
+        rows = ALL_PAIRS
+        path.parent.mkdir()
+        lines = (f'{r["text_a"]}\t{r["text_b"]}\t{r["score"]}' for r in rows)
+        path.write_text('\n'.join(['sentence1\tsentence2\tscore', *lines]) + '\n')
+    else:
+        written(path, rows)
+    path = str(tmp_path / file.split('/')[0])
+    task = examiner.task_of(dict(zero_shot=True, path=path) | section)
+    assert examiner.sizes_of(task) == (0, 0, len(rows))
+    examiner.check(task, settings.Finetuning(layers=0))
+    made = examiner.examination_of(examined.model(), task, settings.Finetuning())
+    assert made.config['examples'] == [0, 0, len(rows)]
+    assert examiner.shared_texts(task)[1:] == (len(rows), 0)
+    if '/' in file and section['name'] != 'stsb':
+        with pytest.raises(ValueError, match="begins with 'train'.*set zero_shot"):
+            examiner.task_of(section | dict(path=path, zero_shot=None))
+
+
+def test_tf_idf_of_a_task_without_training_is_fitted_on_the_scored_texts(tmp_path):
+    text = pytest.importorskip('sklearn.feature_extraction.text')
+    rows = [row | dict(text_a=f'{row["text_a"]} or war') for row in ALL_PAIRS]
+    path = str(written(tmp_path / 'near.jsonl', rows))
+    task = examiner.task_of(dict(name='pairs', path=path, zero_shot=True))
+    found = baselines.predict(task, controls.TF_IDF)
+    vectorizer = text.TfidfVectorizer(sublinear_tf=True).fit(task.test.texts())
+    both = map(vectorizer.transform, (task.test.first, task.test.second))
+    expected = np.asarray(np.multiply(*(side.toarray() for side in both)).sum(axis=1))
+    np.testing.assert_allclose(found.test, expected, atol=1e-12)
+    assert found.validation == []
 
 
 def test_a_plan_counts_each_text_once(tmp_path):
@@ -97,7 +185,7 @@ def test_a_plan_counts_each_text_once(tmp_path):
     costs = [
         member_cost.of_member(
             made.model,
-            dataclasses.replace(made.task, validation=side, test=side),
+            dataclasses.replace(made.task, test=side),
             settings.Finetuning(),
         )
         for side in (part, few)
@@ -175,7 +263,7 @@ def test_unsupported_zero_shot_tasks_raise(tmp_path):
     path.write_text(path.read_text().replace('"score": 1', '"score": 2'))
     path.write_text(path.read_text().replace('"score": 0', '"score": 2'))
     with pytest.raises(
-        ValueError, match='of the train set are 2.0, so correlations are undefined'
+        ValueError, match='of the test set are 2.0, so correlations are undefined'
     ):
         examiner.task_of(dict(name='pairs', path=str(path), zero_shot=True))
     toy = str(examined.saved_model(tmp_path / 'toy'))
@@ -206,3 +294,44 @@ def test_correlations_equal_sentence_transformers(tmp_path, pool):
     assert (measured.standard['own_pearson'] == measured.standard['pearson']) == (
         pool == 'mean'
     )
+
+
+@pytest.mark.peer
+def test_rankings_equal_sentence_transformers_and_ir_measures(tmp_path):
+    library = pytest.importorskip('sentence_transformers')
+    evaluators = pytest.importorskip('sentence_transformers.evaluation')
+    rng, rows = np.random.default_rng(0), []
+    for n in range(60):
+        words = rng.choice(NOUNS, 3)
+        rows += [
+            dict(
+                query=f'where is the {words[0]} {n}?',
+                document=' '.join(words[:k]) + f' {n}',
+            )
+            for k in (2, 3)
+        ]
+    path = str(written(tmp_path / 'asked.jsonl', rows))
+    task = examiner.task_of(dict(name='query_pairs', path=path, zero_shot=True))
+    made = examiner.examination_of(examined.model(), task, settings.Finetuning())
+    measured, run = made.measured(task.qrels)
+    export.write(made.model, tmp_path / 'out')
+    relevant = {query: set(judged) for query, judged in task.qrels.items()}
+    theirs = evaluators.InformationRetrievalEvaluator(
+        task.queries,
+        task.corpus,
+        relevant,
+        ndcg_at_k=[10],
+        mrr_at_k=[10],
+        precision_recall_at_k=[100],
+    )(library.SentenceTransformer(str(tmp_path / 'out'), device='cpu'))
+    for name in ('ndcg@10', 'mrr@10', 'recall@100'):
+        own = measured.standard[name]
+        assert own == pytest.approx(theirs[f'cosine_{name}'], abs=1e-9)
+    named = {
+        ir_measures.nDCG @ 10: 'ndcg@10',
+        ir_measures.RR @ 10: 'mrr@10',
+        ir_measures.R @ 100: 'recall@100',
+    }
+    for name, value in ir_measures.calc_aggregate(list(named), task.qrels, run).items():
+        assert value == pytest.approx(measured.standard[named[name]], abs=1e-12)
+    assert 0 < measured.standard['ndcg@10'] < 1 > measured.standard['recall@100']

@@ -81,7 +81,7 @@ def read(path, header=None, skip_short=False):
     return [row for _, row in reading.objects(path)]
 
 
-def splits(path, reader=read, validation=VALIDATION, test=TEST):
+def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False):
     """Returns the Splits of the files of each split: those whose names begin with one of
     its words, the first for which there are any; a single file is `train`.
     `reader(file)` returns the rows of a file.
@@ -89,6 +89,7 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST):
     If only one of validation and test exists, it is the test set. A folder has the files
     itself or in a subfolder `data`; a * in a file name stands for the word, as in
     'en-*.conll'. 'tfds:NAME' is read by tensorflow_datasets, 'hub:NAME' from the hub.
+    A set without a training split is an error, unless it is for a `zero_shot` task.
     """
     words = (TRAIN, validation, test)
     if str(path).startswith(prepared.TFDS):
@@ -99,11 +100,12 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST):
             next((found[name] for name in names if name in found), None)
             for names in words
         ]
-        if chosen[0] is None:
+        if chosen[0] is None and not (zero_shot and any(chosen)):
             names = sorted(file.name for paths in found.values() for file in paths)
             raise ValueError(
                 f'{path} has no file whose name begins with {TRAIN[0]!r}{_FOLLOWED}; it '
-                f'has: {", ".join(names) or "none with a supported suffix"}.'
+                f'has: {", ".join(names) or "none with a supported suffix"}. To answer a '
+                'test set without training, set zero_shot of the task.'
             )
         if not hub.is_name(path):
             _check_joined(path, found, chosen)

@@ -10,7 +10,9 @@ spans     never an answer; the sentence that shares most words with the question
 cloze     the most frequent answer, among the candidates if there are any
 
 Each control is fitted on `train`, its hyperparameters are selected on `validation`, and
-its predictions are measured by the same metrics as those of models. Controls read the
+its predictions are measured by the same metrics as those of models. Zero-shot tasks have
+the controls that need no training, fitted on the texts that are scored: the largest class
+and the most frequent answer are then the best constant predictions. Controls read the
 texts of the task as given; if a model reads less, truncate the task first
 (data/truncation.py). For controls of retrieval see ranking.py.
 """
@@ -29,7 +31,7 @@ from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, ta
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import probes
 
-VERSION = 2  # increased when values of controls change; then they are computed again
+VERSION = 3  # increased when values of controls change; then they are computed again
 COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of most words'
 ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
@@ -49,6 +51,8 @@ class Predictions(NamedTuple):
 
 def names(task):
     """Returns the names of a task's controls, of which BAG alone needs a model."""
+    if task.zero_shot is not None and task.kind == 'labels':
+        return [controls.LARGEST]
     return list(_CONTROLS.get(task.kind, ()))
 
 
@@ -71,11 +75,9 @@ def members(task, settings, chosen, model=None):
         began = time.monotonic()
         predicted = predict(task, control, model)
         config = config_of(settings, control) | {'chosen': predicted.chosen}
-        if control == controls.BAG:
-            config['model'] = f'{model.name}, {control}'
-            config['model_revision'] = settings['model_revision']
-        validation = measure(task, task.validation, predicted.validation)
-        test = measure(task, task.test, predicted.test)
+        test = validation = measure(task, task.test, predicted.test)
+        if task.zero_shot is None:
+            validation = measure(task, task.validation, predicted.validation)
         # Controls of spans and cloze use no package.
         used = () if task.kind in ('spans', 'cloze') else ('scikit-learn', 'scipy')
         versions = identity.versions(task.kind, *used)
@@ -84,11 +86,12 @@ def members(task, settings, chosen, model=None):
 
 
 def config_of(settings, control):
-    """Returns the config of a control without a model."""
+    """Returns the config of a control; `settings` are those of its model."""
+    is_of_model = control == controls.BAG
     return {
         **settings,
-        'model': control,
-        'model_revision': control,
+        'model': f'{settings["model"]}, {control}' if is_of_model else control,
+        'model_revision': settings['model_revision'] if is_of_model else control,
         'control': control,
         'learning_rate': 0.0,
         'seed': 0,
@@ -125,7 +128,8 @@ def measure(task, examples, answers):
 
 
 def _largest_class(task, model):
-    return _constant(task, _commonest(Counter(map(str, task.train.target))))
+    known = task.train if len(task.train) else task.test
+    return _constant(task, _commonest(Counter(map(str, known.target))))
 
 
 def _constant(task, answer):
@@ -198,8 +202,9 @@ def _bag_scores(task, model):
 
 def _scores(task, parts, prepare=list):
     """Returns the cosines of pairs, or of texts a regression on the prepared features."""
-    if task.train.second is not None:
-        return Predictions(*(word_features.cosine(*x).tolist() for x in parts[1:]), {})
+    if task.test.second is not None:
+        answers = [[], *(word_features.cosine(*part).tolist() for part in parts[-2:])]
+        return Predictions(*answers[-2:], {})
     features, fits = prepare([first for first, _ in parts]), []
     for penalty in PENALTIES:
         ridge = base.extra('sklearn.linear_model').Ridge(penalty)
@@ -234,7 +239,7 @@ def _commonest_tag(task, model):
 
 
 def _commonest_answer(task, model):
-    counts = Counter(answer for answer, _ in task.train.target)
+    counts = Counter(answer for answer, _ in task.test.target)
     parts = [
         [_commonest(counts, candidates) for _, candidates in part.target]
         for part in (task.validation, task.test)

@@ -14,13 +14,14 @@ def tf_idf(task, grams):
     """Returns [(first, second or None)] for train, validation and test: sparse TF-IDF.
 
     Over all words of the training texts; if `grams` is 2, also over word bigrams that
-    occur in at least two texts.
+    occur in at least two texts. Of a zero-shot task, for the test texts only, over their
+    words.
     """
     text = base.extra('sklearn.feature_extraction.text')
-    known = task.train.texts()
+    known = (task.train if len(task.train) else task.test).texts()
     if not any(map(words.words, known)):
         raise ValueError(
-            f'{task.name}: no training text contains a word, so TF-IDF cannot be fitted.'
+            f'{task.name}: no text contains a word, so TF-IDF cannot be fitted.'
         )
 
     def split(text):
@@ -41,10 +42,10 @@ def bags_of_embeddings(task, model):
 
 
 def _encode_parts(task, encode):
-    parts = (task.train, task.validation, task.test)
     return [
         (encode(part.first), None if part.second is None else encode(part.second))
-        for part in parts
+        for part in (task.train, task.validation, task.test)
+        if len(part)
     ]
 
 

@@ -81,11 +81,9 @@ def _zero_shot_cost(model, task, settings):
     reader = prediction.reader(model, settings.max_length or None)
     # The model reads as it is, whatever is trained for other tasks.
     counting = _Counting(model, vectors.Vectors(), grid.Recipe(steps=1), reader.length)
-    texts = [
-        text
-        for part in (task.validation, task.test)
-        for text in zero_shot.texts(task, part)
-    ]
+    if isinstance(task, retrieval.Retrieval):
+        return Cost(0, counting.ranked(task, reader), 0.0)
+    texts = zero_shot.texts(task)
     encoder, logits = counting.encoder, 0
     if zero_shot.fills_masks(task):
         logits = 2 * len(texts) * encoder.width * encoder.vocab_size
@@ -146,7 +144,7 @@ class _Counting:
 
     def ranked(self, task, reader):
         """Returns the FLOPs of vectors of queries and corpus, and of their products."""
-        queries = list(dict.fromkeys([*task.qrels, *task.validation_qrels]))
+        queries = list(dict.fromkeys([*task.qrels, *(task.validation_qrels or ())]))
         sides = [task.queries[query] for query in queries], list(task.corpus.values())
         products = 2 * len(queries) * len(task.corpus) * self.encoder.width
         return products + self.encoded(sides, reader)

@@ -17,6 +17,7 @@ class Retrieval:
     validation_qrels    the same for validation queries, or None
     pairs               training pairs [(query text, text of a relevant document)], or []
     revision            commit of the data on the hub, or ''
+    zero_shot           True: answered without training; None: trained
     """
 
     name: str
@@ -26,6 +27,7 @@ class Retrieval:
     validation_qrels: dict | None = None
     pairs: list = dataclasses.field(default_factory=list)
     revision: str = ''
+    zero_shot: bool | None = None
 
 
 def split_queries(qrels, share, seed):

@@ -80,6 +80,8 @@ class Task:
     revision      commit of the data on the hub, or ''
     classes       for labels: all classes in order, in the type of the data, where targets
                   have their text; (): those of the targets, by targets.classes
+    zero_shot     how it is answered without training (zero_shot.py): then only `test`
+                  has examples; None: it is trained
     """
 
     name: str
@@ -147,17 +149,22 @@ def drawn(count, limit, seed=0):
     return np.sort(np.random.default_rng(seed).permutation(count)[:limit])
 
 
-def make_splits(splits, make_split, seed=0):
+def make_splits(splits, make_split, seed=0, zero_shot=False):
     """Returns {train, validation, test: Examples, revision} of tables.Splits, for a Task.
 
     `make_split(rows, split)` makes the Examples of one split. A set without test rows is
-    split by train_test_split.
+    split by train_test_split; for a `zero_shot` task, all of its rows are the test set.
     """
     parts = {
         name: None if rows is None else make_split(rows, name)
         for name, rows in zip(SPLITS, splits)
     }
-    if parts['test'] is None:
+    if zero_shot:
+        parts['test'] = parts['test'] or parts['train']
+        empty = parts['test'].take([])
+        is_train = parts['train'] not in (None, parts['test'])
+        parts['train'] = parts['train'] if is_train else empty
+    elif parts['test'] is None:
         parts['train'], parts['test'] = train_test_split(parts['train'], seed)
     return parts | {'revision': splits.revision}
 
@@ -184,7 +191,8 @@ def train_test_split(whole, seed=0, test_share=0.4):
         raise ValueError(
             f'{len(whole)} examples cannot be split without having a text on both sides: '
             f'{largest} are connected by shared texts. Give more examples, or a folder '
-            'with files `train` and `test`.'
+            'with files `train` and `test`; scores of pairs and retrieval need no '
+            'training with zero_shot=True.'
         )
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
 

@@ -13,6 +13,8 @@ from jepa_text.data.sets import tables
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
 
 FOLDER = 'evaluation/tasks'
+# Tasks whose `make` is told that there is no training, so that it splits nothing.
+ZERO_SHOT = ('own', 'pairs', 'scored', 'labeled', 'glue', 'query_pairs')
 NAMED = {
     'glue': glue.TASKS,
     'tags': tags.TASKS,
@@ -48,8 +50,8 @@ def _names():
     return [*resolve.names(FOLDER), *itertools.chain(*NAMED.values())]
 
 
-def build(section):
-    """Builds the task of a section.
+def build(section, zero_shot=False):
+    """Builds the task of a section; `zero_shot` says that it needs no training set.
 
     {'name': 'sst2'} is short for {'name': 'glue', 'task': 'sst2'}.
     """
@@ -59,4 +61,6 @@ def build(section):
         section = {**section, 'name': file, 'task': name}
     elif isinstance(name, str) and '.' not in name and name not in resolve.names(FOLDER):
         raise ValueError(f'{FOLDER} has no {name!r}.{resolve.nearest(name, _names())}')
+    if zero_shot and section['name'] in ZERO_SHOT:
+        section = {**section, 'zero_shot': True}
     return resolve.build(FOLDER, section)

@@ -13,18 +13,16 @@ SEPARATOR = '|'  # between candidates in a table cell
 CANDIDATES = 'candidates'
 
 
-def make(path, text='text', answer='answer', candidates=CANDIDATES, title='', seed=0):
-    """Makes a cloze task, which is answered without training.
+def make(path, text='text', answer='answer', candidates=CANDIDATES, title=''):
+    """Makes a cloze task, which is answered without training: all rows of a single file.
 
     text, answer, candidates    names of the fields. All rows or none have candidates, as
                                 a list or, in a table cell, separated by '|'; without,
                                 every token of the vocabulary is a candidate
     title                       the name in tables (default: the file's name)
-    seed                        draws the test set: 40 % of a single file, as for other
-                                sets
     """
     title = title or tables.stem(path)
-    splits = tables.splits(path)
+    splits = tables.splits(path, zero_shot=True)
     rows = [row for split in splits[:3] if split for row in split]
     # A field that is named explicitly must exist.
     has_candidates = candidates != CANDIDATES or any(row.get(candidates) for row in rows)
@@ -46,7 +44,7 @@ def make(path, text='text', answer='answer', candidates=CANDIDATES, title='', se
         texts, targets = map(list, zip(*questions))
         return tasks.Examples(texts, None, targets)
 
-    parts = tasks.make_splits(splits, examples, seed)
+    parts = tasks.make_splits(splits, examples, zero_shot=True)
     return tasks.Task(title, 'cloze', 'accuracy', **parts, zero_shot=True)
 
 

@@ -105,24 +105,26 @@ TASKS = {
 }
 
 
-def make(task, path='', title=''):
+def make(task, path='', title='', zero_shot=False):
     """Makes a GLUE task from a folder or from the hub, by default nyu-mll/glue.
 
-    A folder has train and dev (or validation, or dev_matched) files. `title` is the name
-    in tables.
+    A folder has train and dev (or validation, or dev_matched) files; train is not needed
+    for a `zero_shot` task. `title` is the name in tables.
     """
     resolve.check_choice('glue: task', task, TASKS)
     known = TASKS[task]
     path = path or f'{HUB}/{task.removesuffix("_mismatched")}'
     read = functools.partial(tables.read, header=known.header, skip_short=known.broken)
-    splits = tables.splits(path, read, validation=(), test=known.test)
+    splits = tables.splits(path, read, (), known.test, zero_shot)
     if splits.test is None:
         raise ValueError(
             f'{task} in {path} needs a file whose name starts with {known.test[0]!r} or '
             f"{known.test[1]!r}, with labels: GLUE's own test sets have none."
         )
     parts = tasks.make_splits(
-        splits, lambda rows, name: _examples(rows, known, f'{task} {name} in {path}')
+        splits,
+        lambda rows, name: _examples(rows, known, f'{task} {name} in {path}'),
+        zero_shot=zero_shot,
     )
     return tasks.Task(
         title or task,

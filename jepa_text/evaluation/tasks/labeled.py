@@ -3,6 +3,7 @@
 Formats are .jsonl, .tsv, .csv and .parquet, as a file, a folder or a name on the hub.
 """
 
+import functools
 import warnings
 
 from jepa_text.config import resolve
@@ -28,6 +29,7 @@ def make(
     kind='',
     title='',
     seed=0,
+    zero_shot=False,
 ):
     """Makes a classification task.
 
@@ -42,11 +44,12 @@ def make(
     title          the name in tables (default: the file's name)
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps
-    its splits. Of a single file, 40 % are the test set, drawn by `seed`.
+    its splits. Of a single file, 40 % are the test set, drawn by `seed`; for a
+    `zero_shot` task, all of it.
     """
     resolve.check_choice('labeled: kind', kind, KINDS)
     title = title or tables.stem(path)
-    splits, names = _read(path, label, typed=not labels)
+    splits, names = _read(path, label, not labels, zero_shot)
     where = f'{title}, {{}}, in {path}'.format
     columns = [
         rows and tables.column(rows, label, where(split))
@@ -61,15 +64,13 @@ def make(
             f"{fractions[0]:g}: scores, to regress on; kind='labels' makes them classes."
         )
     if kind == 'scores':
-        given = path, text, label, second, template, title, seed
+        given = path, text, label, second, template, title, seed, zero_shot
         return scored.of_splits(splits, *given)
     if names:
         splits = _without_class(splits, label, names, where)
     known = tuple(map(str, labels or names)) or None
-    fields = text, second, label
-    parts = tasks.make_splits(
-        splits, lambda rows, split: _examples(rows, fields, known, where(split)), seed
-    )
+    make_split = functools.partial(_examples, (text, second, label), known, where)
+    parts = tasks.make_splits(splits, make_split, seed, zero_shot)
     _check_hidden(parts, f'{title} in {path}')
     if second:
         targets.check_template(template, title)
@@ -78,7 +79,7 @@ def make(
     return tasks.Task(title, 'labels', 'accuracy', **parts, classes=given)
 
 
-def _read(path, label, typed):
+def _read(path, label, typed, zero_shot):
     """Returns (tables.Splits, names of the classes or ()). With `typed`, labels that are
     only text in their file, such as a CSV, are numbers or booleans if all are such."""
     names, untyped = {}, []
@@ -90,7 +91,7 @@ def _read(path, label, typed):
             untyped.extend(row for row in rows if label in row)
         return rows
 
-    splits = tables.splits(path, read)
+    splits = tables.splits(path, read, zero_shot=zero_shot)
     if typed and not names:
         for row, value in zip(untyped, targets.typed([row[label] for row in untyped])):
             row[label] = value
@@ -121,8 +122,8 @@ def _without_class(splits, label, names, where):
     return splits._replace(**dict(zip(tasks.SPLITS, kept)))
 
 
-def _examples(rows, fields, known, where):
-    text, second, label = fields
+def _examples(fields, known, where_of, rows, split):
+    (text, second, label), where = fields, where_of(split)
     labels = targets.labels(tables.column(rows, label, where), where, known)
     others = tables.column(rows, second, where) if second else None
     return tasks.examples(tables.column(rows, text, where), others, labels, where)
@@ -134,7 +135,7 @@ def _check_hidden(parts, where):
     Sets with hidden labels write -1 or similar for a whole test set.
     """
     train, test = (set(parts[split].target.tolist()) for split in ('train', 'test'))
-    if not train & test:
+    if train and not train & test:
         raise ValueError(
             f'{where}: none of the test labels ({", ".join(sorted(test)[:5])}) is among '
             f'the training labels ({", ".join(sorted(train)[:5])}). {_HIDDEN}'

@@ -6,9 +6,9 @@ path='mine.csv', text='review', label='stars').
 
 from pathlib import Path
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import row_groups
 from jepa_text.data.sets import hub, prepared, tables
+from jepa_text.evaluation import tasks
 from jepa_text.evaluation.tasks import tags
 
 TEXT = ('text', 'sentence')
@@ -35,14 +35,16 @@ FIELDS = (
 )
 
 
-def make(path, kind='', title='', seed=0):
+def make(path, kind='', title='', seed=0, zero_shot=False):
     """Makes the task of a file, folder or name on the hub.
 
-    `kind`, `title` and `seed` are as in labeled.py. Raises ValueError, which lists the
+    The other arguments are as in labeled.py. Raises ValueError, which lists the
     fields, if no kind fits.
     """
     name, fields = _found(path)
-    section = {'name': name, 'path': path, **fields, 'title': title, 'seed': seed}
+    section = {'name': name, 'path': path, **fields, 'title': title}
+    if name != 'cloze':  # never split
+        section['seed'] = seed
     if kind and name == 'labeled':
         section['kind'] = kind
     elif kind:
@@ -50,7 +52,7 @@ def make(path, kind='', title='', seed=0):
             f'{path} has the fields of {name}, so kind={kind!r} cannot be chosen: name '
             "the fields, e.g. dict(name='labeled', path='...', text='...', label='...')."
         )
-    return resolve.build('evaluation/tasks', section)
+    return tasks.build(section, zero_shot)
 
 
 def _found(path):

@@ -19,6 +19,7 @@ def make(
     positive=None,
     seed=0,
     template='{first}\n{second}',
+    zero_shot=False,
 ):
     """Makes a similarity task.
 
@@ -29,12 +30,16 @@ def make(
     positive                pairs from this score on have the same meaning (None: the
                             highest quarter)
     template                makes one text of a pair
+    zero_shot               whether all rows are the test set if there is no file `test`
     """
     title = title or tables.stem(path)
     fields, where = (first, second, score), f'{title} in {path}'
     targets.check_template(template, title)
     parts = tasks.make_splits(
-        tables.splits(path), lambda rows, _: _examples(rows, fields, where), seed
+        tables.splits(path, zero_shot=zero_shot),
+        lambda rows, _: _examples(rows, fields, where),
+        seed,
+        zero_shot,
     )
     parts['template'] = template
     if not score:
@@ -43,7 +48,8 @@ def make(
                 parts[name] = _with_negatives(parts[name], seed, where)
         return tasks.Task(title, 'scores', 'spearman', **parts, positive=1.0)
     if positive is None:
-        positive = float(np.quantile(parts['train'].target, 0.75))
+        known = parts['train'] if len(parts['train']) else parts['test']
+        positive = float(np.quantile(known.target, 0.75))
     return tasks.Task(title, 'scores', 'spearman', **parts, positive=positive)
 
 

@@ -9,12 +9,13 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.retrieval import Retrieval
 
 
-def make(path, query='query', document='document', title='', seed=0):
+def make(path, query='query', document='document', title='', seed=0, zero_shot=False):
     """Makes a retrieval task that is trained on the pairs of the training split.
 
     `query` and `document` name the fields. Of a single file, 40 % are the test set, drawn
     by `seed` so that no text is on both sides. Without a validation set, 5 % of the
-    training pairs are used (sets/task.py).
+    training pairs are used (sets/task.py). A `zero_shot` task has neither: of a single
+    file, all pairs are the test set.
     """
     title = title or tables.stem(path)
 
@@ -23,12 +24,16 @@ def make(path, query='query', document='document', title='', seed=0):
         columns = (tables.column(rows, name, where) for name in (query, document))
         return tasks.examples(*columns, where=where)
 
-    splits = tasks.make_splits(tables.splits(path), examples, seed)
-    task = tasks.with_validation(tasks.Task(title, 'texts', '', **splits))
-    parts = (task.train, task.validation, task.test)
+    splits = tables.splits(path, zero_shot=zero_shot)
+    splits = tasks.make_splits(splits, examples, seed, zero_shot)
+    task = tasks.Task(title, 'texts', '', **splits)
+    if not zero_shot:
+        task = tasks.with_validation(task)
+    parts = [x for x in (task.train, task.validation, task.test) if x is not None]
     documents = dict.fromkeys(text for part in parts for text in part.second)
     document_id = {text: f'd{n}' for n, text in enumerate(documents)}
-    queries = dict.fromkeys(text for part in parts[1:] for text in part.first)
+    asked = [part for part in parts if part is not task.train]
+    queries = dict.fromkeys(text for part in asked for text in part.first)
     query_id = {text: f'q{n}' for n, text in enumerate(queries)}
 
     def qrels_of(part):
@@ -42,7 +47,7 @@ def make(path, query='query', document='document', title='', seed=0):
         queries={query_id[text]: text for text in queries},
         corpus={document_id[text]: text for text in documents},
         qrels=qrels_of(task.test),
-        validation_qrels=qrels_of(task.validation),
+        validation_qrels=task.validation and qrels_of(task.validation),
         pairs=list(zip(task.train.first, task.train.second)),
         revision=task.revision,
     )

@@ -17,18 +17,18 @@ def make(
     template='{first}\n{second}',
     title='',
     seed=0,
+    zero_shot=False,
 ):
     """Makes a regression task; `text`, `score` and `second` name the fields.
 
-    The other arguments are as in labeled.py.
+    The other arguments are as in labeled.py and pairs.py.
     """
     title = title or tables.stem(path)
-    return of_splits(
-        tables.splits(path), path, text, score, second, template, title, seed
-    )
+    splits = tables.splits(path, zero_shot=zero_shot)
+    return of_splits(splits, path, text, score, second, template, title, seed, zero_shot)
 
 
-def of_splits(splits, path, text, score, second, template, title, seed):
+def of_splits(splits, path, text, score, second, template, title, seed, zero_shot):
     """Makes the task of tables.Splits that are read from `path`; the other arguments are
     those of `make`."""
 
@@ -38,7 +38,7 @@ def of_splits(splits, path, text, score, second, template, title, seed):
         others = tables.column(rows, second, where) if second else None
         return tasks.examples(tables.column(rows, text, where), others, scores, where)
 
-    parts = tasks.make_splits(splits, examples, seed)
+    parts = tasks.make_splits(splits, examples, seed, zero_shot)
     if second:
         targets.check_template(template, title)
         parts['template'] = template
