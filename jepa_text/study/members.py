@@ -202,7 +202,10 @@ def _changed(old, new):
     More steps than before do not count as a difference.
     """
     changed = workdir.differences(old, json.loads(json.dumps(new)))
-    allowed = build.changeable_keys(assemble.objectives(new))
+    try:
+        allowed = build.changeable_keys(assemble.objectives(new))
+    except ValueError as error:
+        raise ValueError(f'run {new["name"]!r}: {error}') from error
     if old and assemble.size(new)[1] > assemble.size(old)[1]:
         allowed += (*extend.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
     return workdir.disallowed(changed, allowed)
