@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from jepa_text import load
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
+from jepa_text.kinds import base
 from jepa_text.models import pooling, transformer
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
@@ -29,6 +30,19 @@ def model():
     network = Network(encoder, objective)
     params = jax.jit(lambda: network.init(0))()
     return load.Pretrained(network, params, tokenizer, 64, 'made up')
+
+
+def test_half_of_a_surrogate_pair_is_named(model):
+    """In place of the TypeError of the tokenizer."""
+    words = r"text 2 of 2: 'a\\ud800': .* half of a surrogate pair"
+    with pytest.raises(ValueError, match=words):
+        model.encode(['a', 'a\ud800'])
+    for call in (model.row, lambda text: model.fill(f'{text} <mask>')):
+        with pytest.raises(ValueError, match='half of a surrogate pair'):
+            call('a\ud800')
+    reader = base.Reader(model.tokenizer, *model.ends(), 64)
+    with pytest.raises(ValueError, match=words):
+        reader.encode(['a', 'a\ud800'])
 
 
 @pytest.mark.slow

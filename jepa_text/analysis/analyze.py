@@ -23,7 +23,7 @@ from jepa_text import load
 from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
-from jepa_text.evaluation import controls, finetune, tasks
+from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.report import console
@@ -235,6 +235,7 @@ def _tasks(config):
     for section in config['tasks']:
         task = tasks.build(section)
         check_kind(task)
+        examiner.say_shared(task)
         drawn = {k: getattr(task, k).draw(config[k], seed) for k in ('train', 'test')}
         task = dataclasses.replace(task, **drawn)
         if task.kind == 'scores':

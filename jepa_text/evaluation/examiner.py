@@ -29,14 +29,34 @@ def task_of(section):
     """Builds the task of a section, with a validation set.
 
     With `zero_shot` in the section, the task is made by zero_shot.task_of, with a test
-    set only. Raises ValueError for invalid tasks.
+    set only. Otherwise says how many texts of the test set a trained model would know.
+    Raises ValueError for invalid tasks.
     """
     section = dict(section)
     options = section.pop('zero_shot', None) or None
     task = build(section, zero_shot=options is not None)
     if options is not None or zero_shot.is_zero_shot(task):
         return zero_shot.task_of(task, options)
+    say_shared(task)
     return task if is_retrieval(task) else tasks.with_validation(task)
+
+
+def say_shared(task):
+    """Prints how many test examples share a text with the training set, if any do."""
+    is_set = is_retrieval(task)
+    count = len(task.qrels if is_set else task.test)
+    shared, name = (retrieval if is_set else tasks).shared_texts(task), task.name
+    if shared == count:
+        print(
+            f'{name}: all {count:,} test examples share a text with the training set: is '
+            'the test set the training set? If so, give another file `test`.'
+        )
+    elif shared:
+        print(
+            f'{name}: {shared:,} of {count:,} test examples ({100 * shared / count:.1f} '
+            '%) share a text with the training set. They are kept; remove them from one '
+            'of the two for a test of texts that are new.'
+        )
 
 
 def examination_of(model, task, settings):

@@ -59,8 +59,9 @@ class Reader:
         Offsets count characters. Raises ValueError for a text without tokens, unless
         `allow_empty` and a row has special tokens.
         """
-        backend = self.tokenizer.backend
-        found = backend.encode_batch(list(texts), add_special_tokens=False)
+        backend, texts = self.tokenizer.backend, list(texts)
+        with tokenizers.valid_unicode(texts):
+            found = backend.encode_batch(texts, add_special_tokens=False)
         for text, encoding in zip(texts, found):
             if not encoding.ids and not (allow_empty and self.begin + self.end):
                 raise ValueError(f'the text {text!r} has no tokens to encode.')

@@ -92,6 +92,8 @@ def test_all_forms_of_answers_are_equal(tmp_path):
         },
         lambda answers: [{'text': t, 'answer_start': s} for s, t in answers],
         lambda answers: [{'text': t, 'start': s} for s, t in answers],
+        lambda answers: [{'text': t, 'answer_start': str(s)} for s, t in answers],
+        lambda answers: [{'text': t, 'answer_start': float(s)} for s, t in answers],
         # Without a start, at its first occurrence.
         lambda answers: [t for _, t in answers],
     ]
@@ -220,6 +222,10 @@ def test_a_text_may_mean_no_answer(tmp_path):
         (
             {'answers': {'text': ['Oslo', 'Ann'], 'answer_start': [28]}},
             '2 answers, but 1 st',
+        ),
+        (
+            {'answers': [{'text': 'Oslo', 'answer_start': 'x'}]},
+            "row 1: an answer starts at 'x', but .* an integer",
         ),
         ({'answers': ['']}, None),
         ({'answers': [3]}, 'not contain the answer 3'),

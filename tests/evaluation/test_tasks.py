@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import types
 
 import pytest
@@ -242,6 +243,67 @@ def test_unknown_and_hidden_labels_raise(tmp_path):
         ValueError, match='row 1: the label is -1, but must be one of: 0, 1'
     ):
         build('labeled', path=str(tmp_path), labels=(0, 1))
+
+
+SHARED = [
+    ('labeled', {'label': 1}, 3, '3 of 10 test examples .30.0 %. share a text'),
+    ('labeled', {'label': 1}, 10, 'all 10 test .* is the test set the training set'),
+    ('labeled', {'label': 1}, 0, ''),
+    ('query_pairs', {'document': 'd'}, 3, '3 of 10 test'),
+]
+
+
+@pytest.mark.parametrize(('name', 'row', 'shared', 'words'), SHARED)
+def test_texts_shared_by_train_and_test_are_said(
+    name, row, shared, words, tmp_path, capsys
+):
+    field = 'query' if name == 'query_pairs' else 'text'
+    for split in ('train', 'test'):
+        rows = [
+            {field: t if n < shared else f'{t} {split}'} | row
+            for n, t in enumerate(TEXTS)
+        ]
+        if 'document' in row:
+            rows = [r | {'document': f'{split} {n}'} for n, r in enumerate(rows)]
+        rows[0] |= {'label': 0} if 'label' in row else {}
+        jsonl(tmp_path / f'{split}.jsonl', rows)
+    examiner.task_of({'name': name, 'path': str(tmp_path), 'title': 'mine'})
+    said = [line for line in capsys.readouterr().out.splitlines() if 'share' in line]
+    assert len(said) == bool(words)
+    assert all(re.match(f'mine: {words}', line) for line in said)
+
+
+GROUPED = [
+    ('labeled', dict(text='a', label='y')),
+    ('labeled', dict(text='a', label='z', kind='scores')),
+    ('scored', dict(text='a', score='z')),
+    ('pairs', dict(first='a', second='b', score='z')),
+    ('query_pairs', dict(query='a', document='b')),
+]
+
+
+@pytest.mark.parametrize(('name', 'fields'), GROUPED)
+def test_rows_of_a_group_stay_on_one_side(name, fields, tmp_path):
+    """Also of the validation set, which is drawn from the training set."""
+    rows = [dict(a=f'q{n}', b=f'd{n}', y=n % 2, z=n / 3, by=n // 4) for n in range(80)]
+    jsonl(tmp_path / 'set.jsonl', rows)
+    task = build(name, path=str(tmp_path / 'set.jsonl'), group='by', **fields)
+    if name == 'query_pairs':
+        number = {key: int(text[1:]) for key, text in task.queries.items()}
+        sides = [
+            {int(query[1:]) // 4 for query, _ in task.pairs},
+            {number[key] // 4 for key in task.qrels},
+            {number[key] // 4 for key in task.validation_qrels},
+        ]
+    else:
+        task = examples.with_validation(task, 0.2)
+        sides = [
+            {int(text[1:]) // 4 for text in part.first}
+            for part in (task.train, task.test, task.validation)
+        ]
+    assert set.union(*sides) == set(range(20)) and sum(map(len, sides)) == 20
+    with pytest.raises(ValueError, match="row 1, has no field 'bye'.*'by'"):
+        build(name, path=str(tmp_path / 'set.jsonl'), group='bye', **fields)
 
 
 def test_a_single_file_is_split_without_shared_texts(tmp_path):

@@ -7,6 +7,7 @@ Text is never parsed as special tokens, even if it contains `<mask>`: the conten
 document cannot mask or end anything.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,6 +20,7 @@ import tokenizers as backend_library
 from tokenizers import decoders
 
 from jepa_text.data.cleaning import words
+from jepa_text.data.corpora import invalid_text
 from jepa_text.data.tokenizers import check
 from jepa_text.files import atomic, copies
 
@@ -43,6 +45,18 @@ OLDER = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model', 'vocab.tx
 CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
 
 
+@contextlib.contextmanager
+def valid_unicode(texts):
+    """Raises ValueError, not the TypeError of the library, for half of a surrogate pair
+    in one of the texts."""
+    try:
+        yield
+    except TypeError:
+        for number, text in enumerate(texts, 1):
+            invalid_text.check_unicode(text, f'text {number} of {len(texts)}')
+        raise
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tokenizer:
     """A tokenizer of the `tokenizers` library, and the ids that models need.
@@ -63,7 +77,8 @@ class Tokenizer:
 
     def encode(self, text):
         """Returns the ids of a text, int32 [n], without specials."""
-        ids = self.backend.encode(text, add_special_tokens=False).ids
+        with valid_unicode([text]):
+            ids = self.backend.encode(text, add_special_tokens=False).ids
         return np.array(ids, np.int32)
 
     def encode_masked(self, text):
@@ -73,7 +88,8 @@ class Tokenizer:
         it is not treated as the beginning of a text. Other special tokens stay text.
         """
         text = text.replace('<mask>', self.backend.id_to_token(self.mask_id))
-        ids = self._with_mask.encode(text, add_special_tokens=False).ids
+        with valid_unicode([text]):
+            ids = self._with_mask.encode(text, add_special_tokens=False).ids
         return np.array(ids, np.int32)
 
     @functools.cached_property
@@ -94,7 +110,9 @@ class Tokenizer:
     def encode_many(self, texts):
         """Returns a list of int32 [n_i], using all cores (RAYON_NUM_THREADS limits
         them)."""
-        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        texts = list(texts)
+        with valid_unicode(texts):
+            encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def decode(self, ids):

@@ -33,12 +33,14 @@ class Examples:
     """Examples of a split.
 
     `second` is None for single texts. `target` is None for unlabeled texts, an array for
-    labels and scores, and a list of lists or tuples for tags, spans and cloze.
+    labels and scores, and a list of lists or tuples for tags, spans and cloze. Examples
+    of one `group` that is not None stay on one side of a split; None: no groups.
     """
 
     first: list
     second: list | None = None
     target: np.ndarray | list | None = None
+    group: list | None = None
 
     def __len__(self):
         return len(self.first)
@@ -59,6 +61,7 @@ class Examples:
             [self.first[i] for i in index_M],
             self.second and [self.second[i] for i in index_M],
             target,
+            self.group and [self.group[i] for i in index_M],
         )
 
     def draw(self, limit, seed=0):
@@ -109,7 +112,7 @@ def named_set(kind, sets, task, path, own):
     return sets.get(task, own)
 
 
-def examples(first, second=None, target=None, where='the task'):
+def examples(first, second=None, target=None, where='the task', group=None):
     """Makes Examples of those with no empty text, and warns of how many were dropped.
 
     Raises ValueError if fewer than four are left.
@@ -130,7 +133,7 @@ def examples(first, second=None, target=None, where='the task'):
             stacklevel=2,
         )
     target = None if target is None else np.asarray(target)
-    return Examples(list(first), second and list(second), target).take(kept)
+    return Examples(list(first), second and list(second), target, group).take(kept)
 
 
 def classes(task):
@@ -172,8 +175,8 @@ def make_splits(splits, make_split, seed=0, zero_shot=False):
 def train_test_split(whole, seed=0, test_share=0.4):
     """Splits Examples randomly by the seed; returns (train, test).
 
-    Examples that share a text, directly or through other examples, stay on one side, so
-    no text is on both. Groups too large for the test set go to the training set.
+    Examples that share a text or a group, directly or through other examples, stay on one
+    side, so no text is on both. Groups too large for the test set go to the training set.
     """
     groups = {}
     for number, root in enumerate(group_ids(whole)):
@@ -187,11 +190,11 @@ def train_test_split(whole, seed=0, test_share=0.4):
     if not is_test_N.any() and len(groups) > 1:
         is_test_N[min(groups, key=len)] = True
     if is_test_N.all() or not is_test_N.any():
-        largest = max(map(len, groups))
+        largest, named = max(map(len, groups)), ' or groups' * bool(whole.group)
         raise ValueError(
             f'{len(whole)} examples cannot be split without having a text on both sides: '
-            f'{largest} are connected by shared texts. Give more examples, or a folder '
-            'with files `train` and `test`; scores of pairs and retrieval need no '
+            f'{largest} are connected by shared texts{named}. Give more examples, or a '
+            'folder with files `train` and `test`; scores of pairs and retrieval need no '
             'training with zero_shot=True.'
         )
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
@@ -234,12 +237,16 @@ def shared_texts(task):
 
 
 def group_ids(whole):
-    """Returns one text per example that identifies its group (union-find).
+    """Returns one text per example that identifies the examples connected with it
+    (union-find).
 
-    Examples that share a text, directly or through others, are in one group; for spans,
-    those that share a context.
+    Connected are those that share a text or a group, directly or through others; for
+    spans, those that share a context.
     """
     first, *others = _identifying_texts(whole)
+    if whole.group:
+        named = [text if x is None else (x,) for text, x in zip(first, whole.group)]
+        others.append(named)
     parent = {text: text for side in (first, *others) for text in side}
 
     def root(text):
@@ -247,8 +254,9 @@ def group_ids(whole):
             parent[text] = text = parent[parent[text]]
         return text
 
-    for text, other in zip(first, *others) if others else ():
-        parent[root(other)] = root(text)
+    for side in others:
+        for text, other in zip(first, side):
+            parent[root(other)] = root(text)
     return [root(text) for text in first]
 
 

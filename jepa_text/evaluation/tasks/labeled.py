@@ -27,6 +27,7 @@ def make(
     template='{first}\n{second}',
     labels=(),
     kind='',
+    group='',
     title='',
     seed=0,
     zero_shot=False,
@@ -41,6 +42,8 @@ def make(
                    the names that a Parquet file has for them, in the order of these
     kind           'labels', or 'scores' for regression, as in scored.py; '': regression
                    for more than targets.FEW numbers that are not integers, which is said
+    group          field whose equal values, such as an author, stay on one side of a
+                   split that is drawn at random; '': none
     title          the name in tables (default: the file's name)
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps
@@ -64,12 +67,12 @@ def make(
             f"{fractions[0]:g}: scores, to regress on; kind='labels' makes them classes."
         )
     if kind == 'scores':
-        given = path, text, label, second, template, title, seed, zero_shot
+        given = path, text, label, second, template, group, title, seed, zero_shot
         return scored.of_splits(splits, *given)
     if names:
         splits = _without_class(splits, label, names, where)
     known = tuple(map(str, labels or names)) or None
-    make_split = functools.partial(_examples, (text, second, label), known, where)
+    make_split = functools.partial(_examples, (text, second, label, group), known, where)
     parts = tasks.make_splits(splits, make_split, seed, zero_shot)
     _check_hidden(parts, f'{title} in {path}')
     if second:
@@ -123,10 +126,13 @@ def _without_class(splits, label, names, where):
 
 
 def _examples(fields, known, where_of, rows, split):
-    (text, second, label), where = fields, where_of(split)
+    (text, second, label, group), where = fields, where_of(split)
     labels = targets.labels(tables.column(rows, label, where), where, known)
-    others = tables.column(rows, second, where) if second else None
-    return tasks.examples(tables.column(rows, text, where), others, labels, where)
+    others, groups = (
+        tables.column(rows, name, where) if name else None for name in (second, group)
+    )
+    texts = tables.column(rows, text, where)
+    return tasks.examples(texts, others, labels, where, groups)
 
 
 def _check_hidden(parts, where):

@@ -35,7 +35,7 @@ FIELDS = (
 )
 
 
-def make(path, kind='', title='', seed=0, zero_shot=False):
+def make(path, kind='', group='', title='', seed=0, zero_shot=False):
     """Makes the task of a file, folder or name on the hub.
 
     The other arguments are as in labeled.py. Raises ValueError, which lists the
@@ -43,6 +43,7 @@ def make(path, kind='', title='', seed=0, zero_shot=False):
     """
     name, fields = _found(path)
     section = {'name': name, 'path': path, **fields, 'title': title}
+    section |= {'group': group} if group else {}
     if name != 'cloze':  # never split
         section['seed'] = seed
     if kind and name == 'labeled':

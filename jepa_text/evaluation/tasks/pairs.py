@@ -19,6 +19,7 @@ def make(
     positive=None,
     seed=0,
     template='{first}\n{second}',
+    group='',
     zero_shot=False,
 ):
     """Makes a similarity task.
@@ -29,11 +30,11 @@ def make(
                             shared texts. The task is then to separate the two
     positive                pairs from this score on have the same meaning (None: the
                             highest quarter)
-    template                makes one text of a pair
+    template, group         as in labeled.py
     zero_shot               whether all rows are the test set if there is no file `test`
     """
     title = title or tables.stem(path)
-    fields, where = (first, second, score), f'{title} in {path}'
+    fields, where = (first, second, score, group), f'{title} in {path}'
     targets.check_template(template, title)
     parts = tasks.make_splits(
         tables.splits(path, zero_shot=zero_shot),
@@ -58,7 +59,8 @@ def _examples(rows, fields, where):
     values = np.ones(len(rows))
     if fields[2]:
         values = targets.scores(tables.column(rows, fields[2], where), where)
-    return tasks.examples(first, second, values, where)
+    group = tables.column(rows, fields[3], where) if fields[3] else None
+    return tasks.examples(first, second, values, where, group)
 
 
 def _with_negatives(positives, seed, where):

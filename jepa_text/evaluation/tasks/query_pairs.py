@@ -9,20 +9,29 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.retrieval import Retrieval
 
 
-def make(path, query='query', document='document', title='', seed=0, zero_shot=False):
+def make(
+    path,
+    query='query',
+    document='document',
+    group='',
+    title='',
+    seed=0,
+    zero_shot=False,
+):
     """Makes a retrieval task that is trained on the pairs of the training split.
 
     `query` and `document` name the fields. Of a single file, 40 % are the test set, drawn
-    by `seed` so that no text is on both sides. Without a validation set, 5 % of the
-    training pairs are used (sets/task.py). A `zero_shot` task has neither: of a single
-    file, all pairs are the test set.
+    by `seed` so that no text is on both sides, nor a `group` (labeled.py). Without a
+    validation set, 5 % of the training pairs are used (sets/task.py). A `zero_shot` task
+    has neither: of a single file, all pairs are the test set.
     """
     title = title or tables.stem(path)
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
         columns = (tables.column(rows, name, where) for name in (query, document))
-        return tasks.examples(*columns, where=where)
+        groups = tables.column(rows, group, where) if group else None
+        return tasks.examples(*columns, where=where, group=groups)
 
     splits = tables.splits(path, zero_shot=zero_shot)
     splits = tasks.make_splits(splits, examples, seed, zero_shot)

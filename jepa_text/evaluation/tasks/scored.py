@@ -15,6 +15,7 @@ def make(
     score='score',
     second='',
     template='{first}\n{second}',
+    group='',
     title='',
     seed=0,
     zero_shot=False,
@@ -25,18 +26,22 @@ def make(
     """
     title = title or tables.stem(path)
     splits = tables.splits(path, zero_shot=zero_shot)
-    return of_splits(splits, path, text, score, second, template, title, seed, zero_shot)
+    given = path, text, score, second, template, group, title, seed, zero_shot
+    return of_splits(splits, *given)
 
 
-def of_splits(splits, path, text, score, second, template, title, seed, zero_shot):
+def of_splits(splits, path, text, score, second, template, group, title, seed, zero_shot):
     """Makes the task of tables.Splits that are read from `path`; the other arguments are
     those of `make`."""
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
         scores = targets.scores(tables.column(rows, score, where), where)
-        others = tables.column(rows, second, where) if second else None
-        return tasks.examples(tables.column(rows, text, where), others, scores, where)
+        others, groups = (
+            tables.column(rows, name, where) if name else None for name in (second, group)
+        )
+        texts = tables.column(rows, text, where)
+        return tasks.examples(texts, others, scores, where, groups)
 
     parts = tasks.make_splits(splits, examples, seed, zero_shot)
     if second:

@@ -155,15 +155,28 @@ def _answers(value, where):
                 f'{where} has {len(texts)} answers, but {len(starts)} starts: give one '
                 'start for each answer.'
             )
-        return list(zip(starts, texts))
+        return [(_start(start, where), text) for start, text in zip(starts, texts)]
     answers = []
     for answer in value if isinstance(value, list) else [value]:
         if isinstance(answer, dict):
             start = answer.get('answer_start', answer.get('start'))
-            answers.append((start, answer.get('text')))
+            answers.append((_start(start, where), answer.get('text')))
         elif answer:
             answers.append((None, answer))
     return answers
+
+
+def _start(value, where):
+    """The character at which an answer starts: an integer, also as text or a float."""
+    try:
+        if value is None or float(value) == int(float(value)):
+            return value if value is None else int(float(value))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f'{where}: an answer starts at {value!r}, but the start must be an integer, the '
+        'number of characters before it; without one, its first occurrence is taken.'
+    )
 
 
 def _without_answer(question, no_answer):
