@@ -33,7 +33,6 @@ TRAIN = ('train', 'training')
 VALIDATION = ('validation', 'dev', 'valid', 'val', 'eval', 'evaluation')
 TEST = ('test', 'testing')
 _FOLLOWED = " followed by '.', '-' or two digits"
-_SHARD = re.compile(r'[-._ ]?\d+([-._ ].*)?')  # what follows the word in a shard's name
 LABELS = 'label.json'
 # Written by Hugging Face's `datasets` beside the data.
 SAVED, STATE = 'dataset_dict.json', 'state.json'
@@ -134,8 +133,8 @@ def _check_joined(path, found, chosen):
                 f'{path}: {", ".join(same)} look like the same rows in several files. '
                 'Move all but one away, or rename those with other rows.'
             )
-        ends = [stem.rpartition(word)[2] for stem in stems]
-        if not all(map(_SHARD.fullmatch, ends)):
+        shard = rf'.*({word}|data)[-._ ]?\d+([-._ ].*)?'
+        if not all(re.fullmatch(shard, stem) for stem in stems):
             warnings.warn(
                 f'{path}: {word} is joined from {", ".join(names)}. Move those away that '
                 'are not part of it.',

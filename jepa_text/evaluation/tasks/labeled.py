@@ -42,8 +42,7 @@ def make(
                    the names that a Parquet file has for them, in the order of these
     kind           'labels', or 'scores' for regression, as in scored.py; '': regression
                    for more than targets.FEW numbers that are not integers, which is said
-    group          field whose equal values, such as an author, stay on one side of a
-                   split that is drawn at random; '': none
+    group          field whose equal values stay on one side of a random split; '': none
     title          the name in tables (default: the file's name)
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps

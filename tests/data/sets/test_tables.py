@@ -136,7 +136,7 @@ def save_to_disk(folder, splits):
         (folder / 'dataset_dict.json').write_text(json.dumps({'splits': splits}))
 
 
-def test_folders_of_save_to_disk_are_read(tmp_path):
+def test_folders_of_save_to_disk_are_read(tmp_path, recwarn):
     rows = [{'text': t, 'label': x} for t, x in zip(*SAVED.values())]
     save_to_disk(tmp_path / 'dict', ['train', 'validation'])
     found = tables.splits(tmp_path / 'dict')
@@ -146,6 +146,7 @@ def test_folders_of_save_to_disk_are_read(tmp_path):
     assert (found.train, found.test) == (rows, None)
     (shard, _) = tables.files(tmp_path / 'dict')[0]['train']
     assert tables.class_names(shard, 'label') == ('no', 'yes')
+    assert not recwarn.list
 
 
 @pytest.mark.peer
