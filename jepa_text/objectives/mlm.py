@@ -170,8 +170,11 @@ class MLM(TokenObjective):
         return {'mlm': section}
 
     def schedules(self):
-        rate_T, last = jnp.asarray(self.rate, jnp.float32), len(self.rate) - 1
-        return {'masking rate': lambda step: rate_T[jnp.minimum(step, last)]}
+        def rate(step):
+            rate_T = jnp.asarray(self.rate, jnp.float32)
+            return rate_T[jnp.minimum(step, len(rate_T) - 1)]
+
+        return {'masking rate': rate}
 
     def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']
