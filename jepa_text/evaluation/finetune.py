@@ -187,7 +187,8 @@ def check_scores(task):
 
 
 def _labels(task):
-    """Returns all classes or tags of a task, with tag O first, as padding has it."""
+    """Returns all classes or tags of a task in order: its own if these are all, else with
+    tag O first."""
     train, validation, test = (
         Counter(str(label) for target in part.target for label in _each(target))
         for part in (task.train, task.validation, task.test)
@@ -210,6 +211,8 @@ def _labels(task):
     if task.kind == 'labels':
         return tasks.classes(task)
     labels = {*train, *validation, *test}
+    if labels <= set(task.classes):
+        return task.classes
     return tuple(sorted(labels, key=lambda label: (label != 'O', label)))
 
 

@@ -82,7 +82,8 @@ class Task:
                   ('': none)
     revision      commit of the data on the hub, or ''
     classes       for labels: all classes in order, in the type of the data, where targets
-                  have their text; (): those of the targets, by targets.classes
+                  have their text; (): those of the targets, by targets.classes; for tags:
+                  all tags in the order of a file that has their numbers, else ()
     zero_shot     how it is answered without training (zero_shot.py): then only `test`
                   has examples; None: it is trained
     """

@@ -105,7 +105,10 @@ def make(
         words, tags = ([one[n] for one in sentences] for n in (1, 2))
         return tasks.Examples(words, None, tags)
 
-    read = functools.partial(_read, fields=fields, defaults=chosen.columns)
+    classes = dict.fromkeys(names or labels)
+    read = functools.partial(
+        _read, fields=fields, defaults=chosen.columns, classes=classes
+    )
     splits = tables.splits(path, read, validation=VALIDATION, test=TEST)
     found = {
         split: None if rows is None else checked(rows, split)
@@ -113,7 +116,7 @@ def make(
     }
     metric = _metric([one for part in found.values() for one in part or ()])
     parts = tasks.make_splits(splits._replace(**found), examples, seed)
-    return tasks.Task(title, 'tags', metric, **parts)
+    return tasks.Task(title, 'tags', metric, **parts, classes=tuple(classes))
 
 
 def _metric(sentences):
@@ -139,14 +142,16 @@ def _iob2(types):
     return ('O', *pairs) if types else ()
 
 
-def _read(file, fields, defaults):
-    """Reads the sentences or rows of a file; numbered tags get the file's names."""
+def _read(file, fields, defaults, classes):
+    """Reads the sentences or rows of a file; numbered tags get the file's names, which
+    are added to the keys of `classes`."""
     if tables.kind_of(file) == 'conllu':
         defaults = CONLLU
     if file.name.endswith(tables.SUFFIXES) and not _is_columns(file, fields):
         rows = tables.read(file)
         field = _field(rows[0], fields[1], TAGS, str(file)) if rows else ''
         names = tables.class_names(file, field)
+        classes.update(dict.fromkeys(names))
         return [
             _sentence(row, fields, f'{file}, row {n}', names)
             for n, row in enumerate(rows, 1)
