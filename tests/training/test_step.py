@@ -122,7 +122,9 @@ def test_accumulation_gives_the_gradient_of_the_batch(name, rule):
         assert learned(one.memory, before.memory) and learned(four.memory, before.memory)
 
 
-@pytest.mark.parametrize('name', ['hybrid', 'sentence'])
+@pytest.mark.parametrize(
+    'name', [pytest.param('hybrid', marks=pytest.mark.slow), 'sentence']
+)
 def test_metrics_do_not_depend_on_accumulation(name):
     """All are of the whole batch, also if a microbatch has a single latent (sentence)."""
     given = dict(latent=dict(momentum=0.9, distance='mse'))
