@@ -174,6 +174,8 @@ def write(
     origin = _origin(model, facts)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
+    if family is None and model.kind is not None:
+        family = exported.family_of(model, model.kind)
     if family is None:
         reading = model.causal, origin, model.tokenizer
         family = to_family.usual_family(encoder, *reading)
@@ -195,7 +197,8 @@ def write(
     }
     with atomic.folder(folder) as partial:
         files.write_json(partial / 'config.json', config)
-        shards.write(leaves, own, family, partial, shard_bytes)
+        prefix = task.fitting(family).prefix if task else None
+        shards.write(leaves, own, family, partial, shard_bytes, prefix)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
@@ -244,9 +247,8 @@ def _settings(task):
     """The fields of a TaskHead that are not stored as tensors."""
     if task is None:
         return None
-    act = task.act if 'dense' in task.params else ''
     pool = task.pool if task.kind == 'sequence' else ''
-    return task.kind, task.labels, pool, act, task.is_score
+    return task.kind, task.labels, pool, task.layers, task.is_score
 
 
 def check_free(folder):

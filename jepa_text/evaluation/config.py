@@ -40,15 +40,17 @@ class Finetuning:
         minimum=0,
     )
     pool: str = field(
-        'mean',
-        'pooling of the hidden states, for labels and scores',
-        choices=tuple(pooling.POOLINGS),
+        'auto',
+        "pooling of the hidden states, for labels, scores and retrieval; 'auto': of the "
+        "class of the model's family in transformers, for retrieval that of the model",
+        choices=('auto', *pooling.POOLINGS),
     )
     act: str = field(
-        'gelu',
+        'auto',
         "activation of the layer before the classes of texts; 'gelu_norm': also for "
-        'tags and spans, as in ModernBERT',
-        choices=base.ACTS,
+        "tags and spans, as in ModernBERT; '': no such layer; 'unbiased': nor a bias; "
+        "'auto': as pool",
+        choices=('auto', *base.ACTS),
     )
     dropout: float = field(0.0, "of the head's input", minimum=0, below=1)
     rows: str = field(

@@ -19,7 +19,7 @@ from jepa_text.evaluation import examination, identity
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import prediction, saved
+from jepa_text.kinds import exported, prediction, saved
 
 
 class Examination(examination.Examination):
@@ -47,7 +47,7 @@ class Examination(examination.Examination):
 
     def kind_of(self):
         """Returns the kind of the task."""
-        return kind_of(self.task, self.settings)
+        return kind_of(self.task, self.settings, self.model)
 
     def read(self, reader):
         """Returns (training rows, [number of examples of each split])."""
@@ -145,19 +145,17 @@ def _settings_of(kind):
     return {k: v for k, v in settings if k != 'labels' and v is not None}
 
 
-def kind_of(task, settings):
-    """Returns the kind of a task (kinds/), configured by the settings."""
+def kind_of(task, settings, model=None):
+    """Returns the kind of a task (kinds/), configured by the settings.
+
+    Its head is that of the family of the `model`, where the settings are 'auto'.
+    """
     if task.kind not in saved.KINDS:
         raise ValueError(
             f'{task.name} is a task of {task.kind}, which is not supported for '
             f'fine-tuning; supported: {", ".join(saved.KINDS)}.'
         )
     is_paper, options = settings.rows == 'paper', {'dropout': settings.dropout}
-    if task.kind in ('labels', 'scores'):
-        options |= {'pool': settings.pool, 'act': settings.act}
-    if task.kind in ('tags', 'spans'):
-        # Only ModernBERT has a layer before the classes.
-        options['act'] = settings.act if settings.act == 'gelu_norm' else ''
     if task.kind == 'tags':
         options['learn'] = 'all' if is_paper else 'first'
     if task.kind == 'spans':
@@ -171,7 +169,23 @@ def kind_of(task, settings):
         check_scores(task)
     if task.kind in ('labels', 'tags'):
         options['labels'] = _labels(task)
-    return saved.KINDS[task.kind](**options)
+    kind = saved.KINDS[task.kind](**options)
+    return with_head(kind, settings, model)
+
+
+def with_head(kind, settings, model):
+    """Returns the kind with the pooling and act of the settings; see kind_of."""
+    if model is not None:
+        kind = exported.with_usual_head(kind, model)
+    given = {'pool': settings.pool, 'act': settings.act}
+    if kind.name in ('tags', 'spans') and settings.act not in ('auto', 'gelu_norm'):
+        given['act'] = ''  # Only ModernBERT has a layer before the classes.
+    fields = {field.name for field in dataclasses.fields(kind)}
+    given = {k: v for k, v in given.items() if v != 'auto' and k in fields}
+    kind = dataclasses.replace(kind, **given)
+    if settings.layers == 0 and getattr(kind, 'act', '') == 'unbiased':
+        return dataclasses.replace(kind, act='')  # as standardized features need a bias
+    return kind
 
 
 def check_scores(task):

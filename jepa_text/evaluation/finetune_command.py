@@ -19,7 +19,7 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import selection
 from jepa_text.files import copies
-from jepa_text.kinds import saved, vectors
+from jepa_text.kinds import exported, saved, vectors
 from jepa_text.running import compilation, mirror, xla_flags
 
 
@@ -63,6 +63,8 @@ def _finetune(config, place):
     model = load.load(config.model)
     model = dataclasses.replace(model, name=config.model)
     examination = examiner.examination_of(model, task, config.finetuning)
+    if why := exported.obstacle(examination.kind, model):
+        print(f'Note: `jepa-text export` will refuse the result: {why}')
     rate = config.learning_rate
     if config.chosen_from:
         rate = chosen_rate(config.chosen_from, config.model, task.name, config.seed)

@@ -25,7 +25,7 @@ class Examination(finetune.Examination):
     _run = None
 
     def kind_of(self):
-        return kind_of(self.task, self.settings)
+        return kind_of(self.task, self.settings, self.model)
 
     def read(self, reader):
         task = self.task
@@ -76,8 +76,8 @@ def count_cut(reader, texts):
     return cut, len(texts)
 
 
-def kind_of(task, settings):
-    """Returns the kind of a task, configured by the settings."""
+def kind_of(task, settings, model=None):
+    """Returns the kind of a task, configured by the settings; see finetune.kind_of."""
     if not task.pairs:
         raise ValueError(
             f'{task.name} has no training pairs: give a set with qrels/train, or '
@@ -88,4 +88,4 @@ def kind_of(task, settings):
         raise ValueError(
             f'{task.name} has no validation queries: give a set with qrels/dev.'
         )
-    return vectors.Vectors(pool=settings.pool)
+    return finetune.with_head(vectors.Vectors(), settings, model)

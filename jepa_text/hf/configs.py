@@ -99,7 +99,7 @@ def _read_trunk(family, config, sizes):
         'rope_scaling': scaling,
         'window': _read_window(family, config, depth),
         'qkv_bias': bias or family == 'qwen2',
-        'o_bias': bias and family != 'qwen2',
+        'o_bias': bias,
         'qk_norm': family == 'qwen3',
         'ffn_bias': config['mlp_bias'],
     }

@@ -60,16 +60,18 @@ STRETCH = {
 class Kind:
     """A `model_type`: our model, the defaults of its config, its default architecture.
 
-    `causal`: it was trained with causal attention.
+    `causal`: it was trained with causal attention. Its class in transformers ignores the
+    `unread` keys.
     """
 
     model: str
     defaults: dict
     causal: bool = False
     architecture: str = ''
+    unread: tuple = ()
 
 
-def _decoder(architecture, causal=True, **defaults):
+def _decoder(architecture, causal=True, unread=(), **defaults):
     basic = dict(
         num_key_value_heads=None,
         head_dim=None,
@@ -81,7 +83,7 @@ def _decoder(architecture, causal=True, **defaults):
         mlp_bias=False,
         max_position_embeddings=2048,
     )
-    return Kind('transformer', basic | defaults, causal, architecture)
+    return Kind('transformer', basic | defaults, causal, architecture, unread)
 
 
 def _bert(architecture, **defaults):
@@ -116,12 +118,13 @@ KINDS = {
     'llama': _decoder('LlamaForCausalLM'),
     'mistral': _decoder(
         'MistralForCausalLM',
+        unread=('attention_bias', 'mlp_bias'),
         num_key_value_heads=8,
         sliding_window=4096,
         max_position_embeddings=131072,
     ),
-    'qwen2': _decoder('Qwen2ForCausalLM', **_QWEN),
-    'qwen3': _decoder('Qwen3ForCausalLM', **_QWEN, head_dim=128),
+    'qwen2': _decoder('Qwen2ForCausalLM', unread=('attention_bias', 'mlp_bias'), **_QWEN),
+    'qwen3': _decoder('Qwen3ForCausalLM', unread=('mlp_bias',), **_QWEN, head_dim=128),
     'smollm3': _decoder(
         'SmolLM3ForCausalLM',
         num_key_value_heads=4,
@@ -191,4 +194,6 @@ def complete(config, family=None):
             f'model_type={family!r} is not supported.'
             f'{resolve.nearest(str(family), KINDS)}'
         )
-    return family, KINDS[family].defaults | config
+    kind = KINDS[family]
+    given = {key: value for key, value in config.items() if key not in kind.unread}
+    return family, kind.defaults | given

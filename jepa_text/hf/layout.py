@@ -108,10 +108,10 @@ def canonical(family, names):
     Legacy names are updated, and the prefix is added if all names in the file lack it.
     """
     known = {theirs for _, theirs in family.lines}
-    bare = not any(name.startswith(family.prefix) for name in names)
-    found = {}
     # Legacy names last: they take precedence if a file has both.
     pairs = [(_updated(family, name), name) for name in sorted(names)]
+    bare = not any(new.startswith(family.prefix) for new, _ in pairs)
+    found = {}
     for new, name in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
         lacks = bare and re.sub(r'\.\d+\.', '.{i}.', new) not in known
         found[family.prefix + new if lacks else new] = name

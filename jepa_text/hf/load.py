@@ -29,7 +29,8 @@ class Imported:
     begin, end  ids before and after a text
     shift       the LM head predicts a token at the position this far before it
     pooling     hf/sentence.Pooling, or None
-    task        hf/task_head.TaskHead, or None; dropped when a model is adapted
+    task        hf/task_head.TaskHead, or None; dropped when a model is adapted or causal,
+                as kinds of tasks read in both directions
     pair        (ids between two texts of a row, type of the second text's tokens or
                 None); None if the format of pairs is unknown, or the model is causal
     record      findings and decisions, as JSON values; adapt.lines formats it
@@ -87,7 +88,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
             'commit': files.commit_of(source.folder),
             'family': source.family,
         },
-        task=source.task() if adapt is None else None,
+        task=source.task() if adapt is None and not source.causal else None,
         pair=None if source.causal or adapt is not None else _pair(source),
     )
     found.record.update(_decided(found, source, mask, head, used))

@@ -88,6 +88,8 @@ LLAMA = Family(
         *_linear('lm_head/output', 'lm_head'),
     ),
     prefix='model.',
+    # Of the classes for question answering.
+    legacy=((r'^transformer\.', 'model.'),),
     left_out=_TASKS,
 )
 

@@ -10,13 +10,17 @@ from jepa_text.hf import files, layout, names
 MAXIMUM = 5 * 10**9  # bytes per file
 
 
-def write(leaves, own, family, folder, maximum):
+def write(leaves, own, family, folder, maximum, prefix=None):
     """Writes model.safetensors, or shards of at most `maximum` bytes and their index.
 
     `leaves` are our parameters {path: array}, `own` further tensors {name: array}.
+    `prefix` replaces that of the family's names.
     """
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     bound = layout.bindings(names.FAMILIES[family], shapes)
+    if prefix is not None:
+        usual = names.FAMILIES[family].prefix
+        bound = {prefix + n.removeprefix(usual): part for n, part in bound.items()}
     if 'lm_head/output/kernel' in leaves:
         bound |= {copy: bound[name] for name, copy in names.FAMILIES[family].duplicates}
     sizes = {n: 4 * math.prod(layout.shape_of(p, shapes)) for n, p in bound.items()}

@@ -1,6 +1,6 @@
 """Classification and span heads, as the model classes of transformers define them.
 
-    sequence   classifier(act(dense(pooled hidden states)))
+    sequence   classifier(act(dense(pooled hidden states))); of decoders, a matrix alone
     token      classifier(hidden state), or of act(dense(hidden state))
     question   the same: scores of the first and the last token of an answer
 
@@ -13,7 +13,6 @@ import re
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.hf import families
 
 _PLAIN = {'classifier': 'classifier'}
 # Their name for each of our leaves.
@@ -28,12 +27,15 @@ WHAT = {
 @dataclasses.dataclass(frozen=True)
 class Class:
     """A class of transformers: names of its parts {ours: theirs}, poolings {ours: theirs}
-    (none for tokens), and `act` of the layer before the last ('': no such layer)."""
+    (none for tokens; the usual one first), `act` of the layer before the last ('': no
+    such layer; 'unbiased': nor a bias), and the prefix of the encoder's names if it is
+    not that of the family."""
 
     architecture: str
     names: dict
     pools: dict = dataclasses.field(default_factory=dict)
     act: str = ''
+    prefix: str | None = None
 
 
 def _bert(prefix, sequence):
@@ -43,6 +45,17 @@ def _bert(prefix, sequence):
         'sequence': Class(f'{prefix}ForSequenceClassification', sequence, first, 'tanh'),
         'token': Class(f'{prefix}ForTokenClassification', _PLAIN),
         'question': Class(f'{prefix}ForQuestionAnswering', {'classifier': 'qa_outputs'}),
+    }
+
+
+def _decoder(prefix, encoder=None):
+    """The classes of a decoder; that for answers has a prefix of its own."""
+    score, answers = {'classifier': 'score'}, {'classifier': 'qa_outputs'}
+    last = {'last': None}
+    return {
+        'sequence': Class(f'{prefix}ForSequenceClassification', score, last, 'unbiased'),
+        'token': Class(f'{prefix}ForTokenClassification', score),
+        'question': Class(f'{prefix}ForQuestionAnswering', answers, prefix=encoder),
     }
 
 
@@ -70,15 +83,15 @@ CLASSES = {
         ),
         'token': Class('EuroBertForTokenClassification', _PLAIN),
     },
-    # Its classes all use its own prefix, unlike those of Llama and Qwen.
-    'mistral': {
-        'token': Class('MistralForTokenClassification', {'classifier': 'score'}),
-        'question': Class('MistralForQuestionAnswering', {'classifier': 'qa_outputs'}),
-    },
     'bert': _bert('Bert', {'dense': 'bert.pooler.dense', **_PLAIN}),
     'roberta': _bert('Roberta', _ROBERTA),
     'xlm-roberta': _bert('XLMRoberta', _ROBERTA),
     'modernbert': _modernbert(),
+    'llama': _decoder('Llama', 'transformer.'),
+    'mistral': _decoder('Mistral'),
+    'qwen2': _decoder('Qwen2', 'transformer.'),
+    'qwen3': _decoder('Qwen3', 'transformer.'),
+    'smollm3': _decoder('SmolLM3', 'transformer.'),
 }
 
 
@@ -86,11 +99,12 @@ CLASSES = {
 class TaskHead:
     """A head that replaces the LM head.
 
-    params    {'classifier': {'kernel', 'bias'}}; with a layer before it also 'dense' with
-              the same leaves and, for act='gelu_norm', 'norm' of a LayerNorm
+    params    {'classifier': {'kernel', 'bias'}}, without bias for act='unbiased'; with a
+              layer before it also 'dense' with the same leaves and, for act='gelu_norm',
+              'norm' of a LayerNorm
     labels    a name for each score
-    pool      of 'sequence': 'mean', 'cls', or 'late', the mean of the scores of tokens;
-              special tokens are included
+    pool      of 'sequence': 'mean', 'cls', 'last', or 'late', the mean of the scores of
+              tokens; special tokens are included
     is_score  its only output is a number, not a class
     described  further settings for answers, as JSON: the kind, as in its config.json
     """
@@ -105,7 +119,7 @@ class TaskHead:
 
     def __post_init__(self):
         resolve.check_choice('task head', self.kind, WHAT)
-        classes = len(self.params['classifier']['bias'])
+        classes = self.params['classifier']['kernel'].shape[-1]
         if classes != len(self.labels):
             raise ValueError(
                 f'{classes} classes, but labels={self.labels}: give one name per class.'
@@ -143,35 +157,41 @@ class TaskHead:
     def fitting(self, family):
         """The Class of a family that computes the same as this head.
 
-        Raises ValueError if there is none, with the settings for which there is one.
+        Raises ValueError as `fitting` does.
         """
-        theirs = CLASSES.get(family, {}).get(self.kind)
-        if theirs is None:
-            supported = [name for name, known in CLASSES.items() if self.kind in known]
-            raise ValueError(
-                f'transformers has no class of {family} for {WHAT[self.kind]}, as this '
-                f'model needs; families that have it: {", ".join(supported)}.'
-                f'{self._alternative(family)}'
-            )
-        act = self.act if 'dense' in self.params else ''
-        is_pooled = not theirs.pools or self.pool in theirs.pools
-        if act != theirs.act or not is_pooled:
-            pools = ' or '.join(map(repr, theirs.pools))
-            wanted = [f'finetuning.pool={pools}'] if pools else []
-            own = [f'pool={self.pool!r}'] if pools else []
-            raise ValueError(
-                f'{theirs.architecture} of transformers computes something different '
-                f'from this model, which has {", ".join([*own, f"act={act!r}"])}: '
-                f'fine-tune with '
-                f'{", ".join([*wanted, f"finetuning.act={theirs.act!r}"])}.'
-            )
-        return theirs
+        return fitting(family, self.kind, self.pool, self.layers)
 
-    def _alternative(self, family):
-        known = families.KINDS.get(family)
-        if self.kind == 'question' and known and known.model == 'transformer':
-            return ' Use --family=mistral, which has the same layers.'
-        return ''
+    @property
+    def layers(self):
+        """Its `act`, or '' or 'unbiased' if its parameters have no layer for it."""
+        if 'dense' in self.params:
+            return self.act
+        return '' if 'bias' in self.params['classifier'] else 'unbiased'
+
+
+def fitting(family, kind, pool, act):
+    """The Class of a family that computes a head of a kind with a pooling and an act.
+
+    Raises ValueError if there is none, with the settings for which there is one.
+    """
+    theirs = CLASSES.get(family, {}).get(kind)
+    if theirs is None:
+        supported = [name for name, known in CLASSES.items() if kind in known]
+        raise ValueError(
+            f'transformers has no class of {family} for {WHAT[kind]}, as this model '
+            f'needs; families that have it: {", ".join(supported)}.'
+        )
+    is_pooled = not theirs.pools or pool in theirs.pools
+    if act != theirs.act or not is_pooled:
+        pools = ' or '.join(map(repr, theirs.pools))
+        wanted = [f'finetuning.pool={pools}'] if pools else []
+        own = [f'pool={pool!r}'] if pools else []
+        raise ValueError(
+            f'{theirs.architecture} of transformers computes something different from '
+            f'this model, which has {", ".join([*own, f"act={act!r}"])}: fine-tune with '
+            f'{", ".join([*wanted, f"finetuning.act={theirs.act!r}"])}.'
+        )
+    return theirs
 
 
 def read(config, family, names, tensor):
@@ -191,8 +211,8 @@ def read(config, family, names, tensor):
     pool = config.get('classifier_pooling', usual) if usual else None
     if pools and pool not in pools:
         return None
-    params = _params(theirs.names, names, tensor)
-    count = len(params['classifier']['bias'])
+    params = _params(theirs, names, tensor)
+    count = params['classifier']['kernel'].shape[-1]
     given = {int(number): str(label) for number, label in _labels(config).items()}
     own = config.get('jepa_text')
     return TaskHead(
@@ -206,16 +226,16 @@ def read(config, family, names, tensor):
     )
 
 
-def _params(parts, names, tensor):
-    """{part: its kernel or scale, and its bias}, given {part: their name}."""
+def _params(theirs, names, tensor):
+    """{part: its kernel or scale, and its bias} of a Class."""
     params = {}
-    for part, name in parts.items():
+    for part, name in theirs.names.items():
         weight = tensor(f'{name}.weight')
         leaf = 'scale' if part == 'norm' else 'kernel'
         params[part] = {leaf: np.ascontiguousarray(weight.T)}
         if f'{name}.bias' in names:
             params[part]['bias'] = tensor(f'{name}.bias')
-        elif part != 'norm':
+        elif part != 'norm' and theirs.act != 'unbiased':
             params[part]['bias'] = np.zeros(len(weight), np.float32)
     return params
 

@@ -10,7 +10,9 @@ from flax import traverse_util
 
 from jepa_text.config import resolve
 from jepa_text.data.tokenizers.roles import ROLES
-from jepa_text.hf import configs, families, vocabulary
+from jepa_text.hf import configs, families, task_head, vocabulary
+
+_POSITIONS = 'encoder/position_embedding'
 
 
 def usual_family(encoder, causal, origin, tokenizer):
@@ -25,6 +27,32 @@ def usual_family(encoder, causal, origin, tokenizer):
     if name == 'modernbert':
         return name
     return 'llama' if causal else 'eurobert'
+
+
+def tuned_family(model, form):
+    """The default family of a fine-tuned, so bidirectional, load.Pretrained.
+
+    It expresses the encoder and has a class for the form of its head, a key of
+    task_head.WHAT, or None for a model without head. None if there is no such family.
+    """
+    first = usual_family(model.network.encoder, False, None, model.tokenizer)
+    for family in dict.fromkeys((first, *families.EXPORTED)):
+        classes = task_head.CLASSES.get(family, {})
+        if (form is None or form in classes) and _expresses(model, family):
+            # transformers finds the last token by the id of padding.
+            is_found = model.tokenizer.pad_id not in model.ends()[1]
+            if is_found or form != 'sequence' or 'last' not in classes[form].pools:
+                return family
+    return None
+
+
+def _expresses(model, family):
+    """Whether a family has the layers of a bidirectional model, and its tokenizer."""
+    try:
+        configs.to_config(section_of(model, family), family, True, causal=False)
+    except ValueError:
+        return False
+    return vocabulary.is_kept(model.tokenizer, family)
 
 
 def converted(model, causal, family):
@@ -43,8 +71,7 @@ def converted(model, causal, family):
             'out, or train it with an objective that is bidirectional first.'
         )
     vocabulary.check(model.tokenizer, family)
-    encoder = model.network.encoder
-    section = configs.canonical(_name(encoder), encoder)
+    section = section_of(model, family)
     params = {name: model.params.get(name, {}) for name in ('encoder', 'lm_head')}
     leaves = traverse_util.flatten_dict(params, sep='/')
     for path, leaf in leaves.items():
@@ -53,28 +80,38 @@ def converted(model, causal, family):
                 f'{path} of {model.name} contains NaN or infinity: did training diverge? '
                 'Export an earlier step with --step.'
             )
+    encoder = model.network.encoder
     if section['name'] == 'bert':
-        section, leaves = _with_positions(model, section, leaves, family)
-    if section.get('qkv_bias') and not section['o_bias'] and family != 'qwen2':
-        section = section | {'o_bias': True}
+        unused = encoder.position_offset - section['position_offset']
+        leaves[_POSITIONS] = leaves[_POSITIONS][unused:]
+    if section.get('o_bias') and not encoder.o_bias:
         leaves |= _zero_biases(leaves, 'attention/o/kernel')
     return section, leaves
 
 
-def _with_positions(model, section, leaves, family):
-    """Section and parameters with the positions that the family expects."""
+def section_of(model, family):
+    """The canonical section of a load.Pretrained, as `converted` gives it."""
+    encoder = model.network.encoder
+    section = configs.canonical(_name(encoder), encoder)
+    if section['name'] == 'bert':
+        return section | _positions(model, section, family)
+    if section.get('qkv_bias') and family != 'qwen2':
+        section['o_bias'] = True
+    return section
+
+
+def _positions(model, section, family):
+    """The number and offset of positions that the family expects."""
     unused, pad = section['position_offset'], model.tokenizer.pad_id
-    if family == 'bert' and unused:
-        table = 'encoder/position_embedding'
-        sizes = dict(positions=section['positions'] - unused, position_offset=0)
-        return section | sizes, leaves | {table: leaves[table][unused:]}
-    if family != 'bert' and unused != pad + 1:
+    if family == 'bert':
+        return dict(positions=section['positions'] - unused, position_offset=0)
+    if unused != pad + 1:
         raise ValueError(
             f'{model.name} has position_offset={unused}, but {family} counts positions '
             f'from the id of its padding token, {unused - 1}; the id is {pad} in this '
             "tokenizer. Use family='bert', which leaves out unused positions."
         )
-    return section, leaves
+    return {}
 
 
 def config_of(model, section, causal, family, origin=None):

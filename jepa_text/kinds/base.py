@@ -23,7 +23,7 @@ INPUTS = (*_READ, 'features', 'places', *(f'packed_{name}' for name in _READ))
 IGNORED = -1  # a target that does not count in the loss
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
-ACTS = ('gelu', 'tanh', 'gelu_norm', '')
+ACTS = ('gelu', 'tanh', 'gelu_norm', '', 'unbiased')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -195,8 +195,8 @@ def hidden(network, params, batch):
 class ClassHead(nn.Module):
     """classifier(act(dense(x))) of vectors [..., D], with dropout before each layer.
 
-    Without `act` there is no dense layer; with 'gelu_norm' a LayerNorm follows it, as in
-    ModernBERT.
+    Without `act` there is no dense layer, with 'unbiased' neither that nor a bias; with
+    'gelu_norm' a LayerNorm follows the dense layer, as in ModernBERT.
     """
 
     width: int
@@ -212,13 +212,14 @@ class ClassHead(nn.Module):
     @nn.compact
     def __call__(self, x):
         x = nn.Dropout(self.dropout, deterministic=not self.has_rng('dropout'))(x)
-        if self.act:
+        if self.act not in ('', 'unbiased'):
             act, _, norm = self.act.partition('_')
             x = ACTIVATIONS[act](layers.Linear(self.width, True, name='dense')(x))
             if norm:
                 x = layers.LayerNorm(self.norm_eps, self.norm_bias, name='norm')(x)
             x = nn.Dropout(self.dropout, deterministic=not self.has_rng('dropout'))(x)
-        return layers.Linear(self.classes, True, name='classifier')(x)
+        has_bias = self.act != 'unbiased'
+        return layers.Linear(self.classes, has_bias, name='classifier')(x)
 
 
 def head(encoder, classes, act, dropout):

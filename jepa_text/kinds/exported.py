@@ -2,11 +2,59 @@
 
 import dataclasses
 
-from jepa_text.hf import task_head
+from jepa_text.hf import task_head, to_family
 from jepa_text.kinds import base, labels, saved, spans, tags
+from jepa_text.models import pooling
 
 # The labels of spans that are learned per token: whether it belongs to the answer.
 MARKS = ('outside', 'answer')
+
+
+def form_of(kind):
+    """The form of a kind's head, in task_head.WHAT; None if it has no head."""
+    if kind.name == 'spans':
+        return 'question' if kind.learn == 'ends' else 'token'
+    forms = {'labels': 'sequence', 'scores': 'sequence', 'tags': 'token'}
+    return forms.get(kind.name)
+
+
+def family_of(model, kind):
+    """The family that a fine-tuned load.Pretrained is exported to by default."""
+    return to_family.tuned_family(model, form_of(kind))
+
+
+def with_usual_head(kind, model):
+    """The kind with the head of the class that the model's family has for it.
+
+    Vectors get the pooling of the model. A kind is unchanged if no family has a class for
+    it, or one that reads a first token that this tokenizer does not add.
+    """
+    form = form_of(kind)
+    if form is None:
+        return dataclasses.replace(kind, pool=pooling.base(model.pool))
+    family = family_of(model, kind)
+    if family is None:
+        return kind
+    theirs = task_head.CLASSES[family][form]
+    if not theirs.pools:
+        return dataclasses.replace(kind, act=theirs.act)
+    pools = [pool for pool in theirs.pools if pool != 'cls' or model.ends()[0]]
+    return dataclasses.replace(kind, act=theirs.act, pool=pools[0]) if pools else kind
+
+
+def obstacle(kind, model):
+    """Why a model cannot be exported after fine-tuning for a kind; None if it can."""
+    form, family = form_of(kind), family_of(model, kind)
+    if family is None:
+        what = 'vectors' if form is None else task_head.WHAT[form]
+        return f'no class of transformers has its layers and a head for {what}'
+    if form is None:
+        return None
+    try:
+        task_head.fitting(family, form, getattr(kind, 'pool', ''), kind.act)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def head_of(kind, params):
@@ -33,7 +81,7 @@ def kind_of(head, pair=None):
     """
     if head.described is not None:
         return saved.kind_of(head.described)
-    act = head.act if 'dense' in head.params else ''
+    act = head.layers
     if head.kind == 'token':
         return tags.Tags(labels=head.labels, act=act)
     if head.kind == 'question' and pair is not None:

@@ -64,7 +64,8 @@ def test_classes_keep_their_order_and_type(name, values, expected, tmp_path):
     assert all(type(a['label']) is type(x) for a, x in zip(answers, expected))
     again = saved.kind_of(json.loads(json.dumps(saved.kind_section(kind))))
     assert repr(again.labels) == repr(expected)
-    params = {'classifier': {'bias': np.zeros(len(expected))}}
+    count = len(expected)
+    params = {'classifier': {'kernel': np.eye(count), 'bias': np.zeros(count)}}
     head = exported.head_of(kind, params)
     assert head.labels == tuple(map(str, expected))
     assert repr(exported.kind_of(head).labels) == repr(expected)

@@ -179,6 +179,18 @@ def test_options_that_eurobert_cannot_express_raise(tmp_path, case, message):
     assert not load.load(f'hf:{tmp_path / "out"}').causal
 
 
+@pytest.mark.parametrize('family', ['mistral', 'qwen2', 'qwen3'])
+def test_biases_that_transformers_ignores_are_not_exported(tmp_path, family):
+    sizes = dict(depth=1)
+    biases = dict(qkv_bias=True, ffn_bias=True, qk_norm=family == 'qwen3')
+    model = dataclasses.replace(trained('clm', **sizes, **biases), causal=True)
+    content = model.tokenizer.content.replace('<mask>', '<|endoftext|>')
+    tokenizer = tokenizers.parse(hf_cases.as_qwen(json.loads(content)), '', ('mask',))
+    model = dataclasses.replace(model, tokenizer=tokenizer)
+    with pytest.raises(ValueError, match=f'{family} cannot express .*ffn_bias=True'):
+        export.write(model, tmp_path / 'out', family=family)
+
+
 def test_existing_folders_and_wrong_families_raise(tmp_path):
     (tmp_path / 'out').mkdir()
     (tmp_path / 'out' / 'mine').write_text('')
@@ -258,9 +270,9 @@ def test_unsupported_task_heads_raise(tmp_path):
     with pytest.raises(ValueError, match="pool='max'.*pool='mean' or 'cls' or 'late'"):
         other = task_head.TaskHead('sequence', head.params, head.labels, 'max')
         export.write(trained(), tmp_path / 'out', task=other)
-    model, _ = imported(tmp_path, 'llama', adapt={})
-    with pytest.raises(ValueError, match='no class of llama .* have it: eurobert, mis'):
-        export.write(model, tmp_path / 'out', family='llama', task=task('token', 32))
+    with pytest.raises(ValueError, match='no class of eurobert .* have it: bert, rob'):
+        other = dataclasses.replace(task('token'), kind='question')
+        export.write(trained(), tmp_path / 'out', task=other)
     assert not (tmp_path / 'out').exists()
 
 

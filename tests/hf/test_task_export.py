@@ -5,16 +5,19 @@ import functools
 import json
 
 import examined
+import hf_cases
 import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from test_hf_import import tensors_of
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
+from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.hf import load as hf_load
 from jepa_text.hf import source
 from jepa_text.kinds import (
@@ -35,49 +38,53 @@ CONTEXTS = ['It was the whale, white as snow.', 'My fellow Americans.', 'Ship ah
 SLOW = pytest.mark.slow
 NAMES = ('red', 'green', 'blue')
 SIZES = dict(width=32, depth=2, heads=2, ffn_width=48)
+_TRANSFORMER = dict(name='transformer', kv_heads=1, **SIZES)
 ENCODERS = {
-    'eurobert': dict(name='transformer', kv_heads=1, **SIZES),
-    'mistral': dict(name='transformer', kv_heads=1, **SIZES),
+    'eurobert': _TRANSFORMER,
+    'llama': dict(_TRANSFORMER, qkv_bias=True, ffn_bias=True, o_bias=True),
+    'mistral': dict(_TRANSFORMER, window=5),
+    'qwen2': dict(_TRANSFORMER, qkv_bias=True, window=5),
+    'qwen3': dict(_TRANSFORMER, qk_norm=True),
+    'smollm3': dict(_TRANSFORMER, rope_theta=(1e4, None)),
     'bert': dict(name='bert', positions=64, **SIZES),
     'roberta': dict(name='bert', positions=65, position_offset=1, **SIZES),
     'modernbert': dict(name='modernbert', **SIZES),
 }
-FIRST = dict(pool='cls', act='tanh')
 ROLES = ('pad', 'bos', 'eos')
 NORMED = dict(act='gelu_norm')
-CASES = {
-    ('eurobert', 'labels'): {},
-    ('eurobert', 'scores'): dict(pool='cls'),
-    ('eurobert', 'tags'): {},
-    ('mistral', 'tags'): {},
-    ('mistral', 'spans'): {},
-    ('bert', 'labels'): FIRST,
-    ('bert', 'scores'): FIRST,
-    ('bert', 'tags'): {},
-    ('bert', 'spans'): {},
-    ('roberta', 'labels'): FIRST,
-    ('roberta', 'tags'): {},
-    ('roberta', 'spans'): {},
-    ('modernbert', 'labels'): NORMED,
-    ('modernbert', 'scores'): NORMED | dict(pool='cls'),
-    ('modernbert', 'tags'): NORMED,
-    ('modernbert', 'spans'): NORMED,
-}
+KINDS = ('labels', 'scores', 'tags', 'spans')
+CASES = [(family, name) for family in ENCODERS for name in KINDS]
+# The classes of EuroBERT have the layers of both; it has none for spans.
+EXPORTED_AS = {'llama': 'eurobert'}
+OF_SPANS = {'eurobert': 'llama', 'llama': 'llama'}
+
+
+def exported_as(family, name):
+    """The family that a model with these layers is exported to by default."""
+    others = OF_SPANS if name == 'spans' else EXPORTED_AS
+    return others.get(family, family)
 
 
 @functools.cache
 def tuned(family, name, **options):
-    """A tiny model with a head whose parameters are all far from zero."""
+    """A tiny model whose head, by default the family's, has parameters far from zero."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    if family == 'qwen2':
+        content = json.loads(tokenizer.content.replace('<mask>', '<|endoftext|>'))
+        tokenizer = tokenizers.parse(hf_cases.as_qwen(content), '', ('mask',))
     own = dict(labels=NAMES) if name in ('labels', 'tags') else {}
     kind = saved.KINDS[name](**own, **options)
     encoder = resolve.build('models', ENCODERS[family], vocab_size=tokenizer.vocab_size)
+    model = load.Pretrained(Network(encoder, kind), {}, tokenizer, 64, 'tiny')
+    if not options:
+        kind = exported.with_usual_head(kind, model)
+        assert exported.obstacle(kind, model) is None
     ids_BL = np.zeros((1, 2), np.int32)
     params = {'encoder': drawn(encoder, ids_BL, ids_BL, ids_BL, causal=False)}
     for name, module in kind.modules(encoder).items():
         params[name] = drawn(module, *module.example())
     network = Network(encoder, kind)
-    return load.Pretrained(network, params, tokenizer, 64, 'tiny', kind=kind)
+    return dataclasses.replace(model, network=network, params=params, kind=kind)
 
 
 init = jax.jit(source.init, static_argnums=0, static_argnames='causal')
@@ -134,8 +141,9 @@ FAST = (
     'family, name', [c if c in FAST else pytest.param(*c, marks=SLOW) for c in CASES]
 )
 def test_exported_models_give_the_same_answers(tmp_path, family, name):
-    model = tuned(family, name, **CASES[family, name])
-    found = export.write(model, tmp_path / 'out', family=family)
+    model = tuned(family, name)
+    found = export.write(model, tmp_path / 'out')
+    assert found['family'] == exported_as(family, name)
     assert config_of(tmp_path / 'out')['architectures'] == [found['architecture']]
     again = load.load(f'hf:{tmp_path / "out"}')
     assert again.kind == model.kind and again.length == model.length
@@ -162,8 +170,7 @@ def _of_others(folder, model):
     again = load.load(f'hf:{folder}')
     if isinstance(model.kind, spans.Spans):
         end = model.ends()[1]
-        wanted = dataclasses.replace(model.kind, between=end)
-        assert again.kind == (None if again.causal else wanted)
+        assert again.kind == dataclasses.replace(model.kind, between=end)
         return
     same = dict(template='{first}') if isinstance(model.kind, labels._TextKind) else {}
     assert again.kind == dataclasses.replace(model.kind, **same)
@@ -175,27 +182,27 @@ def _of_others(folder, model):
 
 @pytest.mark.slow
 def test_class_numbers_and_names_are_in_the_config(tmp_path):
-    export.write(tuned('bert', 'labels', **FIRST), tmp_path / 'labels')
-    config = config_of(tmp_path / 'labels')
-    assert config['id2label'] == {'0': 'red', '1': 'green', '2': 'blue'}
-    assert config['label2id'] == {'red': 0, 'green': 1, 'blue': 2}
-    assert config['problem_type'] == 'single_label_classification'
-    export.write(tuned('bert', 'scores', **FIRST), tmp_path / 'scores')
-    config = config_of(tmp_path / 'scores')
-    assert (config['problem_type'], config['num_labels']) == ('regression', 1)
+    export.write(tuned('bert', 'labels'), tmp_path / 'labels')
+    found = config_of(tmp_path / 'labels')
+    assert found['id2label'] == {'0': 'red', '1': 'green', '2': 'blue'}
+    assert found['label2id'] == {'red': 0, 'green': 1, 'blue': 2}
+    assert found['problem_type'] == 'single_label_classification'
+    export.write(tuned('bert', 'scores'), tmp_path / 'scores')
+    found = config_of(tmp_path / 'scores')
+    assert (found['problem_type'], found['num_labels']) == ('regression', 1)
 
 
 REFUSED = [
-    ('bert', 'labels', {}, r"pool='mean', act='gelu'.*pool='cls', fine.*act='tanh'"),
-    ('bert', 'scores', dict(FIRST, act='gelu'), "finetuning.act='tanh'"),
+    ('bert', 'labels', dict(pool='mean'), r"'mean', act='gelu'.*pool='cls'.*act='tanh'"),
+    ('bert', 'scores', dict(pool='cls', act='gelu'), "finetuning.act='tanh'"),
     ('bert', 'tags', NORMED, "act='gelu_norm': fine-tune with finetuning.act=''"),
     ('eurobert', 'labels', dict(act=''), "act=''.*finetuning.act='gelu'"),
     ('eurobert', 'labels', dict(pool='max'), "pool='max'.*pool='mean' or 'cls'"),
-    ('eurobert', 'spans', {}, 'question answering.*have it: mistral.*--family=mistral'),
-    ('mistral', 'labels', {}, 'the classes of a text.*have it: eurobert'),
-    ('modernbert', 'labels', {}, "finetuning.act='gelu_norm'"),
-    ('modernbert', 'tags', {}, "act='': fine-tune with finetuning.act='gelu_norm'"),
-    ('modernbert', 'spans', {}, "finetuning.act='gelu_norm'"),
+    ('eurobert', 'spans', dict(act=''), 'question answering.*have it: .* llama, mistral'),
+    ('mistral', 'labels', dict(pool='mean'), "pool='last', finetuning.act='unbiased'"),
+    ('modernbert', 'labels', dict(act='gelu'), "finetuning.act='gelu_norm'"),
+    ('modernbert', 'tags', dict(act=''), "act='': fine-tune with finetuning.act='gelu_n"),
+    ('modernbert', 'spans', dict(act=''), "finetuning.act='gelu_norm'"),
 ]
 
 
@@ -233,6 +240,47 @@ def test_the_command_exports_a_fine_tuned_model(tmp_path, capsys):
     alike(load.load(f'hf:{out}').predict(TEXTS), model.predict(TEXTS))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('pool, is_refused', [('auto', False), ('mean', True)])
+def test_a_bert_is_tuned_so_that_it_can_be_exported(tmp_path, capsys, pool, is_refused):
+    """By default; with another pooling, it is said before training."""
+    (tmp_path / 'bert').mkdir()
+    hf_cases.write(tmp_path / 'bert', hf_cases.CASES['bert'][0], tensors_of('bert'))
+    backend = Backend.from_file(str(tmp_path / 'bert' / 'tokenizer.json'))
+    backend.post_processor = processors.BertProcessing(('<eos>', 2), ('<bos>', 1))
+    backend.save(str(tmp_path / 'bert' / 'tokenizer.json'))
+    rows = [{'text': f'w{i} w9', 'label': NAMES[i % 2]} for i in range(5, 35)]
+    (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+    section = dict(
+        model=f'hf:{tmp_path / "bert"}',
+        task=dict(name='labeled', path=str(tmp_path / 'a.jsonl')),
+        finetuning=dict(pool=pool, steps=1),
+        compilation_cache='off',
+    )
+    finetune_command.finetune(section, tmp_path / 'tuned')
+    before = capsys.readouterr().out.split('step ')[0]
+    assert ('Note: `jepa-text export` will refuse' in before) == is_refused
+    command = ['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}']
+    assert main.main([*command, f'--to={tmp_path / "out"}']) == (2 if is_refused else 0)
+
+
+def test_what_no_class_computes_is_known_before_training():
+    """A decoder whose texts end in its padding token, whose class reads the token before
+    it, and standardized features, which need a bias."""
+    model = tuned('qwen3', 'labels')
+    padded = dataclasses.replace(model, end=(model.tokenizer.pad_id,))
+    assert 'no class of transformers' in exported.obstacle(model.kind, padded)
+    bert = tuned('bert', 'labels')
+    bare = dataclasses.replace(bert, begin=())
+    kind = finetune.with_head(labels.Labels(labels=NAMES), config.Finetuning(), bare)
+    assert kind.pool == 'mean' and "pool='mean'" in exported.obstacle(kind, bare)
+    settings = config.Finetuning(layers=0)
+    kind = finetune.with_head(model.kind, settings, model)
+    assert (kind.pool, kind.act) == ('last', '')
+    assert "act='unbiased'" in exported.obstacle(kind, model)
+    assert finetune.with_head(model.kind, config.Finetuning(), model) == model.kind
+
+
 def test_retrieval_models_are_exported_without_head(tmp_path):
     plain = tuned('eurobert', 'labels')
     kind = vectors.Vectors(pool='mean')
@@ -248,7 +296,7 @@ def test_retrieval_models_are_exported_without_head(tmp_path):
 
 
 def test_a_different_head_in_the_folder_is_detected(tmp_path):
-    model = tuned('bert', 'labels', **FIRST)
+    model = tuned('bert', 'labels')
     export.write(model, tmp_path / 'out')
     head = exported.head_of(model.kind, model.params['task_head'])
     bare = dataclasses.replace(model, params={'encoder': model.params['encoder']})
@@ -276,8 +324,8 @@ def test_transformers_has_the_same_logits(tmp_path, family, name):
     """For a padded batch from its own tokenizer."""
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')
-    model = tuned(family, name, **CASES[family, name])
-    export.write(model, tmp_path / 'out', family=family)
+    model = tuned(family, name)
+    export.write(model, tmp_path / 'out')
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
     loader = getattr(transformers, f'AutoModelFor{AUTO[name]}')
     other, info = loader.from_pretrained(tmp_path / 'out', output_loading_info=True)

@@ -55,7 +55,7 @@ def of_member(model, task, settings):
     if zero_shot.is_zero_shot(task):
         return _zero_shot_cost(model, task, settings)
     is_retrieval = isinstance(task, retrieval.Retrieval)
-    kind = (retrieving if is_retrieval else finetune).kind_of(task, settings)
+    kind = (retrieving if is_retrieval else finetune).kind_of(task, settings, model)
     reader = prediction.reader(model, settings.max_length or None)
     pairs = tasks.Examples(*map(list, zip(*task.pairs))) if is_retrieval else task.train
     train = _part(kind, reader, pairs)
