@@ -50,6 +50,7 @@ CLASSES = [
     ('a.csv', ['True', 'maybe'], ('True', 'maybe')),
     ('a.jsonl', [0.5, 1, 1.5], (0.5, 1, 1.5)),
     ('a.csv', ['pos', 'neg'], ('neg', 'pos')),
+    ('a.jsonl', [0, '0', 1, '1', 1], ('0', '1')),
 ]
 
 

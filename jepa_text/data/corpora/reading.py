@@ -190,7 +190,7 @@ def records(path, is_tsv, strict=True, delimiter=','):
         ) from error
 
 
-def objects(path, start=0, stop=None, strict=True):
+def objects(path, start=0, stop=None, strict=True, parse=json.loads):
     """Yields ('FILE, line N', dict) for every non-blank line of JSON, read by `lines`.
 
     Without `strict`, yields an invalid_text.Bad for a line that is not UTF-8 or has a
@@ -204,12 +204,12 @@ def objects(path, start=0, stop=None, strict=True):
             message = f'{where}: {invalid_text.MESSAGES[invalid_text.NUL]}'
             yield where, invalid_text.Bad(invalid_text.NUL, message)
         elif line.strip():
-            yield where, _object(line, where)
+            yield where, _object(line, where, parse)
 
 
-def _object(line, where):
+def _object(line, where, parse):
     try:
-        found = json.loads(line)
+        found = parse(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{where} is not valid JSON: {error}. Each line must be one JSON object; fix '

@@ -77,7 +77,7 @@ def read(path, header=None, skip_short=False):
         return _cells(path, header, kind, skip_short)
     if kind == 'json':
         return _json(path)
-    return [row for _, row in reading.objects(path)]
+    return [row for _, row in reading.objects(path, parse=_parse)]
 
 
 def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False):
@@ -209,6 +209,12 @@ def _saved_to_disk(path):
 
 
 def _shards(folder):
+    """The files of a split, as its state.json lists them."""
+    if not (folder / STATE).is_file():
+        raise FileNotFoundError(
+            f'{folder / STATE} is missing, so the folder of `save_to_disk` is not '
+            'complete: copy the whole folder, or save the dataset again.'
+        )
     state = json.loads((folder / STATE).read_text())
     return [folder / file['filename'] for file in state['_data_files']]
 
@@ -368,13 +374,26 @@ def _quoted_records(path):
     return records if is_quoted else None
 
 
+def _parse(text):
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'an object has the key {repeated!r} more than once')
+    return found
+
+
 def _json(path):
     try:
-        found = json.loads('\n'.join(line for _, line in reading.lines(path)))
+        found = _parse('\n'.join(line for _, line in reading.lines(path)))
     except (ValueError, RecursionError) as error:
         # More than one value means one object per line.
         if getattr(error, 'msg', '') == 'Extra data':
-            return [row for _, row in reading.objects(path)]
+            return [row for _, row in reading.objects(path, parse=_parse)]
         raise ValueError(f'{path} is not JSON: {error}.') from error
     rows = found.get('data') if isinstance(found, dict) else found
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -26,7 +26,8 @@ def scores(values, where):
         if not math.isfinite(score):
             raise ValueError(
                 f'{where}, row {number}: {value!r} is not a number. Scores must be '
-                'finite numbers; for classes use the task `labeled`.'
+                'finite numbers, with a point before decimals; for classes use the task '
+                '`labeled`.'
             )
         numbers.append(score)
     return np.array(numbers)
@@ -75,7 +76,7 @@ def classes(values):
         is_whole = isinstance(value, float) and value.is_integer()
         text = label if isinstance(value, str) else value
         found[label] = int(value) if is_whole else text
-    if len({int if type(x) is float else type(x) for x in found.values()}) > 1:
+    if len({int if type(x) is float else type(x) for x in values}) > 1:
         found = {label: label for label in found}
     is_number = all(map(_NUMBER.fullmatch, found))
     order = sorted(found, key=decimal.Decimal if is_number else None)

@@ -122,9 +122,12 @@ def examples(first, second=None, target=None, where='the task', group=None):
     full = [all(_is_text(text) for text in texts) for texts in pairs]
     kept = [i for i, is_full in enumerate(full) if is_full]
     if len(kept) < 4:
+        bad = [text for text in (*first, *(second or ())) if not _is_text(text)]
+        shown = f' (not {bad[0]!r})' if bad else ''
         raise ValueError(
             f'{where} has {len(kept)} examples of {len(first)} with texts that are not '
-            'empty, but at least four are needed. Check the field names.'
+            f'empty{shown}, but at least four are needed. Check the file and the field '
+            "names; a field in a field is named 'outer.inner'."
         )
     if empty := len(full) - len(kept):
         warnings.warn(

@@ -147,6 +147,10 @@ def test_folders_of_save_to_disk_are_read(tmp_path, recwarn):
     (shard, _) = tables.files(tmp_path / 'dict')[0]['train']
     assert tables.class_names(shard, 'label') == ('no', 'yes')
     assert not recwarn.list
+    (tmp_path / 'one' / 'state.json').rename(tmp_path / 'dict/train/state.txt')
+    (tmp_path / 'dict/train/state.json').unlink()
+    with pytest.raises(FileNotFoundError, match='state.json is missing.*whole folder'):
+        tables.splits(tmp_path / 'dict')
 
 
 @pytest.mark.peer
@@ -185,6 +189,8 @@ def test_compressed_data_without_its_suffix_is_named(tmp_path):
         ('a.json', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
         ('a.json', '{"a": 1}\n{"a"', 'line 2 is not valid JSON'),
         ('a.jsonl', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
+        ('a.jsonl', '{"a": 1, "a": 2}\n', "the key 'a' more than once"),
+        ('a.json', '[{"a": 1, "a": 2}]\n', "the key 'a' more than once"),
     ],
 )
 def test_invalid_tables_raise(name, text, words, tmp_path):
