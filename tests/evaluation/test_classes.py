@@ -124,12 +124,16 @@ def test_glue_classes_have_the_numbers_of_hugging_face(tmp_path):
     assert kind_of(task).labels == ('entailment', 'neutral', 'contradiction')
 
 
-def test_integer_targets_of_a_user_keep_their_order():
-    side = sets.Examples([f'text {n}' for n in range(33)], None, np.arange(33) % 11)
+@pytest.mark.parametrize('kind_of_number', [int, float, bool])
+def test_targets_of_a_user_keep_their_order(kind_of_number):
+    target = (np.arange(33) % 11).astype(kind_of_number)
+    side = sets.Examples([f'text {n}' for n in range(33)], None, target)
     task = sets.Task('mine', 'labels', 'accuracy', side, side)
     kind = kind_of(task)
-    assert kind.labels == tuple(range(11)) and type(kind.labels[0]) is int
-    assert base.label_index(kind.labels, np.int64(10)) == 10
+    assert kind.labels == tuple(np.unique(target).tolist())
+    assert type(kind.labels[0]) is kind_of_number
+    numbers = [base.label_index(kind.labels, x) for x in target]
+    assert numbers == np.unique(target, return_inverse=True)[1].tolist()
     answers = [{'label': x} for x in side.target.tolist()]
     measured = finetune.measure('labels', kind, side, None, answers)
     assert measured.standard['accuracy'] == 1.0

@@ -143,7 +143,9 @@ def examples(first, second=None, target=None, where='the task', group=None):
 def classes(task):
     """Returns all classes of a task of labels, in order."""
     parts = (task.train, task.validation, task.test)
-    values = (x for part in parts if part for x in np.asarray(part.target).tolist())
+    values = [x for part in parts if part for x in np.asarray(part.target).tolist()]
+    if any(isinstance(x, float) for x in values):
+        return task.classes or tuple(sorted(set(values)))
     return task.classes or targets.classes(values)
 
 
