@@ -6,10 +6,12 @@
     sgd                   SGD for all leaves, optionally with momentum
 
 The learning rate is applied in step.py as a function of the global step, so that it means
-the same in each phase. An update is what is subtracted at a learning rate of 1.
+the same in each phase. An update is that of a learning rate of 1, added to the parameters
+as in `optax.apply_updates`. For a rate, `optax.chain(make(section), optax.scale(rate))`.
 """
 
 import functools
+import operator
 import re
 
 import jax
@@ -47,7 +49,7 @@ def adamw(
     >>> optimizer = adamw(weight_decay=0.25)
     >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
     >>> print(updates['up']['kernel'].round(2))
-    [[1.5]]
+    [[-1.5]]
     """
     for name, beta in (('b1', b1), ('b2', b2)):
         ranges.number(f'optimizer: {name}', beta, minimum=0, below=1)
@@ -56,7 +58,7 @@ def adamw(
     ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
     ranges.pattern('optimizer: decay_paths', decay_paths)
     resolve.check_choice('optimizer: momentum_dtype', str(momentum_dtype), DTYPES)
-    return optax.chain(
+    return _descent(
         adam.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
@@ -82,7 +84,7 @@ def muon(
 
     The update, for a matrix [..., I, O] and for each of a stack of matrices, is
 
-        0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) + weight_decay * parameter
+        -0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) - weight_decay * parameter
 
     Momentum and iteration are Jordan's (kellerjordan.github.io/posts/muon, 2024). The
     factor gives updates the root mean square of AdamW's, about 0.2, so that one learning
@@ -97,9 +99,9 @@ def muon(
     >>> optimizer = muon(weight_decay=0.0)
     >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
     >>> print(jnp.diag(updates['encoder']['kernel']).round(2))
-    [0.31 0.31 0.31 0.31]
+    [-0.31 -0.31 -0.31 -0.31]
     >>> print(updates['encoder']['scale'].round(4))
-    [1. 1. 1. 1.]
+    [-1. -1. -1. -1.]
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
@@ -115,7 +117,7 @@ def muon(
             **rest,
         ),
     )
-    matrices = optax.chain(
+    matrices = _descent(
         steps.nesterov(momentum, jnp.dtype(momentum_dtype)),
         optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),
         optax.add_decayed_weights(
@@ -140,10 +142,22 @@ def sgd(momentum=0.0):
 
     >>> grads, optimizer = {'x': 3.0}, sgd()
     >>> optimizer.update(grads, optimizer.init(grads))[0]
-    {'x': 3.0}
+    {'x': -3.0}
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
-    return optax.trace(momentum) if momentum else optax.identity()
+    return _descent(optax.trace(momentum) if momentum else optax.identity())
+
+
+def _descent(*steps):
+    """Returns the chain of transformations, with negated updates and the same state."""
+    # optax.scale(-1) would add a state, and so change the format of checkpoints.
+    chain = optax.chain(*steps) if steps[1:] else steps[0]
+
+    def update(grads, state, params=None):
+        updates, state = chain.update(grads, state, params)
+        return jax.tree.map(operator.neg, updates), state
+
+    return optax.GradientTransformation(chain.init, update)
 
 
 OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}

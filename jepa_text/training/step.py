@@ -198,8 +198,8 @@ def _clip(grads, grad_norm, clip_norm):
 @jax.named_scope('optimizer')
 def _update(optimizer, grads, state, learning_rate):
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
-    return params, opt_state
+    scaled = jax.tree.map(lambda u: learning_rate * u, updates)
+    return optax.apply_updates(state.params, scaled), opt_state
 
 
 @jax.named_scope('ema')

@@ -298,7 +298,7 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
     still, _ = optimizer.update(zeros, optimizer.init(params), params)
     moved, _ = optimizer.update(ones, optimizer.init(params), params)
     assert_allclose(still['balance']['logit'], 0)
-    assert_allclose(moved['balance']['logit'], 0.1, rtol=1e-5)
+    assert_allclose(moved['balance']['logit'], -0.1, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

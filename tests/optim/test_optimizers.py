@@ -135,7 +135,7 @@ def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lo
     jordan = [(3.4445, -4.7750, 2.0315)] * ns_steps
     for a, b, c in muon.minimax(ns_steps, ns_lower) if ns_lower else jordan:
         s = a * s + b * s**3 + c * s**5
-    expected = 0.2 * 6**0.5 * (u * s) @ v
+    expected = -0.2 * 6**0.5 * (u * s) @ v
     assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
 
 
@@ -182,7 +182,7 @@ def test_muon_matches_torch(shape, monkeypatch):
         muon.step()
         grads = {'encoder': {'kernel': gradient}}
         updates, state = optimizer.update(grads, state, params)
-        params = jax.tree.map(lambda p, u: p - 0.01 * u, params, updates)
+        params = jax.tree.map(lambda p, u: p + 0.01 * u, params, updates)
     assert_allclose(params['encoder']['kernel'], theirs.detach(), atol=1e-5)
     assert np.abs(start - np.asarray(theirs.detach())).max() > 0.01
 
@@ -190,7 +190,7 @@ def test_muon_matches_torch(shape, monkeypatch):
 def test_the_first_step_of_muon_matches_optax():
     """Later steps differ by optax's bias correction of the momentum."""
     params, gradient = ({'encoder': {'kernel': tree(s, (5, 9))}} for s in (0, 1))
-    reference = optax.contrib.muon(-1.0, consistent_rms=0.2, weight_decay=0.3)
+    reference = optax.contrib.muon(1.0, consistent_rms=0.2, weight_decay=0.3)
     ours, _ = updates_of(optimizers.muon(weight_decay=0.3), params, [gradient])
     theirs, _ = updates_of(reference, params, [gradient])
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
@@ -200,7 +200,7 @@ def test_adamw_matches_optax_with_decay_by_path():
     gradients = [tree(seed) for seed in range(1, 4)]
     ours, _ = updates_of(optimizers.adamw(weight_decay=0.3), tree(0), gradients)
     decayed = leaves.mask(tree(0), '(kernel|embedding)$')
-    reference = optax.adamw(-1.0, 0.9, 0.95, weight_decay=0.3, mask=decayed)
+    reference = optax.adamw(1.0, 0.9, 0.95, weight_decay=0.3, mask=decayed)
     theirs, _ = updates_of(reference, tree(0), gradients)
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
 
@@ -212,7 +212,7 @@ def test_decay_is_by_path_in_both_optimizers():
     params = by_path(tree(0))
     for path, update in by_path(updates).items():
         is_decayed = path.endswith(('up/kernel', 'output/kernel'))
-        assert_allclose(update, 0.5 * params[path] * is_decayed, atol=1e-7)
+        assert_allclose(update, -0.5 * params[path] * is_decayed, atol=1e-7)
 
 
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
@@ -252,13 +252,49 @@ def test_optimizers_minimize_a_loss(name):
             params, state = carry
             updates, state = optimizer.update(jax.grad(loss)(params), state, params)
             rate = 0.03 * (1 - number / 300)
-            return jax.tree.map(lambda p, u: p - rate * u, params, updates), state
+            return jax.tree.map(lambda p, u: p + rate * u, params, updates), state
 
         start = params, optimizer.init(params)
         return loss(jax.lax.fori_loop(0, 300, step, start)[0])
 
     optimizer = optimizers.make({'name': name, 'weight_decay': 0.0})
     assert jax.jit(lambda: train(optimizer))() < 1e-3 * loss(params)
+
+
+@pytest.mark.parametrize(
+    'section, reference',
+    [
+        (
+            dict(name='adamw'),
+            lambda rate: optax.adamw(
+                rate,
+                b2=0.95,
+                weight_decay=0.1,
+                mask=leaves.mask(tree(0), '(kernel|embedding)$'),
+            ),
+        ),
+        (dict(name='sgd', momentum=0.9), lambda rate: optax.sgd(rate, 0.9)),
+        (dict(name='sgd'), optax.sgd),
+    ],
+)
+def test_make_is_used_like_the_optimizers_of_optax(section, reference):
+    """In a chain with a schedule of the rate; parameters are updated by apply_updates."""
+
+    def schedule(step):
+        return 0.1 / (step + 1)
+
+    def trained(optimizer):
+        params = tree(0)
+        state = optimizer.init(params)
+        for seed in (1, 2, 3):
+            updates, state = optimizer.update(tree(seed), state, params)
+            params = optax.apply_updates(params, updates)
+        return params
+
+    rate = optax.scale_by_schedule(schedule)
+    ours = trained(optax.chain(optimizers.make(section), rate))
+    theirs = trained(reference(schedule))
+    jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-6), ours, theirs)
 
 
 TOKENIZER = types.SimpleNamespace(vocab_size=24, mask_id=3, special_ids=(0, 1, 2, 3))

@@ -54,7 +54,7 @@ def step(network, kind, recipe, state, frozen, rate, batch):
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
     updates, opt_state = recipe.optimizer().update(grads, opt_state, params)
     params = jax.tree.map(
-        lambda p, u: (p - rate.astype(p.dtype) * u).astype(p.dtype), params, updates
+        lambda p, u: (p + rate.astype(p.dtype) * u).astype(p.dtype), params, updates
     )
     return (params, opt_state, key, number + 1), loss
 
