@@ -177,7 +177,7 @@ def _over_texts(sides, difference, per_example, deviations):
         return math.nan, math.nan
     first_N, second_N = (np.mean(side, axis=0) for side in found)
     if not form:
-        return statistics.bootstrap_interval(np.mean, first_N - second_N)[1:]
+        return statistics.mean_interval(first_N - second_N, 'difference')[1:]
     # Both models have the same random halves of the texts.
     reach = statistics.t_margin(first_N - second_N)
     return difference - reach, difference + reach

@@ -13,8 +13,8 @@ four forms: raw, centered, whitened, and length-residualized (cross-fitted), whi
 what the length of a text predicts; raw measures of variance mostly reflect length.
 Duplicate texts count once. {controls}
 
-Intervals are 95 %. For probes, they are a bootstrap over test examples, which is too
-narrow if these are not independent, such as paragraphs of one book. {geometry} Over
+Intervals are 95 %. For probes, they are over test examples; examples that share a text
+count as dependent, but not others, such as paragraphs of one book. {geometry} Over
 training seeds, they combine Student's t with the mean interval over texts; they are
 descriptive. Probes are logistic regression (classes) or ridge regression (scores), with
 the penalty chosen within the training split of at most {train} examples; test sets are

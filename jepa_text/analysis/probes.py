@@ -12,6 +12,7 @@ import numpy as np
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import lexical, words
+from jepa_text.evaluation.sets.task import clusters
 from jepa_text.measures import correlations, probes, ridge, statistics
 from jepa_text.measures.statistics import Interval
 
@@ -49,12 +50,12 @@ def _classification(task, vectors, seed):
     )
     probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
     predicted_N = np.array(probe['predicted'])
-    values = {'probe_accuracy': _interval(probe, 'accuracy')}
-    if task.metric in SCORES:
-        values[f'probe_{task.metric}'] = statistics.bootstrap_interval(
-            SCORES[task.metric], predicted_N, task.test.target, resamples=500, seed=seed
-        )
-    return values, _per_example(task, predicted_N)
+    per_example, keys = _per_example(task, predicted_N), clusters(task.test)
+    values = {
+        metric: statistics.mean_interval(values_N, SCALES[metric], keys)
+        for metric, values_N in per_example.items()
+    }
+    return values, per_example
 
 
 def _interval(found, name):
@@ -81,22 +82,25 @@ def _similarity(task, vectors):
     )
     predicted_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
 
-    def interval(statistic, *samples):
-        return statistics.bootstrap_interval(statistic, *samples, resamples=300)
+    keys = clusters(task.test)
 
+    def interval(*samples, influence=correlations.spearman_influence):
+        return statistics.mean_interval(influence(*samples), 'correlation', keys)
+
+    partial = correlations.partial_spearman_influence
     values = {
-        'cosine_spearman': interval(correlations.spearman, similarity_N, human_N),
+        'cosine_spearman': interval(similarity_N, human_N),
         'cosine_given_overlap': interval(
-            correlations.partial_spearman, similarity_N, human_N, overlap_N
+            similarity_N, human_N, overlap_N, influence=partial
         ),
-        'overlap_spearman': interval(correlations.spearman, overlap_N, human_N),
+        'overlap_spearman': interval(overlap_N, human_N),
     }
     if task.positive is not None:
         positive_N = human_N >= task.positive
-        high = lexical.high_overlap(similarity_N, positive_N, overlap_N)
+        high = lexical.high_overlap(similarity_N, positive_N, overlap_N, clusters=keys)
         if math.isfinite(high['auc']):
             values['high_overlap_auc'] = _interval(high, 'auc')
-    values['probe_spearman'] = interval(correlations.spearman, predicted_N, human_N)
+    values['probe_spearman'] = interval(predicted_N, human_N)
     influence_N = correlations.spearman_influence(similarity_N, human_N)
     return values, {'cosine_spearman': influence_N}
 
@@ -209,3 +213,5 @@ def matthews_influence(predicted_N, truth_N):
 
 SCORES = {'f1': f1, 'mcc': matthews}
 INFLUENCES = {'f1': f1_influence, 'mcc': matthews_influence}
+# Scales of the intervals (measures/statistics.py).
+SCALES = {'probe_accuracy': 'share', 'probe_f1': 'share', 'probe_mcc': 'correlation'}

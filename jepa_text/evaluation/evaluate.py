@@ -233,7 +233,11 @@ def summarize(config, tasks, folder, groups, failed=None):
             known,
             failures=damaged | {k: error_message(e) for k, e in failed.items()},
             truncations=truncations(short),
-            instances=summary.over_instances(folder / results.FOLDER, chosen),
+            instances=summary.over_instances(
+                folder / results.FOLDER,
+                chosen,
+                {name: examiner.clusters(task) for name, task in tasks.items()},
+            ),
         ),
     )
     return {

@@ -101,6 +101,11 @@ def shared_texts(task):
     return task.name, sizes_of(task)[2], count(task)
 
 
+def clusters(task):
+    """Returns the columns of keys by which test examples depend on each other."""
+    return () if is_retrieval(task) else tasks.clusters(task.test)
+
+
 def control_names(task, first):
     """Returns the names of a model's controls on a task.
 

@@ -289,5 +289,7 @@ def _score(probe, vectors_of):
         sides = train_ND, probe.labels_N[train_M], test_ND, probe.labels_N[test_M]
         right_N[test_M] = np.array(probing.linear_probe(*sides)['predicted']) == sides[3]
     right_M = right_N[probe.scored_M]
-    score = probing.balanced_accuracy(right_M, probe.labels_N[probe.scored_M])
+    scored_M = probe.scored_M
+    documents = [probe.documents_N[scored_M]]  # their sentences are dependent
+    score = probing.balanced_accuracy(right_M, probe.labels_N[scored_M], documents)
     return score | {'accuracy': float(right_M.mean())}

@@ -4,6 +4,8 @@ numpy float64; ties get their mean rank. All functions raise ValueError for valu
 are not finite and for shapes that do not match.
 """
 
+import math
+
 import numpy as np
 import scipy
 
@@ -128,6 +130,34 @@ def partial_spearman(first_N, second_N, controls_NC):
     return partial_correlation(*both, scipy.stats.rankdata(controls_NC, axis=0))
 
 
+def partial_spearman_influence(first_N, second_N, control_N):
+    """Returns one value per pair, whose mean is `partial_spearman` given one control.
+
+    By the derivatives of r = (r_12 - r_13 r_23) / sqrt((1 - r_13^2) (1 - r_23^2)). All 0
+    if the control explains a list entirely.
+
+    >>> lists = [1, 3, 2, 4, 6, 5], [2, 1, 3, 4, 6, 5], [1, 2, 3, 5, 4, 6]
+    >>> print(partial_spearman_influence(*lists).mean().round(6))
+    0.576613
+    >>> print(round(partial_spearman(*lists), 6))
+    0.576613
+    """
+    pairs = (first_N, second_N), (first_N, control_N), (second_N, control_N)
+    influences = [spearman_influence(*pair) for pair in pairs]
+    direct, first, second = (float(np.mean(values_N)) for values_N in influences)
+    rest = math.sqrt(max(0.0, (1 - first**2) * (1 - second**2)))
+    if rest < 1e-10:
+        return np.zeros(len(first_N))
+    value = (direct - first * second) / rest
+    slopes = (
+        1 / rest,
+        (direct * first - second) / (rest * (1 - first**2)),
+        (direct * second - first) / (rest * (1 - second**2)),
+    )
+    changes = (s * (x_N - np.mean(x_N)) for s, x_N in zip(slopes, influences))
+    return value + sum(changes)
+
+
 def auc(scores_N, positive_N):
     """Returns P(score of a positive > score of a negative), ties counting half.
 
@@ -148,6 +178,27 @@ def auc(scores_N, positive_N):
         return float('nan')
     above = scipy.stats.rankdata(scores_N)[positive_N].sum() - count * (count + 1) / 2
     return float(above / (count * others))
+
+
+def auc_influence(scores_N, positive_N):
+    """Returns one value per example, whose mean is `auc` (DeLong et al. 1988).
+
+    See `pearson_influence`. NaN without positives or without negatives.
+
+    >>> auc_influence([0.1, 0.4, 0.35, 0.8], [False, False, True, True]).tolist()
+    [1.25, 0.25, 0.25, 1.25]
+    """
+    scores_N, positive_N = np.asarray(scores_N), np.asarray(positive_N, bool)
+    value, influence_N = auc(scores_N, positive_N), np.empty(len(scores_N))
+    rank_N = scipy.stats.rankdata(scores_N)
+    for side_N, sign in ((positive_N, 1), (~positive_N, -1)):
+        count = np.count_nonzero(side_N)
+        # The share of the other side that is below, or above, each of this side.
+        own_M = scipy.stats.rankdata(sign * scores_N[side_N])
+        all_M = rank_N[side_N] if sign > 0 else len(rank_N) + 1 - rank_N[side_N]
+        share_M = (all_M - own_M) / max(len(rank_N) - count, 1)
+        influence_N[side_N] = value + (share_M - value) * len(rank_N) / max(count, 1)
+    return influence_N
 
 
 def _finite(first_N, second_N):

@@ -1,13 +1,15 @@
 """Linear probes of frozen embeddings, and the features of text pairs that they use."""
 
+import math
 import warnings
 
 import numpy as np
 
+from jepa_text.measures import statistics
+
 INVERSE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C of scikit-learn
 _TINY = np.finfo(np.float64).tiny
 _VALIDATION = 0.2  # the share of the training set on which the penalty is chosen
-_RESAMPLES = 10_000
 
 
 def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
@@ -19,8 +21,8 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     the test set. Labels may be strings or integers. Returns a dict:
 
         accuracy          on the test set
-        low, high         its 95 % percentile bootstrap interval over test examples, too
-                          narrow if these are dependent, such as paragraphs of one book
+        low, high         its 95 % interval over test examples (Wilson 1927), too narrow
+                          if these are dependent, such as paragraphs of one book
         balanced          the mean accuracy over classes
         majority          the share of the test set's most frequent label: the highest
                           accuracy of a constant prediction
@@ -55,16 +57,14 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     inverse = _choose(train_ND, target_N, rng)
     predicted_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
     right_N = predicted_N == test_labels_N
-    accuracy, size = float(np.mean(right_N)), len(right_N)
-    # Resampling correct and wrong predictions with replacement gives a binomial.
-    resampled = rng.binomial(size, accuracy, _RESAMPLES) / size
-    low, high = np.percentile(resampled, [2.5, 97.5])
+    accuracy, low, high = statistics.mean_interval(right_N, 'share')
+    size = len(right_N)
     return {
         'accuracy': accuracy,
         'balanced': balanced_accuracy(right_N, test_labels_N)['balanced'],
         'majority': float(np.unique(test_labels_N, return_counts=True)[1].max() / size),
-        'low': float(low),
-        'high': float(high),
+        'low': low,
+        'high': high,
         'classes': len(classes),
         'unseen': int(np.sum(~np.isin(test_labels_N, classes))),
         'inverse_penalty': inverse,
@@ -72,13 +72,14 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     }
 
 
-def balanced_accuracy(right_N, truth_N, seed=0):
+def balanced_accuracy(right_N, truth_N, clusters=()):
     """Returns the mean over the classes of `truth_N` of the share of correct predictions.
 
     A dict with `balanced`, which is 1 / classes for any prediction that ignores the
-    input, however imbalanced the classes are, and `low` and `high`, its 95 % bootstrap
-    interval, for which examples are resampled within each class. Raises ValueError for
-    shapes that differ.
+    input, however imbalanced the classes are, and `low` and `high`, its 95 % interval:
+    the margins of the classes' shares (statistics.mean_interval) are added in squares
+    (Zou & Donner 2008), and widened for examples with a key in common, as in
+    statistics.variance. Raises ValueError for shapes that differ.
 
     >>> balanced_accuracy([True, True, True, False], ['a', 'a', 'a', 'b'])['balanced']
     0.5
@@ -91,12 +92,18 @@ def balanced_accuracy(right_N, truth_N, seed=0):
         )
     class_N = np.unique(truth_N, return_inverse=True)[1]
     size_C = np.bincount(class_N)
-    share_C = np.bincount(class_N, weights=right_N) / size_C
-    rng = np.random.default_rng(seed)
-    drawn_RC = rng.binomial(size_C, share_C, (_RESAMPLES, len(size_C))) / size_C
-    low, high = np.percentile(drawn_RC.mean(axis=1), [2.5, 97.5])
+    classes = range(len(size_C))
+    each = [statistics.mean_interval(right_N[class_N == c], 'share') for c in classes]
+    share_C, low_C, high_C = np.array(each).T
+    error_N = (right_N - share_C[class_N]) / size_C[class_N]
+    spreads = (statistics.variance(error_N, keys)[0] for keys in (clusters, ()))
+    widening = math.sqrt(np.divide(*spreads)) if error_N.any() else 1.0
     value = float(share_C.mean())
-    return {'balanced': value, 'low': float(low), 'high': float(high)}
+    below, above = (
+        widening * float(np.linalg.norm(end_C - share_C)) / len(size_C)
+        for end_C in (low_C, high_C)
+    )
+    return {'balanced': value, 'low': value - below, 'high': value + above}
 
 
 def pair_features(first_ND, second_ND):

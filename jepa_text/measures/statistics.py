@@ -1,17 +1,17 @@
 """Confidence intervals and significance tests for comparisons of models.
 
-    bootstrap_interval    for any statistic over sentences
-    two_level_interval    for a mean over seeds x sentences
+    mean_interval         for a mean over examples, which may share texts
+    two_level_interval    for a mean over seeds x examples
     over_seeds            compares two training methods by runs with several seeds
     sign_flip             permutation test of a mean difference, with few assumptions
     holm                  corrects p-values for multiple comparisons
 
-Intervals are (value, low, high) at `level`, with an explicit seed. Tests over sentences
+Intervals are (value, low, high) at `level`. Tests over sentences
 say nothing about other training runs: with sentences as pairs, a small p is about these
 two trained models and not about their objectives, however many seeds were averaged
 before. If seeds differ by 0.04, such a test rejects four of ten true null hypotheses. See
-scipy.stats for what is not here: BCa intervals (`bootstrap`), Wilcoxon's test, the false
-discovery rate (`false_discovery_control`).
+scipy.stats for what is not here: `bootstrap`, Wilcoxon's test, the false discovery rate
+(`false_discovery_control`).
 """
 
 import math
@@ -26,7 +26,12 @@ FLIPPED_SEEDS = 8  # the smallest number for which sign flips can be significant
 _EXACT_PAIRS = 14  # up to here, all 2^n sign patterns are enumerated
 _FLIPS = 10_000  # random sign patterns above that
 _CHUNK = 4_000_000
-_RESAMPLED = 65_536  # values at a time: fewer are no slower, and many more are
+# Scales of means over examples, and their range.
+SCALES = {
+    'share': (0.0, 1.0),
+    'correlation': (-1.0, 1.0),
+    'difference': (-math.inf, math.inf),
+}
 
 
 class Interval(NamedTuple):
@@ -51,39 +56,99 @@ class OverSeeds(NamedTuple):
     test: str
 
 
-def bootstrap_interval(statistic, *samples, level=LEVEL, resamples=2000, seed=0):
-    """Returns the statistic with its percentile bootstrap interval (Efron 1979).
+def mean_interval(values_N, scale, clusters=(), level=LEVEL):
+    """Returns the mean over examples with its interval, on one of the SCALES.
 
-    Several samples are resampled together: row n of each is sentence n. Resamples for
-    which the statistic is NaN, such as the AUC of a single class, are ignored. Raises
-    ValueError for samples of different lengths and for a value that is not finite.
+    share          values from 0 to 1, such as right or wrong: Wilson's interval (1927),
+                   which has a width at 0 and 1; of other values or with clusters, for as
+                   many independent examples as have their variance
+    correlation    influences on a correlation (correlations.py): by Fisher's z (1921)
+    difference     any values: symmetric
 
-    >>> bootstrap_interval(np.mean, [2.0, 2.0], resamples=3)
-    Interval(value=2.0, low=2.0, high=2.0)
+    The variance of the mean is that of `variance`, with Student's t. Simulated intervals
+    for 95 % hold 92 to 98 %, and 86 to 94 % if all pairs of 20 to 60 texts are scored,
+    where intervals over independent pairs hold 42 to 61 %.
+
+    >>> print(*np.round(mean_interval([1.0] * 100, 'share'), 3))
+    1.0 0.963 1.0
     """
-    samples = [np.asarray(sample) for sample in samples]
-    sizes = [len(sample) for sample in samples]
-    if len(set(sizes)) != 1 or not sizes[0]:
+    values_N = np.asarray(values_N, np.float64)
+    is_list = values_N.ndim == 1 and values_N.size and np.isfinite(values_N).all()
+    if scale not in SCALES or not is_list or not 0 < level < 1:
         raise ValueError(
-            f'Samples that are resampled together need the same length, but have {sizes}.'
+            f'scale={scale!r}, level={level}, values of shape {values_N.shape}: an '
+            f'interval needs a scale of {", ".join(SCALES)}, a level between 0 and 1 and '
+            'a list of finite values.'
         )
-    rng, values = np.random.default_rng(seed), []
-    is_mean = statistic is np.mean and len(samples) == 1 and samples[0].ndim == 1
-    for index_RN in _resampled(sizes[0], resamples, rng):
-        if is_mean:  # the commonest, and far faster at once
-            values += samples[0][index_RN].mean(axis=1).tolist()
-        else:
-            values += [statistic(*(x[index_N] for x in samples)) for index_N in index_RN]
-    return _percentile(statistic(*samples), values, level)
+    mean = float(np.clip(values_N.mean(), *SCALES[scale]))
+    spread, freedom, count = variance(values_N, clusters)
+    quantile = float(scipy.special.stdtrit(freedom, (1 + level) / 2))
+    reach = quantile * math.sqrt(spread)
+    if scale == 'correlation' and abs(mean) < 1:
+        center, reach = math.atanh(mean), reach / (1 - mean**2)
+        return Interval(mean, math.tanh(center - reach), math.tanh(center + reach))
+    if scale == 'share' and (spread or mean in (0, 1)):
+        if freedom == len(values_N) - 1:  # independent: N, if they are right or wrong
+            quantile = float(scipy.special.ndtri((1 + level) / 2))
+            spread *= freedom / (freedom + 1)
+        ratio = quantile**2 / (mean * (1 - mean) / spread if spread else count)
+        center = (mean + ratio / 2) / (1 + ratio)
+        reach = math.sqrt(ratio * (mean * (1 - mean) + ratio / 4)) / (1 + ratio)
+        # Rounding must not exclude the mean of 0 or 1.
+        return Interval(mean, min(mean, center - reach), max(mean, center + reach))
+    return Interval(mean, mean - reach, mean + reach)
 
 
-def two_level_interval(values_SN, *, level=LEVEL, resamples=10_000, seed=0):
-    """Returns the mean over seeds and sentences; both are resampled (Owen & Eckles 2012).
+def variance(values_N, clusters=()):
+    """Returns (variance of the mean, its degrees of freedom, number of examples).
 
-    A description, not a test: with few seeds S the bootstrap is too narrow, by about
-    sqrt((S - 1) / S) and more; with five, 16 % of true values lie outside. Row s has
-    training seed s on the same sentences as the other rows. With one seed, the interval
-    is over sentences and says nothing about seeds. Raises ValueError for other shapes and
+    clusters    columns of keys, [N] each, of the same kind, such as the first and second
+                texts of pairs: examples with a key in common are dependent
+
+    Without a common key it is s^2 / N. Otherwise, with the sum S_k of the deviations of
+    the N_k examples that have key k, it is the sum of c_k = (S_k / (N - N_k))^2 minus the
+    same over pairs of keys, which count twice (Fafchamps & Gubert 2007, each key left out
+    in turn), but at least s^2 / N. The degrees of freedom are those of a sum of squares
+    with the kurtosis of S_k, 2 (sum c)^2 / (sum c^2 - (sum c)^2 / K), and at most K - 1.
+    The number of examples is that of different keys, if it is smaller than N.
+
+    >>> variance([0.0, 1.0, 2.0, 1.0])[:2]
+    (0.16666666666666666, 3)
+    """
+    values_N = np.asarray(values_N, np.float64)
+    error_N, count = values_N - values_N.mean(), len(values_N)
+    independent = error_N @ error_N / max(count * (count - 1), 1)
+    keys = np.concatenate([np.asarray(column) for column in clusters] or [np.arange(0)])
+    known, codes = np.unique(keys, return_inverse=True)
+    if len(known) == len(keys):
+        return float(independent), count - 1, count
+    codes_CN = np.sort(codes.reshape(len(clusters), count), axis=0)
+    low_N, high_N, size = codes_CN[0], codes_CN[-1], len(known)
+    both_N = np.where(low_N == high_N, 0.0, error_N)
+    _, pair_N = np.unique(low_N * size + high_N, return_inverse=True)
+
+    def squares(sum_K, count_K):
+        return (sum_K / np.maximum(count - count_K, 1)) ** 2
+
+    sum_K = np.bincount(low_N, error_N, size) + np.bincount(high_N, both_N, size)
+    count_K = np.bincount(low_N, minlength=size)
+    count_K += np.bincount(high_N[low_N != high_N], minlength=size)
+    square_K = squares(sum_K, count_K)
+    total = square_K.sum()
+    shared = squares(np.bincount(pair_N, both_N), np.bincount(pair_N)).sum()
+    excess = np.sum(square_K**2) - total**2 / size
+    freedom = min(2 * total**2 / excess, size - 1) if excess > 0 else size - 1
+    return float(max(total - shared, independent)), freedom, min(count, size)
+
+
+def two_level_interval(values_SN, scale='difference', clusters=(), level=LEVEL):
+    """Returns the mean over seeds and examples, with an interval over both.
+
+    Row s has training seed s on the same examples as the other rows. The margins of the
+    means over seeds, by Student's t, and over examples (`mean_interval`) are added in
+    squares (Zou & Donner 2008). Simulated intervals for 95 % hold 96 to 99 % for two to
+    five seeds, whatever their variance. With one seed, the interval is over examples
+    alone: other seeds lie outside if they differ. Raises ValueError for other shapes and
     values that are not finite.
 
     >>> two_level_interval([[1.0, 1.0], [1.0, 1.0]])
@@ -96,13 +161,12 @@ def two_level_interval(values_SN, *, level=LEVEL, resamples=10_000, seed=0):
             f'is {values_SN.shape}, and {np.sum(~np.isfinite(values_SN))} values are '
             'not finite.'
         )
-    (seeds, count), rng, means = values_SN.shape, np.random.default_rng(seed), []
-    # How often each seed is drawn, in as many draws as there are seeds.
-    drawn_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
-    for index_RN in _resampled(count, resamples, rng):
-        mean_RN = drawn_RS[len(means) :][: len(index_RN)] @ values_SN / seeds
-        means += np.take_along_axis(mean_RN, index_RN, axis=1).mean(axis=1).tolist()
-    return _percentile(values_SN.mean(), means, level)
+    value, low, high = mean_interval(values_SN.mean(axis=0), scale, clusters, level)
+    reach, seeds = 0.0, len(values_SN)
+    if seeds > 1:
+        reach = t_margin(values_SN.mean(axis=1), level) / math.sqrt(seeds)
+    below, above = (math.hypot(end - value, reach) for end in (low, high))
+    return Interval(value, value - below, value + above)
 
 
 def t_margin(values_R, level=LEVEL):
@@ -218,24 +282,6 @@ def holm(p_T):
     adjusted_T = np.full_like(p_T, np.nan)
     adjusted_T[order_K] = np.minimum(np.maximum.accumulate(scaled_K), 1.0)
     return adjusted_T
-
-
-def _resampled(count, resamples, rng):
-    """Yields indices of resamples of `count` values, [rows, N], a few rows at a time."""
-    rows = max(1, _RESAMPLED // count)
-    for first in range(0, resamples, rows):
-        yield rng.integers(count, size=(min(rows, resamples - first), count))
-
-
-def _percentile(value, values_R, level):
-    """Returns the Interval between the quantiles (1 - level) / 2 and (1 + level) / 2."""
-    if not 0 < level < 1 or not values_R or not np.isfinite(value):
-        raise ValueError(
-            f'level={level}, {len(values_R)} resamples, a value of {value}: an interval '
-            'needs a level between 0 and 1, at least one resample and a finite value.'
-        )
-    low, high = np.nanquantile(values_R, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(value), float(low), float(high))
 
 
 def _differences(first_N, second_N):

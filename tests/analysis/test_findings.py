@@ -128,9 +128,7 @@ def test_overlapping_control_explains_only_if_the_paired_test_agrees():
     better_N[-26:], better_N[:4] = 1.0, 0.0  # p = 6e-5, and the intervals meet
     other_N = np.random.default_rng(0).permutation(base_N)
     for control_N, kind in ((base_N, 'unclear'), (other_N, 'explained')):
-        intervals = [
-            statistics.bootstrap_interval(np.mean, x) for x in (better_N, control_N)
-        ]
+        intervals = [statistics.mean_interval(x, 'share') for x in (better_N, control_N)]
         rows, per_example = [], {}
         for control, found, values_N in zip(
             ('', controls.UNTRAINED), intervals, (better_N, control_N)

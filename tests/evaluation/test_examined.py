@@ -183,16 +183,27 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
         given = outcome(float(right.mean()), 0.8)
         results.write(tmp_path, config | {'seed': seed}, given, {'accuracy': right})
     chosen = selection.select(results.read(tmp_path)[0])
-    found = summary.over_instances(tmp_path, chosen)
+    found = summary.over_instances(tmp_path, chosen, {})
     interval = found['mlm', 'trec']
     assert interval.value == pytest.approx(chosen[0].interval().value)
     given = page.Contents([*chosen[0].members], chosen, [], instances=found)
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert '95 %, seeds and texts|' in text
     assert f'|{interval.low:.3f} to {interval.high:.3f}|' in text
+    # Each answer four times, as of pairs of the same texts.
+    texts = np.repeat(np.arange(10), 4)
+    wider = summary.over_instances(tmp_path, chosen, {'trec': [texts]})['mlm', 'trec']
+    assert wider.value == interval.value and wider != interval
+    # One seed says nothing about others, and the page says so.
+    one = selection.select([chosen[0].members[0]])
+    found = summary.over_instances(tmp_path, one, {})
+    given = page.Contents([*one[0].members], one, [], instances=found)
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    low, high = found['mlm', 'trec'][1:]
+    assert f'|{low:.3f} to {high:.3f} (texts)|' in text
     # No interval if a member has no per-instance values.
     lines = [{k: v for k, v in x.items() if k != 'side'} for x in chosen[0].members]
-    assert summary.over_instances(tmp_path, selection.select(lines)) == {}
+    assert summary.over_instances(tmp_path, selection.select(lines), {}) == {}
 
 
 def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
@@ -207,7 +218,7 @@ def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
         results.write(tmp_path, config | {'seed': seed}, given, values)
     for by in ('standard', 'paper'):
         (chosen,) = selection.select(results.read(tmp_path)[0], by=by)
-        found = summary.over_instances(tmp_path, [chosen])[chosen.model, 'trec']
+        found = summary.over_instances(tmp_path, [chosen], {})[chosen.model, 'trec']
         beside = chosen.interval(by='standard', metric='f1')
         assert found.value == pytest.approx(beside.value)
 

@@ -37,10 +37,15 @@ def test_intervals_of_instances_are_those_of_the_correlation(noise):
     said_N = gold_N + noise * rng.standard_normal(500)
     found = scores.measure(gold_N, said_N).per_instance
     for name, of in (('spearman', stats.spearmanr), ('pearson', stats.pearsonr)):
-        one = statistics.bootstrap_interval(np.mean, found[name])
-        whole = statistics.bootstrap_interval(
-            lambda x_N, y_N, of=of: of(x_N, y_N).statistic, gold_N, said_N, resamples=500
-        )
+        one = statistics.mean_interval(found[name], 'correlation')
+        whole = stats.bootstrap(
+            (gold_N, said_N),
+            lambda x_N, y_N, of=of: of(x_N, y_N).statistic,
+            paired=True,
+            n_resamples=500,
+            vectorized=False,
+            rng=0,
+        ).confidence_interval
         assert one.high - one.low == pytest.approx(whole.high - whole.low, rel=0.15)
 
 

@@ -207,7 +207,7 @@ def test_intervals_over_instances_and_seeds():
     (chosen,) = selection.select(grid())
     values = {n: np.random.default_rng(n).random(40) for n in range(5)}
     found = comparison.instance_interval(chosen, lambda member: values[member['seed']])
-    assert found == statistics.two_level_interval([values[n] for n in range(5)])
+    assert found == statistics.two_level_interval([values[n] for n in range(5)], 'share')
     with pytest.raises(ValueError, match=r'\[1, 2\] instances'):
         comparison.instance_interval(
             chosen, lambda member: np.ones(1 + (member['seed'] > 2))

@@ -80,6 +80,13 @@ def test_the_test_set_changes_only_its_own_score():
     assert {one['inverse_penalty'] for one in alone} == {together['inverse_penalty']}
 
 
+def test_the_interval_is_wilsons_and_has_a_width_at_accuracy_1():
+    sets = [cloud(count, 4, 2, 0.0, count) for count in (100, 30)]
+    result = probe(*sets)
+    assert (result['accuracy'], result['high']) == (1, 1)
+    assert result['low'] == pytest.approx(30 / (30 + 1.96**2), abs=1e-4)
+
+
 def test_the_interval_matches_a_bootstrap_over_examples():
     train, (test_ND, test_N) = cloud(300, 8, 3, 3.0), cloud(400, 8, 3, 3.0, 1)
     result = probe(train, (test_ND, test_N))
@@ -118,6 +125,16 @@ def test_balanced_accuracy_matches_scikit_learn_and_constants_are_at_chance():
     for answer in 'abc':
         one = probes.balanced_accuracy(truth_N == answer, truth_N)
         assert one['balanced'] == pytest.approx(1 / 3)
+    # One document a right or wrong block: the interval is wider by the shared keys.
+    blocks_N = np.repeat([True, True, False, True, False], 40)
+    found, wider = (
+        probes.balanced_accuracy(blocks_N, np.arange(200) % 2, keys)
+        for keys in ((), [np.repeat(np.arange(5), 40)])
+    )
+    assert wider['high'] - wider['low'] > 5 * (found['high'] - found['low'])
+    # All right: still an interval, wider for the rarer class.
+    all_right = probes.balanced_accuracy([True] * 110, [0] * 100 + [1] * 10)
+    assert 0.8 < all_right['low'] < 0.9 and all_right['high'] == 1
     with pytest.raises(ValueError, match=r'\(3,\) and \(2,\)'):
         probes.balanced_accuracy([True] * 3, ['a', 'b'])
 

@@ -57,7 +57,7 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
             f'{len(vocabulary)} content words of the training texts. Give training and '
             'test texts of the same domain.'
         )
-    auc = statistics.bootstrap_interval(np.mean, values, resamples=10_000, seed=seed)
+    auc = statistics.mean_interval(values, 'share')
     return {
         'auc': auc.value,
         'low': auc.low,
@@ -82,10 +82,11 @@ def _matched(member_W, rng):
     return np.array(pairs, int).reshape(-1, 2)
 
 
-def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
+def high_overlap(similarity_N, positive_N, overlap_N, share=0.25, clusters=()):
     """Returns the AUC among the `share` of pairs with the highest word overlap.
 
-    `positive_N` marks pairs with the same meaning, e.g. a score of 4 or more. Returns
+    `positive_N` marks pairs with the same meaning, e.g. a score of 4 or more, and
+    `clusters` are columns of their texts for the interval (statistics.variance). Returns
     {'auc', 'low', 'high', 'overlap_auc' (AUC of the overlap itself), 'minimum' (smallest
     overlap of these pairs), 'pairs'}. AUCs are NaN if these pairs are all positive or all
     negative.
@@ -101,8 +102,10 @@ def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
     score_M, positive_M = similarity_N[kept_N], positive_N[kept_N]
     auc = low = high = float('nan')
     if positive_M.any() and not positive_M.all():
-        auc, low, high = statistics.bootstrap_interval(
-            correlations.auc, score_M, positive_M, resamples=1000
+        auc, low, high = statistics.mean_interval(
+            correlations.auc_influence(score_M, positive_M),
+            'share',
+            [np.asarray(column)[kept_N] for column in clusters],
         )
     return {
         'auc': auc,

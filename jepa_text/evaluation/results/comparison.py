@@ -56,10 +56,12 @@ def compare(chosen):
     ]
 
 
-def instance_interval(chosen, values_of):
+def instance_interval(chosen, values_of, clusters=()):
     """Returns an Interval over seeds and instances, for description and not for tests.
 
-    values_of(line) returns the values [N] of a member on the same instances.
+    values_of(line) returns the values [N] of a member on the same instances, and
+    `clusters` are the columns of texts by which instances are dependent
+    (statistics.variance).
     """
     values = [np.asarray(values_of(line), np.float64) for line in chosen.members]
     sizes = sorted(set(map(len, values)))
@@ -68,7 +70,8 @@ def instance_interval(chosen, values_of):
             f'{chosen.model} on {chosen.task}: members have values of {sizes} instances, '
             'but an interval over instances needs members with the same instances.'
         )
-    return statistics.two_level_interval(np.stack(values))
+    scale = 'correlation' if chosen.first['kind'] == 'scores' else 'share'
+    return statistics.two_level_interval(np.stack(values), scale, clusters)
 
 
 def borda(chosen):

@@ -194,10 +194,13 @@ def _table(rows, metric, instances):
     if instances:
         for row, line in zip(rows, lines):
             over_both = instances.get((row['model'], row['task']))
-            line['95 %, seeds and texts'] = page_run.interval_text(over_both)
+            text = page_run.interval_text(over_both)
+            is_one = row['n'] == 1 and text and any(row['learning_rates'].values())
+            line['95 %, seeds and texts'] = f'{text} (texts)' if is_one else text
         note += (
-            ' Seeds and texts: both resampled, to describe the variation between test '
-            'sets; not used for verdicts.'
+            ' Seeds and texts: the variation between training runs and between test '
+            'sets; not used for verdicts. Of a single seed it is that between test sets '
+            'alone, and another seed may lie outside.'
         )
     columns = [name.replace('_', ' ') for name in lines[0]]
     ends = [row['standard'].get(metric, _NONE)[1:] for row in rows]

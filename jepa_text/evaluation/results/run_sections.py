@@ -19,7 +19,8 @@ the standard deviation over all learning rates and seeds (its Figure 5); smaller
 robust."""
 ZERO_SHOT = """Zero-shot tasks train and select nothing. They have one member, which does
 not depend on a seed, so there is no verdict between models. The interval over texts
-describes the variation between test sets."""
+describes the variation between test sets; examples that share a text count as
+dependent."""
 SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision')
 LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
 

@@ -54,10 +54,11 @@ def write(folder, chosen):
     return path
 
 
-def over_instances(folder, chosen):
+def over_instances(folder, chosen, clusters):
     """Returns {(model, task): Interval} over seeds and instances of the metric of `rows`.
 
-    Only for models whose side files contain per-instance values of the metric.
+    Only for models whose side files contain per-instance values of the metric. `clusters`
+    are {task: columns of texts} of the test instances that depend on each other.
     """
     intervals = {}
     for choice in chosen:
@@ -70,7 +71,9 @@ def over_instances(folder, chosen):
         is_complete = len(values) == len(choice.members) > 0
         if is_complete and all(name in side for side in values.values()):
             intervals[choice.model, choice.task] = comparison.instance_interval(
-                choice, lambda line, v=values, n=name: v[line['seed']][n]
+                choice,
+                lambda line, v=values, n=name: v[line['seed']][n],
+                clusters.get(choice.task, ()),
             )
     return intervals
 

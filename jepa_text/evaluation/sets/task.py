@@ -237,8 +237,8 @@ def shared_texts(task):
     Either text of a pair counts; of spans, the context. Texts that differ only in
     whitespace are the same text.
     """
-    known = {text for side in _identifying_texts(task.train) for text in side}
-    test = zip(*_identifying_texts(task.test))
+    known = {text for side in identifying_texts(task.train) for text in side}
+    test = zip(*identifying_texts(task.test))
     return sum(not known.isdisjoint(texts) for texts in test)
 
 
@@ -249,7 +249,7 @@ def group_ids(whole):
     Connected are those that share a text or a group, directly or through others; for
     spans, those that share a context.
     """
-    first, *others = _identifying_texts(whole)
+    first, *others = identifying_texts(whole)
     if whole.group:
         named = [text if x is None else (x,) for text, x in zip(first, whole.group)]
         others.append(named)
@@ -266,7 +266,13 @@ def group_ids(whole):
     return [root(text) for text in first]
 
 
-def _identifying_texts(whole):
+def clusters(whole):
+    """Returns the columns of keys by which examples depend (statistics.variance): their
+    groups, or else their texts."""
+    return [list(map(str, group_ids(whole)))] if whole.group else identifying_texts(whole)
+
+
+def identifying_texts(whole):
     """Returns the columns of texts by which examples count as related.
 
     For spans, questions do not count: the same question has another answer in another
