@@ -334,6 +334,11 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
             dict(name='schedule', of=dict(name='linear', start=0, end=2)),
             'balance: of at step 10=2.0 must be .* at most 1',
         ),
+        (
+            # Too high neither at the start, nor in the middle, nor at the end.
+            dict(name='schedule', of=dict(name='wsd', peak=1.25, warmup=2, decay=7)),
+            'balance: of at step 1=1.25 must be .* at most 1',
+        ),
         (dict(name='schedule'), "schedule requires 'of'"),
     ],
 )

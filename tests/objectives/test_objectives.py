@@ -369,7 +369,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         (
             'hybrid',
             dict(latent=dict(momentum=dict(name='linear', start=0.9, end=2))),
-            'momentum at step 50=1.45.* at most 1',
+            'momentum at step 100=2.0 must .* at most 1',
         ),
         ('hybrid', dict(latent=dict(beta=0)), 'beta=0 .* above 0'),
         ('hybrid', dict(latent=dict(temperature=0)), 'temperature=0 .* above 0'),

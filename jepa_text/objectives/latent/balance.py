@@ -115,7 +115,7 @@ class Fixed(Balance):
 @dataclasses.dataclass(frozen=True)
 class Scheduled(Balance):
     """lambda follows the schedule `of`, a section of schedules.py or a number, over the
-    `steps` of the phase. Raises ValueError if it leaves [0, 1] at start, middle or end.
+    `steps` of the phase. Raises ValueError if it leaves [0, 1].
 
     >>> rule = Scheduled({'name': 'linear', 'start': 0.0, 'end': 1.0}, steps=10)
     >>> print(*rule.weights({}, {}, step=5))
