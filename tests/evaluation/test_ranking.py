@@ -107,6 +107,19 @@ def test_training_pairs_are_read_from_a_file(tmp_path):
         build(**given)
 
 
+@pytest.mark.parametrize(('name', 'separator'), [('test.tsv', '\t'), ('test.txt', ' ')])
+def test_qrels_of_trec_have_no_header(name, separator, tmp_path):
+    beir(tmp_path)
+    (tmp_path / 'qrels' / 'test.tsv').unlink()
+    lines = [separator.join([q, '0', d, str(score)]) for q, d, score in QRELS['test']]
+    (tmp_path / 'qrels' / name).write_text('\n'.join(lines) + '\n')
+    task = build('ranking', path=str(tmp_path))
+    assert task.qrels == {'q3': {'d3': 2, 'd4': 0}, 'q4': {'d4': 1}}
+    (tmp_path / 'qrels' / name).write_text('\n'.join([*lines, 'q9 d9']) + '\n')
+    with pytest.raises(ValueError, match="line 4: 'q9 d9' is no judgment.*TREC"):
+        build('ranking', path=str(tmp_path))
+
+
 def test_mldr_has_queries_in_its_qrels(tmp_path):
     corpus = [{'docid': f'd{n}', 'text': f'long {n}'} for n in range(5)]
     jsonl(tmp_path / 'corpus.jsonl', corpus)

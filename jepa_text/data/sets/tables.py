@@ -22,9 +22,9 @@ from jepa_text.data.corpora import reading, row_groups
 from jepa_text.data.sets import hub, prepared
 from jepa_text.files import paths
 
-SUFFIXES = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json')
-SUFFIXES = (*(f'{suffix}{end}' for suffix in SUFFIXES for end in reading.ENDS),)
-SUFFIXES += ('.parquet', '.arrow')
+_TEXT, _BINARY = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json'), ('.parquet', '.arrow')
+SUFFIXES = (*(f'{suffix}{end}' for suffix in _TEXT for end in reading.ENDS), *_BINARY)
+_SHOWN = f'{", ".join(_TEXT)} (also {", ".join(reading.PACKED)}), {" or ".join(_BINARY)}'
 # CoNLL files with one word per line, which are not tables of rows (data/sets/columns.py).
 COLUMNS = ('.conll', '.conllu', '.iob2', '.bio', '.txt')
 COLUMNS = (*(f'{suffix}{end}' for suffix in COLUMNS for end in reading.ENDS),)
@@ -64,14 +64,14 @@ def read(path, header=None, skip_short=False):
     path = Path(paths.local('The file', path))
     if not path.is_file():
         raise FileNotFoundError(
-            f'There is no file {path}. Give one that ends in {", ".join(SUFFIXES)}.'
+            f'There is no file {path}. Give one that ends in {_SHOWN}.'
         )
     kind = kind_of(path)
     if kind in ('parquet', 'arrow'):
         return list(row_groups.rows(path))
     if not path.name.endswith(SUFFIXES):
         raise ValueError(
-            f'{path} is not a supported file: its name must end in {", ".join(SUFFIXES)}.'
+            f'{path} is not a supported file: its name must end in {_SHOWN}.'
         )
     if kind in ('tsv', 'csv'):
         return _cells(path, header, kind, skip_short)

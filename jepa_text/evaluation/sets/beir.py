@@ -2,11 +2,13 @@
 
     corpus.jsonl    {"_id": "d1", "title": "...", "text": "..."} per line
     queries.jsonl   {"_id": "q1", "text": "..."}
-    qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv
+    qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv. Or, also as
+                    test.txt, TREC's columns without a header: query, 0, document, score
 
 Files may be gzipped (.gz), or be another kind of table (data/sets/tables.py).
 """
 
+import re
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +72,7 @@ def read_qrels(files):
     """
     qrels = {}
     for file in files:
-        for number, row in enumerate(_rows(file), 1):
+        for number, row in enumerate(_trec_rows(file) or _rows(file), 1):
             where = f'{file}, row {number}'
             query = str(_value(row, QUERY_IDS, where))
             document = str(_value(row, DOCUMENT_IDS, where))
@@ -82,6 +84,26 @@ def read_qrels(files):
                     f'{query!r}, but an earlier row says {known}: remove one of them.'
                 )
     return qrels
+
+
+def _trec_rows(file):
+    """The rows of a file in TREC's format; None for others."""
+    if tables.kind_of(file) not in ('tsv', 'txt', 'csv'):
+        return None
+    columns = QUERY_IDS[0], 'iteration', DOCUMENT_IDS[0], SCORES[0]
+    rows = []
+    for number, line in reading.lines(file):
+        cells = line.split()
+        is_trec = len(cells) == 4 and re.fullmatch(r'-?\d+', cells[3])
+        if cells and not is_trec:
+            if not rows:
+                return None
+            raise ValueError(
+                f'{file}, line {number}: {line!r} is no judgment. Without a header, a '
+                'line has the columns of TREC: query, 0, document, integer.'
+            )
+        rows += [dict(zip(columns, cells))] if cells else []
+    return rows
 
 
 def find_files(path, where_qrels=''):
