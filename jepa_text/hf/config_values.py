@@ -11,8 +11,6 @@ from jepa_text.config import ranges
 from jepa_text.hf import families
 from jepa_text.models.stack import MAX_INT
 
-_LAYERS = ('full_attention', 'sliding_attention')
-
 
 def _whole(minimum=1, maximum=ranges.MAX_INT):
     def is_valid(value):
@@ -61,7 +59,7 @@ _ROPE = {
     'low_freq_factor': _number(),
     'high_freq_factor': _number(),
     'original_max_position_embeddings': _whole(),
-    **dict.fromkeys(_LAYERS, _or_null(_OBJECT)),
+    **dict.fromkeys(families.LAYER_TYPES, _or_null(_OBJECT)),
 }
 RULES = {
     **dict.fromkeys(
@@ -100,7 +98,7 @@ RULES = {
     ),
     **dict.fromkeys(('rope_parameters', 'rope_scaling'), _or_null(_OBJECT)),
     'architectures': _or_null(_NAMES),
-    'layer_types': _or_null(_list(_LAYERS)),
+    'layer_types': _or_null(_list(families.LAYER_TYPES)),
     'no_rope_layers': _or_null(_list((0, 1))),
 }
 # Keys that are read although no family has a default for them.
@@ -133,9 +131,11 @@ def check(config, family):
 
 
 def _check_rope(where, rope):
+    if rope and not set(rope) & set(_ROPE):
+        raise _error(where, rope, f'null or an object with some of {", ".join(_ROPE)}')
     for key in sorted(set(rope) & set(_ROPE)):
         _check_value(f'{where}.{key}', rope[key], _ROPE[key])
-        if key in _LAYERS:
+        if key in families.LAYER_TYPES:
             _check_rope(f'{where}.{key}', rope[key] or {})
     low, high = rope.get('low_freq_factor'), rope.get('high_freq_factor')
     if None not in (low, high) and low >= high:

@@ -166,8 +166,15 @@ def _write_window(family, section, causal):
 
 
 def _read_rope(config, whole):
-    """(theta, scaling) from `rope_parameters`, or from the keys that preceded it."""
-    rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
+    """(theta, scaling) from `rope_scaling`, which takes precedence as in transformers,
+    `rope_parameters`, or the keys that preceded both."""
+    rope = config.get('rope_scaling') or config.get('rope_parameters') or {}
+    if nested := [key for key in families.LAYER_TYPES if key in rope]:
+        raise ValueError(
+            f'config.json: rope_parameters has values for {" and ".join(nested)}, but '
+            'the layers of this family share their positions: give one set of values, '
+            'without types of layers.'
+        )
     kind = rope.get('rope_type', rope.get('type', 'default'))
     part = rope.get('partial_rotary_factor') or whole.get('partial_rotary_factor') or 1
     if kind not in ('default', 'llama3') or part != 1:
@@ -223,11 +230,14 @@ def _read_modern(family, config, sizes):
 
 def _read_theta(config, layers, before):
     """The theta of a kind of layers, or of the key `before` that preceded it."""
-    rope = {
-        'rope_theta': config[before],
-        'rope_parameters': (config['rope_parameters'] or {}).get(layers),
-        'rope_scaling': config.get('rope_scaling'),
-    }
+    nested = config['rope_parameters'] or {}
+    if flat := sorted(set(nested) - set(families.LAYER_TYPES)):
+        raise ValueError(
+            f'config.json: rope_parameters has {", ".join(flat)}, but the layers of this '
+            f'family differ: give values for {" and ".join(families.LAYER_TYPES)}.'
+        )
+    merged = (nested.get(layers) or {}) | (config.get('rope_scaling') or {})
+    rope = {'rope_theta': config[before], 'rope_parameters': merged}
     theta, scaling = _read_rope(rope, config)
     if scaling is not None:
         raise ValueError(

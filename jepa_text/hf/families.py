@@ -48,6 +48,7 @@ SIZES = {
         'lm_head_bias': 'decoder_bias',
     },
 }
+LAYER_TYPES = ('full_attention', 'sliding_attention')
 STRETCH = {
     'factor': 'factor',
     'low': 'low_freq_factor',

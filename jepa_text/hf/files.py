@@ -16,6 +16,7 @@ JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
 PICKLES = ('*.bin', '*.pt', '*.pth', '*.ckpt')
+SINGLE = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 FLOATS = ('F64', 'F32', 'F16', 'BF16')
 
@@ -223,18 +224,22 @@ class Tensors:
 
 
 def _shards(folder):
-    """{file: names of its tensors according to the index, or None for all}."""
+    """{file: names of its tensors according to the index, or None for all}.
+
+    As in transformers, model.safetensors takes precedence over an index.
+    """
+    if is_file(folder / SINGLE):
+        return {folder / SINGLE: None}
     if is_file(folder / INDEX):
         return _indexed(folder, folder / INDEX)
     files = sorted(folder.glob('*.safetensors'))
-    single = [path for path in files if path.name == 'model.safetensors'] or files
-    if len(single) == 1:
-        return {single[0]: None}
+    if len(files) == 1:
+        return {files[0]: None}
     if files:
         raise FileNotFoundError(
             f'{folder} contains {", ".join(path.name for path in files)} without '
             f'{INDEX}, which lists the files that belong together: add it, or name one '
-            'of them model.safetensors.'
+            f'of them {SINGLE}.'
         )
     pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
     found = f'only {", ".join(pickles)}, which can run code' if pickles else 'none'

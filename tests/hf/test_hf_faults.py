@@ -50,6 +50,7 @@ def test_index_entries_outside_the_folder_raise(folder, tmp_path_factory, up):
 )
 def test_index_entries_must_be_plain_names(folder, file):
     path = folder()
+    (path / files.SINGLE).unlink()
     (path / files.INDEX).write_text(json.dumps({'weight_map': {'x': file}}))
     with pytest.raises(ValueError, match='index.json places x in '):
         load.load(path)
@@ -103,6 +104,8 @@ FILES = (
 def test_pipes_are_not_read(folder, at_once, name):
     path = sentences(folder('bert'), pooling_mode_mean_tokens=True)
     (path / name).unlink(missing_ok=True)
+    if name == files.INDEX:
+        (path / files.SINGLE).unlink()
     os.mkfifo(path / name)
     with pytest.raises((ValueError, FileNotFoundError), match=name):
         load.load(path)

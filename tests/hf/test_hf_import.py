@@ -190,9 +190,9 @@ def test_half_precision_becomes_float32_masters(folder, dtype):
     assert_array_equal(embedding, np.float32(stored['model.embed_tokens.weight']))
 
 
-def shard(folder, case='llama', parts=3):
-    """Writes the weights of a case as shards with an index."""
-    tensors = tensors_of(case)
+def shard(folder, case='llama', parts=3, tensors=None):
+    """Writes the weights of a case, or others, as shards with an index."""
+    tensors = tensors or tensors_of(case)
     (folder / 'model.safetensors').unlink()
     index = {name: f'model-{i % parts}.safetensors' for i, name in enumerate(tensors)}
     for file in set(index.values()):
@@ -200,6 +200,21 @@ def shard(folder, case='llama', parts=3):
         save_file(mine, folder / file)
     (folder / files.INDEX).write_text(json.dumps({'weight_map': index}))
     return index
+
+
+def test_a_single_file_takes_precedence_over_shards(folder):
+    """As in transformers: shards of an older export may have been left behind."""
+    path = folder('llama')
+    new = (path / files.SINGLE).read_bytes()
+    old = {name: 2 * x for name, x in tensors_of('llama').items()}
+    shard(path, tensors=old)
+    assert (
+        flat(load.load(path).params)['encoder/embedding'][0, 0]
+        == 2 * (tensors_of('llama')['model.embed_tokens.weight'][0, 0])
+    )
+    (path / files.SINGLE).write_bytes(new)
+    for name, leaf in flat(load.load(path).params).items():
+        assert_array_equal(leaf, flat(load.load(folder('llama')).params)[name])
 
 
 def test_shards_are_read_onto_the_mesh_part_by_part(folder, tmp_path, monkeypatch):
@@ -287,6 +302,9 @@ def test_families_without_windows_ignore_the_config(folder, case):
         (dict(model_type='lama'), "Did you mean 'llama'"),
         (dict(hidden_act='relu'), "hidden_act='relu'"),
         (dict(rope_parameters=dict(rope_type='yarn')), "rope_type='yarn'"),
+        (dict(rope_scaling=dict(type='yarn')), "rope_type='yarn'"),
+        (dict(rope_parameters=dict(full_attention={})), 'has values for full_attention'),
+        (dict(rope_scaling=dict(sliding_attention={})), 'values for sliding_attention'),
         (dict(quantization_config={}), 'has a quantization_config'),
         (dict(vocab_size=39), '40 tokens, but the embedding has 39 rows'),
         (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),
@@ -304,6 +322,7 @@ def test_unsupported_configs_raise(folder, changes, words):
 
 def test_json_of_another_type_raises(folder):
     path = folder('llama')
+    (path / files.SINGLE).unlink()
     for index in ('{}', '{"weight_map": []}'):
         (path / files.INDEX).write_text(index)
         with pytest.raises(ValueError, match='has no "weight_map"'):

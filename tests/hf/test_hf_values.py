@@ -1,5 +1,6 @@
 """Any value in config.json either loads the same model or raises naming the key."""
 
+import copy
 import itertools
 import json
 import math
@@ -11,7 +12,7 @@ import pytest
 from hf_cases import CASES
 from test_hf_import import logits_of, tensors_of
 
-from jepa_text.hf import configs, load
+from jepa_text.hf import configs, families, load
 
 DEEP = {'a': [{'b': {'c': [None, {}]}}]}
 VALUES = (
@@ -108,12 +109,52 @@ STRETCHED = dict(rope_type='llama3', factor=2.0, low_freq_factor=1, high_freq_fa
         (dict(rope_parameters=dict(full_attention=STRETCHED)), "'llama3' of full_att"),
         (dict(rope_scaling=STRETCHED | {'rope_theta': 7.0}), "'llama3' of full_att"),
         (dict(partial_rotary_factor=0.5), 'partial_rotary_factor=0.5'),
+        (dict(rope_parameters=dict(rope_theta=7.0)), 'rope_parameters has rope_theta'),
     ],
 )
 def test_a_modernbert_does_not_stretch_its_positions(changes, words):
     config = whole('modernbert') | {'rope_parameters': None} | changes
     with pytest.raises(ValueError, match=words):
         configs.to_section(config)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('family', ['llama', 'qwen3', 'smollm3', 'modernbert'])
+@pytest.mark.parametrize(
+    'changes',
+    [
+        dict(),
+        dict(rope_theta=5.0),
+        dict(rope_scaling=dict(type='default', rope_theta=3.0)),
+        dict(rope_parameters=dict(rope_theta=5.0), rope_theta=7.0),
+        dict(rope_parameters=dict(rope_theta=5.0), rope_scaling=dict(type='default')),
+        dict(rope_parameters=dict(rope_theta=5.0), rope_scaling=STRETCHED),
+        dict(rope_scaling=STRETCHED, rope_theta=7.0, original_max_position_embeddings=8),
+        dict(rope_parameters=dict(full_attention=dict(rope_theta=5.0))),
+        dict(rope_parameters=dict(full_attention=dict(rope_theta=5.0), rope_theta=7.0)),
+    ],
+)
+def test_positions_are_those_of_transformers_or_refused(family, changes):
+    transformers = pytest.importorskip('transformers')
+    config = {k: v for k, v in CASES[family][0].items() if not k.startswith('rope')}
+    try:
+        section = configs.to_section(copy.deepcopy(config | changes))
+    except ValueError as error:
+        assert 'rope' in str(error)
+        return
+    theirs = transformers.AutoConfig.for_model(**copy.deepcopy(config | changes))
+    found = theirs.rope_parameters
+    if family == 'modernbert':
+        thetas = [found[layers]['rope_theta'] for layers in families.LAYER_TYPES]
+        assert thetas == [section['rope_theta'], section['local_theta']]
+        return
+    scaling = section['rope_scaling'] or {}
+    assert found['rope_theta'] == np.atleast_1d(section['rope_theta'])[0]
+    assert (found['rope_type'] == 'llama3') == bool(scaling)
+    stretch = {
+        ours: found[theirs] for ours, theirs in families.STRETCH.items() if scaling
+    }
+    assert stretch == scaling
 
 
 def trial(path, config, keys, value, before):
