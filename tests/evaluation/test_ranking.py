@@ -57,6 +57,20 @@ def test_a_folder_in_beir_layout(packed, tmp_path):
     assert retrieval.shared_texts(task) == 0
 
 
+@pytest.mark.parametrize('name', ['qrels.txt', 'qrels.test.tsv', 'other/my.qrels'])
+def test_qrels_may_lie_beside_the_corpus_or_elsewhere(tmp_path, name):
+    beir(tmp_path, qrels={})
+    (tmp_path / 'qrels').rmdir()
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('q3 0 d3 2\nq4\t0\td4\t1\n')
+    given = dict(qrels=str(path)) if 'my' in name else {}
+    task = build(path=str(tmp_path), **given)
+    assert task.qrels == {'q3': {'d3': 2}, 'q4': {'d4': 1}}
+    with pytest.raises(FileNotFoundError, match='none'):
+        build(path=str(tmp_path), qrels=str(tmp_path / 'none'))
+
+
 def test_the_papers_corpus_has_judged_documents_only(tmp_path):
     beir(tmp_path)
     task = build('nq', path=str(tmp_path), protocol='paper')

@@ -3,7 +3,8 @@
     corpus.jsonl    {"_id": "d1", "title": "...", "text": "..."} per line
     queries.jsonl   {"_id": "q1", "text": "..."}
     qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv. Or, also as
-                    test.txt, TREC's columns without a header: query, 0, document, score
+                    test.txt, TREC's columns without a header: query, 0, document, score;
+                    then also qrels.txt or qrels.test.txt beside the corpus
 
 Files may be gzipped (.gz), or be another kind of table (data/sets/tables.py).
 """
@@ -20,7 +21,8 @@ from jepa_text.files import paths
 
 IDS, QUERY_IDS = ('_id', 'id', 'docid'), ('query-id', 'query_id', 'qid')
 LAYOUT = (
-    'A set needs files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv.'
+    'A set needs files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv, '
+    "or TREC's qrels.txt."
 )
 DOCUMENT_IDS, SCORES = ('corpus-id', 'corpus_id', 'docid', 'doc_id'), ('score',)
 
@@ -88,7 +90,7 @@ def read_qrels(files):
 
 def _trec_rows(file):
     """The rows of a file in TREC's format; None for others."""
-    if tables.kind_of(file) not in ('tsv', 'txt', 'csv'):
+    if tables.kind_of(file) in ('parquet', 'arrow', 'json', 'jsonl', 'ndjson'):
         return None
     columns = QUERY_IDS[0], 'iteration', DOCUMENT_IDS[0], SCORES[0]
     rows = []
@@ -112,13 +114,20 @@ def find_files(path, where_qrels=''):
         name, at, revision = path.partition('@')
         return _on_hub(name, at + revision, where_qrels or f'{name}-qrels')
     top = Path(paths.local('The path of the set', path))
-    inside = Path(where_qrels or top / 'qrels')
     if not top.is_dir():
         raise FileNotFoundError(f'Folder {path} does not exist. {LAYOUT}')
-    if hub.is_name(where_qrels):
-        qrels, revision = tables.files(where_qrels)
+    beside = sorted(top.glob('qrels.*'))
+    if Path(where_qrels).is_file():
+        qrels, revision = {'test': [Path(where_qrels)]}, ''
+    elif where_qrels or (top / 'qrels').is_dir():
+        qrels, revision = tables.files(where_qrels or top / 'qrels')
+    elif beside:
+        known, qrels, revision = (*tables.TRAIN, *tables.VALIDATION), {}, ''
+        for file in beside:
+            word = file.name.split('.')[1]
+            qrels.setdefault(word if word in known else 'test', []).append(file)
     else:
-        qrels, revision = tables.files(inside if inside.is_dir() else top)
+        qrels, revision = tables.files(top)
     corpus, queries = _files_named(top, 'corpus'), _files_named(top, 'queries')
     return _checked(Files(corpus, queries, qrels, revision))
 
