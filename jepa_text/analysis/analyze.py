@@ -26,6 +26,7 @@ from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
+from jepa_text.kinds import prediction
 from jepa_text.report import console
 from jepa_text.running import compilation, download, mirror, xla_flags
 
@@ -63,6 +64,7 @@ class Config:
     )
     train: int = field(1500, 'training examples of probes, sampled by seed', minimum=2)
     test: int = field(1000, 'test examples of all measures', minimum=MIN_TEST)
+    max_length: int = field(0, "tokens per row; 0: the model's maximum", minimum=0)
     half_samples: int = field(
         16,
         'random half-samples of the test texts for intervals; 0 for no intervals',
@@ -107,6 +109,9 @@ def _analyze(config, place):
     config, began = _checked(config), time.monotonic()
     compilation.use_cache(config['compilation_cache'])
     chosen = _tasks(config)
+    for path in config['models'] if config['max_length'] else ():
+        # Raises if the model does not read as many tokens.
+        prediction.reader(load.outline(path), config['max_length'])
     names, folder = run_names(config['models']), place.folder
     folder.mkdir(parents=True, exist_ok=True)
     place.begin()
@@ -120,7 +125,9 @@ def _analyze(config, place):
         found = measuring.Measurements(config, chosen, cache, display)
         for path, (name, seed) in names.items():
             display.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
-            found.model(load.load(path), name, seed)
+            model = load.load(path)
+            length = config['max_length'] or model.length
+            found.model(dataclasses.replace(model, length=length), name, seed)
         found.tf_idf()
         with display.part('similarity of layers'):
             found.similarity()

@@ -53,6 +53,8 @@ def of_task(task):
     """Returns a checksum of a task: its data, kind, template and metric."""
     names = ('name', 'kind', 'metric', 'template', 'zero_shot', 'revision')
     settings = {name: getattr(task, name, None) for name in names}
+    if getattr(task, 'classes', ()):
+        settings['classes'] = repr(task.classes)
     return checksums.checksum([settings, of_data(task)])
 
 

@@ -55,9 +55,8 @@ def model():
     return load.Pretrained(network, params, tokenizer, tiny.LENGTH, 'made up')
 
 
-@pytest.fixture(scope='module')
-def results(folder):
-    config = dict(
+def config(folder):
+    return dict(
         name='analysis',
         seed=0,
         models=[str(folder / 'a')],
@@ -71,7 +70,11 @@ def results(folder):
         cache='',
         threads=1,
     )
-    return analyze.analyze(config, folder / 'out')
+
+
+@pytest.fixture(scope='module')
+def results(folder):
+    return analyze.analyze(config(folder), folder / 'out')
 
 
 def value(results, **wanted):
@@ -91,6 +94,16 @@ def test_controls_read_what_the_model_reads(results):
     assert value(results, control=controls.TF_IDF, model='a', **probe) < 0.6
     against = [w for w in results['warnings'] if w['metric'] == 'probe_accuracy']
     assert not any('whole' in w['control'] for w in against)
+
+
+@pytest.mark.slow
+def test_an_analysis_may_read_shorter_rows(folder):
+    shorter = config(folder) | dict(controls=[], max_length=16)
+    (cut,) = analyze.analyze(shorter, folder / 'shorter')['cuts']
+    assert (cut['length'], cut['cut']) == (16, cut['texts'])
+    longer = shorter | dict(max_length=2 * tiny.LENGTH)
+    with pytest.raises(ValueError, match='max_length=64, but .* at most 32 tokens'):
+        analyze.analyze(longer, folder / 'longer')
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import finetune, tasks
+from jepa_text.evaluation import finetune, identity, tasks
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as sets
@@ -74,7 +74,10 @@ def test_classes_keep_their_order_and_type(name, values, expected, tmp_path):
 
 def test_given_classes_are_in_the_given_order(tmp_path):
     path = write(tmp_path / 'a.jsonl', ['low', 'high', 'mid'])
-    assert kind_of(build(path, labels=('low', 'mid', 'high'))).labels[1] == 'mid'
+    task = build(path, labels=('low', 'mid', 'high'))
+    assert kind_of(task).labels[1] == 'mid'
+    # Results of another order are not those of this task.
+    assert identity.of_task(task) != identity.of_task(build(path))
 
 
 @pytest.mark.parametrize('where', ['parquet', 'label.json'])
