@@ -20,6 +20,7 @@ from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import exported, prediction, saved
+from jepa_text.running import numerics
 
 
 class Examination(examination.Examination):
@@ -101,7 +102,8 @@ class Examination(examination.Examination):
         for member, params, losses_T in training:
             outcome, side = self._outcome(params, losses_T)
             outcome['seconds'] = round(time.monotonic() - began, 3)
-            outcome['versions'] = identity.versions(self.kind.name)
+            versions = identity.versions(self.kind.name)
+            outcome['versions'] = versions | numerics.current()
             yield member, examination.Outcome(outcome, *side, params)
             began = time.monotonic()
 

@@ -28,6 +28,7 @@ from jepa_text.evaluation.metrics import cloze as ranks
 from jepa_text.evaluation.sets import retrieval, targets
 from jepa_text.kinds import prediction
 from jepa_text.measures import probes
+from jepa_text.running import numerics
 
 MEMBER = grid.Member(0.0, 0)
 DIGITS = 7  # significant decimals of a cosine of float32 vectors
@@ -172,7 +173,7 @@ class Examination(examination.Examination):
                 per_instance = test.per_instance
                 is_constant = self.is_constant(answers)
                 outcome['status'] = 'collapsed' if is_constant else 'done'
-            versions = identity.versions(self.config['kind'])
+            versions = identity.versions(self.config['kind']) | numerics.current()
             outcome |= {'losses': [], 'versions': versions}
             outcome['seconds'] = round(time.monotonic() - began, 3)
             yield member, examination.Outcome(outcome, per_instance, answers, {})

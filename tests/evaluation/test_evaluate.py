@@ -67,6 +67,7 @@ def test_every_member_has_both_definitions_of_metrics(done):
     assert done['damaged'] == {} and done['failed'] == {}
     for line in lines:
         assert set(line['test']) == {'standard', 'paper'} and line['versions']['jax']
+        assert 'JAX_DEFAULT_MATMUL_PRECISION' in line['versions']
         assert line['examples'] == [34, 2, 24] and line['steps'] == 4
 
 
