@@ -44,7 +44,7 @@ def unused_gpus():
     """Yields a warning if a node has GPUs that the job does not use."""
     if unused := processes.unused_gpus():
         yield (
-            f'WARNING  {unused} GPUs of a node are used by no process of this job. Start '
+            f'Warning: GPUs of a node that no process of this job uses: {unused}. Start '
             'one process per node, which uses all, or one per GPU; or name the GPUs of '
             'each process in JAX_LOCAL_DEVICE_IDS.'
         )

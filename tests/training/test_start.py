@@ -28,7 +28,7 @@ def test_devices_per_process_are_printed(owners, text, monkeypatch):
     assert [*descriptions.unused_gpus()] == []
     monkeypatch.setattr('jepa_text.parallel.processes.unused_gpus', lambda: 6)
     (line,) = descriptions.unused_gpus()
-    assert '6 GPUs' in line and 'one process per node' in line
+    assert 'uses: 6' in line and 'one process per node' in line
 
 
 @pytest.fixture
