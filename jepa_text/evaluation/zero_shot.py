@@ -26,6 +26,7 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.metrics import base, classes, ranking, scores
 from jepa_text.evaluation.metrics import cloze as ranks
 from jepa_text.evaluation.sets import retrieval, targets
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import prediction
 from jepa_text.measures import probes
 from jepa_text.running import numerics
@@ -98,9 +99,9 @@ def _checked_verbalizer(task, given):
             '{label: word}.'
         )
     words = {str(label): word for label, word in given['words'].items()}
-    parts = (task.train, task.test)
-    labels = sorted({str(label) for part in parts for label in part.target})
-    if sorted(words) != labels:
+    known = {str(label) for part in (task.train, task.test) for label in part.target}
+    labels = [label for label in map(str, tasks.classes(task)) if label in known]
+    if set(words) != known:
         raise ValueError(
             f'{where}: words are given for {", ".join(words)}, but the labels are '
             f'{", ".join(labels)}: give one word for each label.'
