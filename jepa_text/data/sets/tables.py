@@ -149,7 +149,7 @@ def _warn_of_unread(path, found, chosen):
         for files in found.values()
         if files not in chosen
         for file in files
-        if kind_of(file) not in ('txt', 'json')
+        if kind_of(file) not in ('txt', 'json') and not file.name.startswith('.')
     ]
     if unread:
         words = ', '.join(map(repr, (TRAIN[0], *VALIDATION, TEST[0])))

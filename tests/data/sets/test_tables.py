@@ -247,7 +247,8 @@ def test_a_file_that_is_not_read_as_a_split_is_named(tmp_path):
     for name in ('train', 'testimonials', 'test_final'):
         write(tmp_path / f'{name}.csv', f'x\n{name}\n')
     (tmp_path / 'README.txt').write_text('about')
-    words = "test_final.csv, testimonials.csv are not read, .*'test'.* followed by"
+    (tmp_path / '._train.csv').write_text('of a file system')
+    words = ": test_final.csv, testimonials.csv are not read, .*'test'.* followed by"
     with pytest.warns(UserWarning, match=words):
         assert tables.splits(tmp_path).test is None
     (tmp_path / 'train.csv').rename(tmp_path / 'train_final.csv')
