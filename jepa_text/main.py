@@ -294,6 +294,8 @@ def _fail(error, code, with_traceback=False):
     if with_traceback:
         traceback.print_exception(error)
     text = str(error) or type(error).__name__
+    if isinstance(error, Exception) and not with_traceback and exits.origin(error):
+        text = f'{text}\n({exits.origin(error)}; --traceback shows all calls.)'
     print(f'\njepa-text: {text}', file=sys.stderr)
     return code
 

@@ -220,6 +220,10 @@ def test_exit_codes(error, code, monkeypatch, capsys):
     assert main.main(command) == code
     error_output = capsys.readouterr().err
     assert str(error or '') in error_output and 'Traceback' not in error_output
+    is_foreign = type(error) in (RuntimeError, FloatingPointError, ValueError)
+    named = f'({type(error).__name__} in {__file__}, line'
+    assert (named in error_output) == is_foreign
+    assert ('--traceback shows all calls' in error_output) == is_foreign
     if isinstance(error, Exception) and not isinstance(error, exits.Stopped):
         # The flag only changes what is printed.
         assert main.main([*command, '--traceback']) == code

@@ -14,11 +14,15 @@ import tiny
 
 from jepa_text import load, main
 from jepa_text.config import resolve
+from jepa_text.data import sources
 from jepa_text.evaluation import tasks
 from jepa_text.objectives.latent import balance
 from jepa_text.optim import schedules
+from jepa_text.parallel import sharding
 from jepa_text.planning import plan
 from jepa_text.running import metrics
+from jepa_text.training import assemble
+from jepa_text.training import config as settings
 from jepa_text.training import step as steps
 
 ADDING = Path(__file__).parents[1] / 'docs' / 'adding.md'
@@ -187,6 +191,93 @@ def test_a_wrong_name_says_what_failed(name, words):
         for make in (balance.make, schedules.make):
             with pytest.raises(ValueError, match=words.split('.*')[0]):
                 make({'name': name}, 10)
+
+
+FAULTS = [
+    # file, what is replaced in it, by what, and the message
+    (
+        'rtd',
+        ', {}\n',
+        '\n',
+        r'py\): loss returned .*not \(loss, metrics, seen\)',
+    ),
+    ('rtd', 'return loss, {', 'return loss_BL, {', 'loss returned .*a float32 scalar'),
+    (
+        'rtd',
+        'def loss(self, params, view)',
+        'def loss(self, params)',
+        r'TypeError.*loss\(',
+    ),
+    (
+        'rtd',
+        "batch['inputs'] !=",
+        "batch['input'] !=",
+        r'line \d+, in loss\): KeyError',
+    ),
+    ('rtd', "{'tokens': jnp", "{'token': jnp", "counts returned {'token': .*{'tokens': "),
+    ('rtd', 'return example | ', 'return ', 'corrupt returned .*not the row with arrays'),
+    ('rtd', 'def counts', 'def count', 'RTD must define `counts`'),
+    ('rtd', 'return RTD(', 'RTD(', 'make returned None, no instance of a sub'),
+    ('rtd', 'make(tokenizer, ', 'make(', "`make` must take the keyword 'tokenizer'"),
+    ('denoising', 'def scorings', 'def scoring', 'Denoising must define `scorings`'),
+    ('rtd', 'return RTD(rate=rate', 'return RTD(rat=rate', r'in make\): TypeError'),
+    ('rtd', 'Objective):', 'Objective:', 'SyntaxError'),
+    ('model', 'return transformer', 'transformer', 'make returned NoneType.* no width'),
+    ('balance', 'return Late', 'Late', 'make returned None, not a Balance'),
+    ('balance', 'return self.top', 'return self.to', r'in share\): AttributeError'),
+    ('schedule', 'return lambda step: ', 'return ', r'in make\): NameError'),
+    ('schedule', 'peak * (1', '[peak] * (1', r'in <lambda>\): '),
+]
+
+
+@pytest.mark.parametrize('file, old, new, words', FAULTS)
+def test_a_fault_of_ones_own_is_found_before_a_run(file, old, new, words, lab):
+    """By `plan`, which traces it; no file is written and nothing is computed."""
+    source = (lab / 'my_lab' / f'{file}.py').read_text()
+    assert old in source
+    name = f'faulty_{file}_{len(list((lab / "my_lab").iterdir()))}'
+    (lab / 'my_lab' / f'{name}.py').write_text(source.replace(old, new))
+    section = dict(name=f'my_lab.{name}')
+    objective = dict(name='mlm')
+    if file in ('rtd', 'denoising'):
+        objective = section
+    elif file == 'balance':
+        objective = dict(name='hybrid', balance=section)
+    config = dict(
+        steps=2,
+        data=dict(row_length=16, batch_size=8),
+        prepare=dict(tokenizer='bundled', row_length=16, source=dict(name='bundled')),
+        model=section if file == 'model' else dict(name='transformer', preset='tiny'),
+        phases=(dict(objective=objective),),
+        schedule=section | {'peak': 1.0} if file == 'schedule' else 1e-3,
+    )
+    with pytest.raises(ValueError, match=words) as error:
+        assemble.outline(settings.plain(config), sharding.make_mesh())
+    assert f'my_lab.{name}' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    'name, build, words',
+    [
+        (
+            'string',
+            lambda x: [*sources.build(x, 'train')],
+            "document 0 is 'no dict', not",
+        ),
+        ('broken', lambda x: [*sources.build(x, 'train')], 'line 2, in make.*Division'),
+        ('string', tasks.build, "must take the keyword|requires 'split'"),
+        ('none', tasks.build, 'none.py.: make returned NoneType, no Task'),
+    ],
+)
+def test_a_fault_in_a_source_or_a_task_of_ones_own_is_named(name, build, words, lab):
+    made = {
+        'string': "def make(split):\n    yield 'no dict'\n",
+        'broken': 'def make(split):\n    yield 1 / 0\n',
+        'none': 'def make():\n    pass\n',
+    }[name]
+    (lab / 'my_lab' / f'faulty_{name}.py').write_text(made)
+    with pytest.raises(ValueError, match=words):
+        build({'name': f'my_lab.faulty_{name}'})
 
 
 def test_a_wrong_keyword_of_ones_own_is_named():

@@ -9,7 +9,7 @@ import importlib
 import inspect
 from pathlib import Path
 
-from jepa_text.config import ranges
+from jepa_text.config import own_code, ranges
 
 
 def nearest(name, known):
@@ -102,6 +102,9 @@ def make_of(what, name):
             f'{what}: the module {name!r} cannot be imported: {error}. Install it, or '
             'add its folder to PYTHONPATH.'
         ) from error
+    except Exception:
+        with own_code.faults([name]):
+            raise
     if not callable(getattr(module, 'make', None)):
         raise ValueError(f'{what}: the module {name!r} has no function `make`.')
     return module.make
@@ -112,10 +115,13 @@ def call(what, function, section, **given):
 
     Raises ValueError for an unknown or missing keyword, and for a value of another type
     than the default or annotation (`ranges.keyword`). `what` names the function in
-    errors.
+    errors. Whatever a function of the user's own raises becomes an OwnCodeError.
     """
     _check(what, function, section, given)
-    return function(**section, **given)
+    module = getattr(function, '__module__', what)
+    is_ours = module.split('.')[0] == __package__.split('.')[0]
+    with own_code.faults([] if is_ours else [module]):
+        return function(**section, **given)
 
 
 def _check(what, function, section, given):
@@ -126,6 +132,12 @@ def _check(what, function, section, given):
     for key in section:
         if key in given or (key not in parameters and not takes_any):
             raise ValueError(f'{what} does not take {key!r}.{nearest(key, known)}')
+    for key in () if takes_any else given:
+        if key not in parameters:
+            raise ValueError(
+                f'{what}: `make` must take the keyword {key!r}, which the program '
+                f'supplies; it takes: {", ".join(parameters) or "none"}.'
+            )
     for name, parameter in parameters.items():
         optional = parameter.kind is parameter.VAR_KEYWORD
         optional |= parameter.default is not parameter.empty

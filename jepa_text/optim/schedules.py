@@ -16,9 +16,10 @@ scalar: pure, stateless, safe under jit and vmap. `make` builds one from a confi
 
 import inspect
 
+import jax
 import jax.numpy as jnp
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import own_code, ranges, resolve
 
 
 def make(section, steps, what='schedule'):
@@ -39,7 +40,9 @@ def make(section, steps, what='schedule'):
     keywords = dict(section)
     name = keywords.pop('name', None)
     if isinstance(name, str) and '.' in name:
-        return resolve.call(name, resolve.make_of(what, name), keywords, steps=steps)
+        schedule = resolve.call(name, resolve.make_of(what, name), keywords, steps=steps)
+        _check_own(name, schedule)
+        return schedule
     if not isinstance(name, str) or name not in SCHEDULES:
         known = ', '.join(SCHEDULES)
         raise ValueError(f'{what} {name!r} does not exist; there are: {known}.')
@@ -51,6 +54,16 @@ def make(section, steps, what='schedule'):
         maximum = {'maximum': ranges.MAX_INT} if isinstance(value, int) else {}
         ranges.number(f'{what} {name!r}: {key}', value, minimum=0, **maximum)
     return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
+
+
+def _check_own(name, schedule):
+    """Traces a schedule of a user's module; raises OwnCodeError for anything else."""
+    if not callable(schedule):
+        own_code.reject(name, f'make returned {schedule!r}, not a function of the step.')
+    with own_code.faults([name]):
+        value = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
+        if getattr(value, 'shape', None) != ():
+            own_code.reject(name, f'the value at a step is {value}, not a scalar.')
 
 
 def constant(value):

@@ -19,6 +19,7 @@ runs within `config_errors`; every other error is worth a retry.
 
 import contextlib
 import re
+import traceback
 
 DONE, FAILED, USAGE, RESUME, HUNG = 0, 1, 2, 75, 87
 
@@ -94,6 +95,20 @@ def code_of(error):
     if isinstance(error, Stopped):
         return RESUME
     return USAGE if isinstance(error, ConfigError | Diverged) else FAILED
+
+
+def origin(error):
+    """Returns the type of an error and the line that raised it; '' for one of ours.
+
+    A message of this package says enough by itself, others may be understood by the line.
+    """
+    is_remote = type(error.__cause__).__name__ == '_RemoteTraceback'  # of a process pool
+    clear = OSError | ModuleNotFoundError | ConfigError | Diverged
+    says_enough = isinstance(error, clear) or is_remote
+    if says_enough or not error.__traceback__ or _is_ours(error):
+        return ''
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f'{type(error).__name__} in {frame.filename}, line {frame.lineno}'
 
 
 def _is_ours(error):

@@ -16,7 +16,7 @@ from jepa_text.optim import multipliers, optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
 from jepa_text.training import config as settings
-from jepa_text.training import data_position, extend, named_tokenizer, phases
+from jepa_text.training import contract, data_position, extend, named_tokenizer, phases
 from jepa_text.training.recipe import Loop, Recipe, shapes
 
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
@@ -143,6 +143,8 @@ def _recipe(config, parsed, mesh, tokenizer):
         ),
     )
     _check_context(recipe)
+    for phase in recipe.phases:
+        contract.check(recipe, phase, parsed.model)
     return recipe
 
 

@@ -1,12 +1,13 @@
 """Builds the phases of a run: consecutive spans of steps, each with its own objective."""
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import own_code, ranges, resolve
 from jepa_text.data import section as reads
 from jepa_text.data import stream
 from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.optim import schedules
 from jepa_text.running import budget
+from jepa_text.training import contract
 from jepa_text.training import step as steps
 from jepa_text.training.recipe import Phase
 
@@ -31,13 +32,16 @@ def make(sections, total, *, data, devices, model, tokenizer, schedule, **step_o
             length=own_data['row_length'],
             steps=stop - start,
         )
+        contract.check_objective(section['objective'], objective)
         # Phases of equal rope_theta share an encoder, and so its compiled programs.
         theta = section.get('rope_theta')
         if theta not in encoders:
             encoders[theta] = resolve.build(
                 'models', stack.with_theta(model, theta), vocab_size=tokenizer.vocab_size
             )
-        network = Network(encoders[theta], objective)
+            contract.check_encoder(model, encoders[theta])
+        with own_code.faults(own_code.names(section['objective'])):
+            network = Network(encoders[theta], objective)
         reset, rewarm = _at_switch(section, index, stop - start)
         rate = schedules.rewarmed(schedule, start, rewarm)
         step = steps.make_step(

@@ -210,21 +210,25 @@ def abstract_state(recipe, phase):
     return sharding.sharded(shapes(recipe, phase), recipe.mesh, recipe.offload)
 
 
-def batch(recipe, phase, rows):
-    """Returns a batch of random tokens, one document per row, masked by the objective."""
+def random_row(recipe, phase, rng):
+    """Returns a row of random tokens, which are one document, not masked."""
     length = phase.length
     tokens = np.setdiff1d(
         np.arange(recipe.tokenizer.vocab_size), [*recipe.tokenizer.special_ids]
     )
+    return {
+        'tokens': rng.choice(tokens, length).astype(np.int32),
+        'segment_ids': np.ones(length, np.int32),
+        'positions': np.arange(length, dtype=np.int32),
+    }
+
+
+def batch(recipe, phase, rows):
+    """Returns a batch of random tokens, one document per row, masked by the objective."""
     rng = np.random.default_rng(0)
     made = []
     for _ in range(rows):
-        row = {
-            'tokens': rng.choice(tokens, length).astype(np.int32),
-            'segment_ids': np.ones(length, np.int32),
-            'positions': np.arange(length, dtype=np.int32),
-        }
-        row = phase.corrupt(row, rng, phase.start)
+        row = phase.corrupt(random_row(recipe, phase, rng), rng, phase.start)
         if phase.mixture and len(phase.mixture.parts) > 1:
             row[mixtures.PART] = phase.mixture.one_hot(0)
         made.append(row)

@@ -11,9 +11,9 @@ import dataclasses
 import json
 import shutil
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.data import tokenizers
+from jepa_text.data import sources, tokenizers
 from jepa_text.data.corpora import invalid_text, sampling
 from jepa_text.data.preparing import work as works
 from jepa_text.data.tokenizers import measures, roles, training
@@ -184,7 +184,7 @@ def _measured_on(parsed, partial, trained_on):
 
 def _sample(parsed, partial, split, size):
     """Returns (the sampling.Sample of a split, lines on skipped documents)."""
-    found = resolve.build('data/sources', parsed.source, split=split)
+    found = sources.build(parsed.source, split)
     tally = works.Tally()
     skip = tally.drop_bad if parsed.bad_documents == invalid_text.SKIP else None
     good = invalid_text.valid(invalid_text.with_bad(found, parsed.source['name']), skip)

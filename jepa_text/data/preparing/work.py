@@ -10,8 +10,8 @@ import dataclasses
 import functools
 import pathlib
 
-from jepa_text.config import resolve, schema
-from jepa_text.data import tokenizers
+from jepa_text.config import schema
+from jepa_text.data import sources, tokenizers
 from jepa_text.data.cleaning import cleaner
 from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.data.corpora import corpus, invalid_text, reading
@@ -49,10 +49,7 @@ class Work:
 def corpora(settings):
     """Returns {split: documents} of the source in the settings of `prepare`."""
     source = settings['source']
-    return {
-        split: resolve.build('data/sources', source, split=split)
-        for split in settings['splits']
-    }
+    return {split: sources.build(source, split) for split in settings['splits']}
 
 
 def units(found):

@@ -1,1 +1,27 @@
 """Corpus sources, one per module: make(split, **section) returns the documents."""
+
+from jepa_text.config import own_code, resolve
+from jepa_text.data.corpora import corpus, invalid_text
+
+
+def build(section, split):
+    """Returns the documents of a section's source; those of a user's own are checked.
+
+    Raises OwnCodeError, when it is read, for a document that is not {'text': str}.
+    """
+    found = resolve.build('data/sources', section, split=split)
+    if '.' in section['name'] and not isinstance(found, corpus.Corpus):
+        return _checked(section['name'], found)
+    return found
+
+
+def _checked(name, documents):
+    with own_code.faults([name]):
+        for number, document in enumerate(documents):
+            is_text = isinstance(document, dict) and isinstance(document.get('text'), str)
+            if not is_text and not isinstance(document, invalid_text.Bad):
+                expected = "{'text': a string, ...}"
+                own_code.reject(
+                    name, f'document {number} is {document!r}, not {expected}.'
+                )
+            yield document

@@ -8,8 +8,9 @@ fields are the arguments of `make`, mostly `path`: a local folder or file, or
 import itertools
 from pathlib import Path
 
-from jepa_text.config import resolve
+from jepa_text.config import own_code, resolve
 from jepa_text.data.sets import tables
+from jepa_text.evaluation.sets import retrieval, task
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
 
 FOLDER = 'evaluation/tasks'
@@ -63,4 +64,8 @@ def build(section, zero_shot=False):
         raise ValueError(f'{FOLDER} has no {name!r}.{resolve.nearest(name, _names())}')
     if zero_shot and section['name'] in ZERO_SHOT:
         section = {**section, 'zero_shot': True}
-    return resolve.build(FOLDER, section)
+    built = resolve.build(FOLDER, section)
+    if not isinstance(built, task.Task | retrieval.Retrieval):
+        kind = type(built).__name__
+        own_code.reject(section['name'], f'make returned {kind}, no Task or Retrieval.')
+    return built

@@ -17,7 +17,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import own_code, ranges, resolve
 from jepa_text.models import heads
 from jepa_text.objectives.base import share_schedule
 from jepa_text.optim import schedules
@@ -49,7 +49,11 @@ def make(section, steps):
     keywords = dict(section)
     name = keywords.pop('name', None)
     if isinstance(name, str) and '.' in name:
-        return resolve.call(name, resolve.make_of('balance', name), keywords, steps=steps)
+        make = resolve.make_of('balance', name)
+        rule = resolve.call(name, make, keywords, steps=steps)
+        if not isinstance(rule, Balance):
+            own_code.reject(name, f'make returned {rule!r}, not a Balance.')
+        return rule
     if not isinstance(name, str) or name not in RULES:
         raise ValueError(
             f'balance {name!r} does not exist; there are: {", ".join(RULES)}.'
