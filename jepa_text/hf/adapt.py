@@ -17,11 +17,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-import tokenizers as backend_library
 
 from jepa_text.config import ranges, resolve
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import roles
+from jepa_text.data.tokenizers import declared, roles
 
 HEADS = ('keep', 'tied', 'copy', 'new')
 WINDOWS = ('two_sided', 'none')
@@ -80,10 +79,10 @@ def with_mask(tokenizer, where, mask):
     if mask == 'auto':
         free = [i for i in tokenizer.special_ids if RESERVED.search(name_of(i))]
         mask = name_of(free[0]) if free else 'new'
+    content = declared.unmarked(json.loads(tokenizer.content), 'mask')
     if mask == 'new':
-        backend = backend_library.Tokenizer.from_str(tokenizer.content)
-        backend.add_special_tokens([MASK])
-        return tokenizers.parse(json.loads(backend.to_str()), where), MASK, 'new'
+        content, _ = roles.with_new(content, MASK)
+        return tokenizers.parse(content, where), MASK, 'new'
     if tokenizer.backend.token_to_id(mask) is None:
         raise ValueError(
             f'adapt: mask={mask!r} is no token of {where}; use an existing token, '
@@ -93,7 +92,7 @@ def with_mask(tokenizer, where, mask):
         raise ValueError(
             f'adapt: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
         )
-    content = roles.renamed(json.loads(tokenizer.content), mask, MASK)
+    content = roles.renamed(content, mask, MASK)
     return tokenizers.parse(content, where), mask, 'reserved'
 
 

@@ -11,16 +11,9 @@ import json
 import warnings
 from pathlib import Path
 
+from jepa_text.data.tokenizers import declared
 from jepa_text.data.tokenizers.roles import ROLES
 from jepa_text.hf import files
-
-# Their names of the roles; an encoder's begin and end are its class and separator tokens.
-THEIR_ROLES = {
-    'pad': ('pad',),
-    'bos': ('bos', 'cls'),
-    'eos': ('eos', 'sep'),
-    'mask': ('mask',),
-}
 
 # transformers (5.24) builds the tokenizer of these families by a class of its own from
 # the vocabulary and the template alone, whatever tokenizer_class says: with this division
@@ -114,6 +107,7 @@ def write(folder, model, family, template):
     if template != (begin, end):
         content['post_processor'] = _processor(tokenizer, content, begin, end)
     for token in content['added_tokens']:
+        token.pop(declared.MARK, None)  # tokenizer_config.json has the roles
         if token['id'] == tokenizer.mask_id:
             token['lstrip'] = True
     names = special_tokens(tokenizer)
@@ -142,7 +136,7 @@ def special_tokens(tokenizer):
         number = getattr(tokenizer, f'{role}_id')
         if number is not None:
             name = tokenizer.backend.id_to_token(number)
-            found |= {f'{theirs}_token': name for theirs in THEIR_ROLES[role]}
+            found |= {f'{theirs}_token': name for theirs in declared.THEIRS[role]}
     return found
 
 

@@ -14,7 +14,7 @@ import dataclasses
 from pathlib import Path
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import formats, roles
+from jepa_text.data.tokenizers import declared, formats, roles
 from jepa_text.files import addresses, paths
 from jepa_text.hf import adapt, files
 
@@ -79,7 +79,7 @@ def read(name, pattern=''):
     revision = None
     if not addresses.is_address(place) and not Path(place).is_dir():
         place, _, revision = place.partition('@')
-    folder = files.folder_of(place, revision or None, wanted=(FILE,))
+    folder = files.folder_of(place, revision or None, wanted=(FILE, *declared.FILES))
     if not Path(folder, FILE).is_file():
         raise FileNotFoundError(
             f'{name} has no {FILE}. In transformers, AutoTokenizer.from_pretrained('

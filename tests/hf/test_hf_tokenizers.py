@@ -7,6 +7,7 @@ import hf_cases
 import pytest
 from test_hf_export import imported
 
+import jepa_text
 from jepa_text import export
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import training
@@ -72,6 +73,21 @@ def test_qwen2_with_another_tokenizer_becomes_another_family(tmp_path, adapt, ch
         export.write(model, tmp_path / 'out', family='qwen2')
     found = export.write(model, tmp_path / 'out')
     assert found['family'] == chosen and found['difference'] < 1e-5
+
+
+def test_declared_special_tokens_are_exported(tmp_path):
+    """Of names that are not known, with padding that is also the end."""
+    model, folder = imported(tmp_path, 'llama_tied')
+    words = ['<NO>', '<START>', '<END>', *hf_cases.WORDS[3:]]
+    hf_cases.write_tokenizer(folder, words)
+    given = dict(bos_token='<START>', eos_token='<END>', pad_token='<END>')
+    (folder / 'tokenizer_config.json').write_text(json.dumps(given))
+    model = jepa_text.load.load(f'hf:{folder}')
+    export.write(model, tmp_path / 'out')
+    again = jepa_text.load.load(f'hf:{tmp_path / "out"}').tokenizer
+    for found in (model.tokenizer, again):
+        assert (found.pad_id, found.bos_id, found.eos_id, found.mask_id) == (2, 1, 2, 3)
+    assert 'roles' not in (tmp_path / 'out' / 'tokenizer.json').read_text()
 
 
 @pytest.mark.peer

@@ -21,13 +21,13 @@ from tokenizers import decoders
 
 from jepa_text.data.cleaning import words
 from jepa_text.data.corpora import invalid_text
-from jepa_text.data.tokenizers import check
+from jepa_text.data.tokenizers import check, declared
 from jepa_text.files import atomic, copies
 
 BUNDLED = pathlib.Path(__file__).parents[1] / 'bundled' / 'tokenizer.json'
 
-# Names of the special tokens in other tokenizers, the commonest first. They are found by
-# name, never by position.
+# Names of the special tokens in other tokenizers, the commonest first, for roles that no
+# file declares (declared.py). They are found by name, never by position.
 NAMES = {
     'pad': (
         *('<pad>', '[PAD]', '<|pad|>', '<|padding|>', '<|finetune_right_pad_id|>'),
@@ -165,19 +165,43 @@ def load(path, optional=()):
 
 
 def read(path):
-    """Returns (content of a tokenizer.json, its path). Raises what `load` raises, apart
-    from the errors of `parse`."""
+    """Returns (content of a tokenizer.json, its path).
+
+    Special tokens are those that transformers' files beside it declare. Raises what
+    `load` raises, apart from the errors of `parse`.
+    """
     path = copies.local_file('The tokenizer', path, BUNDLED.name)
     if not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:
-        return json.loads(path.read_text(encoding='utf-8')), path
+        content = json.loads(path.read_text(encoding='utf-8'))
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
             'Give the complete file that the `tokenizers` library writes; a '
             'SentencePiece or tiktoken file is converted by `jepa-text tokenizer`.'
         ) from error
+    if path.name == BUNDLED.name and isinstance(content, dict):
+        content = _declared(content, path.parent)
+    return content, path
+
+
+def _declared(content, folder):
+    """Returns the content with the roles that the files of a folder declare.
+
+    A declared token that is not in the vocabulary has no role: transformers would add it,
+    but the model has no embedding of it.
+    """
+    names, added = declared.names(folder), content.get('added_tokens') or []
+    is_valid = isinstance(added, list) and all(isinstance(t, dict) for t in added)
+    if not names or not is_valid or not all('id' in token for token in added):
+        return content  # `parse` says what is wrong
+    vocabulary = declared.vocabulary(content)
+    for role, name in names.items():
+        usual = next((one for one in NAMES[role] if one in vocabulary), None)
+        if name in vocabulary and name != usual:
+            content = declared.marked(content, role, vocabulary[name], name)
+    return content
 
 
 def _remedy(folder):
@@ -225,8 +249,12 @@ def _parsed(text, optional):
     # Text that contains the name of a special token stays text.
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    ids = {f'{r}_id': _find(r, vocabulary, r in optional) for r in NAMES}
     content = json.loads(text)
+    found = _marked_ids(content)
+    for role in NAMES:
+        if role not in found:
+            found[role] = _find(role, vocabulary, role in optional)
+    ids = {f'{role}_id': found[role] for role in NAMES}
     if plain := _plain_roles(content, ids):
         return _parsed(json.dumps(plain, ensure_ascii=False), optional)
     added = backend.get_added_tokens_decoder().items()
@@ -242,6 +270,12 @@ def _parsed(text, optional):
         fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
         **ids,
     )
+
+
+def _marked_ids(content):
+    """Returns {role: id} of the roles that are marked in the content."""
+    added = content.get('added_tokens') or []
+    return {role: t['id'] for t in added for role in t.get(declared.MARK, ())}
 
 
 def _plain_roles(content, ids):

@@ -17,6 +17,7 @@ import re
 import tokenizers as backend_library
 
 from jepa_text.data import tokenizers
+from jepa_text.data.tokenizers import declared
 
 RESERVED = re.compile(
     r'[<\[|]+.*(reserved|unused|extra_id|dummy|placeholder|filler).*[>\]|]+|'
@@ -45,6 +46,7 @@ def completed(content, where):
     free = _reserved(found)
     for role in missing:
         name = tokenizers.NAMES[role][0]
+        content = declared.unmarked(content, role)
         if free:
             old, i = free.pop(0)
             content = renamed(content, old, name)
@@ -52,14 +54,19 @@ def completed(content, where):
             names = [*(one for one in names if one != old), name]
             lines.append(f'{role}: {name} is the reserved token {old}, id {i}')
         else:
-            backend = backend_library.Tokenizer.from_str(json.dumps(content))
-            backend.add_special_tokens([name])
-            content = json.loads(backend.to_str())
-            i = backend.token_to_id(name)
+            content, i = with_new(content, name)
             lines.append(f'{role}: {name} is new, id {i}, after all others')
     if not missing:
         lines.append('nothing added: pad, bos, eos and mask are present')
     return _with_cuts(content, names), lines
+
+
+def with_new(content, name):
+    """Returns (the content of a tokenizer.json with a new special token, its id)."""
+    backend = backend_library.Tokenizer.from_str(json.dumps(content))
+    backend.add_special_tokens([name])
+    i = backend.token_to_id(name)
+    return _made_special(content, i, name), i
 
 
 def _is_missing(found, role):
@@ -101,14 +108,9 @@ def renamed(content, old, new):
 def _made_special(content, i, name):
     """Adds an entry of the vocabulary to the special tokens of the content."""
     others = [token for token in content['added_tokens'] if token['id'] != i]
-    content['added_tokens'] = sorted([*others, special(i, name)], key=lambda t: t['id'])
+    entries = [*others, declared.special(i, name)]
+    content['added_tokens'] = sorted(entries, key=lambda t: t['id'])
     return content
-
-
-def special(i, name):
-    """Returns the entry of a special token in `added_tokens`."""
-    flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
-    return {'id': i, 'content': name, **flags, 'special': True}
 
 
 def guarded(content):

@@ -11,7 +11,7 @@ is one word.
 import base64
 import struct
 
-from jepa_text.data.tokenizers import roles
+from jepa_text.data.tokenizers import declared, roles
 from jepa_text.data.tokenizers import sentencepiece_rules as rules
 from jepa_text.data.tokenizers.sentencepiece_rules import SPACE
 
@@ -31,12 +31,12 @@ def read(path):
     _check(path, proto, kind)
     make = {UNIGRAM: _unigram, BPE: _bpe}[proto['kind']]
     special = [
-        roles.special(i, piece)
+        declared.special(i, piece)
         for i, (piece, _, type_) in enumerate(pieces)
         if type_ in (UNKNOWN, CONTROL)
     ]
     plain = [
-        roles.special(i, piece) | {'special': False}
+        declared.special(i, piece) | {'special': False}
         for i, (piece, _, type_) in enumerate(pieces)
         if type_ == USER_DEFINED
     ]

@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 
-from jepa_text.data.tokenizers import check, roles
+from jepa_text.data.tokenizers import check, declared
 
 # By the name of the file; equivalent to those of `tiktoken` 0.14.
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
@@ -94,7 +94,7 @@ def _content(ranks, special, pattern, origin):
         'version': '1.0',
         'truncation': None,
         'padding': None,
-        'added_tokens': [roles.special(i, name) for i, name in added],
+        'added_tokens': [declared.special(i, name) for i, name in added],
         'normalizer': None,
         'pre_tokenizer': _pre_tokenizer(pattern),
         'post_processor': None,

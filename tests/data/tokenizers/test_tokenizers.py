@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jepa_text.data import tokenizers
 from jepa_text.data.sources import bundled
-from jepa_text.data.tokenizers import training
+from jepa_text.data.tokenizers import roles, training
+from jepa_text.objectives import clm
 
 
 @functools.cache
@@ -242,3 +243,74 @@ def test_an_empty_vocabulary_raises():
     model = {'type': 'BPE', 'vocab': {}, 'merges': []}
     with pytest.raises(ValueError, match='empty: gives no tokens for'):
         tokenizers.parse({'model': model}, 'empty', tokenizers.NAMES)
+
+
+def _odd(folder, declared, special=('<START>', '<END>', '<GAP>', '</s>')):
+    """A folder with special tokens of unknown names, and files that declare roles."""
+    names = ['[UNK]', *special, '<VOID>', *'ab']
+    model = library.models.WordLevel({n: i for i, n in enumerate(names)}, '[UNK]')
+    backend = library.Tokenizer(model)
+    backend.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    backend.add_special_tokens(list(special))
+    backend.save(str(folder / 'tokenizer.json'))
+    for file, content in declared.items():
+        (folder / f'{file}.json').write_text(json.dumps(content))
+    return folder
+
+
+_BASIC = dict(bos_token='<START>', eos_token='<END>', pad_token='<VOID>')
+
+
+@pytest.mark.parametrize(
+    'declared, expected',
+    [
+        ({'tokenizer_config': _BASIC}, (5, 1, 2, None)),
+        ({'special_tokens_map': _BASIC}, (5, 1, 2, None)),
+        (
+            {
+                'tokenizer_config': _BASIC | dict(eos_token={'content': '</s>'}),
+                'special_tokens_map': _BASIC | dict(mask_token='<GAP>'),
+            },
+            (5, 1, 4, 3),
+        ),
+        ({'tokenizer_config': _BASIC | dict(pad_token='<END>')}, (2, 1, 2, None)),
+        ({'tokenizer_config': _BASIC | dict(pad_token='unknown')}, (4, 1, 2, None)),
+        ({'tokenizer_config': _BASIC | dict(cls_token='<GAP>')}, (5, 3, 2, None)),
+    ],
+)
+def test_special_tokens_are_those_that_the_files_declare(tmp_path, declared, expected):
+    """(pad, bos, eos, mask); a saved tokenizer.json keeps them without the files."""
+    (tmp_path / 'saved').mkdir()
+    found = tokenizers.load(_odd(tmp_path, declared), optional=('mask',))
+    found.save(tmp_path / 'saved' / 'tokenizer.json')
+    for one in (found, tokenizers.load(tmp_path / 'saved', optional=('mask',))):
+        assert (one.pad_id, one.bos_id, one.eos_id, one.mask_id) == expected
+        assert set(expected) - {None} <= set(one.special_ids)
+        assert one.fingerprint == found.fingerprint
+    # Of a run, no role has another's token: those of text have ids of their own.
+    content, _ = roles.completed(json.loads(found.content), 'here')
+    whole = tokenizers.parse(content, 'here')
+    assert (whole.bos_id, whole.eos_id) == expected[1:3]
+    assert len({whole.pad_id, whole.bos_id, whole.eos_id, whole.mask_id}) == 4
+
+
+def test_declared_names_are_needed_and_must_be_json(tmp_path):
+    with pytest.raises(ValueError, match='no bos token'):
+        tokenizers.load(_odd(tmp_path, {}), optional=('mask',))
+    (tmp_path / 'tokenizer_config.json').write_text('{')
+    with pytest.raises(ValueError, match='tokenizer_config.json is not JSON'):
+        tokenizers.load(tmp_path)
+    (tmp_path / 'tokenizer_config.json').write_text('[]')
+    with pytest.raises(ValueError, match='no JSON object, but a list'):
+        tokenizers.load(tmp_path)
+
+
+def test_an_end_in_the_text_keeps_its_loss_if_it_is_the_padding_too(tmp_path):
+    folder = _odd(tmp_path, {'tokenizer_config': _BASIC | dict(pad_token='<END>')})
+    ours = tokenizers.load(folder, optional=('mask',))
+    tokens_L = np.array([1, 6, ours.eos_id, 7, ours.eos_id, ours.pad_id], np.int32)
+    segments_L = np.array([1, 1, 1, 1, 1, 0], np.int32)
+    row = dict(tokens=tokens_L, segment_ids=segments_L, positions=np.arange(6))
+    found = clm.make(ours, 6, 1).corrupt(row, np.random.default_rng(0))
+    assert found['loss_mask'].tolist() == [True, True, True, True, False, False]
+    assert found['labels'][1] == ours.eos_id
