@@ -154,6 +154,8 @@ def _place(workdir):
 def _imported(name, options):
     found = hf_load.load(name.removeprefix('hf:'), **options)
     section = {'name': 'mlm', 'tied': found.tied, 'shift': found.shift}
+    if found.causal and found.shift:
+        section = {'name': 'clm', 'tied': found.tied}
     objective = resolve.build(
         'objectives', section, tokenizer=found.tokenizer, length=found.length, steps=1
     )

@@ -45,6 +45,16 @@ class Pretrained:
     record: dict | None = None
     kind: Any = None
 
+    def __getstate__(self):
+        """What is pickled and copied: not the compiled functions, nor what else than
+        tokens its objective predicts, as a schedule cannot be pickled."""
+        state = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+        }
+        if token := getattr(self.network.objective, 'token_objective', None):
+            state['network'] = Network(self.network.encoder, token)
+        return state
+
     def encode(self, texts, layer=-1, pool=None, batch_tokens=None):
         """One vector per text, [N, D] float32 in numpy.
 
@@ -90,11 +100,11 @@ class Pretrained:
         """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
 
         Raises ValueError if the text has no '<mask>' or is longer than a row; if nothing
-        is before a '<mask>' that is predicted from the token before it; and for a model
-        without mask token or LM head.
+        is before a '<mask>' that is predicted from the token before it; and as
+        `check_fills`.
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
-        check_fills(self.name, tokenizer, 'lm_head' in self.params)
+        self.check_fills()
         if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
         ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)
@@ -122,9 +132,10 @@ class Pretrained:
 
     def check_fills(self):
         """Raises ValueError for a model that cannot predict masked tokens: without mask
-        token or LM head, or causal."""
-        has_head = 'lm_head' in self.params
-        check_fills(self.name, self.tokenizer, has_head, self.causal)
+        token or LM head, or trained by an objective without masks."""
+        token = getattr(self.network.objective, 'token_objective', None)
+        fills = token is not None and token.fills
+        check_fills(self.name, self.tokenizer, 'lm_head' in self.params, fills)
 
     def predict(self, first, second=None, max_length=None):
         """The answers of a fine-tuned model to texts or pairs of texts.
@@ -222,8 +233,9 @@ def _shown(tokenizer, i):
     return tokenizer.decode([i]) or tokenizer.backend.id_to_token(int(i))
 
 
-def check_fills(name, tokenizer, has_head, causal=False):
+def check_fills(name, tokenizer, has_head, fills=True):
     """Raises ValueError for a model that cannot predict masked tokens."""
+    name = name or 'The model'
     if tokenizer.mask_id is None or not has_head:
         lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
         raise ValueError(
@@ -231,10 +243,11 @@ def check_fills(name, tokenizer, has_head, causal=False):
             'LM head: load the model before fine-tuning. For an imported decoder, use '
             'load(..., adapt=dict()).'
         )
-    if causal:
+    if not fills:
         raise ValueError(
-            f'{name} has causal attention, so it cannot predict masked tokens: use a '
-            'model that was trained with masks, or continue training this one.'
+            f'{name} was not trained to predict masked tokens, but others, '
+            'such as the next one: load a step of a phase with masks, use another model, '
+            "or continue training this one with 'mlm' or 'mntp'."
         )
 
 

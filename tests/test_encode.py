@@ -1,6 +1,8 @@
 """Vectors of texts do not depend on batches or the number of devices."""
 
+import copy
 import dataclasses
+import pickle
 
 import jax
 import numpy as np
@@ -124,6 +126,51 @@ def test_fill_leaves_out_rows_without_a_token(model):
     (found,) = larger.fill('the <mask> saw', top=10**4)
     assert len(found) == model.tokenizer.vocab_size
     assert all(isinstance(token, str) for token, _ in found)
+
+
+def pickled(model):
+    return pickle.loads(pickle.dumps(model))  # noqa: S301
+
+
+@pytest.mark.parametrize('name', ['mlm', 'hybrid'])
+@pytest.mark.parametrize('copied', [pickled, copy.deepcopy])
+def test_a_model_is_pickled_and_copied_after_use(model, name, copied):
+    given = dict(tokenizer=model.tokenizer, length=model.length, steps=9)
+    objective = resolve.build('objectives', {'name': name}, **given)
+    network = Network(model.network.encoder, objective)
+    used = dataclasses.replace(model, network=network)
+    text = 'the <mask> saw'
+    expected, filled = used.encode(TEXTS[:2]), used.fill(text)
+    again = copied(used)
+    np.testing.assert_array_equal(again.encode(TEXTS[:2]), expected)
+    assert again.fill(text) == filled
+    np.testing.assert_array_equal(used.encode(TEXTS[:2]), expected)
+
+
+@pytest.mark.parametrize(
+    ('section', 'fills'),
+    [
+        (dict(name='mlm', attends='causal'), True),
+        (dict(name='mlm', mask_share=0.0, random_share=1.0), False),
+        (dict(name='clm'), False),
+        (dict(name='clm', prefix=(0.2, 0.5)), False),
+        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mlm'))), True),
+        (dict(name='mixture', parts=(dict(name='clm'), dict(name='clm'))), False),
+        (dict(name='hybrid'), True),
+    ],
+)
+def test_only_a_model_that_was_trained_with_masks_fills_them(model, section, fills):
+    """Whatever its attention: `causal=False` does not teach a CLM what a mask is."""
+    given = dict(tokenizer=model.tokenizer, length=model.length, steps=1)
+    objective = resolve.build('objectives', section, **given)
+    network = Network(model.network.encoder, objective)
+    for causal in (False, True):
+        changed = dataclasses.replace(model, network=network, causal=causal)
+        if fills:
+            assert changed.fill('the <mask> saw')
+        else:
+            with pytest.raises(ValueError, match="not trained to predict.*'mntp'"):
+                changed.fill('the <mask> saw')
 
 
 def test_a_mask_without_the_token_that_predicts_it_is_rejected(model):

@@ -113,9 +113,9 @@ def outline(name):
 
 
 def head_of(name):
-    """(tokenizer, has LM head, is causal) of the model that `load` would return."""
+    """(tokenizer, has LM head, fills masks) of the model that `load` would return."""
     source, _, tokenizer, _, _ = _choose(name, None, None, None)
-    return tokenizer, source.has_head, source.causal
+    return tokenizer, source.has_head, not (source.causal and source.shift)
 
 
 def _choose(name, revision, family, adapt):

@@ -206,7 +206,8 @@ class TokenObjective(Objective):
     with 'rows', `corrupt` also adds order_L, which defines the attention mask of each row
     (attention/attend.py). The label of a token may be predicted `shift` positions before
     it. If `can_drop`, `corrupt` also adds `dropped`, the number of masked positions
-    beyond the capacity.
+    beyond the capacity. `fills` says whether mask tokens are predicted, so that a model
+    can fill them.
     """
 
     capacity: int
@@ -217,6 +218,7 @@ class TokenObjective(Objective):
     z_weight: float = 0.0
     label: str = 'mlm'
     can_drop = False
+    fills = False
 
     def __post_init__(self):
         for name in ('logits_mib', 'z_weight'):

@@ -74,6 +74,10 @@ class Mixture(TokenObjective):
     by: str
     shares: tuple
 
+    @property
+    def fills(self):
+        return any(part.fills for part in self.parts)
+
     def scorings(self, rate):
         scorings = {}
         for part in self.parts:

@@ -158,6 +158,10 @@ class MLM(TokenObjective):
     length: int
 
     @property
+    def fills(self):
+        return self.mask_share > 0
+
+    @property
     def can_drop(self):
         """True for the iid sampler, whose count is random and may exceed the capacity."""
         return self.sampler == 'iid' and self.capacity < self.length

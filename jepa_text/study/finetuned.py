@@ -63,7 +63,7 @@ def check_run(sections, filling, recipe):
                 f'examine.{name}: finetuning.max_length={wanted}, but the last phase '
                 f'reads rows of {length} tokens: give that or fewer.'
             )
-        if name in filling and (token is None or token.attends == 'causal'):
+        if name in filling and not (token and token.fills):
             raise ValueError(
                 f'examine.{name} has tasks in which masks are filled, but the last phase '
                 'does not train this: end with an objective such as mlm.'
