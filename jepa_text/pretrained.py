@@ -147,7 +147,8 @@ class Pretrained:
         """
         if self.kind is None:
             raise ValueError(
-                f'{self.name or "The model"} was not fine-tuned, so it cannot predict: '
+                f'{self.name or "The model"} was not fine-tuned, or has a head that is '
+                'not supported, such as one of a causal model, so it cannot predict: '
                 'fine-tune it with jepa-text finetune.'
             )
         examples = base.unlabeled(self.kind, first, second)

@@ -78,21 +78,26 @@ def difference(folder, model):
         return None
     import transformers
 
-    with warnings.catch_warnings(action='ignore'):
-        theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    name = f'AutoTokenizer of transformers {transformers.__version__}'
+    try:
+        with warnings.catch_warnings(action='ignore'):
+            theirs = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True
+            )
+    except (ValueError, OSError, KeyError) as error:
+        return f'{name} cannot read it ({error}): is a newer transformers needed?'
     begin, end = model.ends()
     read = {text: model.tokenizer.encode(text) for text in PROBES}
     if model.tokenizer.mask_id is not None:
-        name = model.tokenizer.backend.id_to_token(model.tokenizer.mask_id)
-        text = f'The white {name}, a {name}'
-        read[text] = model.tokenizer.encode_masked(text.replace(name, '<mask>'))
+        mask = model.tokenizer.backend.id_to_token(model.tokenizer.mask_id)
+        masked = model.tokenizer.encode_masked('The white <mask>, a <mask>')
+        read[f'The white {mask}, a {mask}'] = masked
     for text, ids in read.items():
-        wanted, found = [*begin, *ids.tolist(), *end], theirs(text)['input_ids']
+        wanted = [*begin, *ids.tolist(), *end]
+        # verbose=False: without a warning of texts that are longer than the model reads.
+        found = theirs(text, verbose=False)['input_ids']
         if found != wanted:
-            return (
-                f'AutoTokenizer of transformers {transformers.__version__} encodes '
-                f'{text!r} to {found}, not {wanted}'
-            )
+            return f'{name} encodes {text!r} to {found}, not {wanted}'
     return None
 
 

@@ -281,6 +281,15 @@ def test_what_no_class_computes_is_known_before_training():
     assert finetune.with_head(model.kind, config.Finetuning(), model) == model.kind
 
 
+@pytest.mark.slow
+def test_heads_of_causal_models_are_not_read_in_both_directions(tmp_path):
+    export.write(tuned('qwen3', 'tags'), tmp_path / 'out')
+    found = config_of(tmp_path / 'out')
+    (tmp_path / 'out' / 'config.json').write_text(json.dumps(found | {'is_causal': True}))
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert again.causal and again.kind is None
+
+
 def test_retrieval_models_are_exported_without_head(tmp_path):
     plain = tuned('eurobert', 'labels')
     kind = vectors.Vectors(pool='mean')
