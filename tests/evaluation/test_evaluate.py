@@ -519,7 +519,7 @@ def test_the_learning_rate_selected_by_the_papers_metric_is_used(place, done, tm
 
 
 def test_predict_needs_a_fine_tuned_model():
-    with pytest.raises(ValueError, match='was not fine-tuned, so it cannot predict'):
+    with pytest.raises(ValueError, match='was not fine-tuned, or has a head'):
         examined.model().predict(['the whale'])
 
 
