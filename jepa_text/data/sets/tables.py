@@ -103,8 +103,9 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
             names = sorted(file.name for paths in found.values() for file in paths)
             raise ValueError(
                 f'{path} has no file whose name begins with {TRAIN[0]!r}{_FOLLOWED}; it '
-                f'has: {", ".join(names) or "none with a supported suffix"}. To answer a '
-                'test set without training, set zero_shot of the task.'
+                f'has: {", ".join(names) or "none with a supported suffix"}. For scores '
+                "of pairs and retrieval without training: dict(name='own', path='...', "
+                'zero_shot=True).'
             )
         if not hub.is_name(path):
             _check_joined(path, found, chosen)
