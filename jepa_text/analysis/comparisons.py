@@ -12,6 +12,7 @@ from itertools import combinations, product
 
 import numpy as np
 
+from jepa_text.analysis import probes
 from jepa_text.measures import statistics
 
 READ = (('probe_accuracy', ''), ('cosine_spearman', ''))
@@ -86,6 +87,13 @@ def value_key(row):
 def samples_of(cells, row, key):
     """[samples of `key` for each seed] of the cell of a row; `cells` from by_cell."""
     return [values[key] for values in cells.get(_cell(row), ()) if key in values]
+
+
+def keys_of(cells, row, count):
+    """The columns of keys by which the `count` examples of a row depend on each other;
+    () if they are independent or their keys are unknown."""
+    found = samples_of(cells, row, probes.KEYS)
+    return found[0] if found and len(found[0][0]) == count else ()
 
 
 def same_count(one, other):
@@ -177,7 +185,8 @@ def _over_texts(sides, difference, per_example, deviations):
         return math.nan, math.nan
     first_N, second_N = (np.mean(side, axis=0) for side in found)
     if not form:
-        return statistics.mean_interval(first_N - second_N, 'difference')[1:]
+        keys = keys_of(per_example, sides[0], len(first_N))
+        return statistics.mean_interval(first_N - second_N, 'difference', keys)[1:]
     # Both models have the same random halves of the texts.
     reach = statistics.t_margin(first_N - second_N)
     return difference - reach, difference + reach

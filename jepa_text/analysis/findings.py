@@ -293,4 +293,6 @@ def _paired_p(per_example, row, other):
     ]
     if not all(sides):
         return None
-    return statistics.sign_flip(*(np.mean(s, axis=0) for s in sides), resamples=5000)
+    first_N, second_N = (np.mean(side, axis=0) for side in sides)
+    keys = comparisons.keys_of(per_example, row, len(first_N))
+    return statistics.paired_p(first_N, second_N, keys)

@@ -20,8 +20,7 @@ descriptive. Probes are logistic regression (classes) or ridge regression (score
 the penalty chosen within the training split of at most {train} examples; test sets are
 samples of at most {test} examples, seed {seed}. Verdicts between models are paired
 t-tests over at least five training seeds (sign-flip tests from 8 on). All other
-comparisons are over texts: they describe these training runs, not their objectives; their
-tests take all examples as independent, which pairs that share texts are not."""
+comparisons are over texts: they describe these training runs, not their objectives."""
 CONTROLS = {
     controls.UNTRAINED: 'the same architecture at random initialization',
     controls.BAG: "the mean of the model's input embeddings",

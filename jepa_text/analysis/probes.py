@@ -16,14 +16,18 @@ from jepa_text.evaluation.sets.task import clusters
 from jepa_text.measures import correlations, probes, ridge, statistics
 from jepa_text.measures.statistics import Interval
 
+# The name of the keys of dependent examples among the values per example.
+KEYS = 'keys of examples'
+
 
 def evaluate(task, vectors, seed=0, token_labels=None):
     """({metric: Interval}, {metric: one value per test example}).
 
     The values per example are for paired tests; their mean is the metric. They are 0 or 1
     for accuracy, the AUC of each text, or the influence of an example on a metric that is
-    not a mean. `token_labels` are (train, test) of lexical.paper_token_labels, for the
-    paper's probe. Metrics that are undefined for these texts are omitted.
+    not a mean; KEYS are the columns of texts or groups by which examples depend on each
+    other. `token_labels` are (train, test) of lexical.paper_token_labels, for the paper's
+    probe. Metrics that are undefined for these texts are omitted.
     """
     values, per_example = {}, {}
     if task.kind == 'labels':
@@ -40,6 +44,8 @@ def evaluate(task, vectors, seed=0, token_labels=None):
             )
     if token_labels is not None and 'probe_accuracy' in values:
         values |= _paper_gap(vectors, token_labels, values['probe_accuracy'], seed)
+    if values:
+        per_example[KEYS] = clusters(task.test)
     return values, per_example
 
 

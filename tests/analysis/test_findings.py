@@ -127,7 +127,12 @@ def test_overlapping_control_explains_only_if_the_paired_test_agrees():
     better_N = base_N.copy()
     better_N[-26:], better_N[:4] = 1.0, 0.0  # p = 6e-5, and the intervals meet
     other_N = np.random.default_rng(0).permutation(base_N)
-    for control_N, kind in ((base_N, 'unclear'), (other_N, 'explained')):
+    alone, together = [np.arange(872)], [np.minimum(np.arange(872), 872 - 26)]
+    for control_N, keys, kind in (
+        (base_N, alone, 'unclear'),
+        (base_N, together, 'explained'),  # all of the gain is one text
+        (other_N, alone, 'explained'),
+    ):
         intervals = [statistics.mean_interval(x, 'share') for x in (better_N, control_N)]
         rows, per_example = [], {}
         for control, found, values_N in zip(
@@ -136,7 +141,7 @@ def test_overlapping_control_explains_only_if_the_paired_test_agrees():
             ends = dict(low=found.low, high=found.high)
             rows.append(row('a', 'probe_accuracy', found.value, control=control, **ends))
             result = measured.Result('t', 'a', 0, control, 2, 'mean')
-            per_example[result] = {'probe_accuracy': values_N}
+            per_example[result] = {'probe_accuracy': values_N, probes.KEYS: keys}
         (warning,) = findings.compare(rows, {}, per_example)['warnings']
         assert warning['kind'] == kind
 

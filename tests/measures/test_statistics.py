@@ -138,6 +138,23 @@ def test_sign_flip_of_many_pairs_is_near_the_t_test():
     assert statistics.sign_flip(FIRST_N, FIRST_N) == 1
 
 
+def test_a_paired_test_of_pairs_that_share_texts_has_about_its_nominal_error_rate():
+    """All pairs of thirty texts; random signs of pairs reject half of true nulls."""
+    rng, rejected = np.random.default_rng(3), np.zeros(2)
+    first_N, second_N = np.triu_indices(30, 1)
+    for _ in range(150):
+        text_N = rng.normal(size=30)
+        values_N = text_N[first_N] + text_N[second_N] + rng.normal(size=len(first_N))
+        for n, keys in enumerate(([first_N, second_N], ())):
+            spread = statistics.variance(values_N, keys)[0]
+            p = statistics.paired_p(values_N, 0 * values_N, keys) if not n else None
+            z = abs(values_N.mean()) / np.sqrt(spread)
+            rejected[n] += p <= 0.05 if not n else z > 1.96
+    assert rejected[0] / 150 < 0.11 and rejected[1] / 150 > 0.4
+    alone = statistics.paired_p(FIRST_N, SECOND_N, [np.arange(60)])
+    assert alone == statistics.sign_flip(FIRST_N, SECOND_N, resamples=5000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('seeds', [5, 6, 8, 12])
 def test_over_seeds_has_its_nominal_error_rate(seeds):
