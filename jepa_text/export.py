@@ -81,7 +81,7 @@ def of_run(workdir, step=None):
     if step is None:
         step = restore.newest_good_step(Path(workdir) / 'checkpoints')
     model = loading.load(workdir, step)
-    facts = facts_of(workdir, step)
+    facts = facts_of(model, workdir, step)
     last = facts.history[-1]['objective']
     if last['name'] == 'clm' and last.get('prefix') is not None:
         raise ValueError(
@@ -94,13 +94,13 @@ def of_run(workdir, step=None):
     return dataclasses.replace(model, name=name), facts
 
 
-def facts_of(workdir, step):
-    """The card.Facts of a run at a step."""
+def facts_of(model, workdir, step):
+    """The card.Facts of a run at a step, given its model."""
     workdir = Path(workdir)
     config = checksums.read_json(workdir / 'config.json')
     history = tuple(restore.meta(workdir / 'checkpoints', step)['history'])
     measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
-    kind = frequencies.kind_of(history[-1]['objective']) if history else 'mlm'
+    kind = model.network.objective.judged_by
     return card.Facts(
         step=step,
         history=history,

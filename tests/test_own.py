@@ -12,7 +12,7 @@ import readme
 import test_objectives
 import tiny
 
-from jepa_text import load, main
+from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import sources
 from jepa_text.evaluation import tasks
@@ -104,7 +104,7 @@ def command(lab):
 
 
 @pytest.mark.slow
-def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab):
+def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab, capsys):
     """Replaced token detection, which predicts no tokens, and then denoising."""
     folder = lab / 'run'
     assert main.main(command('train', f'--workdir={folder}')) == 0
@@ -112,9 +112,12 @@ def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab):
     values = {key: x for line in log for key, x in line.items()}
     for name in ('train/rtd_loss', 'train/rtd_accuracy', 'heldout/denoising_loss'):
         assert np.isfinite(values[name])
+    said = f'Held-out denoising loss: {values["heldout/denoising_loss"]:.3f} nats'
+    assert said in capsys.readouterr().err
     before = load.load(folder, step=2)
     assert set(load.abstract(folder, 2)[1].network.modules) == {'encoder', 'detector'}
     model = load.load(folder)
+    assert said.split(' nats')[0] in export.facts_of(model, folder, 6).sentences[0]
     assert 'lm_head' in model.params and 'lm_head' not in before.params
     assert not model.causal and np.isfinite(model.encode(['a whale'])).all()
     # From a checkpoint, the same again; beside it, nothing changes.

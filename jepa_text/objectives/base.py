@@ -138,6 +138,8 @@ class Objective:
       token_objective   the TokenObjective that it is or contains, by which a model is
                         loaded (`attends`, `shift`) and scored on held-out rows
                         (`scorings`); None if it predicts no tokens
+      judged_by         the name of the held-out loss that a run is judged by: the first
+                        of the token objective's `scorings`; None without one
       baseline(section)  returns the section of the objective without what this one adds,
                         given the section it was made from; None without a baseline
     """
@@ -192,6 +194,11 @@ class Objective:
 
     def notes(self, values: dict[str, float]) -> dict[str, str]:
         return {}
+
+    @property
+    def judged_by(self) -> str | None:
+        token = self.token_objective
+        return None if token is None else next(iter(token.scorings(rate=0.15)), None)
 
     def baseline(self, section: dict) -> dict | None:
         return None

@@ -7,7 +7,7 @@ no context. A run whose held-out loss is not lower has learned nothing from cont
 import math
 
 UNIGRAM = 'heldout/unigram_entropy'
-PREFIX, LOSS = 'heldout/', '_loss'
+PREFIX = 'heldout/'
 KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)', 'prefix': 'prefix'}
 _MIN_GAP = 0.005  # nats: a difference in the second decimal
 
@@ -35,48 +35,18 @@ def is_better(loss, unigram):
     return unigram - loss >= _MIN_GAP
 
 
-def kind_of(objective):
-    """Returns the kind of held-out loss that measures an objective, given its section.
-
-    It is the first of the objective's `scorings` (training/evals/heldout.py).
-
-    >>> kind_of({'name': 'hybrid', 'mlm': {'rate': 0.3}}), kind_of({'name': 'mntp'})
-    ('mlm', 'mntp')
-    """
-    name = objective['name']
-    if name == 'mixture':
-        return kind_of(objective['parts'][0])
-    if name == 'clm':
-        return 'prefix' if objective.get('prefix') else 'clm'
-    if name in ('mlm', 'mntp'):
-        return 'mntp' if objective.get('shift', int(name == 'mntp')) else 'mlm'
-    return kind_of({'name': 'mlm', **(objective.get('mlm') or {})})
-
-
-def judged(values, kind='mlm'):
-    """Returns (kind, loss) of the values of a held-out evaluation, or None.
-
-    The loss of the given kind if it was measured, else the masked one, else any.
-    """
-    losses = {
-        key.removeprefix(PREFIX).removesuffix(LOSS): value
-        for key, value in values.items()
-        if key.startswith(PREFIX) and key.endswith(LOSS) and key.count('/') == 1
-    }
-    found = next((key for key in (kind, 'mlm', *losses) if key in losses), None)
-    return None if found is None else (found, losses[found])
-
-
-def sentences(values, kind='mlm'):
+def sentences(values, kind):
     """Returns a sentence on the values of a held-out evaluation, as a list.
 
+    `kind` is the name of the loss that the objective is judged by, or None
+    (`judged_by` in objectives/base.py).
     A warning is added if the model has learned nothing from contexts. The list is empty
-    if the loss or the unigram entropy was not measured. `kind` is the kind of loss.
+    if the loss or the unigram entropy was not measured.
     """
-    found = judged(values, kind)
-    if found is None or UNIGRAM not in values:
+    name = f'{PREFIX}{kind}_loss'
+    if name not in values or UNIGRAM not in values:
         return []
-    (kind, loss), unigram = found, values[UNIGRAM]
+    loss, unigram = values[name], values[UNIGRAM]
     lines = [
         f'Held-out {KINDS.get(kind, kind)} loss: {loss:.3f} nats per token, '
         f'{compared(loss, unigram)} alone ({unigram:.3f}).'

@@ -148,7 +148,7 @@ class _Traced:
             after = {key: after.get(key) for key in kept}
         if _shapes(after) != _shapes(kept):
             self.reject('update_memory', after, f'values for those of memory(): {kept}')
-        derived = jax.eval_shape(objective.derived, metrics, look)
+        derived = jax.eval_shape(objective.derived, metrics, seen, look)
         if not isinstance(derived, dict) or not all(map(_is_scalar, derived.values())):
             self.reject('derived', derived, '{name: scalar}')
         if objective.has_target:

@@ -84,8 +84,8 @@ def _comparison_with_unigram(recipe, workdir):
         return []
     _, values = metrics.newest(workdir, frequencies.PREFIX)
     with_head = [phase for phase in recipe.phases if 'lm_head' in phase.network.modules]
-    objective = with_head[-1].section['objective'] if with_head else {'name': 'mlm'}
-    return frequencies.sentences(values, frequencies.kind_of(objective))
+    kind = with_head[-1].objective.judged_by if with_head else None
+    return frequencies.sentences(values, kind)
 
 
 def _check_end(state):

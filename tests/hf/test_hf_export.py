@@ -361,7 +361,7 @@ def test_the_card_contains_no_local_path(tmp_path, monkeypatch, prefix):
     lost = {'step': 6, 'heldout/mlm_loss': 7.05, 'heldout/unigram_entropy': 6.4}
     (tmp_path / 'metrics.jsonl').write_text(json.dumps(lost) + '\n')
     model = dataclasses.replace(trained(), name=f'hf:{tmp_path}/this one')
-    text = card.text(model, 'BertModel', 1, export.facts_of(tmp_path, 7))
+    text = card.text(model, 'BertModel', 1, export.facts_of(model, tmp_path, 7))
     assert str(tmp_path) not in text and str(tmp_path.parent) not in text
     for expected in (
         '# this one\n',
@@ -398,7 +398,7 @@ def test_the_card_of_a_decoder_states_its_attention():
 @pytest.mark.parametrize('loss, learned', [(5.0, True), (7.05, False), (math.nan, False)])
 def test_the_card_states_whether_anything_was_learned(loss, learned):
     measured = {'heldout/mlm_loss': loss, 'heldout/unigram_entropy': 6.4}
-    sentences = tuple(frequencies.sentences(measured))
+    sentences = tuple(frequencies.sentences(measured, 'mlm'))
     facts = card.Facts(step=7, measured=measured, measured_at=7, sentences=sentences)
     text = card.text(trained(), 'EuroBertForMaskedLM', 1234, facts)
     assert ('learned nothing' in text.split('## Measured')[0]) is not learned
@@ -413,7 +413,12 @@ def test_the_shift_of_the_head_is_restored(tmp_path, causal, shift):
     model = dataclasses.replace(trained(), causal=causal, shift=shift)
     export.write(model, tmp_path / 'out')
     again = load.load(f'hf:{tmp_path / "out"}')
-    assert again.shift == shift and again.fill(TEXT) == model.fill(TEXT)
+    assert again.shift == shift
+    if causal and shift:  # as after CLM, of which it cannot be told apart
+        with pytest.raises(ValueError, match='not trained to predict masked tokens'):
+            again.fill(TEXT)
+    else:
+        assert again.fill(TEXT) == model.fill(TEXT)
     assert ('jepa_text' in config_of(tmp_path / 'out')) == (shift != int(causal))
     other = dataclasses.replace(model, shift=1 - shift)
     with pytest.raises(RuntimeError, match='shift of its head'):

@@ -61,7 +61,7 @@ def test_the_entropy_is_of_the_evaluated_rows(folder):
         ({'mlm': 5.0, 'clm': 9.0}, 'mlm', 'masked loss: 5.000'),
         ({'mlm': 9.0, 'clm': 5.0}, 'clm', 'causal loss: 5.000'),
         ({'mlm': 9.0, 'clm': 9.0, 'mntp': 5.0}, 'mntp', '(MNTP) loss: 5.000'),
-        ({'mlm': 5.0, 'clm': 9.0}, 'hybrid', 'masked loss: 5.000'),
+        ({'mlm': 9.0, 'own': 5.0}, 'own', 'own loss: 5.000'),
     ],
 )
 def test_each_objective_is_measured_by_its_own_loss(values, objective, printed):
@@ -74,11 +74,11 @@ def test_each_objective_is_measured_by_its_own_loss(values, objective, printed):
 @pytest.mark.parametrize('loss', [6.4, 6.399, 7.0, math.nan, math.inf])
 def test_no_better_is_not_learned(loss):
     values = {'heldout/mlm_loss': loss, frequencies.UNIGRAM: 6.4}
-    assert 'learned nothing' in frequencies.sentences(values)[1]
-    assert '-0' not in frequencies.sentences(values)[0]
+    assert 'learned nothing' in frequencies.sentences(values, 'mlm')[1]
+    assert '-0' not in frequencies.sentences(values, 'mlm')[0]
 
 
 def test_without_both_values_there_is_no_sentence():
-    assert frequencies.sentences({}) == []
-    assert frequencies.sentences({'heldout/mlm_loss': 5.0}) == []
-    assert frequencies.sentences({frequencies.UNIGRAM: 5.0}) == []
+    assert frequencies.sentences({}, 'mlm') == []
+    assert frequencies.sentences({'heldout/mlm_loss': 5.0}, 'mlm') == []
+    assert frequencies.sentences({frequencies.UNIGRAM: 5.0}, 'mlm') == []
