@@ -47,6 +47,8 @@ def run(argv=None):
         # The reader, such as `head`, closed the pipe. Python flushes again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exits.FAILED
+    except KeyboardInterrupt:  # while modules are imported
+        code = _fail('interrupted before the command was started.', exits.FAILED)
     except Exception:  # a bug
         traceback.print_exc()
         code = exits.FAILED
@@ -74,6 +76,8 @@ def main(argv):
             print('\n'.join(config_lines(argv)))
             return exits.DONE
         command, config, workdir = parse(argv)
+    except BrokenPipeError:
+        raise  # not a fault: `run` ends quietly
     except (ValueError, OSError, ModuleNotFoundError) as error:
         return _fail(error, exits.USAGE, with_traceback)
     except KeyboardInterrupt:
@@ -93,6 +97,8 @@ def main(argv):
             module = importlib.import_module(COMMANDS[command].module)
             function = getattr(module, COMMANDS[command].function)
             function(config, workdir, **switches)
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         return _fail(error, exits.code_of(error), with_traceback)
     except exits.Stopped as stopped:

@@ -58,15 +58,15 @@ class Pretrained:
     def encode(self, texts, layer=-1, pool=None, batch_tokens=None):
         """One vector per text, [N, D] float32 in numpy.
 
-        `layer` counts as in Python: -1 is the last, after its norm; 0 the embedding,
-        before the first. Texts are truncated to `length` tokens, with a warning that says
-        how many. `pool` is one of pooling.POOLINGS, over all tokens including special
-        ones, or without these if its name ends in '-specials'; None uses `pool` and
-        `normalize` of the model. `batch_tokens` is the number of tokens per batch
-        including padding; None: prediction.usual_tokens(). If the parameters are on a
-        mesh, the rows of a batch are sharded over it. Raises ValueError for a text
-        without tokens, for 'cls' if no special token begins a text, and for an unknown
-        pool or layer.
+        `layer` counts as in Python: -1 (or depth) is the last, after its norm; 0 the
+        embedding, before the first. Texts are truncated to `length` tokens, with a
+        warning that says how many. `pool` is one of pooling.POOLINGS, over all tokens
+        including special ones, or without these if its name ends in '-specials'; None
+        uses `pool` and `normalize` of the model. `batch_tokens` is the number of tokens
+        per batch including padding; None: prediction.usual_tokens(). If the parameters
+        are on a mesh, the rows of a batch are sharded over it. Raises ValueError for a
+        text without tokens, for 'cls' if no special token begins a text, and for an
+        unknown pool or layer.
         """
         normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool

@@ -289,13 +289,25 @@ def test_supervise_starts_the_given_command(monkeypatch):
     assert seen == [(module, restarts, set()) for restarts in (5, 9, 8)]
 
 
-def test_help_into_a_closed_pipe_prints_no_traceback():
+@pytest.mark.parametrize('flag', ['--help', '--print-config'])
+def test_output_into_a_closed_pipe_prints_no_error(flag):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, '-m', 'jepa_text.main', 'train', '--help']
+    command = [sys.executable, '-m', 'jepa_text.main', 'train', f'--config={TOY}', flag]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert done.returncode == exits.FAILED and done.stderr == ''
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main.xla_flags, 'apply', interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main.run(['jepa-text', 'plan'])
+    assert ended.value.code == exits.FAILED
+    assert capsys.readouterr().err.splitlines()[-1].startswith('jepa-text: interrupted')
 
 
 @pytest.mark.parametrize(

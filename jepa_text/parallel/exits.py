@@ -103,7 +103,7 @@ def origin(error):
     A message of this package says enough by itself, others may be understood by the line.
     """
     is_remote = type(error.__cause__).__name__ == '_RemoteTraceback'  # of a process pool
-    clear = OSError | ModuleNotFoundError | ConfigError | Diverged
+    clear = OSError | ModuleNotFoundError | ConfigError | Diverged | Stopped
     says_enough = isinstance(error, clear) or is_remote
     if says_enough or not error.__traceback__ or _is_ours(error):
         return ''

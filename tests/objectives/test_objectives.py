@@ -259,7 +259,7 @@ def test_latents_need_tokens_predicted_at_their_masks(name, mlm):
     'latent, words',
     [
         (dict(layer=3), 'latent: layer=3 .* at most 2'),
-        (dict(layer=-3), 'latent: layer=-3 .* at least -2'),
+        (dict(layer=-4), 'latent: layer=-4 .* at least -3'),
         (dict(top=3), 'latent: top=3 .* at most 2'),
     ],
 )
@@ -271,6 +271,22 @@ def test_errors_name_layers_that_the_encoder_lacks(latent, words):
         assert build('hybrid', latent=dict(layer=layer, top=2)).modules(
             transformer.make('tiny', vocab_size=V)
         )
+
+
+@pytest.mark.parametrize('layer', [-3, -2, -1, 0, 1, 2])
+def test_a_layer_is_the_same_for_latents_and_for_encode(layer):
+    """The depth, like -1, is after the last norm; else one number had two meanings."""
+    latent = build('hybrid', latent=dict(layer=layer, normalize='none')).latent
+    layers_NBLD = jnp.array([0.0, 1.0, 7.0]).reshape(3, 1, 1, 1)
+    after_norm = jnp.full((1, 1, 1), 2.0)
+    view = types.SimpleNamespace(
+        apply=lambda *_, every_layer, **__: (
+            (after_norm, layers_NBLD) if every_layer else after_norm
+        ),
+        target={},
+        batch=dict.fromkeys(('tokens', 'segment_ids', 'positions')),
+    )
+    assert latent.targets({'encoder': {}}, view).item() == layer % 3
 
 
 def test_the_average_of_all_layers_excludes_the_embedding():

@@ -290,7 +290,7 @@ class LatentObjective(Objective):
         return found
 
     def collapse(self, values):
-        return diagnostics.collapse(values)
+        return diagnostics.collapse(values, self.has_target)
 
     def notes(self, values):
         return diagnostics.notes(values, learned=bool(self.balance.modules()))

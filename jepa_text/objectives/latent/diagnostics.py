@@ -176,20 +176,20 @@ def bisected(matrix_DD):
     )
 
 
-def collapse(values):
+def collapse(values, has_ema=True):
     """Returns {kind: description} of what has collapsed, given metrics; {} if none.
 
     Only targets are considered: predictions are near their mean at a healthy start, and a
     weight is not a vector. Metrics that are missing or NaN were not measured and do not
-    count.
+    count. `has_ema` is whether the target is an EMA copy, which may be slowed down.
     """
-    found = {}
+    found, slow = {}, ' slow the EMA,' if has_ema else ''
     std = values.get('jepa/target_std', math.nan)
     if std < MIN_STD:
         found['target_std'] = (
             f'the targets have nearly collapsed to one vector (jepa/target_std '
-            f'{std:.3f} < {MIN_STD}). Lower lambda, slow the EMA, or add a '
-            'regularizer.'
+            f'{std:.3f} < {MIN_STD}). Lower lambda,{slow} or add a regularizer or '
+            'weight to it.'
         )
     if values.get('jepa/rank_share', math.nan) < MIN_RANK:
         found['rank'] = (

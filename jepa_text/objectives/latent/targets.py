@@ -112,10 +112,11 @@ class Regularizer:
 class Latent:
     """The target of the latent loss, and how predictions are compared with it.
 
-    The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
-    the embedding), or the average of the last `top` layers, each normalized. Layers are
-    the outputs of whole blocks, whereas data2vec, which also averages them, takes the
-    outputs of the feed-forward networks before they are added to the residual stream.
+    The target is the encoder's `layer`, counted as in `Pretrained.encode` (-1 or depth:
+    the last, after its norm; 1: the first; 0: the embedding), or the average of the last
+    `top` layers, each normalized. Layers are the outputs of whole blocks, whereas
+    data2vec, which also averages them, takes the outputs of the feed-forward networks
+    before they are added to the residual stream.
 
     `distance` compares; `beta` is for smooth_l1, `temperature` for info_nce and for the
     student of `prototypes`. InfoNCE sees one microbatch at a time, and at most
@@ -149,7 +150,7 @@ class Latent:
     def modules(self, encoder):
         """Returns {name: module}; raises ValueError if the encoder lacks the layer."""
         depth = encoder.depth
-        ranges.number('latent: layer', self.layer, minimum=-depth, maximum=depth)
+        ranges.number('latent: layer', self.layer, minimum=-depth - 1, maximum=depth)
         ranges.number('latent: top', self.top or 1, maximum=depth)
         if self.distance != 'prototypes':
             return {}
@@ -181,7 +182,9 @@ class Latent:
                 hidden[1][1:], self.top, lambda x: self._normalized(x, segment_ids_BL)
             )
         elif every_layer:
-            target_BLD = self._normalized(hidden[1][self.layer], segment_ids_BL)
+            last_BLD, layers_NBLD = hidden
+            layers = [*layers_NBLD[:-1], last_BLD]
+            target_BLD = self._normalized(layers[self.layer], segment_ids_BL)
         else:
             target_BLD = self._normalized(hidden, segment_ids_BL)
         if self.momentum is not None or self.stop_gradient:
