@@ -290,14 +290,18 @@ def test_heads_of_causal_models_are_not_read_in_both_directions(tmp_path):
     assert again.causal and again.kind is None
 
 
-def test_retrieval_models_are_exported_without_head(tmp_path):
-    plain = tuned('eurobert', 'labels')
+@pytest.mark.parametrize(
+    'family, architecture', [('eurobert', 'EuroBertModel'), ('qwen3', 'Qwen3Model')]
+)
+def test_retrieval_models_are_exported_without_head(tmp_path, family, architecture):
+    plain = tuned(family, 'labels')
     kind = vectors.Vectors(pool='mean')
     params = {'encoder': plain.params['encoder'], 'task_head': {}}
     network = Network(plain.network.encoder, kind)
     changes = dict(network=network, params=params, kind=kind, normalize=True)
     model = dataclasses.replace(plain, **changes)
-    assert export.write(model, tmp_path / 'out')['architecture'] == 'EuroBertModel'
+    assert exported.obstacle(kind, model) is None
+    assert export.write(model, tmp_path / 'out')['architecture'] == architecture
     again = load.load(f'hf:{tmp_path / "out"}')
     assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
     with pytest.raises(ValueError, match='use encode, not predict'):
