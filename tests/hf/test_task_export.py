@@ -279,6 +279,10 @@ def test_what_no_class_computes_is_known_before_training():
     assert (kind.pool, kind.act) == ('last', '')
     assert "act='unbiased'" in exported.obstacle(kind, model)
     assert finetune.with_head(model.kind, config.Finetuning(), model) == model.kind
+    pooled = dataclasses.replace(bert, pool='cls')
+    assert (
+        finetune.with_head(vectors.Vectors(), config.Finetuning(), pooled).pool == 'cls'
+    )
 
 
 @pytest.mark.slow
