@@ -6,7 +6,8 @@
     tokens             of the run: steps = ceil(tokens / (rows x row_length))
 
 Exactly one of each pair is given; 0 or absent means not given. The tokens of a budget
-count every position of a row including padding; `train/tokens` counts the real ones.
+count every position of a row including padding; metrics of tokens count the
+real ones, and `train/total_positions` every position read so far.
 """
 
 import math

@@ -13,7 +13,7 @@ from jepa_text.running import metrics
 from jepa_text.training import assemble
 from jepa_text.training import recipe as recipes
 
-TOKENS, TIMES = 'train/total_tokens', 'throughput/step_time'
+TIMES = 'throughput/step_time'
 
 
 @dataclasses.dataclass(frozen=True)

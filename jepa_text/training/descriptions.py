@@ -17,18 +17,30 @@ from jepa_text.training import recipe as recipes
 def introduction(recipe):
     """Returns lines about devices, parameters, budget and data of a run."""
     devices = jax.devices()
-    params = recipes.shapes(recipe, recipe.phases[0]).params
-    count = sum(leaf.size for leaf in jax.tree.leaves(params))
+    params = _params(recipe)
+    counts = {
+        name: sum(leaf.size for leaf in jax.tree.leaves(tree))
+        for name, tree in params.items()
+    }
+    parts = ', '.join(f'{name} {count:,}' for name, count in counts.items())
     axes = ', '.join(f'{axis} {size}' for axis, size in recipe.mesh.shape.items())
     return (
         f'devices  {len(devices)} x {devices[0].device_kind}, mesh {axes}, '
         + processes_of(devices),
         *unused_gpus(),
-        f'network  {count:,} parameters',
+        f'network  {sum(counts.values()):,} parameters: {parts}',
         *_budget(recipe),
         *itertools.chain(*map(data_position.lines, recipe.phases)),
         parameter_overview.get_parameter_overview(params, include_stats=False),
     )
+
+
+def _params(recipe):
+    """Returns shapes of the parameters of all modules, such as a later phase's head."""
+    params = {}
+    for phase in recipe.phases:
+        params |= recipes.shapes(recipe, phase).params
+    return params
 
 
 def processes_of(devices):
@@ -53,7 +65,7 @@ def unused_gpus():
 def _budget(recipe):
     """Yields steps and tokens of the run, or of each phase if their batches differ."""
     uniform = len({(phase.batch_size, phase.length) for phase in recipe.phases}) == 1
-    total = f'{recipe.tokens_until(recipe.steps):,} tokens'
+    total = f'{recipe.positions_until(recipe.steps):,} tokens'
     for phase in recipe.phases[:1] if uniform else recipe.phases:
         steps = recipe.steps if uniform else phase.steps
         yield (

@@ -146,7 +146,7 @@ class Recipe:
             sizes = [(phase.start, phase.batch_size) for phase in self.phases]
         return stream.fingerprint(rows, sizes, self.seed)
 
-    def tokens_until(self, step):
+    def positions_until(self, step):
         """Positions in the rows of the first `step` steps, including padding."""
         return sum(
             phase.tokens_per_step * (min(step, phase.stop) - phase.start)

@@ -171,7 +171,7 @@ class _Loop:
     def log(self, number, values, state, phase):
         """Writes the metrics of a step. Raises Diverged after too many skipped steps."""
         values = data_position.named_metrics(phase, values)
-        total = {'train/total_tokens': self.recipe.tokens_until(number)}
+        total = {'train/total_positions': self.recipe.positions_until(number)}
         self.report.step(
             number, {**values, **total, **data_position.epochs(phase, number)}
         )

@@ -245,7 +245,7 @@ def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch
             tiny.train(asked, tmp_path / 'again')
     assert tiny.fingerprint(tiny.train(asked, tmp_path / 'again')) == end
     assert tiny.log(tmp_path / 'again') == told
-    total = [line['train/total_tokens'] for line in told]
+    total = [line['train/total_positions'] for line in told]
     assert total == [256 * n for n in range(1, 7)]
 
 

@@ -19,7 +19,7 @@ from jepa_text.data import stream
 from jepa_text.optim import schedules
 from jepa_text.parallel import exits
 from jepa_text.running import budget, metrics
-from jepa_text.training import assemble
+from jepa_text.training import assemble, descriptions
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -151,9 +151,21 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, monkeypatch, capsy
     again = tiny.train(budgeted, tmp_path / 'other')
     assert tiny.fingerprint(again) == tiny.fingerprint(plain)
     last = metrics.read(tmp_path / 'other')[-2]  # followed by the evaluation
-    assert last['train/total_tokens'] == 4 * 8 * tiny.LENGTH
+    assert last['train/total_positions'] == 4 * 8 * tiny.LENGTH
     assert 0 < last['throughput/goodput'] < 1 and last['memory/host_gib'] > 0
     assert 'throughput/mfu' not in last  # the peak of a CPU is unknown
+
+
+def test_the_introduction_counts_the_modules_of_all_phases(folder):
+    """Also a predictor that only a later phase has."""
+    names = ('clm', 'hybrid')
+    phases = tuple(dict(objective=dict(name=x), share=0.5) for x in names)
+    made = assemble.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
+    (line,) = [x for x in descriptions.introduction(made) if x.startswith('network')]
+    params = recipes.shapes(made, made.phases[-1]).params
+    predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
+    assert 'predictor' not in recipes.shapes(made, made.phases[0]).params
+    assert f'predictor {predictor:,}' in line and ' parameters: encoder ' in line
 
 
 def test_mfu_only_counts_real_tokens(trained):

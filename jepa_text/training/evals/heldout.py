@@ -193,7 +193,7 @@ class Evaluator:
     @functools.cached_property
     def frequencies(self):
         """The count of each token that is scored in the rows, int64 [V]."""
-        return token_counts.scored(self.rows, self.special_ids, self.max_rows)
+        return token_counts.of_rows(self.rows, self.special_ids, self.max_rows)
 
     def run(self, params, network):
         """Returns {heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte,

@@ -25,7 +25,9 @@ def token_bytes(tokenizer, rows):
     if by_byte:
         return bytes_V
     split = rows.manifest['splits'][rows.split]
-    total = (of_rows(rows, len(rows)) * bytes_V.astype(np.int64)).sum()
+    total = (
+        of_rows(rows, tokenizer.special_ids, len(rows)) * bytes_V.astype(np.int64)
+    ).sum()
     return (bytes_V * (split['bytes'] / max(total, 1))).astype(np.float32)
 
 
@@ -36,27 +38,24 @@ def _letters(token):
     return token.removeprefix('##').replace('▁', ' ')
 
 
-def of_rows(rows, max_rows):
-    """Returns the count of each token in the first `max_rows` rows, int64 [V]."""
+def of_rows(rows, special_ids, max_rows):
+    """Returns the count of each token in the first `max_rows` rows, int64 [V].
+
+    It is 0 for special tokens, which are never predicted, and for padding.
+    """
     counts = np.zeros(rows.manifest['vocab_size'], np.int64)
     for index in range(min(max_rows, len(rows))):
         row = rows[index]
         counts += np.bincount(
             row['tokens'][row['segment_ids'] > 0], minlength=len(counts)
         )
-    return counts
-
-
-def scored(rows, special_ids, max_rows):
-    """Like `of_rows`, with counts of 0 for special tokens, which are never predicted."""
-    counts = of_rows(rows, max_rows)
     counts[list(special_ids)] = 0
     return counts
 
 
 def unigram_entropy(rows, special_ids, max_rows):
     """Returns the entropy of non-special tokens in the first rows, in nats per token."""
-    return entropy(scored(rows, special_ids, max_rows))
+    return entropy(of_rows(rows, special_ids, max_rows))
 
 
 def entropy(counts_V):
