@@ -8,6 +8,8 @@ import dataclasses
 import functools
 
 import jax
+import jax.numpy as jnp
+import psutil
 
 from jepa_text.config import resolve, schema
 from jepa_text.data import section, tokenizers
@@ -64,6 +66,7 @@ def make(config, evaluations=()):
     )
     data_position.check(recipe.phases, parsed.data.repeat)
     _check_batch(recipe, parsed.accumulate)
+    _check_memory(recipe, parsed.accumulate)
     if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
         check_lr_multipliers(recipe, parsed.optimizer)
     made = [make(recipe, getattr(parsed, name)) for name, make in evaluations]
@@ -213,6 +216,31 @@ def _check_batch(recipe, accumulate):
             raise ValueError(
                 f'{prefix}data.batch_size={phase.batch_size} is not a multiple of {ways} '
                 f'(mesh data x fsdp) x {accumulate} (accumulate). Change one of them.'
+            )
+
+
+def _check_memory(recipe, accumulate):
+    """Raises ValueError if a step cannot fit in the memory of a machine without GPUs.
+
+    What it needs at least is the state, and for the backward pass the input of each layer
+    whatever is rematerialized. `plan` estimates what it needs in fact.
+    """
+    if jax.default_backend() != 'cpu' or jax.process_count() > 1:
+        return
+    memory = psutil.virtual_memory().total
+    for phase in recipe.phases:
+        encoder, rows = phase.network.encoder, phase.batch_size // accumulate
+        dtype = getattr(encoder, 'dtype', 'bfloat16')
+        hidden = phase.length * encoder.width * jnp.dtype(dtype).itemsize
+        leaves = jax.tree.leaves(shapes(recipe, phase))
+        state = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+        needed = state + rows * hidden * encoder.depth
+        if needed > memory:
+            raise ValueError(
+                f'phase {phase.index}: a step of {rows:,} rows of {phase.length} tokens '
+                f'needs more than {needed / 2**30:,.1f} GiB, but this machine has '
+                f'{memory / 2**30:,.1f} GiB. Lower data.batch_size, or raise accumulate '
+                f'(now {accumulate}); `jepa-text plan` shows what fits.'
             )
 
 

@@ -168,6 +168,19 @@ def test_the_introduction_counts_the_modules_of_all_phases(folder):
     assert f'predictor {predictor:,}' in line and ' parameters: encoder ' in line
 
 
+def test_a_batch_that_cannot_fit_in_memory_is_refused_before_it_is_compiled(
+    folder, monkeypatch
+):
+    memory = mock.Mock(total=2**30)
+    monkeypatch.setattr(assemble.psutil, 'virtual_memory', lambda: memory)
+    config = tiny.config(folder, phases=(dict(objective=dict(name='mlm')),))
+    config['data'] |= dict(batch_size=2**20, repeat=True)
+    with pytest.raises(ValueError, match=r'1,048,576 rows .* GiB, but .* accumulate'):
+        assemble.make(settings.plain(config))
+    config['data'] |= dict(batch_size=2**10)
+    assemble.make(settings.plain(config))
+
+
 def test_mfu_only_counts_real_tokens(trained):
     config, workdir, _ = trained
     made = assemble.make(settings.plain(config))
