@@ -13,7 +13,7 @@ import test_objectives
 import tiny
 
 from jepa_text import export, load, main
-from jepa_text.config import resolve
+from jepa_text.config import own_code, resolve
 from jepa_text.data import sources
 from jepa_text.evaluation import tasks
 from jepa_text.objectives.latent import balance
@@ -281,6 +281,11 @@ def test_a_fault_in_a_source_or_a_task_of_ones_own_is_named(name, build, words, 
     (lab / 'my_lab' / f'faulty_{name}.py').write_text(made)
     with pytest.raises(ValueError, match=words):
         build({'name': f'my_lab.faulty_{name}'})
+
+
+def test_an_error_of_the_disk_or_network_stays_one_that_is_retried():
+    with pytest.raises(TimeoutError), own_code.faults(['my_lab.source']):
+        raise TimeoutError('no answer')
 
 
 def test_a_wrong_keyword_of_ones_own_is_named():

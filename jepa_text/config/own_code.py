@@ -37,11 +37,11 @@ def faults(modules):
     """Converts whatever the modules of these dotted names raise to OwnCodeError.
 
     It names the last line in a file of theirs that led to the error. Without modules,
-    errors are raised as they are.
+    errors are raised as they are, and so is an OSError, which may not occur again.
     """
     try:
         yield
-    except OwnCodeError:
+    except (OwnCodeError, OSError):
         raise
     except Exception as error:
         if not modules:
