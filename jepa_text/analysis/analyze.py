@@ -27,7 +27,6 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.kinds import prediction
-from jepa_text.report import console
 from jepa_text.running import compilation, download, mirror, xla_flags
 
 COLUMNS = (
@@ -119,9 +118,11 @@ def _analyze(config, place):
     own = compilation.PRIVATE if addresses.is_address(place.name) else folder / 'features'
     cache = str(config['cache'] or own)
     cache = compilation.private_folder(cache, 'features', 'cache')
-    progress = console.Progress('analysis', monitor.count_parts(config, chosen))
-    with monitor.one_blas_thread(), progress:
-        display = monitor.Monitor(progress)
+    depths = [load.outline(path).network.encoder.depth for path in names]
+    cells = monitor.count_cells(config, chosen, depths)
+    progress = compilation.progress('analysis', cells)
+    with monitor.one_blas_thread(), progress as bar:
+        display = monitor.Monitor(bar)
         found = measuring.Measurements(config, chosen, cache, display)
         for path, (name, seed) in names.items():
             display.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')

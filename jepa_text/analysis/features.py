@@ -66,9 +66,9 @@ def extract(
     NAME-specials excludes special tokens.
 
     By default computes all `layers`. Without `folder` the cache is temporary.
-    `on_progress` is called with a status text after each batch. Raises ValueError for an
-    unknown pooling or layer, a text without tokens, and for 'cls' if the model has no
-    initial special token.
+    `on_progress(done, count)` is called with numbers of texts after each batch. Raises
+    ValueError for an unknown pooling or layer, a text without tokens, and for 'cls' if
+    the model has no initial special token.
     """
     depth = model.network.encoder.depth
     pairs = combinations(depth, layers, poolings)
@@ -199,7 +199,7 @@ def _compute(model, rows, pairs, names, weights, cache, on_progress):
                     )
             if on_progress is not None:
                 done = min(start + _BATCH, len(rows))
-                on_progress(f'vectors of {done:,} of {len(rows):,} texts')
+                on_progress(done, len(rows))
 
 
 def _pool(name, layers, layer, tokens_BL, counted_BL, weights):

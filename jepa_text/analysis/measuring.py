@@ -17,6 +17,7 @@ from jepa_text.files import checksums
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling
 
+ENCODING = 0.5  # share of the work on a model, for the display of progress
 POOLING_TEXTS = 600  # training texts for trained poolings
 _CKA_TEXTS = 2000
 
@@ -125,7 +126,8 @@ class Measurements:
     def _features(self, model, name, seed, control):
         """Measures all layers and poolings of a model or control on every task."""
         for task in self.tasks:
-            with self.progress.part(name, control, task.name):
+            cells = monitor.model_cells(self.config, model.network.encoder.depth)
+            with self.progress.part(name, control, task.name, cells=cells):
                 texts, read = _texts(task), self.read[name, seed, task.name]
                 poolings, weights = self._poolings(model, task)
                 found = features.extract(
@@ -135,7 +137,7 @@ class Measurements:
                     layers=self.config['layers'] or None,
                     weights=weights,
                     folder=self.cache,
-                    on_progress=self.progress.status,
+                    on_progress=self._encoding,
                 )
                 wanted = {
                     (Result(task.name, name, seed, control, *pair),): partial(
@@ -144,7 +146,8 @@ class Measurements:
                     for pair in found.names
                 }
                 labels = _token_labels(model, task)
-                self._measure_all(wanted, read, _lengths(found.tokens_N, read), labels)
+                lengths_N2 = _lengths(found.tokens_N, read)
+                self._measure_all(wanted, read, lengths_N2, labels, after=ENCODING)
                 if task is self.tasks[0] and not control:
                     start = len(texts) - len(task.test.texts())
                     self.last[name, seed] = {
@@ -152,6 +155,10 @@ class Measurements:
                         for layer, pooling in sorted(found.names)
                         if pooling == self._pooling
                     }
+
+    def _encoding(self, done, count):
+        share = ENCODING * done / count
+        self.progress.status(f'vectors of {done:,} of {count:,} texts', share)
 
     def _poolings(self, model, task):
         """(poolings, weights): the poolings that model and task support, and the weights
@@ -169,10 +176,11 @@ class Measurements:
         self.progress.status(f'training {", ".join(trained)}')
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
-    def _measure_all(self, wanted, task, lengths_N2, labels=None):
+    def _measure_all(self, wanted, task, lengths_N2, labels=None, after=0.0):
         """Measures sets of vectors in parallel, and stores the results in order.
 
-        `wanted` is {Results: a function that returns the vectors they share}.
+        `wanted` is {Results: a function that returns the vectors they share}; `after` is
+        the share of this part's work that is done.
         """
         deepest = max(result.layer or 0 for result, *_ in wanted)
         unique = results.unique_texts(task)
@@ -194,7 +202,9 @@ class Measurements:
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
             measured = zip(wanted, pool.map(measure, wanted))
             for number, (group, measures) in enumerate(measured, 1):
-                self.progress.status(f'measured {number:,} of {len(wanted):,} cells')
+                share = after + (1 - after) * number / len(wanted)
+                status = f'measured {number:,} of {len(wanted):,} cells'
+                self.progress.status(status, share)
                 for result in group:
                     self._store(result, measures)
 

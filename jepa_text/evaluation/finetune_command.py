@@ -70,8 +70,9 @@ def _finetune(config, place):
         rate = chosen_rate(config.chosen_from, config.model, task.name, config.seed)
         print(f'learning rate {rate:g}, selected on validation by {config.chosen_from}')
     member = grid.Member(rate, config.seed)
-    report = _step_printer(examination.recipe.steps)
-    ((_, result),) = examination.run([member], report=report)
+    with compilation.progress(task.name, examination.recipe.steps) as bar:
+        bar.log('compiling the training step')
+        ((_, result),) = examination.run([member], report=bar.update)
     outcome = result.outcome
     if outcome['status'] == 'not finite':
         raise ValueError(
@@ -137,13 +138,3 @@ def chosen_rate(workdir, model, task, seed=0):
             f'chosen_from={workdir!r}: all members of {model} on {task} are not finite.'
         )
     return chosen.learning_rates.get(seed, chosen.members[0]['learning_rate'])
-
-
-def _step_printer(steps):
-    """Returns a callback that prints the step about ten times in total."""
-
-    def report(step):
-        if step % max(1, steps // 10) == 0 or step == steps:
-            print(f'step {step:,} of {steps:,}', flush=True)
-
-    return report

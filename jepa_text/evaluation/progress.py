@@ -5,7 +5,7 @@ For example:
     planned = [Planned('runs/a', 'trec', members=30, steps=135, flops=2e13)]
     show_plan(planned, hardware='h100:8')
     with MemberProgress(planned) as progress:
-        examination.run(members, report=progress.group('runs/a', 'trec'))
+        examination.run(members, report=progress.group('runs/a', 'trec', steps))
         progress.done('runs/a', 'trec', len(members), 'trec  runs/a  accuracy 0.95')
 """
 
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from jepa_text.cost import hardware as chips
 from jepa_text.report import console
+from jepa_text.running import compilation
 
 
 class Planned(NamedTuple):
@@ -83,52 +84,65 @@ class MemberProgress:
     """A progress bar over the steps of all members, with an estimate of the time left.
 
     A context manager. Members that were finished before count as done, but not as time
-    spent.
+    spent; nor does compiling.
     """
 
     def __init__(self, planned, stream=None, now=time.monotonic):
-        self._steps = {(entry.model, entry.task): entry.steps for entry in planned}
-        self._members = sum(entry.members for entry in planned)
-        self._done_members = sum(entry.done for entry in planned)
-        self._done_steps = sum(entry.done * entry.steps for entry in planned)
-        total = sum(entry.members * entry.steps for entry in planned)
-        self._progress = console.Progress(
-            'evaluation', total, self._done_steps, stream, now
-        )
+        self._planned = {(entry.model, entry.task): entry for entry in planned}
+        self._started = set()  # groups of which a step is finished
+        total, done = self._total('members'), self._total('done')
+        self._shown = compilation.progress('evaluation', total, done, stream, now)
 
-    def group(self, model, task, each=0):
+    def group(self, model, task, each):
         """Returns `report(steps)` for members of one model and task trained together.
 
-        If members take `each` steps, not as many as planned (long contexts have several
-        rows), they are shown as the same share of the planned ones.
+        They take `each` steps, perhaps more than planned: long contexts have several
+        rows.
         """
-        planned = self._steps[model, task]
+        self._replace(model, task, steps=each)
 
         def report(steps):
-            steps = steps * planned // each if each else steps
-            self._show(self._done_steps + steps, f'{task}  {model}')
+            if steps:
+                self._started.add((model, task))
+            self._show(model, task, steps)
 
         report(0)
+        if not self._started:
+            self._progress.begin()
         return report
 
     def done(self, model, task, members=1, line=''):
         """Counts members as finished, by this worker or another, and prints `line`."""
         if line:
             self._progress.log(line)
-        self._done_members += members
-        self._done_steps += members * self._steps[model, task]
-        self._show(self._done_steps, f'{task}  {model}')
+        self._replace(model, task, done=self._planned[model, task].done + members)
+        self._show(model, task)
 
-    def _show(self, steps, label):
-        count = f'{self._done_members:,} of {self._members:,} members'
-        self._progress.update(steps, description=f'{label}  {count}')
+    def _replace(self, model, task, **values):
+        entry = self._planned[model, task]._replace(**values)
+        self._planned[model, task] = entry
+        self._progress.total = self._total('members')
+
+    def _total(self, field):
+        return sum(
+            getattr(entry, field) * entry.steps for entry in self._planned.values()
+        )
+
+    def _show(self, model, task, steps=0):
+        done, members = (
+            sum(getattr(entry, field) for entry in self._planned.values())
+            for field in ('done', 'members')
+        )
+        compiles = '' if (model, task) in self._started else '  compiling'
+        label = f'{task}  {model}  {done:,} of {members:,} members{compiles}'
+        self._progress.update(self._total('done') + steps, description=label)
 
     def __enter__(self):
-        self._progress.__enter__()
+        self._progress = self._shown.__enter__()
         return self
 
     def __exit__(self, *error):
-        self._progress.__exit__(*error)
+        self._shown.__exit__(*error)
 
 
 def _short(number):

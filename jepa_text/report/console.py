@@ -11,20 +11,37 @@ class Progress:
     On a terminal, a bar with loss, tokens per second, elapsed and remaining time.
     Elsewhere (CI, a log file), a plain line for the first and the last update, every
     tenth of the run, and any update at least ten seconds after the previous line.
+
+    The remaining time assumes that the other steps take as long as those since `begin`,
+    without the seconds that `excluded()` counts, such as those of compiling.
     """
 
-    def __init__(self, description, total, start=0, stream=None, now=time.monotonic):
-        self._description, self._total, self._now = description, total, now
+    def __init__(
+        self,
+        description,
+        total,
+        start=0,
+        stream=None,
+        now=time.monotonic,
+        excluded=lambda: 0.0,
+    ):
+        self._description, self._now = description, now
+        self.total, self._excluded = total, excluded
         self._stream = sys.stderr if stream is None else stream
-        self._start_time, self._start_step = now(), start
+        self._start_time = now()
         self._step, self._printed_tenth, self._printed_at = start, None, 0.0
         self._printed_step = None
         self._numbers = {}
         self._bar = _bar(self._stream) if _is_terminal(self._stream) else None
         if self._bar is not None:
             self._task = self._bar.add_task(
-                description, total=total, completed=start, numbers=''
+                description, total=total, completed=start, numbers='', left=''
             )
+        self.begin()
+
+    def begin(self):
+        """Measures the time of steps from here on."""
+        self._began = self._step, self._now() - self._excluded()
 
     def update(self, step, loss=None, tokens_per_second=None, description=None):
         """Shows that `step` steps are done. Numbers that are None keep their value."""
@@ -38,8 +55,10 @@ class Progress:
             self._bar.update(
                 self._task,
                 completed=step,
+                total=self.total,
                 description=self._description,
                 numbers=self._text(),
+                left=self._left(),
             )
 
     def log(self, text):
@@ -48,6 +67,13 @@ class Progress:
             print(text, file=self._stream, flush=True)
         else:
             self._bar.console.print(text, markup=False, highlight=False)
+
+    def _left(self):
+        step, time = self._began
+        if self._step <= step:
+            return ''
+        seconds = (self._now() - self._excluded() - time) / (self._step - step)
+        return f'{_duration(seconds * (self.total - self._step))} left'
 
     def _text(self):
         parts = []
@@ -58,18 +84,16 @@ class Progress:
         return '  '.join(parts)
 
     def _maybe_print(self, force=False):
-        tenth = 10 * self._step // max(self._total, 1)
+        tenth = 10 * self._step // max(self.total, 1)
         is_due = self._now() - self._printed_at >= 10
         if not force and tenth == self._printed_tenth and not is_due:
             return
         self._printed_tenth, self._printed_at = tenth, self._now()
-        seconds, done = self._now() - self._start_time, self._step - self._start_step
-        left = seconds / done * (self._total - self._step) if done > 0 else None
-        times = f'{_duration(seconds)} elapsed'
-        times += '' if left is None else f'  {_duration(left)} left'
-        share = f'{100 * self._step // max(self._total, 1):3d}%'
-        head = f'{self._description}  {share}  {self._step:,}/{self._total:,}'
-        print('  '.join(filter(None, [head, self._text(), times])), file=self._stream)
+        elapsed = f'{_duration(self._now() - self._start_time)} elapsed'
+        share = f'{100 * self._step // max(self.total, 1):3d}%'
+        head = f'{self._description}  {share}  {self._step:,}/{self.total:,}'
+        parts = filter(None, [head, self._text(), elapsed, self._left()])
+        print('  '.join(parts), file=self._stream)
         self._stream.flush()
         self._printed_step = self._step
 
@@ -126,12 +150,9 @@ def _bar(stream):
         progress.MofNCompleteColumn(),
         progress.TextColumn('[cyan]{task.fields[numbers]}'),
         progress.TimeElapsedColumn(),
-        progress.TextColumn('[dim]left'),
-        progress.TimeRemainingColumn(),
+        progress.TextColumn('{task.fields[left]}'),
         console=Console(file=stream),
         expand=True,
-        # Updates are rare: with a short window no remaining time would be shown.
-        speed_estimate_period=300,
     )
 
 

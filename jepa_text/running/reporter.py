@@ -12,8 +12,7 @@ import contextlib
 import jax
 import psutil
 
-from jepa_text.report import console
-from jepa_text.running import goodput, metrics
+from jepa_text.running import compilation, goodput, metrics
 
 GIB = 2**30
 
@@ -48,8 +47,9 @@ class Reporter:
                     logged=self._logged,
                 )
             )
+            start = max(self._start_step, 0)
             self._progress = self._stack.enter_context(
-                console.Progress(self._name, self._steps, start=max(self._start_step, 0))
+                compilation.progress(self._name, self._steps, start)
             )
         return self
 
@@ -62,13 +62,15 @@ class Reporter:
         return self._earlier + self.clock.counted
 
     def begin(self, flops_per_token, lines=()):
-        """Starts a phase, whose first step compiles; prints `lines`.
+        """Starts a phase, whose first step compiles; prints `lines`, and that it does.
 
         `flops_per_token()` is only called if the `peak` is known.
         """
         self.clock.restart()
-        for line in lines:
+        for line in (*lines, 'compiling the training step'):
             self.log(line)
+        if self._is_active:
+            self._progress.begin()
         self._flops_per_token = flops_per_token() if self._peak else 0.0
 
     def step(self, number, values):

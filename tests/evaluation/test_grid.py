@@ -96,6 +96,36 @@ def test_microbatches_equal_the_whole_batch(kind):
         config.Finetuning(microbatches=5)
 
 
+def test_reported_steps_are_finished(rows):
+    """Steps are dispatched faster than they run."""
+    dispatched, ended, reported = [], set(), []
+
+    class Loss:
+        """Of a step that ends only when it is waited for."""
+
+        def __init__(self):
+            dispatched.append(self)
+
+        def block_until_ready(self):
+            ended.add(self)
+            return self
+
+        def __array__(self, *_, **__):
+            return np.float32([dispatched.index(self.block_until_ready())])
+
+    def report(steps):
+        # One more step is queued, so that the device is never idle.
+        reported.append((steps, len(ended), len(dispatched)))
+
+    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=5))
+    made.program = lambda *_: lambda state, *_: (state, Loss())
+    members = list(made.train(rows, MEMBERS[:2], report=report))
+    expected = [[*range(5)], [*range(5, 10)]]
+    assert [losses_T.tolist() for *_, losses_T in members] == expected
+    ends = [n if n % 5 == 0 else n + 1 for n in range(1, 11)]
+    assert reported == [(n, n, ends[n - 1]) for n in range(1, 11)]
+
+
 @pytest.mark.slow
 def test_the_learning_rate_is_not_compiled_into_the_program(rows):
     made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=2, batch_size=8))

@@ -41,29 +41,30 @@ def test_the_plan_is_printed(capsys):
     assert 'runs/a' in text and 'hours' in text and text.endswith('chips are used.\n')
 
 
-def test_more_steps_than_planned_end_at_100_percent():
+def test_members_that_take_more_steps_than_planned_replace_the_plan():
     stream = io.StringIO()
-    planned = [progress.Planned('a', 'x', 2, 3)]
+    planned = [progress.Planned('a', 'x', 2, 3), progress.Planned('a', 'y', 1, 2)]
     with progress.MemberProgress(planned, stream, lambda: 0.0) as bar:
         report = bar.group('a', 'x', 14)
         for step in range(14):
             report(step + 1)
         bar.done('a', 'x')
     lines = stream.getvalue().splitlines()
-    assert any('50%  3/6' in line for line in lines)
-    assert not any('4/6' in line for line in lines)
+    assert lines[0].startswith('x  a  0 of 3 members  compiling    0%  0/30')
+    assert any('1 of 3 members   46%  14/30' in line for line in lines)
+    assert not any('compiling' in line for line in lines[1:])
 
 
 def test_the_time_left_ignores_earlier_members():
     now, stream = [0.0], io.StringIO()
     planned = [progress.Planned('a', 'x', 4, 100, done=2)]
     with progress.MemberProgress(planned, stream, lambda: now[0]) as bar:
-        report = bar.group('a', 'x')
+        report = bar.group('a', 'x', 100)
         now[0] = 30.0
         report(50)
         now[0] = 60.0
         bar.done('a', 'x', 1, 'x  a  accuracy 0.9')
-        report = bar.group('a', 'x')
+        report = bar.group('a', 'x', 100)
         now[0] = 120.0
         report(100)
         bar.done('a', 'x')

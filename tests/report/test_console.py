@@ -1,6 +1,7 @@
 """Progress bars on a terminal, plain lines elsewhere, and aligned tables."""
 
 import io
+import re
 
 import jax.numpy as jnp
 import pytest
@@ -52,6 +53,25 @@ def test_a_slow_run_prints_every_ten_seconds_and_the_last_step():
     assert 12 <= len(lines) <= 15
     assert lines[0].startswith('clm  ') and lines[-1].startswith('clm  ')
     assert '100/100,000' in lines[-1] and '83:15:00 left' in lines[-1]
+
+
+@pytest.mark.parametrize('terminal', [False, True])
+def test_the_time_left_is_that_of_steps(terminal, monkeypatch):
+    """Neither preparations nor compiling, before the first step or later, are in it."""
+    monkeypatch.setenv('TERM', 'xterm-256color')
+    monkeypatch.setenv('COLUMNS', '110')
+    stream, now, compiling = (Terminal if terminal else io.StringIO)(), Clock(), [0.0]
+    progress = console.Progress('mlm', 60, 10, stream, now, lambda: compiling[0])
+    with progress:
+        now.time += 300
+        progress.begin()
+        for step in range(11, 21):
+            if step in (11, 15):
+                now.time, compiling[0] = now.time + 100, compiling[0] + 100
+            now.time += 1
+            progress.update(step)
+    left = re.findall(r'(\d+:\d\d) left', stream.getvalue())
+    assert left[-1] == '0:40' and {*left} <= {f'0:{60 - n}' for n in range(11, 21)}
 
 
 def test_on_a_terminal_progress_draws_a_bar(monkeypatch):

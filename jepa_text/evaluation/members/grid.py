@@ -170,7 +170,7 @@ class Grid:
 
         `params` has the layout of the given model, plus the head. A member whose losses
         are NaN does not affect the others. `report` is called with the number of steps
-        done so far, summed over members.
+        finished so far, summed over members.
         """
         recipe, rows = self.recipe, self.with_features(rows)
         used, shape, shared = (
@@ -192,9 +192,13 @@ class Grid:
                 batch = self._batch(rows, index_STB[:, number], used, shape)
                 state, loss_S = step(state, shared, rate_S * factor, batch)
                 losses.append(loss_S)
-                if report is not None:
-                    report(start * recipe.steps + (number + 1) * len(group))
+                if report is not None and number:
+                    # A step is dispatched while the one before it still runs.
+                    jax.block_until_ready(losses[number - 1])
+                    report(start * recipe.steps + number * len(group))
             losses_ST = np.stack(jax.device_get(losses), axis=1)
+            if report is not None:
+                report((start + len(group)) * recipe.steps)
             for index, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=index: x[i], state[0])
                 params = self._final_params(trained, shared, member, used)
