@@ -31,7 +31,7 @@ from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, ta
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import probes
 
-VERSION = 3  # increased when values of controls change; then they are computed again
+VERSION = 4  # increased when values of controls change; then they are computed again
 COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of most words'
 ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
@@ -275,9 +275,9 @@ def _best_sentence(task, model):
 
 def _sentence(question, context):
     """Returns (the sentence with most of the question's words, its share of them)."""
-    asked = set(words.words(question))
-    sentences = re.split(r'(?<=[.!?])\s+', context.strip())
-    shared = [len(asked & set(words.words(sentence))) for sentence in sentences]
+    asked = set(words.terms(question))
+    sentences = re.split(r'(?<=[.!?])\s+|(?<=[。！？।။។])\s*(?=.)', context.strip())
+    shared = [len(asked & set(words.terms(sentence))) for sentence in sentences]
     best = int(np.argmax(shared))
     return sentences[best], shared[best] / max(1, len(asked))
 

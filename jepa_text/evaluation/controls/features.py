@@ -13,9 +13,9 @@ from jepa_text.measures import probes
 def tf_idf(task, grams):
     """Returns [(first, second or None)] for train, validation and test: sparse TF-IDF.
 
-    Over all words of the training texts; if `grams` is 2, also over word bigrams that
-    occur in at least two texts. Of a zero-shot task, for the test texts only, over their
-    words.
+    Over all `words.terms` of the training texts; if `grams` is 2, also over word bigrams
+    that occur in at least two texts. Of a zero-shot task, for the test texts only, over
+    their terms.
     """
     text = base.extra('sklearn.feature_extraction.text')
     known = (task.train if len(task.train) else task.test).texts()
@@ -25,9 +25,8 @@ def tf_idf(task, grams):
         )
 
     def split(text):
-        tokens = words.words(text)
-        pairs = zip(tokens, tokens[1:]) if grams == 2 else ()
-        return tokens + [' '.join(pair) for pair in pairs]
+        tokens = words.words(text) if grams == 2 else ()
+        return words.terms(text) + [' '.join(pair) for pair in zip(tokens, tokens[1:])]
 
     counts = Counter(gram for text in known for gram in set(split(text)))
     kept = sorted(gram for gram, count in counts.items() if count > 1 or ' ' not in gram)

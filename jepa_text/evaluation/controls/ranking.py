@@ -23,13 +23,13 @@ def runs(queries, corpus, top=100):
               mean |d|)), idf = log(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75
               (Robertson & Zaragoza 2009; idf as in Lucene, never below 0)
 
-    N is the number of documents, n of which contain the word. Of equal scores, rounded to
-    float32, the larger id comes first, as in metrics/ranking.py. Raises ValueError for a
-    corpus without words.
+    Words are `words.terms`, n of the N documents contain the word. Of equal scores,
+    rounded to float32, the larger id comes first, as in metrics/ranking.py. Raises
+    ValueError for a corpus without words.
     """
     corpus = dict(sorted(corpus.items(), reverse=True))
     text = base.extra('sklearn.feature_extraction.text')
-    counter = text.CountVectorizer(analyzer=words.words, dtype=np.float64)
+    counter = text.CountVectorizer(analyzer=words.terms, dtype=np.float64)
     try:
         counts_NW = counter.fit_transform(corpus.values())
     except ValueError as error:

@@ -1,15 +1,21 @@
 """Word-level text statistics: tokenization, content words, overlap and TF-IDF.
 
-A word is a lowercase run of letters and digits, with inner apostrophes and hyphens. This
-works for any language that separates words by spaces.
+A word is a lowercase run of letters and digits with their combining marks, and with inner
+apostrophes and hyphens. In scripts without spaces (cleaning/words.py) each letter with
+its marks is a word, and overlap, TF-IDF and content words also use pairs of neighbors.
 """
 
+import functools
 import re
+import sys
+import unicodedata
 from collections import Counter
 
 import numpy as np
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+from jepa_text.data.cleaning.words import WITHOUT_SPACES
+
+_JOINERS = '\u200c\u200d'  # invisible, inside words of Persian and of Indic scripts
 
 
 def words(text, cased=False):
@@ -17,25 +23,72 @@ def words(text, cased=False):
 
     >>> words("Don't re-read: it's HIS 2nd_book!")
     ["don't", 're-read', "it's", 'his', '2nd', 'book']
+    >>> words('iPhone很好')
+    ['iphone', '很', '好']
     """
-    return _WORD.findall(text if cased else text.lower())
+    return _patterns()[0].findall(text if cased else text.lower())
+
+
+def terms(text, cased=False):
+    """Returns the `words` of a text, followed by its pairs of letters without a space.
+
+    >>> terms('iPhone很好用')
+    ['iphone', '很', '好', '用', '很好', '好用']
+    """
+    text = text if cased else text.lower()
+    word, letter, run = _patterns()
+    runs = map(letter.findall, run.findall(text))
+    pairs = [''.join(pair) for found in runs for pair in zip(found, found[1:])]
+    return word.findall(text) + pairs
+
+
+def separated(text):
+    """Returns a text with spaces around each letter of a script without spaces.
+
+    >>> separated('iPhone很好!').split()
+    ['iPhone', '很', '好', '!']
+    """
+    return _patterns()[1].sub(r' \g<0> ', text)
+
+
+def is_without_spaces(text):
+    """Returns whether a text has a letter of a script without spaces."""
+    return _patterns()[1].search(text) is not None
+
+
+@functools.cache
+def _patterns():
+    """Returns the compiled patterns of a word, of a letter of a script without spaces
+    with its marks, and of a run of such letters."""
+    alone = ''.join(f'{chr(first)}-{chr(last)}' for first, last in WITHOUT_SPACES)
+    # Ranges, as the re module is slow with many characters beyond the basic plane.
+    characters = map(chr, range(sys.maxunicode + 1))
+    initials = ''.join(unicodedata.category(one)[0] for one in characters)
+    ranges = (found.span() for found in re.finditer('M+', initials))
+    marks = ''.join(f'{chr(first)}-{chr(end - 1)}' for first, end in ranges)
+    mark, letter = f'[{marks}{_JOINERS}]', rf'[^\W_{alone}]'
+    letters = f'{letter}+(?:{mark}+{letter}*)*'
+    one = rf'(?=[{alone}])[^\W_]{mark}*'
+    word = f"{one}|{letters}(?:['’-]{letters})*"
+    return tuple(map(re.compile, (word, one, f'(?:{one})+')))
 
 
 def document_frequency(texts, cased=False):
-    """Counts the texts that contain each word: a Counter {word: number of texts}.
+    """Counts the texts that contain each of `terms`: a Counter {term: number of texts}.
 
     >>> document_frequency(['a b b', 'b'])['b']
     2
     """
-    return Counter(word for text in texts for word in set(words(text, cased)))
+    return Counter(term for text in texts for term in set(terms(text, cased)))
 
 
 def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
     """Returns at most `max_words` content words, the most frequent first.
 
-    Content words have three letters or more and occur in at least `min_texts` texts and
-    in at most the share `highest` of them, which excludes function words without a stop
-    list for each language. Raises ValueError if there are fewer than two.
+    Content words have three characters or more, or are pairs of letters of a script
+    without spaces. They occur in at least `min_texts` texts and in at most the share
+    `highest` of them, which excludes function words without a stop list for each
+    language. Raises ValueError if there are fewer than two.
 
     >>> texts = ['the whale', 'the sea', 'the whale', 'a sea']
     >>> content_words(texts, min_texts=2, highest=0.5)
@@ -45,7 +98,7 @@ def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
     candidates = sorted(
         (-count, word)
         for word, count in document_frequency(texts).items()
-        if min_texts <= count <= bound and len(word) > 2
+        if min_texts <= count <= bound and _is_long(word)
     )
     if len(candidates) < 2:
         raise ValueError(
@@ -54,6 +107,10 @@ def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
             'are needed. Give more texts, a lower `min_texts` or a higher `highest`.'
         )
     return [word for _, word in candidates[:max_words]]
+
+
+def _is_long(term):
+    return len(words(term)) > 1 if is_without_spaces(term) else len(term) > 2
 
 
 def membership(texts, vocabulary):
@@ -65,7 +122,7 @@ def membership(texts, vocabulary):
     column = {word: index for index, word in enumerate(vocabulary)}
     member_NW = np.zeros((len(texts), len(vocabulary)), bool)
     for row, text in enumerate(texts):
-        member_NW[row, [column[word] for word in words(text) if word in column]] = True
+        member_NW[row, [column[word] for word in terms(text) if word in column]] = True
     return member_NW
 
 
@@ -85,7 +142,7 @@ def tf_idf(texts, fitted_on, max_words=2048):
     column = {word: index for index, word in enumerate(chosen)}
     vectors_NW = np.zeros((len(texts), len(chosen)), np.float32)
     for row, text in enumerate(texts):
-        for word, count in Counter(words(text)).items():
+        for word, count in Counter(terms(text)).items():
             if word in column:
                 rarity = np.log((1 + len(fitted_on)) / (1 + counts[word])) + 1
                 vectors_NW[row, column[word]] = count * rarity
@@ -94,7 +151,7 @@ def tf_idf(texts, fitted_on, max_words=2048):
 
 
 def overlap(first_texts, second_texts):
-    """Returns the Jaccard overlap of the words of each pair; 1 for two empty texts.
+    """Returns the Jaccard overlap of the terms of each pair; 1 for two empty texts.
 
     >>> overlap(['the whale sank', 'a'], ['the whale swam', 'b']).tolist()
     [0.5, 0.0]
@@ -106,7 +163,7 @@ def overlap(first_texts, second_texts):
         )
     shares = []
     for texts in zip(first_texts, second_texts):
-        first, second = (set(words(text)) for text in texts)
+        first, second = (set(terms(text)) for text in texts)
         union = first | second
         shares.append(len(first & second) / len(union) if union else 1.0)
     return np.array(shares)

@@ -1,16 +1,22 @@
 """Extractive question answering metrics, by SQuAD's script and by arXiv 2507.00994.
 
 Answers and references are compared after `normalized`. A question without a reference is
-unanswerable: its only correct answer is ''.
+unanswerable: its only correct answer is ''. Where most references of a question or of the
+set have letters of scripts without spaces (Chinese, Thai), each such letter is a word and
+punctuation of all scripts is removed, as in the scripts of CMRC (Cui et al. 2019) and
+MLQA (Lewis et al. 2020).
 """
 
 import collections
+import itertools
 import math
 import re
 import string
+import unicodedata
 
 import numpy as np
 
+from jepa_text.evaluation.controls import words
 from jepa_text.evaluation.metrics import base
 
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
@@ -26,8 +32,9 @@ def measure(
     threshold      answers with a higher no_answer_N are replaced by no answer
     positions      (gold sets, predicted sets) of token positions, for the paper's metric
 
-    em, f1                    exact match and F1 of words, each the maximum over
-                              references (Rajpurkar et al. 2016; empty answers as in 2018)
+    em, f1                    exact match and F1 of words (`word_f1`), each the maximum
+                              over references (Rajpurkar et al. 2016; empty answers as in
+                              2018)
     has_answer_*, no_answer_* the same over questions with and without references, if some
                               questions have none
     best_em, best_f1, *_threshold    with no_answer_N: the values at the best threshold.
@@ -44,8 +51,10 @@ def measure(
     texts = list(map(_texts, references))
     has_answer_N = np.array(list(map(bool, texts)))
     scores = {'em': exact_match, 'f1': word_f1}
+    of_set = _is_apart(itertools.chain.from_iterable(texts))
+    cases = [(a, t, of_set or _is_apart(t)) for a, t in zip(predicted, texts)]
     per_instance = {
-        name: np.array([_best(score, answer, t) for answer, t in zip(predicted, texts)])
+        name: np.array([_best(score, *case) for case in cases])
         for name, score in scores.items()
     }
     standard = {}
@@ -74,41 +83,68 @@ def measure(
     return base.Measured(standard, paper, per_instance)
 
 
-def normalized(text):
+def normalized(text, apart=False):
     """Returns text in lower case without ASCII punctuation, articles and extra spaces.
 
-    >>> normalized(' The  U.S. Army; an army')
-    'us army army'
+    With `apart` also without other punctuation, and with spaces around each letter (and
+    its marks) of a script without spaces.
+
+    >>> normalized(' The  U.S. Army; an army'), normalized('《天气》。', apart=True)
+    ('us army army', '天 气')
     """
     text = text.lower().translate(_PUNCTUATION)
+    if apart:
+        letters = (one for one in text if unicodedata.category(one)[0] != 'P')
+        text = words.separated(''.join(letters))
     return ' '.join(re.sub(r'\b(a|an|the)\b', ' ', text).split())
 
 
-def exact_match(answer, reference):
-    """Returns 1.0 if both are equal after `normalized`, else 0.0."""
-    return float(normalized(answer) == normalized(reference))
+def exact_match(answer, reference, apart=None):
+    """Returns 1.0 if both are equal after `normalized`, else 0.0.
+
+    `apart` is that of `normalized`; None: True if either has a letter of a script without
+    spaces.
+    """
+    answer, reference = _both_normalized(answer, reference, apart)
+    return float(answer == reference)
 
 
-def word_f1(answer, reference):
+def word_f1(answer, reference, apart=None):
     """Returns the F1 of both bags of words; if one is empty, 1.0 if both are.
 
-    >>> word_f1('the grey whale', 'a whale')
-    0.6666666666666666
+    `apart` is that of `exact_match`.
+
+    >>> word_f1('the grey whale', 'a whale'), word_f1('天气很好', '天气好')
+    (0.6666666666666666, 0.8571428571428571)
     """
-    answer, reference = normalized(answer).split(), normalized(reference).split()
+    both = _both_normalized(answer, reference, apart)
+    answer, reference = map(str.split, both)
     if not answer or not reference:
         return float(answer == reference)
     both = collections.Counter(answer) & collections.Counter(reference)
     return 2 * sum(both.values()) / (len(answer) + len(reference))
 
 
+def _both_normalized(answer, reference, apart):
+    if apart is None:
+        apart = words.is_without_spaces(answer + reference)
+    return normalized(answer, apart), normalized(reference, apart)
+
+
+def _is_apart(texts):
+    """Returns whether most texts have letters of scripts without spaces."""
+    found = [words.is_without_spaces(text) for text in texts if text.strip()]
+    return sum(found) > len(found) / 2
+
+
 def _texts(answers):
     return [answer if isinstance(answer, str) else answer[1] for answer in answers]
 
 
-def _best(score, answer, texts):
+def _best(score, answer, texts, apart):
     """Returns the best score over references, without those that normalize to ''."""
-    return max(score(answer, text) for text in [*filter(normalized, texts)] or [''])
+    known = [text for text in texts if normalized(text, apart)]
+    return max(score(answer, text, apart) for text in known or [''])
 
 
 def _checked_confidence(no_answer_N, count):
