@@ -75,6 +75,14 @@ def _budget(recipe):
         )
 
 
+def program(recipe, phase):
+    """Returns lines about the step of a phase: model FLOPs by module, and attention."""
+    parts = recipes.cost(recipe, phase).parts
+    shares = ', '.join(f'{name} {count:.3g}' for name, count in parts.items() if count)
+    total = f'FLOPs    {sum(parts.values()):.3g} per step: {shares}'
+    return [total, *attention_backend(recipe, phase)]
+
+
 def attention_backend(recipe, phase):
     """Returns lines that name the attention backend of a phase's encoder."""
     token = phase.objective.token_objective

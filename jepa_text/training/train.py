@@ -136,7 +136,7 @@ class _Loop:
         # On all processes, because a kernel may be tried out for these lines.
         self.report.begin(
             lambda: recipes.cost(recipe, phase).model / phase.tokens_per_step,
-            descriptions.attention_backend(recipe, phase),
+            descriptions.program(recipe, phase),
         )
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
             batch = next(batches)

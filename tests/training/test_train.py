@@ -156,8 +156,8 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, monkeypatch, capsy
     assert 'throughput/mfu' not in last  # the peak of a CPU is unknown
 
 
-def test_the_introduction_counts_the_modules_of_all_phases(folder):
-    """Also a predictor that only a later phase has."""
+def test_parameters_and_flops_of_all_modules_are_said(folder):
+    """Also those of a predictor that only a later phase has."""
     names = ('clm', 'hybrid')
     phases = tuple(dict(objective=dict(name=x), share=0.5) for x in names)
     made = assemble.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
@@ -166,6 +166,12 @@ def test_the_introduction_counts_the_modules_of_all_phases(folder):
     predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
     assert 'predictor' not in recipes.shapes(made, made.phases[0]).params
     assert f'predictor {predictor:,}' in line and ' parameters: encoder ' in line
+    for phase in made.phases:
+        flops = recipes.cost(made, phase)
+        line, attention = descriptions.program(made, phase)
+        assert line.startswith(f'FLOPs    {flops.model:.3g} per step: ')
+        assert ('predictor' in line) == (phase.index == 1) and 'lm_head' in line
+        assert attention.startswith('attention')
 
 
 def test_a_batch_that_cannot_fit_in_memory_is_refused_before_it_is_compiled(
