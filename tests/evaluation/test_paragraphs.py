@@ -59,3 +59,17 @@ def test_each_paragraph_comes_with_its_document():
 def test_invalid_lengths_raise(low, high):
     with pytest.raises(ValueError, match=f'min_words={low}, max_words={high}: '):
         paragraphs([], low, high)
+
+
+@pytest.mark.parametrize(
+    ('text', 'expected'),
+    [
+        ('天气很好。我们去看“电影”！好 吗？', '天气很好。|我们去看“电影”！|好 吗？'),
+        ('これは「本。」私です。', 'これは「本。」|私です。'),
+        ('ดีที่สุด', 'ดีที่สุด'),
+        ('यह एक किताब है। वह घर है।', 'यह एक किताब है।|वह घर है।'),
+    ],
+)
+def test_sentences_of_other_scripts(text, expected):
+    found = paragraphs([{'text': text}], min_words=2, max_words=6)
+    assert [piece for piece, _ in found] == expected.split('|')

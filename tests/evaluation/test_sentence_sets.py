@@ -60,6 +60,27 @@ def test_a_bigram_shift_moves_two_neighbors():
         assert not label or places[1] == places[0] + 1
 
 
+@pytest.mark.parametrize('make', CHANGED[:2])
+@pytest.mark.parametrize(
+    ('text', 'first', 'last'),
+    [
+        ('今天天气很好，我们去看电影。', '今', '影。'),
+        ('「テスト」はiPhoneで します', '「テ', 'す'),
+        ('วันนี้อากาศดีที่สุด', 'ว', 'ด'),
+    ],
+)
+def test_letters_move_in_scripts_without_spaces(make, text, first, last):
+    found = make([text] * 40)
+    changed = [one for one, label in zip(found.texts, found.labels_N) if label]
+    assert len(changed) == 20 and len(set(changed)) > 3
+    for one in changed:
+        assert one != text and one.startswith(first) and one.endswith(last)
+        assert Counter(words.words(one)) == Counter(words.words(text))
+        assert one.count(' ') == text.count(' ')
+    lengths = [sentence_sets.length_bins([text, text[:5]], bins=2).labels_N.tolist()]
+    assert lengths == [[1, 0]]
+
+
 def test_odd_word_replaces_one_word_and_keeps_punctuation():
     found = sentence_sets.odd_word(TEXTS, highest=0.5)
     for text, label, source in zip(*found):

@@ -8,6 +8,7 @@ its marks is a word, and overlap, TF-IDF and content words also use pairs of nei
 import functools
 import re
 import sys
+import types
 import unicodedata
 from collections import Counter
 
@@ -26,7 +27,7 @@ def words(text, cased=False):
     >>> words('iPhone很好')
     ['iphone', '很', '好']
     """
-    return _patterns()[0].findall(text if cased else text.lower())
+    return _patterns().word.findall(text if cased else text.lower())
 
 
 def terms(text, cased=False):
@@ -36,10 +37,10 @@ def terms(text, cased=False):
     ['iphone', '很', '好', '用', '很好', '好用']
     """
     text = text if cased else text.lower()
-    word, letter, run = _patterns()
-    runs = map(letter.findall, run.findall(text))
+    patterns = _patterns()
+    runs = map(patterns.letter.findall, patterns.run.findall(text))
     pairs = [''.join(pair) for found in runs for pair in zip(found, found[1:])]
-    return word.findall(text) + pairs
+    return patterns.word.findall(text) + pairs
 
 
 def separated(text):
@@ -48,18 +49,36 @@ def separated(text):
     >>> separated('iPhone很好!').split()
     ['iPhone', '很', '好', '!']
     """
-    return _patterns()[1].sub(r' \g<0> ', text)
+    return _patterns().letter.sub(r' \g<0> ', text)
+
+
+def pieces(text):
+    """Returns (pieces, gaps): whitespace-separated parts, and '' or ' ' after each.
+
+    In scripts without spaces each letter is a piece, with the punctuation beside it.
+
+    >>> pieces('See it,  now')
+    (['See', 'it,', 'now'], [' ', ' ', ''])
+    >>> pieces('很好。 ok')
+    (['很', '好。', 'ok'], ['', ' ', ''])
+    """
+    if not is_without_spaces(text):
+        found = text.split()
+        return found, [' '] * (len(found) - 1) + [''] * bool(found)
+    pairs = _patterns().piece.findall(text)
+    gaps = [' ' * bool(space) for _, space in pairs]
+    return [piece for piece, _ in pairs], [*gaps[:-1], '']
 
 
 def is_without_spaces(text):
     """Returns whether a text has a letter of a script without spaces."""
-    return _patterns()[1].search(text) is not None
+    return _patterns().letter.search(text) is not None
 
 
 @functools.cache
 def _patterns():
     """Returns the compiled patterns of a word, of a letter of a script without spaces
-    with its marks, and of a run of such letters."""
+    with its marks, of a run of such letters, and of one of the `pieces` and a space."""
     alone = ''.join(f'{chr(first)}-{chr(last)}' for first, last in WITHOUT_SPACES)
     # Ranges, as the re module is slow with many characters beyond the basic plane.
     characters = map(chr, range(sys.maxunicode + 1))
@@ -70,7 +89,9 @@ def _patterns():
     letters = f'{letter}+(?:{mark}+{letter}*)*'
     one = rf'(?=[{alone}])[^\W_]{mark}*'
     word = f"{one}|{letters}(?:['’-]{letters})*"
-    return tuple(map(re.compile, (word, one, f'(?:{one})+')))
+    piece = rf'([^\w\s]*{one}[^\w\s]*|(?:(?!{one})\S)+)(\s*)'
+    found = dict(word=word, letter=one, run=f'(?:{one})+', piece=piece)
+    return types.SimpleNamespace(**{k: re.compile(v) for k, v in found.items()})
 
 
 def document_frequency(texts, cased=False):

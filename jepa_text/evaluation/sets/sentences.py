@@ -13,6 +13,8 @@ from all sentences.
 A bag of words or tokens is at chance on bigram_shift and word_order. This is why the
 first and the last word stay in place: their capital letter, their full stop and their
 missing space would reveal that they had been moved. Report it alongside the model.
+
+In scripts without spaces, words are letters (words.pieces).
 """
 
 from typing import NamedTuple
@@ -87,7 +89,7 @@ def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
 
     Words are case-sensitive and are replaced by words in the same case, e.g. a name by a
     name, so that capitalization does not reveal the change. Texts without content words
-    are left out.
+    are left out, as are those in scripts without spaces, whose pieces are letters.
 
     >>> found = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
     >>> sorted(found.labels_N.tolist()) == [0] * 5 + [1] * 5
@@ -136,7 +138,7 @@ def length_bins(texts, bins=6):
     >>> length_bins(['a', 'a b', 'a b c', 'a b c d'], bins=2).labels_N.tolist()
     [0, 0, 1, 1]
     """
-    count_N = np.array([len(text.split()) for text in texts])
+    count_N = np.array([len(words.pieces(text)[0]) for text in texts])
     edges = np.unique(np.quantile(count_N, np.arange(1, bins) / bins))
     bin_N = np.searchsorted(edges, count_N, side='left')
     labels_N = np.unique(bin_N, return_inverse=True)[1]
@@ -146,15 +148,17 @@ def length_bins(texts, bins=6):
 def _half_changed(texts, change, seed):
     """Changes a random half of the texts that can be changed, and keeps their order.
 
-    Whitespace becomes single spaces in all texts, as it would reveal changed ones.
+    Whitespace becomes single spaces in all texts, as it would reveal changed ones. Pieces
+    are those of `words.pieces`; gaps keep their places.
     """
     rng = np.random.default_rng(seed)
     both = []
     for source, text in enumerate(texts):
-        pieces = text.split()
+        pieces, gaps = words.pieces(text)
         changed = change(pieces, rng)
         if changed is not None:
-            both.append((source, ' '.join(pieces), ' '.join(changed)))
+            sides = (''.join(map(str.__add__, side, gaps)) for side in (pieces, changed))
+            both.append((source, *sides))
     if len(both) < 2:
         raise ValueError(
             f'Only {len(both)} of {len(texts)} texts can be changed, but two are needed: '
