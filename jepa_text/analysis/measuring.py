@@ -12,7 +12,8 @@ from jepa_text.analysis import array_cache, features, monitor, probes, results
 from jepa_text.analysis.results import Result
 from jepa_text.data import truncation
 from jepa_text.evaluation import controls, identity
-from jepa_text.evaluation.controls import lexical
+from jepa_text.evaluation.controls import baselines, lexical
+from jepa_text.evaluation.controls import features as word_features
 from jepa_text.files import checksums
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling
@@ -20,6 +21,7 @@ from jepa_text.models import pooling
 ENCODING = 0.5  # share of the work on a model, for the display of progress
 POOLING_TEXTS = 600  # training texts for trained poolings
 _CKA_TEXTS = 2000
+_TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 
 
 class _Measures(NamedTuple):
@@ -83,7 +85,10 @@ class Measurements:
                 )
 
     def tf_idf(self):
-        """Measures TF-IDF, of the text that the models read and of the full texts."""
+        """Measures TF-IDF, of the text that the models read and of the full texts.
+
+        Its probe reads all words, its geometry and the recovery of words the commonest.
+        """
         for task in self.tasks if controls.TF_IDF in self.config['controls'] else ():
             with self.progress.part(controls.TF_IDF, task.name):
                 # Models that read the same text share a control.
@@ -100,10 +105,16 @@ class Measurements:
                     Result(task.name, '', 0, control, None, '')
                 )
                 for texts, (read, wanted) in groups.items():
-                    rows_NW = controls.tf_idf(texts, read.train.texts())
-                    lengths_N2 = controls.word_lengths(texts)
+                    known = read.train.texts()
+                    rows_NW = word_features.vectorizer(
+                        known, where=task.name, max_words=_TF_IDF_WORDS
+                    ).transform(texts)
+                    has_probe = read.kind in ('labels', 'scores')
                     self._measure_all(
-                        {tuple(wanted): lambda x=rows_NW: x}, read, lengths_N2
+                        {tuple(wanted): rows_NW.toarray},
+                        read,
+                        controls.word_lengths(texts),
+                        answered=baselines.probe(read, self._seed) if has_probe else None,
                     )
 
     def similarity(self):
@@ -176,11 +187,14 @@ class Measurements:
         self.progress.status(f'training {", ".join(trained)}')
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
-    def _measure_all(self, wanted, task, lengths_N2, labels=None, after=0.0):
+    def _measure_all(
+        self, wanted, task, lengths_N2, labels=None, after=0.0, answered=None
+    ):
         """Measures sets of vectors in parallel, and stores the results in order.
 
         `wanted` is {Results: a function that returns the vectors they share}; `after` is
-        the share of this part's work that is done.
+        the share of this part's work that is done; `answered` are a probe's answers
+        (probes.evaluate).
         """
         deepest = max(result.layer or 0 for result, *_ in wanted)
         unique = results.unique_texts(task)
@@ -193,7 +207,9 @@ class Measurements:
                 is_first = result.pooling in (self._pooling, 'mean')
                 paper = labels if is_last and is_first else None
                 split = results.split(rows_ND, task)
-                values, per_example = probes.evaluate(task, split, self._seed, paper)
+                values, per_example = probes.evaluate(
+                    task, split, self._seed, paper, answered
+                )
                 measures.per_example.update(per_example)
                 count = len(task.test)
                 measures.values.extend(('', name, x, count) for name, x in values.items())

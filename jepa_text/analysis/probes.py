@@ -20,20 +20,22 @@ from jepa_text.measures.statistics import Interval
 KEYS = 'keys of examples'
 
 
-def evaluate(task, vectors, seed=0, token_labels=None):
+def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
     """({metric: Interval}, {metric: one value per test example}).
 
     The values per example are for paired tests; their mean is the metric. They are 0 or 1
     for accuracy, the AUC of each text, or the influence of an example on a metric that is
     not a mean; KEYS are the columns of texts or groups by which examples depend on each
     other. `token_labels` are (train, test) of lexical.paper_token_labels, for the paper's
-    probe. Metrics that are undefined for these texts are omitted.
+    probe. `answered` are (answers, cosines) that replace those of a probe of the vectors
+    (baselines.probe). Metrics that are undefined for these texts are omitted.
     """
     values, per_example = {}, {}
     if task.kind == 'labels':
-        values, per_example = _classification(task, vectors, seed)
+        answers_N, _ = answered or _classify(task, vectors, seed)
+        values, per_example = _classification(task, answers_N)
     elif task.kind == 'scores':
-        values, per_example = _similarity(task, vectors)
+        values, per_example = _similarity(task, *answered or _regress(task, vectors))
     if found := _word_recovery(task, vectors, seed):
         recovered, per_example['word_recovery_auc'] = found
         values['word_recovery_auc'] = recovered
@@ -49,13 +51,17 @@ def evaluate(task, vectors, seed=0, token_labels=None):
     return values, per_example
 
 
-def _classification(task, vectors, seed):
+def _classify(task, vectors, seed):
+    """Returns (predicted classes, None) of a probe."""
     train, test = (
         first_ND if second_ND is None else probes.pair_features(first_ND, second_ND)
         for first_ND, second_ND in vectors.sides
     )
     probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
-    predicted_N = np.array(probe['predicted'])
+    return np.array(probe['predicted']), None
+
+
+def _classification(task, predicted_N):
     per_example, keys = _per_example(task, predicted_N), clusters(task.test)
     values = {
         metric: statistics.mean_interval(values_N, SCALES[metric], keys)
@@ -78,16 +84,19 @@ def _per_example(task, predicted_N):
     return values
 
 
-def _similarity(task, vectors):
-    human_N = task.test.target
-    similarity_N = probes.pair_cosine(*vectors.sides[1])
-    overlap_N = words.overlap(task.test.first, task.test.second)
+def _regress(task, vectors):
+    """Returns (predicted scores, cosines) of pairs."""
     width = vectors.train_ND.shape[1]
     train_ND, test_ND = (
         probes.pair_features(*pair)[:, 2 * width :] for pair in vectors.sides
     )
     predicted_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
+    return predicted_N, probes.pair_cosine(*vectors.sides[1])
 
+
+def _similarity(task, predicted_N, similarity_N):
+    human_N = task.test.target
+    overlap_N = words.overlap(task.test.first, task.test.second)
     keys = clusters(task.test)
 
     def interval(*samples, influence=correlations.spearman_influence):

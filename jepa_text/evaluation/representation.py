@@ -18,7 +18,9 @@ import numpy as np
 
 from jepa_text.config import resolve
 from jepa_text.evaluation import controls
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.sets import sentences as sentence_sets
+from jepa_text.evaluation.sets import task
 from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
 from jepa_text.measures import probes as probing
@@ -136,12 +138,15 @@ def controls_of(probe):
         'accuracy': float(counts.max() / counts.sum()),
     }
 
-    def counted(train_M, test_M):
-        fitted_on = [probe.texts[n] for n in train_M]
-        both = [probe.texts[n] for n in (*train_M, *test_M)]
-        return np.split(controls.tf_idf(both, fitted_on), [len(train_M)])
+    def answers(*fold):
+        labels_N = probe.labels_N.astype(str)
+        sides = (
+            task.Examples([probe.texts[n] for n in side_M], None, labels_N[side_M])
+            for side_M in fold
+        )
+        return baselines.probe(task.Task(probe.name, 'labels', 'accuracy', *sides))[0]
 
-    return {controls.LARGEST: largest, controls.TF_IDF: _score(probe, counted)}
+    return {controls.LARGEST: largest, controls.TF_IDF: _score(probe, answers)}
 
 
 def run(model, probes):
@@ -278,16 +283,20 @@ def _score_vectors(probe, vectors_ND):
     """Returns the score of vectors of all the texts; NaN if they are not finite."""
     if not np.isfinite(vectors_ND).all():
         return dict.fromkeys(('balanced', 'accuracy', 'low', 'high'), np.nan)
-    return _score(probe, lambda *fold: [vectors_ND[side_M] for side_M in fold])
+
+    def answers(*fold):
+        sides = (x for side_M in fold for x in (vectors_ND[side_M], labels_N[side_M]))
+        return probing.linear_probe(*sides)['predicted']
+
+    labels_N = probe.labels_N.astype(str)
+    return _score(probe, answers)
 
 
-def _score(probe, vectors_of):
-    """Returns the score of a probe; `vectors_of(train_M, test_M)` returns a fold's."""
-    right_N = np.zeros(len(probe.texts), bool)
+def _score(probe, answers_of):
+    """Returns the score of a probe; `answers_of(train_M, test_M)` are classes as text."""
+    right_N, labels_N = np.zeros(len(probe.texts), bool), probe.labels_N.astype(str)
     for train_M, test_M in probe.folds:
-        train_ND, test_ND = vectors_of(train_M, test_M)
-        sides = train_ND, probe.labels_N[train_M], test_ND, probe.labels_N[test_M]
-        right_N[test_M] = np.array(probing.linear_probe(*sides)['predicted']) == sides[3]
+        right_N[test_M] = answers_of(train_M, test_M) == labels_N[test_M]
     right_M = right_N[probe.scored_M]
     scored_M = probe.scored_M
     documents = [probe.documents_N[scored_M]]  # their sentences are dependent

@@ -52,9 +52,8 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
             f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, but a '
             'probe needs at least two classes. Choose another label or more documents.'
         )
-    rng = np.random.default_rng(seed)
     train_ND, test_ND = _standardized(train_ND, test_ND)
-    inverse = _choose(train_ND, target_N, rng)
+    inverse = _choose(train_ND, target_N, held_out(target_N, seed))
     predicted_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
     right_N = predicted_N == test_labels_N
     accuracy, low, high = statistics.mean_interval(right_N, 'share')
@@ -104,6 +103,22 @@ def balanced_accuracy(right_N, truth_N, clusters=()):
         for end_C in (low_C, high_C)
     )
     return {'balanced': value, 'low': value - below, 'high': value + above}
+
+
+def held_out(labels_N, seed=0):
+    """Returns [N]: the examples of a stratified fifth, which choose the penalty.
+
+    Of a class with fewer than five examples none is.
+
+    >>> held_out(list('aaaaab')).sum().item()
+    1
+    """
+    labels_N, rng = np.asarray(labels_N), np.random.default_rng(seed)
+    held_N = np.zeros(len(labels_N), bool)
+    for label in np.unique(labels_N):
+        members = rng.permutation(np.flatnonzero(labels_N == label))
+        held_N[members[: int(_VALIDATION * len(members))]] = True
+    return held_N
 
 
 def pair_features(first_ND, second_ND):
@@ -165,12 +180,8 @@ def _standardized(train_ND, test_ND):
     return (train_ND - mean_D) / scale_D, (test_ND - mean_D) / scale_D
 
 
-def _choose(train_ND, target_N, rng):
-    """Returns the penalty with the best likelihood on a stratified validation set."""
-    held_N = np.zeros(len(target_N), bool)
-    for label in np.unique(target_N):
-        members = rng.permutation(np.flatnonzero(target_N == label))
-        held_N[members[: int(_VALIDATION * len(members))]] = True
+def _choose(train_ND, target_N, held_N):
+    """Returns the penalty with the best likelihood on the examples that are held out."""
     if not held_N.any():
         # All classes have fewer than five examples.
         return INVERSE_PENALTIES[len(INVERSE_PENALTIES) // 2]

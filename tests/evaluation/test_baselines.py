@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from member_lines import CONFIG
 
-from jepa_text.evaluation import controls
-from jepa_text.evaluation.controls import baselines
+from jepa_text.analysis import measuring, monitor
+from jepa_text.evaluation import controls, representation
+from jepa_text.evaluation.controls import baselines, words
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.evaluation.controls import ranking as word_ranking
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.sets.task import Examples, Task
+from jepa_text.evaluation.tasks import bundled
 
 pytest.importorskip('sklearn')
 
@@ -200,6 +202,91 @@ def test_words_of_one_text_are_kept_and_bigrams_of_one_text_are_not():
     assert predictions(made)[controls.TF_IDF].test == ['f', 'f', 'm', 'm', 'm']
 
 
+def test_tf_idf_is_that_of_scikit_learn_and_knows_the_commonest_words():
+    text = pytest.importorskip('sklearn.feature_extraction.text')
+    texts = ['The whale sank the ship.', 'A ship, a sea!', 'The Sea; the whale', 'à Dax']
+    theirs = text.TfidfVectorizer(analyzer=words.words, sublinear_tf=True).fit(texts)
+    ours = word_features.vectorizer(texts)
+    expected, found = (x.transform(texts[::-1]).toarray() for x in (theirs, ours))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    three = word_features.vectorizer(texts, max_words=3)
+    # 'the', 'whale', 'ship' and 'sea' occur in two texts each; of ties, the first.
+    assert three.get_feature_names_out().tolist() == ['sea', 'ship', 'the']
+    assert not three.transform(['whale unknown']).toarray().any()
+
+
+def zipf(seed, count=400):
+    """Texts of 20 common words and three of 8,000 rare ones, which tell the class."""
+    rng, texts, labels = np.random.default_rng(seed), [], []
+    for _ in range(count):
+        label = rng.integers(4)
+        rare = [f'r{n}' for n in 4 * (2000 * rng.random(3) ** 3).astype(int) + label]
+        texts.append(' '.join(rng.permutation([*rng.choice(COMMON, 20), *rare])))
+        labels.append(f'class {label}')
+    return Examples(texts, None, np.array(labels))
+
+
+def bundled_task(seed=0):
+    made = bundled.make()
+    return [part.draw(400, seed) for part in (made.train, made.test)]
+
+
+COMMON = [f'c{n}' for n in range(1500)]
+
+
+@pytest.mark.parametrize(
+    'train, test',
+    [
+        pytest.param(zipf(0), zipf(1), marks=pytest.mark.slow),
+        (Examples(*labeled(0)), Examples(*labeled(1))),
+        pytest.param(*bundled_task(), marks=pytest.mark.slow),
+    ],
+    ids=['rare words', 'order of words', 'bundled'],
+)
+def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, train, test):
+    text = pytest.importorskip('sklearn.feature_extraction.text')
+    selection = pytest.importorskip('sklearn.model_selection')
+    linear = pytest.importorskip('sklearn.linear_model')
+    words_of = {'tokenizer': words.words, 'token_pattern': None}
+    pipeline = pytest.importorskip('sklearn.pipeline').Pipeline(
+        [
+            ('words', text.TfidfVectorizer(sublinear_tf=True, **words_of)),
+            ('fit', linear.LogisticRegression(max_iter=1000)),
+        ]
+    )
+    grid = {'words__ngram_range': [(1, 1), (1, 2)], 'fit__C': [1, 10, 100]}
+    theirs = selection.GridSearchCV(pipeline, grid, scoring='neg_log_loss', cv=3)
+    with monitor.one_blas_thread():
+        theirs.fit(train.first, train.target)
+    right_N = theirs.predict(test.first) == test.target
+
+    made = Task('made', 'labels', 'accuracy', train, test)
+    analysis = measuring.Measurements(ANALYSIS, [made], '')
+    monkeypatch.setattr(measuring, '_TF_IDF_WORDS', 8)  # a fast geometry
+    with monitor.one_blas_thread():
+        analysis.tf_idf()
+    found = {result.control: x for result, x in analysis.per_example.items()}
+    of_analysis = found[controls.TF_IDF]
+    count, everything = len(train), (*train.first, *test.first)
+    labels_N = np.concatenate([train.target, test.target])
+    numbers_N = np.arange(len(everything))
+    folds = [(numbers_N[:count], numbers_N[count:])]
+    probe = representation.Probe('p', everything, labels_N, numbers_N, folds, '', 0)
+    of_study = representation.controls_of(probe)[controls.TF_IDF]['accuracy']
+    # Paired tests need a value for each example.
+    assert set(of_analysis['probe_accuracy']) <= {0.0, 1.0}
+    assert of_analysis['probe_accuracy'].shape == right_N.shape
+    shares = of_analysis['probe_accuracy'].mean(), of_study
+    assert shares == pytest.approx([right_N.mean()] * 2, abs=0.005)
+
+
+ANALYSIS = {
+    'seed': 0,
+    'poolings': ['mean'],
+    'controls': [controls.TF_IDF],
+    'half_samples': 0,
+    'threads': 1,
+}
 CORPUS = {
     'd1': 'the whale sank the ship',
     'd2': 'a ship a ship',

@@ -1,4 +1,4 @@
-"""Words, overlap and TF-IDF against scikit-learn and hand-computed values."""
+"""Words and their overlap against hand-computed values."""
 
 from collections import Counter
 
@@ -57,19 +57,6 @@ def test_statistics_of_texts_without_spaces():
     assert words.membership(['今天天气'], ['天气', '电影']).tolist() == [[True, False]]
     # Letters 天 and 气, and their pair, of 7 terms of one text.
     assert words.overlap(['天气很好'], ['天气']).tolist() == [pytest.approx(3 / 7)]
-
-
-def test_tf_idf_against_scikit_learn():
-    text = pytest.importorskip('sklearn.feature_extraction.text')
-    theirs = text.TfidfVectorizer(tokenizer=words.terms, token_pattern=None)
-    expected = theirs.fit(TEXTS).transform(TEXTS[::-1]).toarray()
-    np.testing.assert_allclose(words.tf_idf(TEXTS[::-1], TEXTS), expected, rtol=1e-6)
-
-
-def test_tf_idf_uses_only_the_words_it_was_fitted_on():
-    found_NW = words.tf_idf(['whale unknown', 'nothing here'], TEXTS, max_words=4)
-    assert found_NW.shape == (2, 4)
-    assert np.linalg.norm(found_NW[0]) == pytest.approx(1) and not found_NW[1].any()
 
 
 def test_content_words_are_neither_common_nor_rare_nor_short():

@@ -2,7 +2,7 @@
 
     untrained            the same architecture at random initialization
     bag_of_embeddings    the mean of the model's own input embeddings, without context
-    tf_idf               TF-IDF of the text, without a model (words.tf_idf)
+    TF_IDF               TF-IDF of the text, without a model (baselines.py)
 
 All three read the same part of a text that the model reads (truncation.py). If texts are
 truncated, TF-IDF of the whole texts is reported as well, under the name WHOLE.
@@ -24,7 +24,6 @@ WHOLE = 'TF-IDF of the whole texts'
 CONTROLS = (UNTRAINED, BAG, TF_IDF)
 # Constant predictions: `baselines` of analysis/probes.py.
 LARGEST, ALWAYS_ONE = 'largest class', 'always 1'
-TF_IDF_WORDS = 1024
 
 
 def untrained(model, seed=0):
@@ -47,11 +46,6 @@ def bag_of_embeddings(model, texts):
     table_VD = np.asarray(jax.device_get(model.params['encoder']['embedding']))
     table_VD = table_VD.astype(np.float32)
     return np.stack([table_VD[model.row(text)].mean(axis=0) for text in texts])
-
-
-def tf_idf(texts, fitted_on):
-    """Returns [N, W] float32: TF-IDF over the most frequent words of `fitted_on`."""
-    return words.tf_idf(texts, fitted_on, max_words=TF_IDF_WORDS)
 
 
 def word_lengths(texts):

@@ -17,6 +17,7 @@ texts of the task as given; if a model reads less, truncate the task first
 (data/truncation.py). For controls of retrieval see ranking.py.
 """
 
+import dataclasses
 import re
 import time
 from collections import Counter, defaultdict
@@ -36,6 +37,7 @@ COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of mo
 ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
 PENALTIES = (0.1, 1.0, 10.0)  # of ridge regression
+_GRID = (1, INVERSE_PENALTIES), (2, INVERSE_PENALTIES)  # (words of a gram, C)
 _TINY = 1e-12
 _SUFFIX = 3  # letters of a word's ending
 _RARE = 5  # training words of at most this count stand for unknown words
@@ -62,6 +64,32 @@ def predict(task, control, model=None):
     `model`, a load.Pretrained, is needed for the bag of embeddings only.
     """
     return _CONTROLS[task.kind][control](task, model)
+
+
+def probe(task, seed=0):
+    """Returns (answers, cosines): the probe of TF-IDF for the test set of a task.
+
+    It is the control of `predict`, for a task without a validation set, of classes or of
+    scores of pairs. Classes, as text, with the hyperparameters that are best on
+    `probes.held_out` of the training set, fitted on all of it, and None; or scores, [N],
+    and the cosines of the pairs.
+    """
+    whole = dataclasses.replace(task, validation=task.train)
+    if task.kind == 'scores':
+        cosines = predict(whole, controls.TF_IDF).test
+        parts = word_features.joint_features(task, word_features.tf_idf(whole, 1))
+        # |u - v| and u * v, as for vectors.
+        train, _, test = (part[:, part.shape[1] // 2 :] for part in parts)
+        ridge = base.extra('sklearn.linear_model').RidgeCV(PENALTIES)
+        answers = word_features.fit_predict(ridge, [train, test], task.train.target)
+        return answers[0], np.array(cosines)
+    held_N, grid = probes.held_out(task.train.target, seed), _GRID[:1]
+    if held_N.any():
+        sides = (task.train.take(np.flatnonzero(side_N)) for side_N in (~held_N, held_N))
+        part = dataclasses.replace(task, **dict(zip(('train', 'validation'), sides)))
+        chosen = predict(part, controls.TF_IDF).chosen
+        grid = [(chosen['words'], [chosen['C']])]
+    return np.array(_tf_idf_classes(whole, None, grid).test), None
 
 
 def members(task, settings, chosen, model=None):
@@ -143,14 +171,13 @@ def _commonest(counts, items=()):
     return min(items or counts, key=lambda item: (-counts[item], item))
 
 
-def _tf_idf_classes(task, model):
-    best = None
-    for grams, penalties in ((1, INVERSE_PENALTIES), (2, None)):
+def _tf_idf_classes(task, model, grid=_GRID):
+    fits = []
+    for grams, penalties in grid:
         features = word_features.joint_features(task, word_features.tf_idf(task, grams))
-        # Bigrams use the penalty that is best for words.
-        fit = _likeliest(task, features, penalties or (best.chosen['C'],))
-        if best is None or fit.likelihood > best.likelihood:
-            best = fit._replace(chosen={**fit.chosen, 'words': grams})
+        fit = _likeliest(task, features, penalties)
+        fits.append(fit._replace(chosen={**fit.chosen, 'words': grams}))
+    best = max(fits, key=lambda fit: fit.likelihood)
     return Predictions(*best.answers, best.chosen)
 
 

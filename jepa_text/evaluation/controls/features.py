@@ -13,16 +13,22 @@ from jepa_text.measures import probes
 def tf_idf(task, grams):
     """Returns [(first, second or None)] for train, validation and test: sparse TF-IDF.
 
-    Over all `words.terms` of the training texts; if `grams` is 2, also over word bigrams
-    that occur in at least two texts. Of a zero-shot task, for the test texts only, over
-    their terms.
+    See `vectorizer`. Of a zero-shot task, for the test texts only, over their terms.
+    """
+    known = (task.train if len(task.train) else task.test).texts()
+    return _encode_parts(task, vectorizer(known, grams, task.name).transform)
+
+
+def vectorizer(known, grams=1, where='TF-IDF', max_words=None):
+    """Returns a scikit-learn TfidfVectorizer, with sublinear counts, fitted on texts.
+
+    Over all `words.terms` of the texts, or the `max_words` that occur in most of them; if
+    `grams` is 2, also over word bigrams that occur in at least two texts. Raises
+    ValueError, with the place `where`, if no text contains a word.
     """
     text = base.extra('sklearn.feature_extraction.text')
-    known = (task.train if len(task.train) else task.test).texts()
     if not any(map(words.words, known)):
-        raise ValueError(
-            f'{task.name}: no text contains a word, so TF-IDF cannot be fitted.'
-        )
+        raise ValueError(f'{where}: no text contains a word, so TF-IDF cannot be fitted.')
 
     def split(text):
         tokens = words.words(text) if grams == 2 else ()
@@ -30,9 +36,10 @@ def tf_idf(task, grams):
 
     counts = Counter(gram for text in known for gram in set(split(text)))
     kept = sorted(gram for gram, count in counts.items() if count > 1 or ' ' not in gram)
+    if max_words:
+        kept = sorted(sorted(kept, key=lambda gram: -counts[gram])[:max_words])
     options = dict(vocabulary=kept, sublinear_tf=True)
-    vectorizer = text.TfidfVectorizer(analyzer=split, **options).fit(known)
-    return _encode_parts(task, vectorizer.transform)
+    return text.TfidfVectorizer(analyzer=split, **options).fit(known)
 
 
 def bags_of_embeddings(task, model):

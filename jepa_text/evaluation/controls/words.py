@@ -1,4 +1,4 @@
-"""Word-level text statistics: tokenization, content words, overlap and TF-IDF.
+"""Word-level text statistics: tokenization, content words and overlap.
 
 A word is a lowercase run of letters and digits with their combining marks, and with inner
 apostrophes and hyphens. In scripts without spaces (cleaning/words.py) each letter with
@@ -145,30 +145,6 @@ def membership(texts, vocabulary):
     for row, text in enumerate(texts):
         member_NW[row, [column[word] for word in terms(text) if word in column]] = True
     return member_NW
-
-
-def tf_idf(texts, fitted_on, max_words=2048):
-    """Returns TF-IDF vectors_NW, float32, of length 1.
-
-    scikit-learn's formula: count * (log((1 + N) / (1 + n_w)) + 1), over the `max_words`
-    most frequent words of the N texts `fitted_on`, n_w of which contain word w. A text
-    without any of these words is a row of zeros.
-
-    >>> tf_idf(['b b'], ['a b', 'b']).tolist()
-    [[0.0, 1.0]]
-    """
-    counts = document_frequency(fitted_on)
-    chosen = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
-    chosen.sort()
-    column = {word: index for index, word in enumerate(chosen)}
-    vectors_NW = np.zeros((len(texts), len(chosen)), np.float32)
-    for row, text in enumerate(texts):
-        for word, count in Counter(terms(text)).items():
-            if word in column:
-                rarity = np.log((1 + len(fitted_on)) / (1 + counts[word])) + 1
-                vectors_NW[row, column[word]] = count * rarity
-    norm_N1 = np.linalg.norm(vectors_NW, axis=1, keepdims=True)
-    return vectors_NW / np.where(norm_N1 > 0, norm_N1, 1)
 
 
 def overlap(first_texts, second_texts):
