@@ -32,7 +32,7 @@ from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, ta
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import probes
 
-VERSION = 4  # increased when values of controls change; then they are computed again
+VERSION = 5  # increased when values of controls change; then they are computed again
 COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of most words'
 ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
