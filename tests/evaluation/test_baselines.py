@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from member_lines import CONFIG
+from scipy import stats
 
 from jepa_text.analysis import measuring, monitor
 from jepa_text.evaluation import controls, representation
@@ -278,6 +279,30 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, tra
     assert of_analysis['probe_accuracy'].shape == right_N.shape
     shares = of_analysis['probe_accuracy'].mean(), of_study
     assert shares == pytest.approx([right_N.mean()] * 2, abs=0.005)
+
+
+def test_the_tf_idf_of_scored_pairs_in_an_analysis_reads_all_words(monkeypatch):
+    rng = np.random.default_rng(0)
+    shared_N = rng.integers(0, 7, 120)
+    named = [[f'w{n}' for n in rng.choice(400, 12, replace=False)] for _ in shared_N]
+    pairs = [
+        (' '.join(row[:6]), ' '.join(row[6 - k : 12 - k]))
+        for k, row in zip(shared_N, named)
+    ]
+    whole = Examples(*map(list, zip(*pairs)), shared_N.astype(float))
+    train, test = (whole.take(np.arange(60) + start) for start in (0, 60))
+    monkeypatch.setattr(measuring, '_TF_IDF_WORDS', 8)
+    made = Task('made', 'scores', 'spearman', train, test, validation=train)
+    analysis = measuring.Measurements(ANALYSIS, [made], '')
+    analysis.tf_idf()
+    values = {row['metric']: row['value'] for row in analysis.rows}
+    first, second = word_features.tf_idf(made, 1)[-1]
+    cosine_N = word_features.cosine(first, second)
+    expected = stats.spearmanr(cosine_N, test.target).statistic
+    assert values['cosine_spearman'] == pytest.approx(expected)
+    assert values['probe_spearman'] > 0.5
+    (found,) = analysis.per_example.values()
+    assert found['cosine_spearman'].mean() == pytest.approx(expected)
 
 
 ANALYSIS = {
