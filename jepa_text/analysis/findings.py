@@ -59,17 +59,17 @@ def explained_by_control(model, control, name, higher=True, p=None):
     `model` and `control` are Intervals; `higher` says whether higher is better; `name`
     names the control. Raises ValueError for values that are not finite.
 
-    explained  the control is as good or better, or the intervals overlap and `p`, of a
-               paired test over the same texts, is above 0.05
-    unclear    the intervals overlap
-    beyond     the intervals do not overlap
+    explained  the control is as good or better, or `p`, of a paired test over the same
+               texts, is above 0.05
+    beyond     `p` is at most 0.05; without `p`: the intervals do not overlap
+    unclear    without `p`: the intervals overlap
 
-    Overlap alone does not explain a value: texts that are hard for both widen both
-    intervals, but not the interval of their difference.
+    The paired test decides alone where there is one: texts that are hard for both widen
+    both intervals, but not the interval of their difference.
 
     >>> found, control = Interval(0.62, 0.59, 0.65), Interval(0.6, 0.6, 0.6)
     >>> [explained_by_control(found, control, 'it', p=p).kind for p in (0.4, 0.001, None)]
-    ['explained', 'unclear', 'unclear']
+    ['explained', 'beyond', 'unclear']
     >>> explained_by_control(found, Interval(0.5, 0.5, 0.5), 'TF-IDF').words
     '0.62 (0.59 to 0.65) is beyond TF-IDF, which reaches 0.5.'
     """
@@ -79,19 +79,18 @@ def explained_by_control(model, control, name, higher=True, p=None):
     overlap = max(sign * x for x in control) >= min(sign * x for x in model)
     value = f'{model.value:.4g} ({model.low:.4g} to {model.high:.4g})'
     reached = f'{control.value:.4g}'
-    is_reached = sign * control.value >= sign * model.value
-    if is_reached or (overlap and p is not None and p > 1 - statistics.LEVEL):
-        words = f'{name} explains {value}: it reaches {reached}'
-        if not is_reached:
-            words += f', and on the same texts they do not differ (p = {p:.2g})'
-        return Verdict('explained', f'{words}.')
+    paired = '' if p is None else f' (p = {p:.2g}, over the same texts)'
+    if sign * control.value >= sign * model.value:
+        return Verdict('explained', f'{name} explains {value}: it reaches {reached}.')
+    if p is not None and p > 1 - statistics.LEVEL:
+        words = f'{name} explains {value}: it reaches {reached}, no other value{paired}.'
+        return Verdict('explained', words)
     if control.low < control.high:
         reached += f' ({control.low:.4g} to {control.high:.4g})'
-    if not overlap:
-        return Verdict('beyond', f'{value} is beyond {name}, which reaches {reached}.')
+    if p is not None or not overlap:
+        words = f'{value} is beyond {name}, which reaches {reached}{paired}.'
+        return Verdict('beyond', words)
     words = f'{value} is not clearly beyond {name}, which reaches {reached}.'
-    if p is not None:
-        words += f' On the same texts they do differ (p = {p:.2g}).'
     return Verdict('unclear', words)
 
 

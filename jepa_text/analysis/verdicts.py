@@ -1,27 +1,21 @@
 """Summarizes the findings of an analysis: headline, control and comparison sections."""
 
+import math
+
 import numpy as np
 
-from jepa_text.analysis import comparisons, figures
+from jepa_text.analysis import comparisons, figures, findings
 from jepa_text.measures import statistics
 
 _REACHED = 'found', 'reached'
+# The headline has the first of these that a task has.
+SCORES = ('probe_accuracy', 'probe_spearman', 'cosine_spearman')
 
 
 def headline(results):
     """The main findings: models that have collapsed or are worse than untrained, the
-    number of values beyond their controls, and verdicts between models."""
-    bad = {
-        (w['task'], w['model'], w['metric'], w['form'])
-        for w in results['warnings']
-        if w['control'] != 'length'
-    }
-    text = 'No controls were measured.'
-    if results['examined']:
-        text = (
-            f'Of {len(results["examined"])} values that have a control, {len(bad)} are '
-            'not clearly beyond it.'
-        )
+    score of each model beside its strongest control, and verdicts between models."""
+    text = ' '.join(_scores(results)) or 'No scores were measured.'
     tested = [test for test in results['tests'] if test['test']]
     if tested:
         significant = sum(map(comparisons.is_significant, tested))
@@ -50,6 +44,30 @@ def _alarms(results):
         f'Worse than untrained on {task}: `{model}` ({"; ".join(values)}).'
         for (task, model), values in worse.items()
     ]
+
+
+def _scores(results):
+    """Yields a sentence for the first score of each model on each task."""
+    rows = findings.final_rows(results['rows'])
+    subjects = (key[:2] for key in rows if key[1] and not key[2])
+    for task, model in dict.fromkeys(subjects):
+        known = [name for name in SCORES if (task, model, '', name, '') in rows]
+        if not known:
+            continue
+        others = {
+            row['control']: row['value']
+            for (of, owner, control, *value), row in rows.items()
+            # Controls that no model has are those of all.
+            if control and of == task and owner in (model, '') and value == [known[0], '']
+        }
+        row = rows[task, model, '', known[0], '']
+        text = f'{task}: `{model}` has {metric_label(known[0])} {row["value"]:.3f}'
+        if math.isfinite(row['low']):
+            text += f' ({row["low"]:.3f} to {row["high"]:.3f})'
+        if others:
+            best = max(others, key=others.get)
+            text += f', the strongest control, {best}, {others[best]:.3f}'
+        yield f'{text}.'
 
 
 def beyond(results):

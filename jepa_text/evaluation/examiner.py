@@ -132,6 +132,17 @@ def sampled(task, config):
     return dataclasses.replace(task, pairs=[task.pairs[i] for i in train_M], qrels=qrels)
 
 
+def measured_controls(examination, names, common):
+    """Returns [(config, outcome, per_instance, predictions)] of controls of a task.
+
+    `common` are the other fields of their configs.
+    """
+    # The bag of embeddings reads as much of a text as the model does.
+    model = dataclasses.replace(examination.model, length=examination.max_length)
+    made = _ranked if is_retrieval(examination.task) else baselines.members
+    return list(made(examination.task, common, names, model))
+
+
 class Examiner:
     """Runs groups, and keeps the last model and task for the next group."""
 
@@ -144,7 +155,8 @@ class Examiner:
         """Returns [(config, outcome, per_instance, predictions)] for results.write."""
         examination = self._examination_of(group)
         if group.control == CONTROLS:
-            return self._controls(group, examination)
+            common = examination.config | {'item': group.common}
+            return measured_controls(examination, group.controls, common)
         width, members = examination.width(len(group.members)), []
         how = {
             'width': width,
@@ -171,14 +183,6 @@ class Examiner:
                 search.write_run(runs / f'{path.stem}.run', side[1], path.stem)
             count = 0 if group.control == CONTROLS else 1
             self.progress.done(group.model, group.task, count, _summary(config, outcome))
-
-    def _controls(self, group, examination):
-        task, common = examination.task, examination.config | {'item': group.common}
-        # The bag of embeddings reads as much of a text as the model does.
-        model = dataclasses.replace(examination.model, length=examination.max_length)
-        if is_retrieval(task):
-            return list(_ranked(task, common, group.controls, model))
-        return list(baselines.members(task, common, group.controls, model))
 
     def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model

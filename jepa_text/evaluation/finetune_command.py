@@ -70,6 +70,8 @@ def _finetune(config, place):
         rate = chosen_rate(config.chosen_from, config.model, task.name, config.seed)
         print(f'learning rate {rate:g}, selected on validation by {config.chosen_from}')
     member = grid.Member(rate, config.seed)
+    names = examiner.control_names(task, first=True)
+    reached = examiner.measured_controls(examination, names, examination.config)
     with compilation.progress(task.name, examination.recipe.steps) as bar:
         bar.log('compiling the training step')
         ((_, result),) = examination.run([member], report=bar.update)
@@ -95,6 +97,7 @@ def _finetune(config, place):
         for definition, values in outcome[split].items():
             shown = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
             print(f'{split:10}  {definition:8}  {shown}')
+    print(f'{"test":10}  controls  {_control_scores(reached, task.metric)}')
     if outcome['status'] == 'collapsed':
         print(
             'Warning: the model gives the same answer to all examples. Use more steps or '
@@ -105,6 +108,16 @@ def _finetune(config, place):
     method = 'encode' if examination.kind.name == vectors.Vectors.name else 'predict'
     print(f'{place.name}: written; load.load({place.name!r}).{method}([...])')
     return outcome
+
+
+def _control_scores(members, metric):
+    """Returns the scores of examiner.measured_controls as text."""
+    scores = {
+        config['control']: outcome['test']['standard'].get(metric)
+        for config, outcome, *_ in members
+    }
+    shown = (f'{name} {x:.4f}' for name, x in scores.items() if x is not None)
+    return f'{metric}: {", ".join(shown)}'
 
 
 def chosen_rate(workdir, model, task, seed=0):

@@ -246,14 +246,36 @@ METRICS = {
 }
 
 
+# Fewer rows than these give values that say nothing about them: any two rows have one
+# direction in common after centering, a slope is fitted to three eigenvalues, and among
+# at most 11 rows each is a neighbor of all. Of other measures: 3.
+NEEDED_ROWS = {
+    'uniformity': 2,
+    'mean_cosine': 2,
+    'spectral_slope': 7,
+    'intrinsic_dimension': 4,
+    'hubness': neighbors.HUB_NEIGHBORS + 2,
+}
+
+
 def summary(rows, metrics=None):
     """Returns {name: value} of one cloud, for `METRICS` unless others are given.
 
-    >>> summary([[2.0, 0.0], [-5.0, 0.0]])['uniformity']
+    Raises ValueError for fewer rows than a measure needs (NEEDED_ROWS).
+
+    >>> metrics = {'uniformity': uniformity}
+    >>> summary([[2.0, 0.0], [-5.0, 0.0]], metrics)['uniformity']
     -8.0
     """
     rows = cloud.as_cloud(rows).require_pairs('Geometry')
     metrics = METRICS if metrics is None else metrics
+    needed = {name: NEEDED_ROWS.get(name, 3) for name in metrics}
+    if lacking := [name for name, count in needed.items() if count > len(rows)]:
+        listed = ', '.join(f'{name} {needed[name]}' for name in lacking)
+        raise ValueError(
+            f'Of {len(rows)} rows these measures would say nothing; they need at least '
+            f'as many as here: {listed}. Give more rows, or the `metrics` to measure.'
+        )
     return {name: measure(rows) for name, measure in metrics.items()}
 
 

@@ -154,11 +154,14 @@ def _channels(color):
 def styles(names):
     """Returns {name: dict of color, line style and marker}, by order of the runs."""
     runs = [name for name in names if name not in BASELINES]
-    styles = {name: dict(color=MUTED, linestyle='solid', marker=None) for name in names}
+    baseline = dict(color=MUTED, linestyle='solid', linewidth=1.5, marker=None)
+    styles = dict.fromkeys(names, baseline)
     for place, name in enumerate(runs):
         turn = place // len(COLORS)
         styles[name] = dict(
             color=shade(place),
+            # Later curves are thinner, so that those below show where they coincide.
+            linewidth=1.2 + 1.8 * (1 - place / max(1, len(runs) - 1)),
             linestyle=DASHES[turn % len(DASHES)],
             marker=MARKERS[turn % len(MARKERS)],
         )

@@ -13,8 +13,9 @@ COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank')
 CURVES = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
-    ('train/loss', 'Training loss (weighted sum of all terms)', ''),
+    # Not train/loss: the weights in it differ between runs, and change with λ.
     ('train/mlm_loss', 'Training masked loss', 'nats per token'),
+    ('train/clm_loss', 'Training causal loss', 'nats per token'),
     ('jepa/loss', 'Latent loss', '1 − cosine'),
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
     ('jepa/target_std', 'Standard deviation of the latent targets', '0 = collapsed'),
@@ -196,10 +197,8 @@ def _losses(results):
         'table': {
             'columns': [*columns, 'causal loss'],
             'rows': rows,
-            'best': {'masked loss': 'min', 'accuracy': 'max', 'causal loss': 'min'},
-            'note': 'Losses in nats per token. Bold is the best value of a column, '
-            'unless another one is displayed the same. Each value is from a single run, '
-            'so small differences may be noise between seeds.',
+            'note': 'Losses in nats per token. Each value is from a single run, so small '
+            'differences may be noise between seeds.',
         },
     }
 

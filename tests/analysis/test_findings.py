@@ -112,7 +112,7 @@ def test_values_without_interval_or_control_are_not_beyond():
     found = findings.compare([value], {}, {})
     assert found['examined'] == []
     results = dict(found, rows=[value])
-    assert verdicts.headline(results) == 'No controls were measured.'
+    assert verdicts.headline(results) == 't: `a` has probe accuracy 0.500.'
     undefined = value | dict(value=np.nan)
     found = findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})
     assert found['examined'] == []
@@ -122,14 +122,25 @@ def right(share, count=872):
     return np.arange(count) < share * count
 
 
-def test_overlapping_control_explains_only_if_the_paired_test_agrees():
+def test_the_headline_is_each_score_beside_its_strongest_control():
+    rows = [row('a', 'probe_accuracy', 0.8), row('a', 'uniformity', -2.0, form='raw')]
+    rows += [
+        row('a', 'probe_accuracy', 0.7) | dict(control=controls.UNTRAINED),
+        row('', 'probe_accuracy', 0.9, layer=None) | dict(control=controls.TF_IDF),
+    ]
+    said = verdicts.headline(findings.compare(rows, {}, {}) | dict(rows=rows))
+    assert said.startswith('t: `a` has probe accuracy 0.800 (')
+    assert said.endswith('), the strongest control, TF-IDF, 0.900.')
+
+
+def test_the_paired_test_decides_whether_a_control_explains_a_value():
     base_N = right(0.68).astype(float)
     better_N = base_N.copy()
     better_N[-26:], better_N[:4] = 1.0, 0.0  # p = 6e-5, and the intervals meet
     other_N = np.random.default_rng(0).permutation(base_N)
     alone, together = [np.arange(872)], [np.minimum(np.arange(872), 872 - 26)]
     for control_N, keys, kind in (
-        (base_N, alone, 'unclear'),
+        (base_N, alone, 'beyond'),
         (base_N, together, 'explained'),  # all of the gain is one text
         (other_N, alone, 'explained'),
     ):
@@ -142,8 +153,9 @@ def test_overlapping_control_explains_only_if_the_paired_test_agrees():
             rows.append(row('a', 'probe_accuracy', found.value, control=control, **ends))
             result = measured.Result('t', 'a', 0, control, 2, 'mean')
             per_example[result] = {'probe_accuracy': values_N, probes.KEYS: keys}
-        (warning,) = findings.compare(rows, {}, per_example)['warnings']
-        assert warning['kind'] == kind
+        found = findings.compare(rows, {}, per_example)
+        assert [one['kind'] for one in found['warnings']] == [kind] * (kind != 'beyond')
+        assert found['examined'][0]['beyond'] == (kind == 'beyond')
 
 
 def test_constant_predictions_have_the_metric_of_the_task():

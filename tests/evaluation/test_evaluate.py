@@ -21,7 +21,7 @@ from jepa_text import load
 from jepa_text.config import config_file
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command, groups
+from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command
 from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
@@ -190,7 +190,7 @@ def test_controls_are_evaluated_with_the_models(place):
 
 
 @pytest.mark.parametrize('length', [16, 64])
-def test_the_bag_of_embeddings_reads_as_much_as_the_model(length, tmp_path):
+def test_the_bag_of_embeddings_reads_as_much_as_the_model(length):
     """The word that tells the class is behind the first 16 tokens."""
     parts = [
         tasks.Examples([f'{"the old " * 10}{text}' for text in part.first], None, labels)
@@ -200,10 +200,8 @@ def test_the_bag_of_embeddings_reads_as_much_as_the_model(length, tmp_path):
     task = tasks.Task('far', 'labels', 'accuracy', *parts[:2], validation=parts[2])
     given = settings.Finetuning(max_length=length, layers=0, steps=1)
     examination = examiner.examination_of(examined.model(), task, given)
-    group = groups.Group('far', 'toy', 'toy', 'far', examiner.CONTROLS, (), (BAG,))
-    ((config, _, _, said),) = examiner.Examiner(None, {}, tmp_path, None)._controls(
-        group, examination
-    )
+    common = examination.config | {'item': 'far'}
+    ((config, _, _, said),) = examiner.measured_controls(examination, (BAG,), common)
     assert config['max_length'] == length
     assert len(set(said)) == (1 if length == 16 else 2)
 
@@ -463,7 +461,11 @@ def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
         finetuning=FAST | dict(steps=30, epochs=9),
     )
     finetune_command.finetune(given, place / 'kept')
-    assert 'accuracy' in capsys.readouterr().out
+    said = capsys.readouterr().out
+    reached = re.search(r'test +controls +accuracy: (.*)', said)[1]
+    assert re.fullmatch(
+        r'largest class [\d.]+, TF-IDF [\d.]+, bag of embeddings [\d.]+', reached
+    )
     model = load.load(place / 'kept')
     answers = model.predict(['the old whale', 'law and tax'])
     assert all(sum(one['probabilities'].values()) == pytest.approx(1) for one in answers)

@@ -246,6 +246,12 @@ def test_figures_show_the_given_values():
         for rate in RATES
     ]
     assert list(heights) == pytest.approx(middle)
+    for draw in (page_figures.sensitivity, page_figures.members):
+        spans = [
+            np.ptp(draw(found, 't', 'a', names, span).axes[0].get_ylim())
+            for span in (0.0, 1e-6, 1.0)
+        ]
+        assert spans[0] == spans[1] < spans[2] == pytest.approx(1.0)
     mlm[0].update(outcome(None, None, 'not finite'))
     axes = page_figures.members(found, 't', 'accuracy', names).axes[0]
     values = [x for line in axes.lines for x in line.get_ydata() if len(line.get_xdata())]

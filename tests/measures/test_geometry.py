@@ -202,9 +202,8 @@ CLOSED = {
 @pytest.mark.parametrize('name', CLOSED)
 def test_closed_forms(name):
     rows_ND, expected = CLOSED[name]
-    found = geometry.summary(rows_ND)
-    kept = {metric: found[metric] for metric in expected}
-    assert kept == pytest.approx(expected, abs=1e-9)
+    found = geometry.summary(rows_ND, {name: geometry.METRICS[name] for name in expected})
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_isotropic_gaussian_has_nearly_full_rank():
@@ -217,7 +216,8 @@ def test_isotropic_gaussian_has_nearly_full_rank():
 @pytest.mark.parametrize('value', [0.1, 1e-30, 12345.678])
 @pytest.mark.parametrize('rows', [2, 7, 1000])
 def test_equal_rows_have_the_stated_values(rows, value):
-    result = geometry.summary(np.full((rows, 6), value, np.float32))
+    rows_ND = np.full((rows, 6), value, np.float32)
+    result = {name: measure(rows_ND) for name, measure in geometry.METRICS.items()}
     ones = dict.fromkeys(('mean_cosine', 'rankme', 'anisotropy'), 1)
     assert result == pytest.approx(dict.fromkeys(result, 0) | ones, abs=1e-12)
 
@@ -229,6 +229,18 @@ def test_the_summary_equals_the_single_measures():
         assert result[name] == pytest.approx(measure(CLOUD_ND), rel=1e-12)
         assert measure.__name__ == name
     assert geometry.summary(CLOUD_ND, {'mine': len}) == {'mine': 200}
+
+
+@pytest.mark.parametrize('count', [2, 6, 11, 12])
+def test_too_few_rows_for_a_measure_are_refused_by_name(count):
+    few_ND = CLOUD_ND[:count]
+    needed = {name: geometry.NEEDED_ROWS.get(name, 3) for name in geometry.METRICS}
+    lacking = [f'{name} {rows}' for name, rows in needed.items() if rows > count]
+    if lacking:
+        with pytest.raises(ValueError, match=f'Of {count} rows .*: {", ".join(lacking)}'):
+            geometry.summary(few_ND)
+    enough = {n: m for n, m in geometry.METRICS.items() if needed[n] <= count}
+    assert list(geometry.summary(few_ND, enough)) == list(enough)
 
 
 @pytest.mark.parametrize('bad', [np.nan, np.inf])

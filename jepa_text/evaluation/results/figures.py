@@ -42,11 +42,12 @@ def means(rows, title, xlabel, models):
     return figure
 
 
-def sensitivity(results, title, ylabel, models):
+def sensitivity(results, title, ylabel, models, span=0.0):
     """Plots the mean test metric over seeds by learning rate, and its standard deviation.
 
     `results` is {model: (selection.Chosen, its lines)}. The rate that validation selected
-    is circled.
+    is circled. The axis covers at least a range of `span`, such as an interval over the
+    test examples, so that differences within it look small.
     """
     figure, axes = _over_rates(title, ylabel, results)
     for model, (chosen, lines) in results.items():
@@ -69,15 +70,16 @@ def sensitivity(results, title, ylabel, models):
             axes.plot([rate], [middle[rates.index(rate)]], **ring, zorder=4)
     ring = dict(marker='o', markersize=8, markerfacecolor='none', color=plots.MUTED)
     axes.plot([], [], **ring, linestyle='none', label='selected on validation')
+    _cover(axes, span)
     plots.legend(figure, axes)
     return figure
 
 
-def members(results, title, ylabel, models):
+def members(results, title, ylabel, models, span=0.0):
     """Plots one point per member, with the models side by side at each learning rate.
 
     Members without a value are crosses at the lower edge; collapsed ones with a value are
-    crosses at their value.
+    crosses at their value. `span` is as in `sensitivity`.
     """
     figure, axes = _over_rates(title, ylabel, results)
     spacing = 0.2 / max(1, len(results))  # in powers of ten
@@ -100,8 +102,17 @@ def members(results, title, ylabel, models):
         cross = dict(marker='x', markersize=5, color=plots.MUTED, linestyle='none')
         axes.plot([], [], **cross, label='collapsed; on the axis: no finite loss')
     axes.margins(y=0.1)
+    _cover(axes, span)
     plots.legend(figure, axes)
     return figure
+
+
+def _cover(axes, span):
+    """Widens the vertical axis to at least this range, around its center."""
+    low, high = axes.get_ylim()
+    if high - low < span:
+        center = (low + high) / 2
+        axes.set_ylim(center - span / 2, center + span / 2)
 
 
 def _over_rates(title, ylabel, results):

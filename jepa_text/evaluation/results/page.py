@@ -175,9 +175,13 @@ def _task(task, pairs, lines, models, instances):
     rates = {line['learning_rate'] for _, own in results.values() for line in own}
     if any(rates):
         scale = f'test {shown[0].metric.replace("_", " ")}'
+        ends = (row['standard'].get(metric, (0.0,) * 3) for row in rows)
+        widths = (high - low for _, low, high in ends)
+        span = max(filter(math.isfinite, widths), default=0.0)
+        shared = scale, models, span
         if len(rates) > 1:
-            drawn.append(figures.sensitivity(results, 'Learning rates', scale, models))
-        drawn.append(figures.members(results, 'All members', scale, models))
+            drawn.append(figures.sensitivity(results, 'Learning rates', *shared))
+        drawn.append(figures.members(results, 'All members', *shared))
     return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
 
 
