@@ -83,8 +83,8 @@ def explained_by_control(model, control, name, higher=True, p=None):
     if sign * control.value >= sign * model.value:
         return Verdict('explained', f'{name} explains {value}: it reaches {reached}.')
     if p is not None and p > 1 - statistics.LEVEL:
-        words = f'{name} explains {value}: it reaches {reached}, no other value{paired}.'
-        return Verdict('explained', words)
+        words = f'{name} explains {value}: it reaches {reached}'
+        return Verdict('explained', f'{words}, no difference was found{paired}.')
     if control.low < control.high:
         reached += f' ({control.low:.4g} to {control.high:.4g})'
     if p is not None or not overlap:

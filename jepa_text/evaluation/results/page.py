@@ -175,9 +175,9 @@ def _task(task, pairs, lines, models, instances):
     rates = {line['learning_rate'] for _, own in results.values() for line in own}
     if any(rates):
         scale = f'test {shown[0].metric.replace("_", " ")}'
-        ends = (row['standard'].get(metric, (0.0,) * 3) for row in rows)
-        widths = (high - low for _, low, high in ends)
-        span = max(filter(math.isfinite, widths), default=0.0)
+        # Of seeds and texts: one seed has no interval over seeds.
+        ends = (one[1:] for (_, of), one in instances.items() if of == task)
+        span = max((high - low for low, high in ends), default=0.0)
         shared = scale, models, span
         if len(rates) > 1:
             drawn.append(figures.sensitivity(results, 'Learning rates', *shared))
@@ -192,8 +192,8 @@ def _table(rows, metric, instances):
     others = [n for n in others if n != metric and not n.startswith('best_')][:3]
     lines = [_cells(row, metric, others, paper) for row in rows]
     note = (
-        'Bold: the best, if its interval overlaps no other. Controls are last; those '
-        'without randomness have one run.'
+        'Bold: the best, if its interval over seeds overlaps no other; none if a model '
+        'has one seed. Controls are last; those without randomness have one run.'
     )
     if instances:
         for row, line in zip(rows, lines):
@@ -208,11 +208,12 @@ def _table(rows, metric, instances):
         )
     columns = [name.replace('_', ' ') for name in lines[0]]
     ends = [row['standard'].get(metric, _NONE)[1:] for row in rows]
+    several = all(row['n'] > 1 for row in rows if not row['control'])
     return {
         'columns': columns,
         'rows': [[*line.values()] for line in lines],
         'note': note,
-        'best': {columns[1]: 'max'},
+        'best': {columns[1]: 'max'} if several else {},
         'intervals': {columns[1]: [x if math.isfinite(x[0]) else None for x in ends]},
     }
 
