@@ -161,7 +161,7 @@ def styles(names):
         styles[name] = dict(
             color=shade(place),
             # Later curves are thinner, so that those below show where they coincide.
-            linewidth=1.2 + 1.8 * (1 - place / max(1, len(runs) - 1)),
+            linewidth=1.4 + 1.6 * (len(runs) - 1 - place) / max(1, len(runs) - 1),
             linestyle=DASHES[turn % len(DASHES)],
             marker=MARKERS[turn % len(MARKERS)],
         )
