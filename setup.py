@@ -77,6 +77,8 @@ EXTRAS = {
     'kernels': ['tokamax>=0.0.12,<0.1'],
     'docs': DOCS,
     'stores': STORES,
+    # Runs members of studies and exams on a cluster.
+    'ray': ['ray>=2.55,<3'],
     # Wants an older numpy, protobuf, pillow and pyarrow than the rest.
     'beam': ['apache-beam>=2.72,<3'],
     # Tests compare with what evaluation uses, so they never lack it.

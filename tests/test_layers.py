@@ -22,6 +22,7 @@ LAYERS = [
     'cost',
     'report',
     'parallel',
+    'engine',
     'losses',
     'data',
     'models',

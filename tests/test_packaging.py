@@ -108,6 +108,7 @@ def test_what_is_declared(package):
             'kernels',
             'docs',
             'stores',
+            'ray',
             'beam',
             'test',
             'dev',

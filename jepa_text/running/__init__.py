@@ -1,1 +1,1 @@
-"""The run-time services of training: checkpoints, metrics, signals, shared workdirs."""
+"""The run-time services of training: checkpoints, metrics, shared workdirs."""

@@ -7,8 +7,8 @@ Several workers may share a study. Each member is claimed by one worker
 import time
 
 from jepa_text.evaluation.during_training import EVALUATIONS
-from jepa_text.parallel import exits
-from jepa_text.running import claims, restore, signals, workdir
+from jepa_text.parallel import exits, signals
+from jepa_text.running import claims, restore, workdir
 from jepa_text.study import members, tree
 from jepa_text.study.trunks import Trunks
 from jepa_text.training import assemble, completion, train

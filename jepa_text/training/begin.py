@@ -8,7 +8,7 @@ import jax
 
 from jepa_text.cost import hardware
 from jepa_text.files import atomic
-from jepa_text.parallel import processes
+from jepa_text.parallel import processes, signals
 from jepa_text.running import (
     branch,
     checkpoint,
@@ -16,7 +16,6 @@ from jepa_text.running import (
     numerics,
     profiling,
     reporter,
-    signals,
 )
 from jepa_text.training import descriptions, init_from, programs
 from jepa_text.training import recipe as recipes

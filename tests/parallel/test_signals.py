@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jepa_text.running import signals
+from jepa_text.parallel import signals
 
 
 def until(condition, seconds=60.0):
@@ -34,7 +34,7 @@ def test_the_first_signal_requests_a_stop_and_handlers_are_restored(number, capf
 def test_the_second_signal_ends_a_hanging_process():
     program = """
         import ctypes, os
-        from jepa_text.running import signals
+        from jepa_text.parallel import signals
         with signals.StopRequests():
             print('ready', flush=True)
             # Sleeps without returning to Python, like a hanging collective.
@@ -76,3 +76,13 @@ def test_other_threads_are_allowed():
     thread.start()
     thread.join()
     assert made == [False]
+
+
+def test_within_another_context_requests_are_those_of_the_outer_one():
+    with signals.StopRequests() as outer:
+        with signals.StopRequests() as inner:
+            assert inner is outer
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert until(lambda: inner.requested)
+        assert outer.requested
+        assert signal.getsignal(signal.SIGTERM).__self__ is outer

@@ -19,8 +19,8 @@ class StopRequests:
     process at once with exit code 128 + its number, even if the main thread hangs in a
     collective: a separate thread reads signals from a wakeup file descriptor, whereas a
     Python handler would have to wait for the main thread. Leaving the context restores
-    the previous handlers. Outside the main thread, which alone can handle signals, it
-    does nothing.
+    the previous handlers. Within another context it returns that one. Outside the main
+    thread, which alone can handle signals, it does nothing.
     """
 
     def __init__(self):
@@ -31,11 +31,14 @@ class StopRequests:
     def __enter__(self):
         if threading.current_thread() is not threading.main_thread():
             return self
+        outer = getattr(signal.getsignal(signal.SIGTERM), '__self__', None)
+        if isinstance(outer, StopRequests):
+            return outer
         reader, writer = socket.socketpair()
         writer.setblocking(False)
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         # Without a handler, the default action would end the process.
-        handlers = {number: signal.signal(number, _ignore) for number in SIGNALS}
+        handlers = {number: signal.signal(number, self._ignore) for number in SIGNALS}
         thread = threading.Thread(target=self._listen, args=(reader,), daemon=True)
         thread.start()
 
@@ -71,9 +74,8 @@ class StopRequests:
             'A second signal ends it at once.'
         )
 
-
-def _ignore(number, frame):
-    """Does nothing: the listening thread handles the signal."""
+    def _ignore(self, number, frame):
+        """Does nothing: the listening thread handles the signal."""
 
 
 def _print(text):

@@ -1,0 +1,397 @@
+"""Runs tasks that depend on each other: in this process, in several, or on Ray.
+
+    tasks = [
+        engine.Task('trunk', 'package.module.function', [1, 'a']),
+        engine.Task('leaf', 'package.module.function', [2, 'b'], after=('trunk',)),
+    ]
+    with engine.opened(engine.Options(jobs=2), 'workdir') as run:
+        outcomes = run(tasks)
+    outcomes['leaf'].value          what the function returned
+    outcomes['leaf'].error          or the exception that ended it
+
+A task calls an importable function with plain arguments and has a plain result: what JSON
+can hold, on all engines. It saves its results itself and recognizes them, as the same
+tasks may be run again at any time.
+
+    local           one task after another in this process, in the order of the list
+    local, jobs=N   N tasks at a time, each in a fresh process
+    ray             as many as the cluster has room for, each in a fresh process; the
+                    workdir is a folder that all nodes see, or an address
+
+A fresh process takes about a second to start: give a task enough to do. It has the
+environment of its machine, except for what would make it join the job of its driver, and
+as many threads on Ray as without. It writes to workdir/logs/TASK.log, and ends with its
+driver.
+
+A task that fails stops only those that come after it. One whose process is lost, to a
+kill or with its node, is started again; an error that it raises is final. A workdir has
+one driver at a time.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jepa_text.config import schema
+from jepa_text.files import addresses, locks
+from jepa_text.parallel import exits, signals
+
+LOGS, LOCK = 'logs', 'driver.lock'  # names in the workdir
+_PROGRAM = 'from jepa_text import engine; engine.main()'
+_POLL = 0.1  # seconds
+_GRACE = 60.0  # seconds in which a task that is asked to stop may save its state
+_PATIENCE = 15.0  # seconds in which Ray notices that a driver is gone
+# What would make a task join the job of its driver.
+_OF_JOB = re.compile(r'SLURM_|OMPI_|PMIX?_|JAX_(COORDINATOR|NUM_PROC|PROCESS_ID)')
+_THREADS = 'OMP_NUM_THREADS'  # which Ray sets to 1
+_FINAL = (exits.ConfigError, exits.Diverged, exits.Stopped)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The section `engine` of a config: where tasks run."""
+
+    name: str = schema.field('local', 'where: local or ray', choices=('local', 'ray'))
+    jobs: int = schema.field(1, 'local: processes at a time; 1: this one', minimum=1)
+    cpus: float = schema.field(1.0, 'ray: CPU cores of each task', minimum=0)
+    gpus: float = schema.field(0.0, 'ray: GPUs of each task', minimum=0)
+    retries: int = schema.field(3, 'restarts of a task whose process is lost', minimum=0)
+
+    @property
+    def is_in_process(self):
+        """Whether tasks run in this very process."""
+        return self.name == 'local' and self.jobs == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A call of `function`, the full name of a function, with positional `arguments`.
+
+    after        the names of earlier tasks that must succeed first
+    variables    environment variables of a fresh process
+    """
+
+    name: str
+    function: str
+    arguments: list
+    after: tuple[str, ...] = ()
+    variables: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Outcome(NamedTuple):
+    """The `value` that a task returned, or the `error` that ended it."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+@contextlib.contextmanager
+def opened(options, workdir):
+    """Yields a function (tasks, on_end=None) -> {name: Outcome} that runs tasks.
+
+    `on_end(name, outcome)` is called as each ends; by default a line is printed. After a
+    signal that asks to stop, tasks are stopped, and KeyboardInterrupt or exits.Stopped is
+    raised. Raises ValueError for invalid tasks, and exits.ConfigError if no node of the
+    cluster is large enough for one.
+
+    This process is the only driver of the workdir: opening it raises RuntimeError, with
+    the name of the other one, if there is one already. Raises ModuleNotFoundError if Ray
+    is not installed.
+    """
+    place = str(workdir).rstrip('/')
+    place = place if addresses.is_address(place) else os.path.abspath(place)
+    on_ray = options.name == 'ray'
+    with (_ray_driver if on_ray else _local_driver)(place) as ray:
+        if on_ray:
+            executor = functools.partial(_on_ray, ray, options)
+        else:
+            executor = functools.partial(_in_processes, options)
+        yield functools.partial(_run, options, place, executor)
+
+
+def _run(options, place, executor, tasks, on_end=None):
+    names = [task.name for task in tasks]
+    for index, task in enumerate(tasks):
+        if names.count(task.name) > 1 or not {*task.after} <= {*names[:index]}:
+            raise ValueError(
+                f'The name of the task {task.name!r} must be unique, and each of '
+                f'after={task.after} that of an earlier task.'
+            )
+    on_end = on_end or _printer(len(tasks))
+    waiting, running, outcomes = list(tasks), {}, {}
+    slots = len(tasks) if options.name == 'ray' else options.jobs
+    with contextlib.ExitStack() as stack:
+        submit, requests = _call_here, None
+        if not options.is_in_process:
+            requests = stack.enter_context(signals.StopRequests())
+            submit = stack.enter_context(executor(place))
+        while waiting or running:
+            for task in list(waiting):
+                failed = [n for n in task.after if n in outcomes and outcomes[n].error]
+                if failed:
+                    error = RuntimeError(f'not run, as {failed[0]} failed')
+                    outcomes[task.name] = Outcome(error=error)
+                    on_end(task.name, outcomes[task.name])
+                elif len(running) < slots and outcomes.keys() >= {*task.after}:
+                    running[submit(task)] = task.name
+                else:
+                    continue
+                waiting.remove(task)
+            done, _ = concurrent.futures.wait(
+                running, _POLL, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            if requests and requests.requested:
+                raise exits.Stopped('stopped as requested; the same command resumes.')
+            for future in done:
+                name = running.pop(future)
+                outcomes[name] = _outcome(future)
+                on_end(name, outcomes[name])
+    return outcomes
+
+
+def _printer(count):
+    began, ended = time.monotonic(), []
+
+    def on_end(name, outcome):
+        ended.append(name)
+        took = f'{len(ended)} of {count}, {time.monotonic() - began:,.0f} s'
+        result = 'done' if outcome.error is None else f'failed: {outcome.error}'
+        print(f'[{took}] {name}: {result}', flush=True)
+
+    return on_end
+
+
+def _call_here(task):
+    """Calls a task in this process, and returns a Future that is done."""
+    future = concurrent.futures.Future()
+    try:
+        arguments = json.loads(json.dumps(task.arguments))
+        future.set_result({'value': _called(task.function, arguments)})
+    except Exception as error:
+        if not isinstance(error, _FINAL):
+            traceback.print_exception(error)
+        future.set_exception(error)
+    return future
+
+
+def _called(function, arguments):
+    module, _, name = function.rpartition('.')
+    value = getattr(importlib.import_module(module), name)(*arguments)
+    return json.loads(json.dumps(value))
+
+
+def _outcome(future):
+    """Returns the Outcome of a Future with an answer of `main` or an exception."""
+    try:
+        answer = future.result()
+    except exits.Stopped:
+        raise
+    except Exception as error:
+        return Outcome(error=getattr(error, 'cause', None) or error)  # Ray wraps it
+    if 'value' in answer:
+        return Outcome(answer['value'])
+    kinds = {kind.__name__: kind for kind in _FINAL}
+    return Outcome(error=kinds.get(answer['kind'], RuntimeError)(answer['text']))
+
+
+@contextlib.contextmanager
+def _in_processes(options, place):
+    """Yields submit(task) -> Future for fresh processes on this machine."""
+    stopping = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        try:
+            yield lambda task: pool.submit(
+                _call_in_process, *_call(options, place, task), stopping
+            )
+        finally:
+            stopping.set()
+
+
+@contextlib.contextmanager
+def _on_ray(ray, options, place):
+    """Yields submit(task) -> Future for fresh processes on a Ray cluster."""
+    for kind, amount in (('CPU', options.cpus), ('GPU', options.gpus)):
+        largest = max(n['Resources'].get(kind, 0) for n in ray.nodes() if n['Alive'])
+        if amount > largest:
+            raise exits.ConfigError(
+                f'A task needs {amount:g} {kind}s, but no node of the Ray cluster has '
+                f'more than {largest:g}, and a task cannot use several nodes. Train such '
+                'a run alone, with jepa-text train in one process per node.'
+            )
+    call = ray.remote(
+        max_retries=options.retries, num_cpus=options.cpus, num_gpus=options.gpus
+    )(_call_in_process)
+    started = []
+
+    def submit(task):
+        given = _call(options, place, task)
+        started.append(call.options(name=task.name).remote(*given))
+        return started[-1].future()
+
+    try:
+        yield submit
+    except BaseException:
+        for reference in started:
+            ray.cancel(reference, force=True)
+        raise
+
+
+def _call(options, place, task):
+    """Returns the arguments of `_call_in_process`."""
+    log = ''
+    if not addresses.is_address(place):
+        log = os.path.join(place, LOGS, re.sub(r'[^\w.+=-]+', '-', task.name) + '.log')
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    threads = {_THREADS: os.environ[_THREADS]} if _THREADS in os.environ else {}
+    variables = {**threads, **task.variables, 'PYTHONPATH': path}
+    return dataclasses.asdict(task), log, os.getcwd(), variables, options.retries
+
+
+def _call_in_process(task, log, folder, variables, retries, stopping=None):
+    """Calls a function in a fresh process and returns the answer of `main`.
+
+    Starts a process that ends without an answer again. `stopping` is an Event; on Ray,
+    the process of this function is killed instead.
+    """
+    inherited = {n: x for n, x in os.environ.items() if not _OF_JOB.match(n)}
+    inherited.pop(_THREADS, None)
+    with contextlib.ExitStack() as stack:
+        answer = Path(stack.enter_context(tempfile.TemporaryDirectory()), 'answer')
+        output = None
+        if log:
+            os.makedirs(os.path.dirname(log), exist_ok=True)
+            output = stack.enter_context(open(log, 'ab'))
+        child = subprocess.Popen(
+            [sys.executable, '-c', _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=inherited | variables,
+            start_new_session=True,  # it gets no signals of the terminal
+        )
+        stack.callback(child.wait)
+        # At the end of its stdin, a process stops.
+        stack.enter_context(contextlib.suppress(BrokenPipeError))
+        stack.enter_context(child.stdin)
+        child.stdin.write(f'{json.dumps([str(answer), task])}\n'.encode())
+        child.stdin.flush()
+        while child.poll() is None and not (stopping and stopping.is_set()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_POLL)
+        child.stdin.close()
+        code = child.wait()
+        if answer.exists():
+            return json.loads(answer.read_text(encoding='utf-8'))
+    cause = signal.Signals(-code).name if code < 0 else f'exit code {code}'
+    lost = f'its process ended with {cause}' + (f'; see {log}' if log else '')
+    if retries and not (stopping and stopping.is_set()):
+        print(f'{task["name"]}: {lost}; it is started again', flush=True)
+        return _call_in_process(task, log, folder, variables, retries - 1, stopping)
+    return {'kind': '', 'text': lost}
+
+
+def main():
+    """Runs the task that is described on stdin; the program of a fresh process."""
+    answer, task = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        told = {'value': _called(task['function'], task['arguments'])}
+    except Exception as error:
+        kind = next((k.__name__ for k in _FINAL if isinstance(error, k)), '')
+        text = str(error) if kind else f'{type(error).__name__}: {error}'
+        told = {'kind': kind, 'text': text}
+        traceback.print_exception(error)
+    Path(answer).write_text(json.dumps(told), encoding='utf-8')
+
+
+def _end_with_parent():
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE)
+    os._exit(exits.FAILED)
+
+
+@contextlib.contextmanager
+def _local_driver(place):
+    """Holds the lock of a folder; there is none at an address."""
+    if addresses.is_address(place):
+        yield
+        return
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(place, LOCK), 'a+', encoding='utf-8') as file:
+        try:
+            locks.take(file, wait=False)
+        except BlockingIOError:
+            file.seek(0)
+            raise _refusal(place, file.read()) from None
+        file.truncate(0)
+        file.write(_myself())
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def _ray_driver(place):
+    """Yields the module ray, connected to a cluster, with a named actor as the lock."""
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "engine.name='ray' needs the package ray: pip install 'jepa-text[ray]'."
+        ) from error
+    with contextlib.ExitStack() as stack:
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False)
+            stack.callback(ray.shutdown)
+        named = dict(name=place, namespace='jepa_text')
+        # It ends with the job of its driver. On a lost node, it is restarted.
+        holder = ray.remote(num_cpus=0, max_restarts=-1, **named)(_Holder)
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                actor = holder.remote(_myself())
+                break
+            except ValueError:  # the name is taken
+                if time.monotonic() > end:
+                    who = ray.get(ray.get_actor(**named).who.remote())
+                    raise _refusal(place, who) from None
+                time.sleep(_POLL)
+        stack.callback(ray.kill, actor)
+        yield ray
+
+
+class _Holder:
+    """The driver of a workdir, known to a whole cluster by the name of the workdir."""
+
+    def __init__(self, who):
+        self._who = who
+
+    def who(self):
+        return self._who
+
+
+def _refusal(place, who):
+    return RuntimeError(
+        f'{place} is in use by {who or "another process"}, and has one driver at a time. '
+        'Wait for it or stop it, or give another --workdir.'
+    )
+
+
+def _myself():
+    return f'process {os.getpid()} on {socket.gethostname()}'

@@ -1,0 +1,168 @@
+"""The engine runs tasks in the order of their dependencies, and isolates failures."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import draws
+import engine_tasks
+import pytest
+
+from jepa_text import engine
+from jepa_text.parallel import exits
+
+HERE, FRESH = engine.Options(), engine.Options(jobs=2)
+
+
+def task(name, function, *arguments, **keywords):
+    return engine.Task(name, f'engine_tasks.{function}', list(arguments), **keywords)
+
+
+def run(workdir, *tasks, options=HERE):
+    with engine.opened(options, workdir) as started:
+        return started(tasks)
+
+
+def test_tasks_run_in_an_order_that_their_dependencies_allow(tmp_path):
+    """Drawn: in this process the order of the list, and each after what it waits for."""
+    rng, file, tasks = random.Random(draws.seed()), tmp_path / 'file', []
+    for number in range(12):
+        after = tuple(f't{n}' for n in range(number) if rng.random() < 0.2)
+        tasks.append(task(f't{number}', 'note', str(file), f't{number}', after=after))
+    outcomes = run(tmp_path / 'out', *tasks)
+    assert file.read_text().split() == list(outcomes) == [one.name for one in tasks]
+    for one in tasks:
+        assert {*one.after} < {*outcomes[one.name].value}
+
+
+def test_fresh_processes_keep_the_order_and_write_logs(tmp_path, monkeypatch):
+    monkeypatch.setenv('SLURM_NTASKS', '2')
+    outcomes = run(
+        tmp_path,
+        task('a', 'process'),
+        task('fails', 'fail', 'disk'),
+        task('b', 'environment', 'SLURM_NTASKS'),
+        task('c', 'environment', 'COLOR', variables={'COLOR': 'red'}),
+        options=FRESH,
+    )
+    assert outcomes['a'].value != os.getpid()
+    assert (outcomes['b'].value, outcomes['c'].value) == (None, 'red')
+    assert str(outcomes['fails'].error) == 'OSError: disk is wrong'
+    log = (tmp_path / 'logs' / 'fails.log').read_text()
+    assert 'before the failure' in log and 'Traceback' in log
+
+
+@pytest.mark.parametrize('options', [HERE, FRESH], ids=['here', 'fresh'])
+def test_a_failure_stops_only_what_depends_on_it(tmp_path, options):
+    outcomes = run(
+        tmp_path,
+        task('bad', 'fail', 'diverged'),
+        task('other', 'add', 1, 2),
+        task('child', 'add', 1, after=('bad',)),
+        task('grandchild', 'add', 1, after=('child', 'other')),
+        task('last', 'add', 3, after=('other',)),
+        options=options,
+    )
+    assert isinstance(outcomes['bad'].error, exits.Diverged)
+    assert str(outcomes['child'].error) == 'not run, as bad failed'
+    assert str(outcomes['grandchild'].error) == 'not run, as child failed'
+    assert (outcomes['other'].value, outcomes['last'].value) == (3, 3)
+
+
+def test_a_lost_process_is_started_again_but_not_for_ever(tmp_path):
+    (outcome,) = run(
+        tmp_path, task('a', 'die_once', str(tmp_path / 'marker')), options=FRESH
+    ).values()
+    assert outcome.value == 'alive'
+    options = engine.Options(jobs=2, retries=0)
+    (outcome,) = run(
+        tmp_path, task('a', 'die_once', str(tmp_path / 'other')), options=options
+    ).values()
+    assert 'its process ended with SIGKILL' in str(outcome.error)
+
+
+@pytest.mark.parametrize(
+    'tasks, says',
+    [
+        ([task('a', 'add'), task('a', 'add')], "'a' must be unique"),
+        ([task('a', 'add', after=('b',)), task('b', 'add')], 'of an earlier task'),
+        ([task('a', 'add', after=('a',))], 'of an earlier task'),
+    ],
+)
+def test_invalid_tasks_are_refused(tmp_path, tasks, says):
+    with pytest.raises(ValueError, match=says):
+        run(tmp_path, *tasks)
+
+
+def test_arguments_and_results_are_plain_on_every_engine(tmp_path):
+    given = task('a', 'note', str(tmp_path / 'file'), (1, 2))
+    bad = task('b', 'note', tmp_path, 'a path is not plain')
+    for options in (HERE, FRESH):
+        outcomes = run(tmp_path / 'out', given, options=options)
+    assert outcomes['a'].value == ['[1,', '2]', '[1,', '2]']
+    assert 'not JSON serializable' in str(run(tmp_path, bad)['b'].error)
+
+
+def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path):
+    with (
+        engine.opened(HERE, tmp_path),
+        pytest.raises(RuntimeError, match=f'in use by process {os.getpid()} on '),
+        engine.opened(FRESH, tmp_path),
+    ):
+        pass
+    with engine.opened(HERE, tmp_path):  # the lock is free again
+        pass
+
+
+DRIVER = """
+import json, sys
+from jepa_text import engine
+with engine.opened(engine.Options(jobs=2), sys.argv[1]) as run:
+    run([engine.Task('a', 'engine_tasks.sleep_until', sys.argv[2:])])
+"""
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
+def test_tasks_are_asked_to_stop_with_their_driver(tmp_path, number):
+    """Whether it is asked to stop, or killed; then another driver may begin."""
+    files = [str(tmp_path / name) for name in ('started', 'end', 'asked')]
+    path = os.pathsep.join([*sys.path, os.path.dirname(engine_tasks.__file__)])
+    driver = subprocess.Popen(
+        [sys.executable, '-c', DRIVER, str(tmp_path / 'out'), *files],
+        env=os.environ | {'PYTHONPATH': path},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not os.path.exists(files[0]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    driver.send_signal(number)
+    _, said = driver.communicate(timeout=60)
+    while not os.path.exists(files[2]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert os.path.exists(files[2])
+    assert number == signal.SIGKILL or 'the same command resumes' in said
+    assert run(tmp_path / 'out', task('b', 'add', 1))['b'].value == 1
+
+
+def test_progress_names_each_task(tmp_path, capsys):
+    seen = []
+    with engine.opened(HERE, tmp_path) as started:
+        started([task('a', 'add', 1)], lambda *end: seen.append(end))
+        started([task('b', 'add', 1), task('c', 'fail', 'config')])
+    assert seen == [('a', engine.Outcome(1))]
+    said = capsys.readouterr().out
+    assert '[1 of 2, 0 s] b: done' in said
+    assert '[2 of 2, 0 s] c: failed: config is wrong' in said
+
+
+def test_ray_is_asked_for_by_name_if_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ray', None)
+    with (
+        pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[ray\]'"),
+        engine.opened(engine.Options(name='ray'), tmp_path),
+    ):
+        pass
