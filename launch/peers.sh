@@ -28,7 +28,7 @@ trap 'rm -rf "$scratch"' EXIT
 # Installed packages keep their versions, so that the same ones are tested.
 "$VENV/bin/python" -m pip freeze --all --exclude-editable |
   grep -v -E '^(torch|transformers)==' >"$scratch/versions.txt"
-peers=("torch==${TORCH:-2.13.0}" 'transformers>=5.3,<6')
+peers=("torch==${TORCH:-2.13.0}" 'transformers>=5.24,<6')
 say peers "${peers[*]}"
 if ! "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "${peers[@]}" >"$scratch/log" 2>&1; then
   tail -n 20 "$scratch/log" >&2

@@ -104,7 +104,6 @@ def test_what_is_declared(package):
             'eval',
             'viz',
             'wandb',
-            'tiktoken',
             'kernels',
             'docs',
             'stores',

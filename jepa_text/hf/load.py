@@ -8,7 +8,6 @@ import jax
 from flax import traverse_util
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers.check import PROBE
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import files, layout, names, placement, sentence, task_head
 from jepa_text.hf import source as source_of
@@ -204,8 +203,8 @@ def _new_head(section, mesh):
 def ends(tokenizer):
     """The ids that the tokenizer's own template adds before and after a text."""
     # A probe that every tokenizer can encode: 'a' may be unknown to a Russian one.
-    plain = tokenizer.backend.encode(PROBE, add_special_tokens=False).ids
-    whole = tokenizer.backend.encode(PROBE, add_special_tokens=True).ids
+    plain = tokenizer.backend.encode(tokenizers.PROBE, add_special_tokens=False).ids
+    whole = tokenizer.backend.encode(tokenizers.PROBE, add_special_tokens=True).ids
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
     return tuple(whole[:start]), tuple(whole[start + len(plain) :])
 
@@ -217,7 +216,7 @@ def pair_of(tokenizer):
     text on. Unsupported are templates that encode the second text differently from the
     first or that have other `ends`.
     """
-    texts = PROBE, f'{PROBE} {PROBE}'
+    texts = tokenizers.PROBE, f'{tokenizers.PROBE} {tokenizers.PROBE}'
     encode = functools.partial(tokenizer.backend.encode, add_special_tokens=False)
     plain, other = (encode(text).ids for text in texts)
     whole = tokenizer.backend.encode(*texts, add_special_tokens=True)

@@ -2,7 +2,7 @@
 
 import base64
 
-import sentencepiece_files
+import pytest
 import tokenizers as library
 
 
@@ -20,12 +20,20 @@ def wordpiece(path, special=('[UNK]', '[CLS]', '[SEP]')):
     return path
 
 
-def sentencepiece(path):
-    """Ten pieces and a reserved token, as a SentencePiece model."""
-    names = [('<unk>', 2), ('<s>', 3), ('</s>', 3), ('<unused0>', 3)]
-    pieces = [(name, 0.0, kind) for name, kind in names]
-    pieces += [(text, -3.0, 1) for text in '▁thewals,;']
-    path.write_bytes(sentencepiece_files.model(pieces))
+def sentencepiece(path, pieces=None, kind=1, suffix=False, escapes=True):
+    """A SentencePiece model of [(text, score, type)], by default ten pieces."""
+    proto = pytest.importorskip('sentencepiece').sentencepiece_model_pb2.ModelProto()
+    if pieces is None:
+        names = [('<unk>', 2), ('<s>', 3), ('</s>', 3), ('<unused0>', 3)]
+        pieces = [(name, 0.0, kind) for name, kind in names]
+        pieces += [(text, -3.0, 1) for text in '▁thewals,;']
+    for piece, score, type_ in pieces:
+        proto.pieces.add(piece=piece, score=score, type=type_)
+    proto.trainer_spec.model_type = kind
+    proto.trainer_spec.treat_whitespace_as_suffix = suffix
+    proto.normalizer_spec.escape_whitespaces = escapes
+    proto.normalizer_spec.name = 'identity'
+    path.write_bytes(proto.SerializeToString())
     return path
 
 

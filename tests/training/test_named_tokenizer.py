@@ -11,16 +11,15 @@ from jepa_text.training import named_tokenizer, prepare
 OURS = ('bundled', str(tokenizers.BUNDLED), str(tokenizers.BUNDLED.parent))
 
 
-@pytest.fixture
-def theirs(tmp_path):
-    """{format: name of a tokenizer}; 'hub' is in the cache of the Hub."""
-    cached = tmp_path / 'snapshots' / ('c0ffee' * 7)[:40]
+def named(kind, folder):
+    """The name of a foreign tokenizer; 'hub' is in the cache of the Hub."""
+    if kind == 'sp':
+        return str(foreign_tokenizers.sentencepiece(folder / 'their.model'))
+    if kind == 'ranks':
+        return str(foreign_tokenizers.ranks(folder / 'cl100k_base.tiktoken'))
+    cached = folder / 'snapshots' / ('c0ffee' * 7)[:40]
     foreign_tokenizers.wordpiece(cached / 'tokenizer.json')
-    return {
-        'hub': f'hf:{cached}',
-        'sp': str(foreign_tokenizers.sentencepiece(tmp_path / 'their.model')),
-        'ranks': str(foreign_tokenizers.ranks(tmp_path / 'cl100k_base.tiktoken')),
-    }
+    return f'hf:{cached}'
 
 
 def section(tmp_path, name):
@@ -30,19 +29,19 @@ def section(tmp_path, name):
     return {'source': source, 'tokenizer': name, 'row_length': 32}
 
 
-@pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
-def test_prepare_takes_other_formats_and_reports_their_origin(
-    theirs, kind, tmp_path, capsys
-):
-    folder = tmp_path / 'rows'
-    manifest = prepare.make(section(tmp_path, theirs[kind]), folder)
+@pytest.mark.parametrize(
+    'kind', ['hub', *(pytest.param(x, marks=pytest.mark.peer) for x in ('sp', 'ranks'))]
+)
+def test_prepare_takes_other_formats_and_reports_their_origin(kind, tmp_path, capsys):
+    folder, name = tmp_path / 'rows', named(kind, tmp_path)
+    manifest = prepare.make(section(tmp_path, name), folder)
     made = tokenizers.load(folder / 'tokenizer.json')
     assert made.fingerprint == manifest['tokenizer_fingerprint']
     assert None not in (made.pad_id, made.bos_id, made.eos_id, made.mask_id)
     about = manifest['tokenizer']
-    assert about['name'] == theirs[kind] and any('mask' in line for line in about['said'])
+    assert about['name'] == name and any('mask' in line for line in about['said'])
     printed = capsys.readouterr().out
-    assert f'tokenizer: {theirs[kind]}; ' in printed
+    assert f'tokenizer: {name}; ' in printed
     for line in about['said']:
         assert line in printed
     row = pipeline.Rows(folder, 'train')[0]
@@ -50,20 +49,23 @@ def test_prepare_takes_other_formats_and_reports_their_origin(
     assert 'whale' in text.replace('##', '').replace(' ', '')
 
 
-def test_the_commit_is_part_of_the_manifest(theirs, tmp_path):
-    asked, folder = section(tmp_path, theirs['hub']), tmp_path / 'rows'
+def test_the_commit_is_part_of_the_manifest(tmp_path):
+    name, folder = named('hub', tmp_path), tmp_path / 'rows'
+    asked = section(tmp_path, name)
     one = prepare.make(asked, folder)
     assert one['settings']['tokenizer_commit'] == one['tokenizer']['commit']
     assert one['tokenizer']['commit'].startswith('c0ffee')
     assert prepare.make(asked, folder) == one
     other = tmp_path / 'snapshots' / ('decade' * 7)[:40]
-    shutil.copytree(theirs['hub'].removeprefix('hf:'), other)
+    shutil.copytree(name.removeprefix('hf:'), other)
     with pytest.raises(FileExistsError, match=r"tokenizer_commit was 'c0ffee.*'decade"):
         prepare.make(asked | {'tokenizer': f'hf:{other}'}, folder)
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
-def test_rows_of_another_tokenizer_are_reported(theirs, kind, tmp_path, capsys):
+def test_rows_of_another_tokenizer_are_reported(kind, tmp_path, capsys):
+    theirs = {other: named(other, tmp_path) for other in ('hub', 'sp', 'ranks')}
     asked, folder = section(tmp_path, theirs[kind]), str(tmp_path / 'rows')
     prepare.make(asked, folder)
     capsys.readouterr()

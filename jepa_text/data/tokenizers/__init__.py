@@ -21,7 +21,7 @@ from tokenizers import decoders
 
 from jepa_text.data.cleaning import words
 from jepa_text.data.corpora import invalid_text
-from jepa_text.data.tokenizers import check, declared
+from jepa_text.data.tokenizers import declared
 from jepa_text.files import atomic, copies
 
 BUNDLED = pathlib.Path(__file__).parents[1] / 'bundled' / 'tokenizer.json'
@@ -41,6 +41,10 @@ NAMES = {
 
 # Files of tokenizers in other formats.
 OLDER = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model', 'vocab.txt')
+
+MAX_ID = 4_000_000
+# Every vocabulary has a word, character, bytes or an unknown token for some of it.
+PROBE = 'The whale and the sea, 1851. Ünïcode é 海 море 😀 \u2603'
 
 CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
 
@@ -156,7 +160,7 @@ def load(path, optional=()):
     """Returns the Tokenizer of a tokenizer.json, or of a folder with one, of any origin.
 
     Padding and truncation configured in the file are disabled. Raises FileNotFoundError,
-    and ValueError if the file is not a tokenizer, is broken (check.py), or lacks one of
+    and ValueError if the file is not a tokenizer, is broken (`_check`), or lacks one of
     the four special tokens. Those in `optional` (such as 'mask') may be missing; their id
     is then None.
     """
@@ -258,7 +262,7 @@ def _parsed(text, optional):
     if plain := _plain_roles(content, ids):
         return _parsed(json.dumps(plain, ensure_ascii=False), optional)
     added = backend.get_added_tokens_decoder().items()
-    check.check(backend, content, ids)
+    _check(backend, content, ids)
     special_ids = {i for i, token in added if token.special} | {*ids.values()}
     special_ids -= {None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
@@ -270,6 +274,56 @@ def _parsed(text, optional):
         fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
         **ids,
     )
+
+
+def _check(backend, content, ids):
+    """Raises ValueError for a vocabulary with ambiguous ids, far too many entries, or
+    that encodes nothing. Its message does not name the tokenizer.
+
+    backend   of the tokenizers library
+    content   of the tokenizer.json
+    ids       {'mask_id': 3, ...}, None for missing tokens
+    """
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    by_id = {}
+    for token, i in vocabulary.items():
+        if by_id.setdefault(i, token) != token:
+            raise ValueError(
+                f'{by_id[i]!r} and {token!r} have the same id {i}, so they '
+                'cannot be distinguished. Give one of them a different id.'
+            )
+    for entry in content.get('added_tokens', ()):
+        if vocabulary.get(entry['content']) != entry['id']:
+            raise ValueError(
+                f'{entry["content"]!r} has id {entry["id"]} in added_tokens, '
+                f'but {vocabulary.get(entry["content"])} in the vocabulary. Correct the '
+                'wrong one; the model was trained with one of them.'
+            )
+    for role in ('pad_id', 'bos_id', 'eos_id'):
+        if ids['mask_id'] is not None and ids['mask_id'] == ids[role]:
+            raise ValueError(
+                f'mask and {role[:3]} are one token, of id {ids[role]}, so '
+                'masked positions could not be recognized. Add a mask token.'
+            )
+    if (highest := max(by_id, default=0)) >= MAX_ID:
+        raise ValueError(
+            f'{by_id[highest]!r} has id {highest:,}, so an embedding '
+            f'would have as many rows; the maximum is {MAX_ID:,}. Number the '
+            'vocabulary without gaps, or train a smaller one.'
+        )
+    _check_encodes(backend)
+
+
+def _check_encodes(backend):
+    remedy = 'Check its normalizer, pre-tokenizer and unknown token.'
+    try:
+        ids = backend.encode(PROBE, add_special_tokens=False).ids
+    except Exception as error:  # The library raises bare Exception.
+        raise ValueError(
+            f'fails on text outside its vocabulary ({error}). {remedy}'
+        ) from error
+    if not ids:
+        raise ValueError(f'gives no tokens for {PROBE!r}. {remedy}')
 
 
 def _marked_ids(content):

@@ -161,7 +161,8 @@ def _with_cuts(content, names):
             'invert': False,
         }
         before = [content['pre_tokenizer']] if content.get('pre_tokenizer') else []
-        content['pre_tokenizer'] = {'type': 'Sequence', 'pretokenizers': [cut, *before]}
+        # Last, as Metaspace may put a space before each part.
+        content['pre_tokenizer'] = {'type': 'Sequence', 'pretokenizers': [*before, cut]}
     return content
 
 

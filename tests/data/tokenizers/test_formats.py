@@ -1,0 +1,225 @@
+"""Converted SentencePiece models and tiktoken encodings keep their ids."""
+
+import base64
+import io
+import random
+import sys
+
+import foreign_tokenizers
+import pytest
+
+from jepa_text.data import tokenizers
+from jepa_text.data.sources import bundled
+from jepa_text.data.tokenizers import formats, roles, training
+
+LANGUAGES = {
+    'English': "The whale's teeth; it'll bite 1,851 times, don't you think?",
+    'German': 'Übermäßig schöne Straßen führen über den Fluß',
+    'Vietnamese': 'Tiếng Việt được viết bằng chữ Quốc ngữ',
+    'Greek': 'ἐν ἀρχῇ ἦν ὁ λόγος καὶ ὁ λόγος ἦν πρὸς τὸν θεόν',
+    'Russian': 'Ёлки, море и йод',
+    'Hebrew': 'בראשית ברא אלהים את השמים ואת הארץ',
+    'Arabic': 'بسم الله الرحمن الرحيم',
+    'Hindi': 'नमस्ते दुनिया, क्षेत्र ज़मीन',
+    'Thai': 'ภาษาไทยที่นี่',
+    'Chinese': '城市在海边。',
+    'Japanese': '東京タワーへ行きました！',
+    'Korean': '한국어는 한국에서 쓰인다',
+}
+BYTES = [bytes([byte]) for byte in range(256)]
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+PIECES = [
+    *[('<unk>', 0.0, UNKNOWN), ('<s>', 0.0, CONTROL), ('</s>', 0.0, CONTROL)],
+    *[(text, -3.0 - n / 8, NORMAL) for n, text in enumerate('▁abs')],
+    *[('▁ab', -1.0, NORMAL), ('ba', -1.5, NORMAL)],
+]
+ODD = ["'s", "'S", "'ſ", "don't", ' ', '  ', '\n', '\r\n', '\t', '1', '12345', 'é', 'Σ']
+ODD += ['e\u0301', 'ß', '<|endoftext|>', '<mask>', '</s>b', '<0x41>', '城海', '😀']
+ODD += ['\u3000', '\u00a0', "'ll", '.', '!!!\n', "Hello'Ll", 'ǅ', 'ʰ', '①', 'ﬁ', 'ж']
+
+
+def opened(path, pattern=''):
+    content, lines = formats.read(str(path), pattern)
+    return tokenizers.parse(content, str(path), roles.ROLES), lines
+
+
+def texts_of(count, corpus):
+    """Texts of odd parts, and parts of a corpus."""
+    rng = random.Random(0)
+    for _ in range(count):
+        if rng.random() < 0.5:
+            yield ''.join(rng.choice(ODD) for _ in range(rng.randrange(12)))
+        else:
+            text = rng.choice(corpus)
+            start = rng.randrange(len(text))
+            yield text[start : start + rng.randrange(200)]
+
+
+def trained(path, **given):
+    """SentencePiece's processor of a model that it has trained on all languages."""
+    library = pytest.importorskip('sentencepiece')
+    corpus = [d['text'][:3000] for d in bundled.make('heldout')[:12]]
+    corpus = [line for text in corpus for line in text.split('. ') if line.strip()]
+    corpus += [*LANGUAGES.values()] * 5
+    written = io.BytesIO()
+    library.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus), model_writer=written, minloglevel=2, **given
+    )
+    path.write_bytes(written.getvalue())
+    return library.SentencePieceProcessor(model_proto=written.getvalue()), corpus
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('kind', ['unigram', 'bpe'])
+@pytest.mark.parametrize('rules', ['identity', 'nmt_nfkc', 'nfkc_cf'])
+@pytest.mark.parametrize(
+    'fallback, prefix, strips',
+    [(False, True, True), (True, True, True), (True, False, False), (False, True, False)],
+)
+def test_ids_match_sentencepiece(kind, rules, fallback, prefix, strips, tmp_path):
+    theirs, corpus = trained(
+        tmp_path / 'x.model',
+        vocab_size=900,
+        model_type=kind,
+        byte_fallback=fallback,
+        normalization_rule_name=rules,
+        add_dummy_prefix=prefix,
+        remove_extra_whitespaces=strips,
+        character_coverage=0.998,
+        hard_vocab_limit=False,
+        pad_id=3,
+    )
+    ours, lines = opened(tmp_path / 'x.model')
+    assert f'SentencePiece, {kind}, {theirs.vocab_size():,} pieces' in lines[0]
+    for text in (*LANGUAGES.values(), *texts_of(1000, corpus)):
+        # The library normalizes \r\n, one grapheme, by one rule, SentencePiece by two.
+        text = text.replace('\r\n', '\n')
+        ids, right = ours.encode(text).tolist(), theirs.encode(text)
+        if kind == 'bpe' or sorted(ids) != sorted(right):
+            assert ids == right, text
+        # Else the order is a tie, as in '0 00' and '00 0', which rounding decides.
+        assert not {1, 2, 3} & set(ids), 'a control symbol'
+    if fallback and rules == 'identity' and not strips:
+        for text in LANGUAGES.values():
+            assert ours.decode(ours.encode(text)) == text
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    'given',
+    [
+        dict(kind=3),
+        dict(suffix=True),
+        dict(escapes=False),
+        dict(pieces=[*PIECES, ('e', -0.1, UNUSED)]),
+    ],
+)
+def test_models_with_other_ids_are_refused(given, tmp_path):
+    foreign_tokenizers.sentencepiece(tmp_path / 'x.model', **{'pieces': PIECES} | given)
+    with pytest.raises(ValueError, match='x.model cannot be converted .* the same ids'):
+        opened(tmp_path / 'x.model')
+
+
+@pytest.mark.peer
+def test_invalid_models_raise(tmp_path):
+    path = foreign_tokenizers.sentencepiece(tmp_path / 'x.model', PIECES)
+    whole = path.read_bytes()
+    for data in (b'', b'{"model": 1}', b'\x00\xff' * 50, b'PK\x03\x04', whole[:60]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match='x.model is not a SentencePiece model'):
+            opened(path)
+
+
+def write_ranks(path, tokens):
+    lines = [f'{base64.b64encode(t).decode()} {i}' for i, t in enumerate(tokens)]
+    path.write_text('\n'.join(lines) + '\n')
+    return path
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('name', ['gpt2', 'cl100k_base', 'o200k_base'])
+def test_ids_match_tiktoken(name, tmp_path, monkeypatch):
+    tiktoken = pytest.importorskip('tiktoken')
+    from tiktoken_ext import openai_public
+
+    for load in ('load_tiktoken_bpe', 'data_gym_to_mergeable_bpe_ranks'):
+        monkeypatch.setattr(openai_public, load, lambda *_, **__: {})
+    monkeypatch.setattr(openai_public, 'len', lambda _: 50281, raising=False)
+    pattern = openai_public.ENCODING_CONSTRUCTORS[name]()['pat_str']
+    corpus = [*(d['text'] for d in bundled.make('heldout')), *LANGUAGES.values()]
+    small = training.train([*corpus[:10], *LANGUAGES.values()], 1500, reserved=0).backend
+    table = {small.decode([i]).encode(): 0 for i in range(4, small.get_vocab_size())}
+    tokens = [*BYTES, *(t for t in table if len(t) > 1 and b'\xef\xbf\xbd' not in t)]
+    table = {token: i for i, token in enumerate(tokens)}
+    table[tokens[-1]] += 3  # leaves a gap for special tokens
+    theirs = tiktoken.Encoding(
+        name,
+        pat_str=pattern,
+        mergeable_ranks=table,
+        special_tokens={'<|endoftext|>': len(table), '<|far|>': len(table) + 9},
+    )
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, name, theirs)
+    ours, lines = opened(f'tiktoken:{name}')
+    assert f'{name}, {len(table):,} ranks' in lines[0]
+    assert ours.eos_id == len(table) and ours.vocab_size == len(table) + 10
+    assert len(ours.backend.get_vocab()) == ours.vocab_size, 'gaps are reserved tokens'
+    path = write_ranks(tmp_path / 'mine.tiktoken', tokens)
+    of_file, _ = opened(path, pattern)
+    for text in (*LANGUAGES.values(), *texts_of(2000, corpus)):
+        ids = ours.encode(text).tolist()
+        assert ids == theirs.encode_ordinary(text), text
+        assert ours.decode(ids) == text == of_file.decode(of_file.encode(text))
+
+
+@pytest.mark.peer
+def test_a_name_says_how_text_is_split(tmp_path):
+    path = write_ranks(tmp_path / 'cl100k_base.tiktoken', [*BYTES, b'ab', b'zzz'])
+    tokenizer, _ = opened(path)
+    assert tokenizer.encode('zzz ab zz').tolist() == [257, 32, 256, 32, 122, 122]
+    with pytest.raises(ValueError, match='does not say by which .*config.pattern'):
+        opened(path.rename(tmp_path / 'gpt2.tiktoken'))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    'text, words',
+    [
+        ('YQ== 0\nb', 'not a file of ranks'),
+        ('YQ== zero', 'not a file of ranks'),
+        ('YQ== 0\nYg== 99999999999', 'and 1 duplicate ranks or ranks not from'),
+        ('YQ== 0\nYg== 0', 'and 1 duplicate ranks'),
+        ('{"model": {}}', 'not a file of ranks'),
+        ('YQ== 0\n', 'has no rank for 255 of the 256 bytes'),
+        ('', 'has no rank for 256 of the 256 bytes'),
+    ],
+)
+def test_invalid_files_of_ranks_raise(text, words, tmp_path):
+    path = tmp_path / 'cl100k_base.tiktoken'
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        opened(path)
+
+
+@pytest.mark.parametrize('name', ['x.model', 'cl100k_base.tiktoken', 'tiktoken:x'])
+def test_a_missing_package_raises(name, monkeypatch, tmp_path):
+    for package in ('sentencepiece', 'tiktoken', 'tiktoken.load'):
+        monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / name).write_bytes(b'')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):
+        opened(name)
+
+
+@pytest.mark.peer
+def test_an_unavailable_encoding_raises(monkeypatch, tmp_path):
+    tiktoken = pytest.importorskip('tiktoken')
+
+    def refused(*_, **__):
+        raise ConnectionError('no network')
+
+    monkeypatch.setenv('TIKTOKEN_CACHE_DIR', str(tmp_path))
+    monkeypatch.setattr(tiktoken.load, 'read_file', refused)
+    with pytest.raises(OSError, match="'r50k_base' is not in tiktoken's cache"):
+        opened('tiktoken:r50k_base')
+    with pytest.raises(ValueError, match="no encoding 'cl100k'; there are: .*cl100k_b"):
+        opened('tiktoken:cl100k')
