@@ -17,6 +17,7 @@ CORE = [
     # Missing from the requirements that tensorflow-datasets 4.9.10 declares.
     'importlib_resources>=6.4',
     'jax>=0.10.2,<0.13',
+    'jinja2>=3.1,<4',
     'ml-collections>=1.1,<2',
     'numpy>=2.1,<3',
     'optax>=0.2.8,<0.3',

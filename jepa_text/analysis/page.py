@@ -142,7 +142,7 @@ def _facts(results):
         (f'{len(results["rows"]):,}', 'values', 'analysis.csv'),
         (f'{len(results["warnings"])}', 'warnings', None),
     )
-    return {'facts': [dict(zip(('value', 'label', 'note'), fact)) for fact in facts]}
+    return {'facts': facts}
 
 
 def _task_sections(task, results):

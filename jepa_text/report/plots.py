@@ -1,10 +1,17 @@
 """Matplotlib figures in one style, without global state.
 
+    curves    values over steps, of one run or of several seeds with their range
+    errors    means with intervals over a number, such as a layer or a learning rate
+    dots      means with intervals, one line each
+
 Every function returns a `matplotlib.figure.Figure` that is independent of pyplot: save it
 with `figure.savefig('loss.png')`, or pass it to `page.write`. The same arrays give the
 same figure. The background is transparent. Colors suit color-blind readers (hues of Okabe
 & Ito, which differ in lightness as well); from the seventh run on, runs of the same hue
 differ in shade, dashes and markers.
+
+A run has the same color in all figures that list the runs in the same order. `looks`
+replaces the styles of `styles`: {name: keywords of axes.plot}.
 """
 
 import numpy as np
@@ -17,110 +24,150 @@ MARKERS = (None, 's', '^', 'D', 'v')
 _SHADES = (None, (INK, 0.5), ('#ffffff', 0.45))  # (color to mix in, its share)
 BASELINES = ('untrained', 'unigram', 'chance')  # always gray
 _SMOOTH_FROM = 80  # points from which a noisy curve gets a running mean
+_TICKS = 12  # maximum number of tick labels
 
 
-def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
+def curves(
+    runs, title, ylabel, hlines=None, switches=None, xlabel='step', looks=None, log=''
+):
     """Plots curves of several runs over steps.
 
-    runs        {name: (steps, values)}. Empty series are skipped, NaN leaves a gap, and
-                noisy curves of many points are drawn faintly under their running mean
+    runs        {name: (steps, values)}. Values [S, N] of several seeds are drawn as their
+                mean, and the range from minimum to maximum as a band. Empty series are
+                skipped, NaN leaves a gap, and noisy curves of many points are drawn
+                faintly under their running mean
     hlines      {label: y} of dashed reference lines
     switches    {label: step or steps} of light vertical lines, such as starts of phases
+    log         axes with a logarithmic scale: '', 'y' or 'xy'
 
-    Colors are assigned by order, without the BASELINES: a run has the same color in all
-    figures that list the runs in the same order. Raises ValueError if the lengths of
-    steps and values differ.
+    Raises ValueError if the numbers of steps and values differ.
     """
     figure, axes = blank(title, ylabel, xlabel, height(runs))
-    run_styles = styles(runs)
+    looks = looks or styles(runs)
     for name, (steps, values) in runs.items():
-        steps, values = np.asarray(steps), np.asarray(values, np.float64)
-        if steps.shape != values.shape or steps.ndim != 1:
+        steps_N, values_SN = np.asarray(steps), np.atleast_2d(np.asarray(values, float))
+        if values_SN.shape[1:] != steps_N.shape:
             raise ValueError(
-                f'{title}: run {name!r} has steps of shape {steps.shape} and values of '
-                f'shape {values.shape}; expected 1-D arrays of the same length.'
+                f'{title}: run {name!r} has steps of shape {steps_N.shape} and values of '
+                f'shape {np.shape(values)}; expected one value for each step.'
             )
-        if not steps.size:
-            continue
-        style = curve_style(run_styles[name], steps.size)
-        if _is_noisy(values):
-            axes.plot(steps, values, color=style['color'], alpha=0.22, linewidth=0.8)
-            values = _running_mean(values, steps.size // 40)
-        axes.plot(steps, values, **style, label=legend_label(name), zorder=3)
+        if steps_N.size and not np.isnan(values_SN).all():
+            _curve(axes, steps_N, values_SN, looks[name])
     if axes.lines:
         axes.margins(x=0.02)
         _widen_constants(axes)
+        axes.set(**{f'{axis}scale': 'log' for axis in log})
+        axes.minorticks_off()
     reference_lines(axes, hlines)
     for label, steps in (switches or {}).items():
         for step in np.atleast_1d(steps):
-            _vertical_line(axes, label, step)
+            axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+            _label(axes, label, (step, 1), ('data', 'axes fraction'), (4, -2), va='top')
     legend(figure, axes)
     return figure
 
 
-def spectra(values, title, ylabel='singular value / largest'):
-    """Plots singular value spectra, each relative to its largest value.
+def _curve(axes, steps_N, values_SN, style):
+    count, color = steps_N.size, style['color']
+    # Few points get markers.
+    marker = style['marker'] or ('o' if count < 12 else None)
+    style = style | dict(marker=marker, markersize=3.5, markevery=max(1, count // 12))
+    values_N = values_SN[0]
+    if len(values_SN) > 1:
+        low_N, high_N = np.nanmin(values_SN, axis=0), np.nanmax(values_SN, axis=0)
+        axes.fill_between(steps_N, low_N, high_N, color=color, alpha=0.13, linewidth=0)
+        values_N = np.nanmean(values_SN, axis=0)
+    elif _is_noisy(values_N):
+        axes.plot(steps_N, values_N, color=color, alpha=0.22, linewidth=0.8)
+        values_N = _running_mean(values_N, count // 40)
+    axes.plot(steps_N, values_N, **style, zorder=3)
 
-    `values` is {name: singular values in descending order}. A flat spectrum means spread
-    out representations, a cliff a collapse. Zeros cannot be drawn on the logarithmic axis
-    and end the line.
+
+def errors(
+    runs, title, ylabel, xlabel, looks=None, flat=None, log=False, percent=False, span=0.0
+):
+    """Plots means with intervals, {name: {x: (value, low, high)}}, over x.
+
+    flat       {name: value} that does not depend on x, as a horizontal line
+    log        whether x has a logarithmic scale
+    percent    whether x is shown as a percentage
+    span       least range of the vertical axis, such as an interval over texts, so that
+               differences within it look small
     """
-    figure, axes = blank(title, ylabel, 'direction, strongest first')
-    run_styles = styles(values)
-    for name, spectrum in values.items():
-        spectrum = np.asarray(spectrum, np.float64)
-        spectrum = spectrum[spectrum > 0]
-        if spectrum.size:
-            ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
-            style = run_styles[name] | {'markevery': 0.1, 'markersize': 3.5}
-            axes.plot(ranks, relative, label=legend_label(name), **style)
-    if axes.lines:
-        axes.set_yscale('log')
+    flat = flat or {}
+    figure, axes = blank(title, ylabel, xlabel, height([*runs, *flat]))
+    looks = looks or styles([*runs, *flat])
+    for name, intervals in runs.items():
+        xs = sorted(intervals)
+        style = {'markersize': 4} | looks[name]
+        style['marker'] = style['marker'] or 'o'
+        values, low, high = np.array([ends(intervals[x]) for x in xs]).T
+        axes.plot(xs, values, **style, zorder=3)
+        axes.vlines(xs, low, high, color=style['color'], linewidth=1.2, zorder=2)
+    for name, value in flat.items():
+        axes.axhline(value, **looks[name] | {'marker': None}, zorder=1)
+    xs = sorted({x for intervals in runs.values() for x in intervals})
+    if log:
+        axes.set_xscale('log')
+        axes.minorticks_off()
+    if percent:
+        axes.xaxis.set_major_formatter(lambda x, _: f'{x:.0%}')
+    else:
+        xs = xs[:: max(1, -(-len(xs) // _TICKS))]
+        axes.set_xticks(xs, [f'{x:,g}'.replace('e-0', 'e-') for x in xs])
+    axes.margins(x=0.04)
+    cover(axes, span)
     legend(figure, axes)
     return figure
 
 
-def lengths(counts, title, row_length):
-    """Plots document lengths: the share with 1, 2 to 3, 4 to 7, ... tokens.
+def dots(groups, title, xlabel, looks, has_legend=True):
+    """Plots means with intervals, one line each.
 
-    `counts` is {split: [documents per power of two]}. A line marks the `row_length`.
+    `groups` is {group: {name: (value, low, high)}}: each group is a block of lines with
+    its name on the left.
     """
-    figure, axes = blank(title, 'share of the documents', 'tokens of a document')
-    width = 0.84 / len(counts)
-    longest = max(map(len, counts.values()))
-    for index, (name, numbers) in enumerate(counts.items()):
-        shares = np.asarray(numbers, np.float64) / max(sum(numbers), 1)
-        left = np.arange(len(shares)) + 0.08 + index * width
-        axes.bar(
-            left,
-            shares,
-            width,
-            align='edge',
-            label=legend_label(name),
-            color=shade(index),
-        )
-    filled = [
-        exponent
-        for numbers in counts.values()
-        for exponent, count in enumerate(numbers)
-        if count
-    ]
-    first = min(filled, default=0)
-    axes.set_xlim(first, max(longest, first + 1))
-    edges = range(first, longest + 1, 1 + (longest - first) // 12)
-    axes.set_xticks(edges, [_power(edge) for edge in edges])
-    axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
-    at = np.log2(row_length)
-    if first <= at <= longest:
-        _vertical_line(axes, 'a row', at)
-    legend(figure, axes)
+    count, gap = sum(map(len, groups.values())), 0.9 if has_legend else 0.0
+    rows = count + gap * len(groups)
+    size = 1.1 + rows * (0.17 if has_legend else 0.26)
+    figure, axes = blank(title, '', xlabel, size)
+    place, ticks = 0.0, []
+    for group in groups.values():
+        ticks.append(place + (len(group) - 1) / 2)
+        for name, interval in group.items():
+            style = {'markersize': 5.5} | looks[name] | {'linestyle': 'none'}
+            style['marker'] = style['marker'] or 'o'
+            value, *interval = ends(interval)
+            axes.plot(
+                interval, [place, place], color=style['color'], linewidth=1.4, zorder=2
+            )
+            axes.plot([value], [place], **style, zorder=4)
+            place += 1
+        if has_legend:
+            axes.axhline(place - 0.05, color=GRID, linewidth=0.6, zorder=0)
+        place += gap
+    axes.set_yticks(ticks, list(groups), color=INK)
+    axes.set_ylim(place - gap - 0.4, -0.6)
+    axes.margins(x=0.06)
+    axes.grid(False, axis='y')
+    axes.grid(True, axis='x', color=GRID, linewidth=0.6)
+    if has_legend:
+        legend(figure, axes)
     return figure
 
 
-def _power(exponent):
-    """Returns 2 ** exponent in short form: '512', '4k', '1M'."""
-    units = min(exponent // 10, 3)
-    return f'{2 ** (exponent - 10 * units)}{("", "k", "M", "G")[units]}'
+def ends(interval):
+    """Returns (value, low, high) as floats; missing ends are replaced by the value."""
+    middle, *others = np.broadcast_to(np.array(interval, float), 3).tolist()
+    return middle, *(x if np.isfinite(x) else middle for x in others)
+
+
+def cover(axes, span):
+    """Widens the vertical axis to at least this range, around its center."""
+    low, high = axes.get_ylim()
+    if high - low < span:
+        center = (low + high) / 2
+        axes.set_ylim(center - span / 2, center + span / 2)
 
 
 def _widen_constants(axes):
@@ -151,27 +198,24 @@ def _channels(color):
     return [int(color[at : at + 2], 16) for at in (1, 3, 5)]
 
 
-def styles(names):
-    """Returns {name: dict of color, line style and marker}, by order of the runs."""
-    runs = [name for name in names if name not in BASELINES]
+def styles(names, controls=BASELINES):
+    """Returns {name: keywords of axes.plot}, by order of the names without controls.
+
+    Controls are gray and hollow.
+    """
+    runs = [name for name in names if name not in controls]
     baseline = dict(color=MUTED, linestyle='solid', linewidth=1.5, marker=None)
-    styles = dict.fromkeys(names, baseline)
+    looks = {name: baseline | {'markerfacecolor': 'white'} for name in names}
     for place, name in enumerate(runs):
         turn = place // len(COLORS)
-        styles[name] = dict(
+        looks[name] = dict(
             color=shade(place),
             # Later curves are thinner, so that those below show where they coincide.
             linewidth=1.4 + 1.6 * (len(runs) - 1 - place) / max(1, len(runs) - 1),
             linestyle=DASHES[turn % len(DASHES)],
             marker=MARKERS[turn % len(MARKERS)],
         )
-    return styles
-
-
-def curve_style(style, points):
-    """Returns the style of a curve with this many points; few points get markers."""
-    marker = style['marker'] or ('o' if points < 12 else None)
-    return style | dict(marker=marker, markersize=3.5, markevery=max(1, points // 12))
+    return {name: look | {'label': legend_label(name)} for name, look in looks.items()}
 
 
 def height(runs):
@@ -215,11 +259,6 @@ def reference_lines(axes, hlines):
         _label(axes, label, (1, height), ('axes fraction', 'data'), (0, 3), ha='right')
 
 
-def _vertical_line(axes, label, x):
-    axes.axvline(x, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
-    _label(axes, label, (x, 1), ('data', 'axes fraction'), (4, -2), va='top')
-
-
 def _label(axes, text, place, units, offset, **options):
     axes.annotate(
         text,
@@ -256,18 +295,19 @@ def legend_label(name):
 
 
 def legend(figure, axes):
-    """Adds the legend below the axes."""
+    """Adds the legend below the axes, each label once."""
     handles, labels = axes.get_legend_handles_labels()
-    if handles:
+    unique = dict(zip(labels, handles))
+    if unique:
         figure.legend(
-            handles,
-            labels,
+            unique.values(),
+            unique,
             loc='outside lower left',
-            ncols=3 if len(labels) <= 3 else 2,
+            ncols=3 if len(unique) <= 3 else 2,
             frameon=False,
             fontsize=8.5,
             labelcolor=INK,
             # Long enough to show dashes.
-            handlelength=1.4 if len(labels) <= len(COLORS) else 3.0,
+            handlelength=1.4 if len(unique) <= len(COLORS) else 3.0,
             columnspacing=1.4,
         )

@@ -1,6 +1,6 @@
 """Report of `jepa-text prepare`: console lines and an HTML page with sample rows."""
 
-from jepa_text.report import page, plots
+from jepa_text.report import page
 
 ROWS, LETTERS = 10, 400  # samples of the first split, and characters of each
 # Reasons for dropping documents that are shown by name, as they have no text; prefixes.
@@ -71,19 +71,19 @@ def write(path, manifest, texts, seconds=None, budget=0):
     """Writes the page; `texts` are decoded sample rows. Returns the path."""
     first = next(iter(manifest['splits'].values()))
     examples = manifest.get('examples') or {}
+    left = (manifest.get('left_out') or {}).items()
     sections = [
         {
             'facts': [
-                _fact(f'{first["tokens"]:,}', 'tokens to train on'),
-                _fact(f'{first["documents"]:,}', 'documents'),
-                _fact(f'{_fertility(first):.2f}', 'tokens per word'),
-                _fact(f'{_bytes(first):.2f}', 'bytes per token'),
+                (f'{first["tokens"]:,}', 'tokens to train on'),
+                (f'{first["documents"]:,}', 'documents'),
+                (f'{_fertility(first):.2f}', 'tokens per word'),
+                (f'{_bytes(first):.2f}', 'bytes per token'),
             ],
             'text': '\n\n'.join(lines(manifest, seconds, budget)),
         },
         {
             'heading': 'Document lengths',
-            'figures': _figures(manifest),
             'table': {
                 'columns': ['tokens', *manifest['splits']],
                 'rows': _lengths(manifest['splits']),
@@ -91,37 +91,17 @@ def write(path, manifest, texts, seconds=None, budget=0):
         },
         {
             'heading': 'Dropped documents',
-            'text': '' if manifest.get('left_out') else 'None.',
+            'text': '' if left else 'None.',
             'table': {
                 'columns': ['reason', 'documents', 'examples'],
-                'rows': [
-                    [reason, count, ' … '.join(examples.get(reason, []))]
-                    for reason, count in (manifest.get('left_out') or {}).items()
-                ],
+                'rows': [[why, n, ' … '.join(examples.get(why, []))] for why, n in left],
             },
         },
-        {
-            'heading': 'Sample rows',
-            'text': '\n\n'.join(texts),
-        },
+        {'heading': 'Sample rows', 'text': '\n\n'.join(texts)},
         {'heading': 'Manifest', 'details': {'manifest.json': manifest}},
     ]
     lead = f'{first["rows"]:,} rows of {manifest["row_length"]} tokens.'
     return page.write(path, 'Prepared rows', lead, sections, 'jepa-text prepare')
-
-
-def _figures(manifest):
-    """Returns a bar chart of the lengths; none without matplotlib (there is a table)."""
-    counts = {name: split['lengths'] for name, split in manifest['splits'].items()}
-    try:
-        title = 'Documents by length'
-        return [plots.lengths(counts, title, manifest['row_length'])]
-    except ImportError:
-        return []
-
-
-def _fact(value, label):
-    return {'value': value, 'label': label, 'note': ''}
 
 
 def _fertility(counts):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.measures import power
-from jepa_text.report import markdown, page
+from jepa_text.report import page
 from jepa_text.study import arms as of_arms
 from jepa_text.study import (
     budgets,
@@ -93,7 +93,7 @@ def write(workdir, lead, sections):
     workdir = Path(workdir)
     path = workdir / 'report.html'
     page.write(path, title=TITLE, lead=lead, sections=sections)
-    markdown.write(workdir / 'appendix.md', TITLE, lead, sections)
+    page.write_markdown(workdir / 'appendix.md', TITLE, lead, sections)
     return path
 
 
@@ -163,24 +163,14 @@ def _facts(arms, decided):
         if one.question.metric == of_arms.LOSS and math.isfinite(one.detectable)
     ]
     facts = [
-        {'value': f'{len(arms)}', 'label': 'runs'},
-        {
-            'value': f'{of_arms.seeds(arms)}',
-            'label': 'seeds',
-            'note': f'{members} members',
-        },
-        {
-            'value': f'{sum(not one.why for one in decided)}',
-            'label': 'comparisons',
-            'note': 'corrected together',
-        },
+        (f'{len(arms)}', 'runs'),
+        (f'{of_arms.seeds(arms)}', 'seeds', f'{members} members'),
+        (f'{sum(not one.why for one in decided)}', 'comparisons', 'corrected together'),
     ]
     if detectable:
         note = f'median, {power.ENOUGH:.0%} power'
         label = 'nats of masked loss are detectable'
-        facts.append(
-            {'value': f'{np.median(detectable):.3g}', 'label': label, 'note': note}
-        )
+        facts.append((f'{np.median(detectable):.3g}', label, note))
     return {'facts': facts}
 
 

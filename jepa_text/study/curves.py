@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jepa_text.report import bands, frequencies
+from jepa_text.report import frequencies, plots
 from jepa_text.running import metrics
 from jepa_text.study import budgets
 
@@ -37,7 +37,9 @@ def figures(members, logs, spent):
                     arm: (_spent(spent[arm], kind, steps_N), values_SN)
                     for arm, (steps_N, values_SN) in found.items()
                 }
-                drawn.append(bands.bands(runs, title + what, label, xlabel, known))
+                drawn.append(
+                    plots.curves(runs, title + what, label, known, xlabel=xlabel)
+                )
     return drawn
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.results import tables as result_tables
-from jepa_text.report import bands
+from jepa_text.report import plots
 from jepa_text.study import arms as of_arms
 from jepa_text.study.members import UNTRAINED
 
@@ -26,17 +26,14 @@ def section(results, arms, metrics):
     rows += [[arm, len(own)] for arm, own in arms.items()]
     shown = {metric: _points(reference[metric]) | known[metric] for metric in metrics}
     bags = bag_values(results) if of_arms.PROBES in metrics else {}
-    drawn = [
-        bands.dots(
-            _points(_nearby(reference[metric], metric, known[metric])) | known[metric],
-            metric[0].upper() + metric[1:],
-            metric,
-            reference[metric],
-            list(arms),
-        )
-        for metric in metrics
-        if known[metric]
-    ]
+    looks = plots.styles([*names, *arms], names)
+    drawn = []
+    for metric in metrics:
+        near = _points(_nearby(reference[metric], metric, known[metric]))
+        groups = {name: {name: one} for name, one in (near | known[metric]).items()}
+        title = metric[0].upper() + metric[1:]
+        if known[metric]:
+            drawn.append(plots.dots(groups, title, metric, looks, has_legend=False))
     return {
         'heading': 'Outcomes',
         'text': _about(metrics),

@@ -221,14 +221,16 @@ def _geometry(results):
 
 
 def _predictions(results):
-    shown = []
-    for item in results['predictions']:
-        before, after = item['text'].split('<mask>')
-        models = {
-            name: [(text.strip(), share) for text, share in answers]
-            for name, answers in item['models'].items()
-        }
-        shown.append(
-            dict(before=before, target=item['answer'], after=after, models=models)
-        )
-    return {'heading': 'Masked tokens', 'predictions': shown}
+    rows = [
+        [item['text'], item['answer'], name, *_guesses(answers)]
+        for item in results['predictions']
+        for name, answers in item['models'].items()
+    ]
+    columns = ['text', 'answer', 'model', 'first guess', 'further guesses']
+    return {'heading': 'Masked tokens', 'table': {'columns': columns, 'rows': rows}}
+
+
+def _guesses(answers):
+    """Returns the most probable token, and the others, as texts."""
+    first, *others = (f'{text.strip()} {share:.0%}' for text, share in answers)
+    return first, '   '.join(others)

@@ -8,7 +8,7 @@ values make a curve.
 import json
 from typing import NamedTuple
 
-from jepa_text.report import bands
+from jepa_text.report import plots
 from jepa_text.running import budget
 from jepa_text.study import arms as of_arms
 from jepa_text.training import assemble
@@ -140,7 +140,7 @@ def figures(arms, kinds, metrics):
             if runs:
                 title = f'{sweep.title}: {metric}'
                 look = dict(log=sweep.log, percent=sweep.percent)
-                drawn.append(bands.errors(runs, title, metric, sweep.xlabel, **look))
+                drawn.append(plots.errors(runs, title, metric, sweep.xlabel, **look))
     return drawn
 
 

@@ -1,5 +1,6 @@
-"""HTML pages are valid, escaped, self-contained and written atomically."""
+"""Pages are valid, escaped, self-contained and atomic; Markdown shows the same."""
 
+import doctest
 import html.parser
 import math
 import os
@@ -52,21 +53,13 @@ def sections():
         {
             'heading': NASTY,
             'text': f'One `code {NASTY}`.\n\nTwo.',
-            'facts': [{'value': '4.31', 'label': NASTY, 'note': NASTY}],
+            'facts': [('4.31', NASTY, NASTY), ('5', 'seeds')],
             'table': {
                 'columns': ['model', 'loss', NASTY],
                 'rows': [[NASTY, 5.67, None], ['clm', -4.3, 'a']],
                 'best': {'loss': 'min'},
                 'note': NASTY,
             },
-            'predictions': [
-                {
-                    'before': NASTY,
-                    'target': 'whale',
-                    'after': NASTY,
-                    'models': {NASTY: [(NASTY, 0.5), (' whale', 0.251), ('of', 0.004)]},
-                }
-            ],
             'details': {NASTY: {'b': NASTY, 'a': [1]}, 'plain': NASTY},
         },
         {'table': {'columns': ['a'], 'rows': [['long ' * 9]], 'fold': NASTY}},
@@ -83,7 +76,7 @@ def page(tmp_path):
 def test_everything_is_escaped_and_every_tag_is_closed(page):
     parsed = Page(page)
     assert 'script' not in parsed.tags
-    assert parsed.text.count('<script>') >= 15
+    assert parsed.text.count('<script>') >= 12
     assert 'style' in parsed.tags and parsed.tags.count('svg') == 2
 
 
@@ -107,33 +100,38 @@ def test_the_same_results_give_the_same_page(tmp_path, page):
     assert again.read_text(encoding='utf-8') == page
 
 
-def table_of(**table):
-    return report._table(table)
+@pytest.fixture
+def drawn(tmp_path):
+    def table_of(**table):
+        """The page of one table."""
+        path = report.write(tmp_path / 'table.html', '', '', [{'table': table}])
+        return path.read_text(encoding='utf-8')
+
+    return table_of
 
 
-def test_floats_of_a_column_have_equally_many_decimals():
-    def shown(*values):
-        drawn = table_of(columns=['x'], rows=[[value] for value in values])
-        return re.findall(r'<td[^>]*>(.*?)</td>', drawn)
-
-    assert shown(7.65, 4.3, None) == ['7.650', '4.300', '–']
-    assert shown(-12.34, 100.0) == ['−12.3', '100.0']
-    assert shown(12345.6, 7) == ['12,346', '7']
-    assert shown(0.003, 0.00015) == ['0.00300', '0.00015']
-    assert shown(0.0, float('nan'), float('inf')) == ['0.000', 'nan', 'inf']
-    assert shown(True, 'x-y') == ['True', 'x-y']
-
-
-def test_numbers_are_right_aligned_and_texts_left_aligned():
-    drawn = table_of(columns=['name', 'x'], rows=[['a', 1], ['b', None]])
-    assert drawn.count('class="n"') == 3  # one header cell, two cells
+@pytest.mark.parametrize(
+    'values, shown',
+    [
+        ([7.65, 4.3, None], ['7.650', '4.300', '–']),
+        ([-12.34, 100.0], ['−12.3', '100.0']),
+        ([12345.6, 7], ['12,346', '7']),
+        ([0.003, 0.00015], ['0.00300', '0.00015']),
+        ([0.0, math.nan, math.inf], ['0.000', 'nan', 'inf']),
+        ([True, 'x-y'], ['True', 'x-y']),
+    ],
+)
+def test_floats_of_a_column_have_equally_many_decimals(drawn, values, shown):
+    page = drawn(columns=['x'], rows=[[value] for value in values])
+    assert re.findall(r'<td[^>]*>(.*?)</td>', page) == shown
 
 
 @pytest.mark.parametrize(('direction', 'expected'), [('min', '1'), ('max', '3')])
-def test_the_best_number_is_bold(direction, expected):
+def test_numbers_are_right_aligned_and_the_best_is_bold(drawn, direction, expected):
     rows = [['a', 3], ['b', 1], ['c', None], ['d', 2], ['e', float('nan')]]
-    drawn = table_of(columns=['m', 'x'], rows=rows, best={'x': direction})
-    assert re.findall(r'<b>(.*?)</b>', drawn) == [expected]
+    page = drawn(columns=['m', 'x'], rows=rows, best={'x': direction})
+    assert page.count('class="n"') == 6  # one header cell, five cells
+    assert re.findall(r'<b>(.*?)</b>', page) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -153,40 +151,19 @@ def test_the_best_number_is_bold(direction, expected):
         ([math.nan, 1.0], None, ['1.000']),
     ],
 )
-def test_ties_and_noise_are_not_best(values, intervals, bold):
+def test_ties_and_noise_are_not_best(drawn, values, intervals, bold):
     for sign, direction in ((1, 'min'), (-1, 'max')):
         rows = [[sign * value] for value in values]
         spans = intervals and [
             span and tuple(sorted(sign * x for x in span)) for span in intervals
         ]
-        drawn = table_of(
+        page = drawn(
             columns=['x'],
             rows=rows,
             best={'x': direction},
             intervals={'x': spans} if spans else None,
         )
-        found = re.findall(r'<b>−?(.*?)</b>', drawn)
-        assert found == bold, (sign, direction)
-
-
-def test_one_interval_for_each_row():
-    with pytest.raises(ValueError, match="'x' has 1 intervals for 2 rows"):
-        table_of(
-            columns=['x'],
-            rows=[[1.0], [2.0]],
-            best={'x': 'max'},
-            intervals={'x': [(0.9, 1.1)]},
-        )
-
-
-def test_right_guesses_are_marked_and_bars_have_the_probability():
-    guesses = [('whale', 0.25), ('of', 0.004), ('the', 0.0)]
-    drawn = report._prediction(
-        {'before': 'the ', 'target': 'whale', 'after': '.', 'models': {'mlm': guesses}}
-    )
-    assert drawn.count('class="hit"') == 1 and '--p:25.0%' in drawn
-    assert re.findall(r'<em>(.*?)</em>', drawn) == ['25 %', '&lt;1 %', '0 %']
-    assert '<mark>whale</mark>' in drawn
+        assert re.findall(r'<b>−?(.*?)</b>', page) == bold, (sign, direction)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +183,17 @@ def test_right_guesses_are_marked_and_bars_have_the_probability():
             {'table': {'columns': ['a'], 'rows': [[1]], 'best': {'a': 'low'}}},
             "or 'max'|be",
         ),
-        ({'facts': [{'number': 1}]}, "fact has no key 'number'"),
-        ({'predictions': [{'sentence': ''}]}, "prediction has no key 'sentence'"),
+        (
+            {
+                'table': {
+                    'columns': ['x'],
+                    'rows': [[1.0], [2.0]],
+                    'best': {'x': 'max'},
+                    'intervals': {'x': [(0.9, 1.1)]},
+                }
+            },
+            "'x' has 1 intervals for 2 rows",
+        ),
         ({'figures': ['loss.png']}, 'str is not a matplotlib figure'),
     ],
 )
@@ -222,3 +208,45 @@ def test_bad_sections_raise_and_leave_the_old_page(tmp_path, section, message):
 def test_others_may_read_the_page(tmp_path):
     path = report.write(tmp_path / 'report.html', 't', 'l', [])
     assert path.stat().st_mode & 0o444 == 0o444
+
+
+def test_markdown_has_what_the_page_shows(tmp_path):
+    table = {
+        'columns': ['', 'loss', 'note'],
+        'rows': [['a|b', 2.0, None], ['c', -0.25, 'x']],
+        'note': 'Nats.',
+    }
+    files = []
+    for place in ('first', 'second'):
+        figure, axes = plots.blank('Loss', 'nats', 'steps')
+        axes.plot([0, 1, 2], [3, 2, 1])
+        axes.set_xlim(0.5, 1.5)  # clip paths need an id in the file
+        shown = [
+            {'facts': [('5', 'seeds', 'of two runs')]},
+            {'heading': 'Losses', 'text': 'All of them.', 'table': table},
+            {'heading': 'Curves', 'figures': [figure]},
+            {'heading': 'How', 'details': {'config': {}}},
+        ]
+        path = tmp_path / place / 'out.md'
+        text = report.write_markdown(path, 'T', 'Lead.', shown).read_text()
+        drawings = sorted((tmp_path / place / 'figures').iterdir())
+        assert [one.name for one in drawings] == ['02-0.pdf', '02-0.svg']
+        files.append([one.read_bytes() for one in drawings])
+    assert files[0] == files[1] and b'<dc:date>' not in files[0][1]
+    assert b'clip-path' in files[0][1] and b'>Loss</text>' in files[0][1]
+    assert text.startswith('# T\n\nLead.\n\n- 5 seeds (of two runs)\n\n## Losses\n')
+    assert '|  | loss | note |\n| --- | ---: | --- |\n' in text
+    assert '| a\\|b | 2.000 | – |\n| c | −0.250 | x |\n\nNats.' in text
+    assert text.endswith('## Curves\n\n![Loss](figures/02-0.svg)\n')
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are():
+    names = ['__mlm__', '*a*', '<mask>', '`b`', 'clm_half_1', '~~c~~', '[d](e)']
+    table = {'columns': ['name'], 'rows': [[name] for name in names]}
+    text = report.markdown_table(table)
+    shown = [line[2:-2] for line in text.splitlines()[2:]]
+    assert shown == [
+        *(r'\_\_mlm\_\_', r'\*a\*', r'\<mask>', r'\`b\`', 'clm_half_1'),
+        *(r'\~\~c\~\~', r'\[d](e)'),
+    ]
+    assert doctest.testmod(report).failed == 0

@@ -31,8 +31,9 @@ def texts(figure):
 
 MAKERS = {
     'curves': lambda: plots.curves(RUNS, 'Loss', 'nats', {'unigram': 6.4}, {'mlm': 4}),
-    'lengths': lambda: plots.lengths({'a': [0, 0, 2, 6], 'b': [0, 1]}, 'Lengths', 6),
-    'spectra': lambda: plots.spectra({'a': [3.0, 1.0, 0.0], 'b': [1.0]}, 'Spectrum'),
+    'spectra': lambda: plots.curves({'a': ([1, 2], [3.0, 1.0])}, 'S', '', log='xy'),
+    'errors': lambda: plots.errors({'a': {1: 2.0, 3: (1.0, 0.5, 2.0)}}, 'E', '', ''),
+    'dots': lambda: plots.dots({'g': {'a': 2.0}}, 'D', '', plots.styles(['a'])),
 }
 
 
@@ -63,24 +64,6 @@ def test_a_label_may_mark_several_steps():
     assert [text.get_text() for text in figure.axes[0].texts] == ['mlm', 'mlm', 'clm']
     marks = [line.get_xdata()[0] for line in figure.axes[0].lines[2:]]
     assert marks == [2, 4, 6]
-
-
-def test_lengths_are_bars_of_shares_and_a_row_is_marked():
-    figure = MAKERS['lengths']()
-    axes = figure.axes[0]
-    heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
-    assert heights == [[0, 0, 0.25, 0.75], [0, 1]]
-    begins = [bars[0].get_x() % 1 for bars in axes.containers]
-    assert begins == sorted(begins)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ['2', '4', '8', '16']
-    (row,) = axes.lines
-    assert row.get_xdata() == pytest.approx([np.log2(6)] * 2) and texts(figure) == {
-        'a row'
-    }
-    names = [plots._power(exponent) for exponent in (0, 9, 10, 23, 31)]
-    assert names == ['1', '512', '1k', '8M', '2G']
-    # For an empty corpus.
-    png(plots.lengths({'a': []}, 'Lengths', 64))
 
 
 def test_curves_that_coincide_are_all_seen():
@@ -140,22 +123,56 @@ def test_smoothing_is_unbiased_at_the_ends_and_leaves_gaps_alone():
     np.testing.assert_allclose(np.delete(smooth, 20), 3.0)
 
 
-def test_empty_data_gives_a_figure():
-    for figure in (plots.curves({}, 't', 'y'), plots.spectra({'a': [0.0]}, 't')):
-        assert png(figure) and not figure.legends
+def test_without_data_there_is_a_figure_without_legend():
+    figure = plots.curves({}, 't', 'y')
+    assert png(figure) and not figure.legends
 
 
-def test_spectra_are_relative_and_end_at_zero():
-    line = lines(MAKERS['spectra']())['a']
-    np.testing.assert_allclose(line.get_ydata(), [1, 1 / 3])
-    np.testing.assert_array_equal(line.get_xdata(), [1, 2])
+def test_a_line_is_the_mean_and_its_band_the_range_of_the_seeds():
+    values_SN = np.array([[3.0, 2.0, 1.0], [5.0, 4.0, 3.0], [4.0, 3.0, 5.0]])
+    figure = plots.curves({'a': ([10, 20, 40], values_SN)}, 'loss', 'nats')
+    np.testing.assert_allclose(lines(figure)['a'].get_ydata(), [4, 3, 3])
+    (band,) = figure.axes[0].collections
+    corners = band.get_paths()[0].vertices
+    for x, low, high in ((10, 3, 5), (20, 2, 4), (40, 1, 5)):
+        at = corners[corners[:, 0] == x, 1]
+        assert (at.min(), at.max()) == (low, high)
+
+
+def test_means_are_plotted_over_x_with_their_interval():
+    found = {0.5: (2.0, 1.0, 3.0), 0.2: (4.0, 3.5, 4.5)}
+    figure = plots.errors(
+        {'mlm': found}, 'rate', 'loss', 'x', flat={'it': 9.0}, percent=True, span=30.0
+    )
+    np.testing.assert_allclose(
+        lines(figure)['mlm'].get_xydata(), [[0.2, 4.0], [0.5, 2.0]]
+    )
+    (intervals,) = figure.axes[0].collections
+    ends = [path.vertices[:, 1].tolist() for path in intervals.get_paths()]
+    assert ends == [[3.5, 4.5], [1.0, 3.0]] and 'it' in lines(figure)
+    low, high = figure.axes[0].get_ylim()
+    assert high - low == pytest.approx(30)
+    figure.canvas.draw()
+    labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert all(label.endswith('%') for label in labels)
+
+
+def test_controls_are_hollow():
+    means = {'TF-IDF': {'TF-IDF': 0.5}, 'a': {'a': (0.6, 0.5, 0.7)}}
+    looks = plots.styles(means, ['TF-IDF'])
+    figure = plots.dots(means, 'probes', 'score', looks, has_legend=False)
+    faces = [line.get_markerfacecolor() for line in figure.axes[0].get_lines()]
+    assert faces.count('white') == 1 and not figure.legends
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert labels == ['TF-IDF', 'a']
 
 
 def test_a_run_of_unequal_lengths_raises():
-    with pytest.raises(
-        ValueError, match=r"run 'a' has steps of shape \(3,\) and values of shape \(2,\)"
-    ):
-        plots.curves({'a': ([1, 2, 3], [1, 2])}, 'Loss', '')
+    for values, shape in (([1, 2], '2,'), ([[1, 2]], '1, 2')):
+        with pytest.raises(
+            ValueError, match=rf"run 'a' has steps of shape \(3,\) .* \({shape}\)"
+        ):
+            plots.curves({'a': ([1, 2, 3], values)}, 'Loss', '')
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):

@@ -124,8 +124,7 @@ def _facts(lines, by_task, models):
         (f'{len(trained):,}', 'members trained', 'one per learning rate and seed'),
         (spent, 'compute time', 'sum over members'),
     )
-    shown = (dict(zip(('value', 'label', 'note'), fact)) for fact in facts)
-    return {'facts': [{key: x for key, x in fact.items() if x} for fact in shown]}
+    return {'facts': facts}
 
 
 def _overview(rows, by_task, chosen):

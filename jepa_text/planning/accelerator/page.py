@@ -160,9 +160,9 @@ def _overview(results):
     for name, one in list(plain(results).items())[:4]:
         mfu = '' if one['mfu'] is None else f'MFU {one["mfu"]:.1%}'
         value = f'{one["tokens_per_second"]:,.0f}'
-        facts.append(dict(value=value, label=f'tokens/s, {name}', note=mfu))
+        facts.append((value, f'tokens/s, {name}', mfu))
     for name, ratio in peers(results)[:2]:
-        facts.append(dict(value=f'{ratio:.2f} ×', label=f'vs. transformers, {name}'))
+        facts.append((f'{ratio:.2f} ×', f'vs. transformers, {name}'))
     return {'facts': facts} if facts else None
 
 
