@@ -84,8 +84,6 @@ EXTRAS = {
     'stores': STORES,
     # Runs members of studies and exams on a cluster.
     'ray': ['ray>=2.55,<3'],
-    # Wants an older numpy, protobuf, pillow and pyarrow than the rest.
-    'beam': ['apache-beam>=2.72,<3'],
     # Tests compare with what evaluation uses, so they never lack it.
     'test': [*EVAL, *TEST, *DOCS],
     'dev': [*EVAL, *TEST, *DOCS, 'uv>=0.9'],
@@ -95,7 +93,7 @@ README = Path(__file__).with_name('README.md')
 
 setup(
     name='jepa-text',
-    version='0.1.0',
+    version='0.2.0',
     description='Pretrain text encoders in JAX: MLM, CLM and latent prediction.',
     long_description=README.read_text(encoding='utf-8') if README.exists() else '',
     long_description_content_type='text/markdown',
@@ -122,6 +120,7 @@ setup(
     classifiers=[
         'Programming Language :: Python :: 3.11',
         'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
     ],
 )

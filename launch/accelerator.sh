@@ -57,7 +57,7 @@ needed() {
 }
 
 device="${ACCELERATOR:-$(needed)}"
-kind="$(kind_of "$device")"
+extra="$(extra_of "$device")"
 say device "$device"
 # Without JAX_PLATFORMS, jax silently falls back to the CPU if the device fails to start.
 case "$device" in
@@ -68,5 +68,5 @@ esac
 export JAX_PLATFORMS="${JAX_PLATFORMS:-$platforms}"
 cd "$ROOT"
 python="${PYTHON_RUN:-$VENV/bin/python}"
-if [ -z "${PYTHON_RUN:-}" ]; then ready_venv "$kind"; fi
+if [ -z "${PYTHON_RUN:-}" ]; then ready_venv "$extra"; fi
 exec "$python" -m jepa_text.planning.accelerator "$@"

@@ -20,9 +20,8 @@ fail() {
 usage() { sed -n -e 1d -e '/^#\( .*\)\{0,1\}$/!q' -e 's/^# \{0,1\}//p' "$ROOT/launch/${0##*/}"; }
 
 # Sets the array COMMAND; DRY to 'yes' or ''; WORKDIR to its --workdir, and if that is an
-# address, AT to its bucket, as gs://bucket; ADDRESSES to 'addresses' if an argument
-# contains an address, whose client is not part of every environment. Checks early what
-# would fail much later.
+# address, AT to its bucket, as gs://bucket; ADDRESSES to the extras with
+# clients of addresses if an argument contains one. Checks early what would fail much later.
 # shellcheck disable=SC2034 # used by callers
 read_command() {
   local word config=''
@@ -40,7 +39,7 @@ read_command() {
       --config=?*) config=${word#*=} ;;
       --workdir=?*) WORKDIR=${word#*=} ;;
     esac
-    case "$word" in *gs://* | *s3://* | *https://*) ADDRESSES=addresses ;; esac
+    case "$word" in *gs://* | *s3://* | *https://*) ADDRESSES='gs s3 https' ;; esac
   done
   if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
   case "${COMMAND[0]:-}" in
@@ -119,10 +118,10 @@ positive() {
   case "$2" in '' | 0* | *[!0-9]*) fail "${0##*/}: $1=$2 is not a whole number above 0." ;; esac
 }
 
-# Maps ACCELERATOR (cpu, cuda, cuda12 or tpu) to the kind of environment of launch/venv.sh.
-kind_of() {
+# Prints the extra that ACCELERATOR (cpu, cuda, cuda12 or tpu) needs.
+extra_of() {
   case "$1" in
-    cpu) printf run ;;
+    cpu) printf eval ;; # part of every environment
     cuda | cuda12 | tpu) printf %s "$1" ;;
     *) fail "${0##*/}: unknown ACCELERATOR=$1; use cpu, cuda, cuda12 or tpu." ;;
   esac

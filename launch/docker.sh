@@ -30,11 +30,11 @@ case "$*" in
     ;;
 esac
 ACCELERATOR="${ACCELERATOR:-cpu}"
-kind="$(kind_of "$ACCELERATOR")"
+extra="$(extra_of "$ACCELERATOR")"
 ENGINE="${ENGINE:-docker}" IMAGE="${IMAGE:-jepa-text:$ACCELERATOR}"
 needs "$ENGINE" 'Install Docker Engine (docs.docker.com/engine/install), or set ENGINE=podman.'
 
-perform "$ENGINE" build --build-arg=KIND="$kind" --file=launch/docker/Dockerfile --tag="$IMAGE" .
+perform "$ENGINE" build --build-arg=EXTRA="$extra" --file=launch/docker/Dockerfile --tag="$IMAGE" .
 if [ "${PUSH:-}" = 1 ]; then perform "$ENGINE" push "$IMAGE"; fi
 [ -n "$run" ] || exit 0
 

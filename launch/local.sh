@@ -22,13 +22,14 @@ read_command "$@"
 PROCESSES="${PROCESSES:-1}"
 positive PROCESSES "$PROCESSES"
 ACCELERATOR="${ACCELERATOR:-cpu}"
-kind="$(kind_of "$ACCELERATOR")"
+extra="$(extra_of "$ACCELERATOR")"
+read -r -a extras <<<"$extra $ADDRESSES"
 if [ "$PROCESSES" -gt 1 ] && [ "$ACCELERATOR" != cpu ]; then
   fail "local.sh: PROCESSES=$PROCESSES with ACCELERATOR=$ACCELERATOR. One process uses all devices of a machine; unset PROCESSES."
 fi
 cd "$ROOT"
 program="${JEPA_TEXT:-$VENV/bin/jepa-text}"
-if [ -z "$DRY" ] && [ -z "${JEPA_TEXT:-}" ]; then ready_venv "$kind" "$ADDRESSES"; fi
+if [ -z "$DRY" ] && [ -z "${JEPA_TEXT:-}" ]; then ready_venv "${extras[@]}"; fi
 
 if [ "$PROCESSES" = 1 ]; then
   become "$program" "${COMMAND[@]}"

@@ -18,7 +18,7 @@ esac
 
 # shellcheck source=launch/venv.sh
 source "$ROOT/launch/venv.sh"
-ready_venv run
+ready_venv
 
 cd "$ROOT"
 # Paths in the repository are passed relative to it, as the job prints them.

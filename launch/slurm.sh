@@ -119,7 +119,9 @@ submit() {
     mkdir -p runs
     # Installs here and not in the job: nodes may have no network, and tasks would wait for
     # each other.
-    if [ -z "${JEPA_TEXT:-}" ]; then bash launch/venv.sh "$(kind_of "${ACCELERATOR:-cpu}")" "$ADDRESSES"; fi
+    extra="$(extra_of "${ACCELERATOR:-cpu}")"
+    read -r -a extras <<<"$extra $ADDRESSES"
+    if [ -z "${JEPA_TEXT:-}" ]; then bash launch/venv.sh "${extras[@]}"; fi
   fi
   perform sbatch "${options[@]}" launch/slurm.sh "${COMMAND[@]}"
   if [ -n "$DRY" ]; then

@@ -1,17 +1,13 @@
-# Creates the virtual environment of the launch scripts; sourced, or run with a kind:
+# Creates the virtual environment of the launch scripts; sourced, or run with extras:
 #
-#   ready_venv run      packages of the main job
-#   ready_venv test     packages of run, and those of the tests
-#   ready_venv cuda     packages of run, and jax for NVIDIA GPUs
-#   ready_venv cuda12   the same for drivers before 580, which lack CUDA 13
-#   ready_venv tpu      packages of run, and jax for TPUs
+#   ready_venv                packages of the main job: the extras eval and viz
+#   ready_venv test           also those of the tests
+#   ready_venv cuda gs ray    also those of other extras of setup.py
 #
-# A second argument, addresses, adds the clients for gs://, s3:// and https://.
-#
-# Creates or completes $VENV (by default ROOT/.venv) from launch/requirements/, verifies all
-# hashes, and does nothing if setup.py and the requirements have not changed. PYTHON names
-# the interpreter; by default it is the first that works, preferring versions with their
-# own requirements file (3.11, 3.12).
+# Creates or completes $VENV (by default ROOT/.venv) with the versions and hashes of
+# launch/requirements/, and does nothing if they are installed and neither those files nor
+# setup.py changed. PYTHON names the interpreter; by default it is a Python 3.12, else 3.13,
+# else 3.11, on the PATH or among those that pyenv, uv, mise or asdf installed.
 # shellcheck shell=bash
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -24,7 +20,7 @@ MARK="$VENV/made-by-launch" # Only a folder with this file is ever deleted.
 unset PIP_USER PIP_TARGET PIP_PREFIX PYTHONHOME PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-# Prints the version, as 3.11, of an interpreter that is new enough and can create venvs.
+# Prints the version, as 3.12, of an interpreter that is new enough and can create venvs.
 version_of() {
   "$1" -c '
 import sys
@@ -33,41 +29,47 @@ assert sys.version_info >= (3, 11)
 print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 }
 
-# Sets FOUND to the interpreter to use.
+# Prints interpreters that may be Python $1: first those on the PATH, where the first may be
+# a version manager's broken shim, then those that version managers installed.
+interpreters() {
+  local folder
+  type -ap "python$1" python3 python || :
+  for folder in "${PYENV_ROOT:-$HOME/.pyenv}/versions/" "$HOME/.asdf/installs/python/" \
+    "$HOME/.local/share/mise/installs/python/" "$HOME/.local/share/uv/python/cpython-"; do
+    compgen -G "$folder$1*/bin/python3" || :
+  done
+}
+
+# Sets INTERPRETER to the one to use.
 find_python() {
-  local name candidate any='' IFS=$'\n'
+  local version candidate IFS=$'\n'
   if [ -n "${PYTHON:-}" ]; then
     version_of "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON does not run, is older than 3.11, or lacks the modules venv and ensurepip. Set PYTHON to another interpreter, or unset it."
-    FOUND=$PYTHON
+    INTERPRETER=$PYTHON
     return
   fi
-  for name in python3.12 python3.11 python3 python python3.13 python3.14; do
-    # All on the PATH, not only the first, which may be a version manager's broken shim.
-    for candidate in $(type -ap "$name"); do
-      case "$(version_of "$candidate")" in
-        '') ;;
-        3.11 | 3.12)
-          FOUND=$candidate
-          return
-          ;;
-        *) any=${any:-$candidate} ;;
-      esac
+  for version in 3.12 3.13 3.11 3.14; do
+    for candidate in $(interpreters "$version"); do
+      if [ "$(version_of "$candidate")" = "$version" ]; then
+        INTERPRETER=$candidate
+        return
+      fi
     done
   done
-  [ -n "$any" ] || fail 'found no Python 3.11 or later that can create virtual environments. Install Python 3.12 (on Debian and Ubuntu also the package python3-venv), or set PYTHON=/path/to/python3.'
-  FOUND=$any
+  fail 'found no Python 3.11 or later that can create virtual environments. Install Python 3.12 (on Debian and Ubuntu also the package python3-venv), or set PYTHON=/path/to/python3.'
 }
 
-# Prints the requirements file of a kind for an interpreter; nothing if it has none.
+# Prints the file of versions and hashes for an interpreter; nothing if it has none.
 lock_for() {
-  local file
-  file="$ROOT/launch/requirements/$1-py$("$2" -c 'import sys; print("%d%d" % sys.version_info[:2])').txt"
-  if [ -f "$file" ]; then printf '%s' "$file"; fi
+  case "$(version_of "$1")" in
+    3.11) echo "$ROOT/launch/requirements/py311.txt" ;;
+    3.12 | 3.13) echo "$ROOT/launch/requirements/py312.txt" ;;
+  esac
 }
 
-# Prints a hash of everything that an installation depends on: files, folder, interpreter.
+# Prints a hash of all that an installation depends on: files, folder, interpreter.
 digest() {
-  "$1" - "$ROOT" "$ROOT/setup.py" "${@:2}" <<'PYTHON'
+  "$1" - "$ROOT" "$ROOT/setup.py" "$(lock_for "$1")" <<'PYTHON'
 import hashlib
 import pathlib
 import sys
@@ -79,12 +81,16 @@ print(total.hexdigest())
 PYTHON
 }
 
-# Whether the venv has the current packages of a kind.
-current() {
-  local stamp="$VENV/stamp-$1" python="$VENV/bin/python"
+# Whether the venv has the current packages of all extras given.
+has() {
+  local stamp="$VENV/installed" python="$VENV/bin/python" extra extras
   [ -f "$stamp" ] && "$python" -c '' 2>/dev/null || return 1
-  [ "$(cat "$stamp")" = "$(digest "$python" "$(lock_for "$1" "$python")")" ] || return 1
-  [ -z "${PYTHON:-}" ] || [ "$(version_of "$PYTHON")" = "$(version_of "$python")" ]
+  [ "$(head -n 1 "$stamp")" = "$(digest "$python")" ] || return 1
+  [ -z "${PYTHON:-}" ] || [ "$(version_of "$PYTHON")" = "$(version_of "$python")" ] || return 1
+  extras=" $(tail -n 1 "$stamp") "
+  for extra in "$@"; do
+    case "$extras" in *" $extra "*) ;; *) return 1 ;; esac
+  done
 }
 
 # Runs pip; its output goes to a log whose end is shown after a failure.
@@ -95,65 +101,67 @@ install() {
   fail "pip could not install the packages; see the end of its log above, or $log. Run the same command again to retry."
 }
 
-# Creates an empty environment $VENV with an interpreter, instead of an older one.
-empty_venv() {
+# Creates an environment $VENV with pip and what builds packages, instead of an older one.
+make_venv() {
+  local lock
+  find_python
+  say python "$("$INTERPRETER" -c 'import platform; print(platform.python_version())')  $INTERPRETER"
   if [ -e "$VENV" ] && [ ! -e "$MARK" ]; then
     fail "$VENV exists but was not created by this script. Move it away, or set VENV to another folder."
   fi
   rm -rf "$VENV"
   mkdir -p "$VENV"
   touch "$MARK"
-  "$1" -m venv "$VENV" || fail "$1 could not create a virtual environment in $VENV; see its output above."
-}
-
-make_venv() {
-  find_python
-  say python "$("$FOUND" -c 'import platform; print(platform.python_version())')  $FOUND"
-  empty_venv "$FOUND"
-  install --require-hashes -r "$ROOT/launch/requirements/build.txt"
-}
-
-install_kind() {
-  local extras=$2 lock began=$SECONDS
-  rm -f "$VENV/stamp-addresses" # They share packages, with other versions.
-  lock="$(lock_for "$1" "$VENV/bin/python")"
+  "$INTERPRETER" -m venv "$VENV" || fail "$INTERPRETER could not create a virtual environment in $VENV; see its output above."
+  lock="$(lock_for "$VENV/bin/python")"
   if [ -n "$lock" ]; then
-    say packages "$(grep -c '^[a-zA-Z0-9].*==' "$lock") of ${lock##*/}, hash-checked (minutes the first time)"
+    # First pip itself, as older ones take no hashes from a file of constraints.
+    awk '/^[a-z]/ { ours = /^pip==/ } ours' "$lock" >"$VENV/wanted.txt"
+    install --require-hashes --requirement "$VENV/wanted.txt"
+  fi
+  printf '%s\n' setuptools setuptools-scm >"$VENV/wanted.txt"
+  install ${lock:+--require-hashes --constraint "$lock"} --requirement "$VENV/wanted.txt"
+}
+
+# Prints the requirements of the package and of the extras given.
+requirements_of() {
+  "$VENV/bin/python" - "$ROOT/setup.py" "$@" <<'PYTHON'
+import runpy
+import setuptools
+import sys
+
+setuptools.setup = lambda **given: [
+    print(line)
+    for lines in (given['install_requires'], *map(given['extras_require'].get, sys.argv[2:]))
+    for line in lines
+]
+runpy.run_path(sys.argv[1])
+PYTHON
+}
+
+install_extras() {
+  local lock began=$SECONDS
+  requirements_of "$@" >"$VENV/wanted.txt"
+  lock="$(lock_for "$VENV/bin/python")"
+  if [ -n "$lock" ]; then
+    say packages "with the hashes of ${lock##*/} (minutes the first time)"
     # Wheels only, so that no foreign code runs during installation; two have no wheel.
-    install --require-hashes --only-binary :all: --no-binary promise,seqeval \
-      --no-build-isolation --use-pep517 --no-compile -r "$lock"
+    install --require-hashes --constraint "$lock" --only-binary :all: \
+      --no-binary promise,seqeval --no-build-isolation --no-compile \
+      --requirement "$VENV/wanted.txt"
     # Compiles on all cores, unlike pip. Files with syntax of other Pythons may fail.
     "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" || :
-    install --no-deps --no-build-isolation -e "$ROOT"
   else
     say packages 'no requirements file for this Python: installing the newest versions that setup.py allows'
-    install --no-build-isolation -e "${ROOT}[$extras]"
+    install --no-build-isolation --requirement "$VENV/wanted.txt"
   fi
-  digest "$VENV/bin/python" "$lock" >"$VENV/stamp-$1"
+  install --no-deps --no-build-isolation -e "$ROOT"
+  printf '%s\n%s\n' "$(digest "$VENV/bin/python")" "$*" >"$VENV/installed"
   say ready "$VENV after $((SECONDS - began)) s"
 }
 
-# Whether the venv has all packages of a kind; every other kind includes those of run.
-has() {
-  local kind kinds=("$1")
-  if [ "$1" = run ]; then kinds=(run test cuda cuda12 tpu); fi
-  for kind in "${kinds[@]}"; do
-    if current "$kind"; then return; fi
-  done
-  return 1
-}
-
 ready_venv() {
-  local extras
-  case "${2:-}" in
-    '' | addresses) ;;
-    *) fail "unknown addition $2 to an environment; use addresses." ;;
-  esac
-  case "$1" in
-    run) extras=eval,viz ;;
-    test | cuda | cuda12 | tpu) extras=eval,viz,$1 ;;
-    *) fail "unknown kind $1 of environment; use run, test, cuda, cuda12 or tpu." ;;
-  esac
+  local extras=(eval viz "$@")
   # One installation at a time, if the file system supports locks.
   if command -v flock >/dev/null; then
     exec 9<"$ROOT/launch/venv.sh"
@@ -162,12 +170,13 @@ ready_venv() {
       flock 9 || say waiting 'is not possible: the file system has no locks'
     fi
   fi
-  if ! has "$1"; then
-    has run || make_venv
-    install_kind "$1" "$extras"
-  fi
-  if [ "${2:-}" = addresses ] && ! current addresses; then
-    install_kind addresses eval,viz,gs,s3,https
+  if ! has "${extras[@]}"; then
+    if has; then
+      read -r -a extras <<<"$(tail -n 1 "$VENV/installed") $*"
+    else
+      make_venv
+    fi
+    install_extras "${extras[@]}"
   fi
   if command -v flock >/dev/null; then exec 9<&-; fi
 }
@@ -200,5 +209,5 @@ PYTHON
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   set -euo pipefail
-  ready_venv "${1:-run}" "${2:-}"
+  ready_venv "$@"
 fi

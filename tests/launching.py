@@ -15,7 +15,7 @@ TOOLS = (
 JOB = ('train', '--config=configs/toy.py:mlm', '--workdir=/data/first')
 
 RECORD = """#!/usr/bin/env bash
-{ printf '%s\\037' "${0##*/}" "$@"; printf '\\n'; } >>"$CALLS"
+{ printf '%s\\037' "${0##*/}" "$@"; printf '\\036'; } >>"$CALLS"
 """
 
 
@@ -61,10 +61,22 @@ class Machine:
         output, _ = process.communicate(timeout=60)
         return process.returncode, output
 
+    def shell(self, text):
+        """(exit code, output) of a line of bash in the repository."""
+        ended = subprocess.run(
+            [self.bin / 'bash', '-c', text],
+            cwd=ROOT,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return ended.returncode, ended.stdout + ended.stderr
+
     def calls(self):
         """[[program, word, ...], ...] of the fakes, in order."""
         text = self.calls_file.read_text() if self.calls_file.exists() else ''
-        return [line.split('\037')[:-1] for line in text.splitlines()]
+        return [call.split('\037')[:-1] for call in text.split('\036')[:-1]]
 
     def called(self, name):
         """The calls of one program, without its name."""

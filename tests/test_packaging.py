@@ -17,24 +17,11 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / 'launch' / 'requirements'
 LOCKS = sorted(REQUIREMENTS.glob('*.txt'))
-# The environments of launch/venv.sh, and the extras in each.
-KINDS = {
-    'run': ('eval', 'viz'),
-    'test': ('eval', 'viz', 'test'),
-    'cuda': ('eval', 'viz', 'cuda'),
-    'cuda12': ('eval', 'viz', 'cuda12'),
-    'tpu': ('eval', 'viz', 'tpu'),
-    'addresses': ('eval', 'viz', 'gs', 's3', 'https'),
-    'remote': ('eval', 'viz', 'test', 'gs', 's3', 'https', 'stores'),
-    'beam': ('eval', 'viz', 'test', 'beam'),
-}
-# Those that have other versions of these packages: apart, or over another environment.
-APART = {
-    'addresses': {'python-dateutil'},
-    'remote': {'python-dateutil'},
-    'beam': {'python-dateutil', 'numpy', 'protobuf', 'pillow', 'pyarrow'},
-}
-PYTHONS = ('py311', 'py312')
+# The extras of launch/lock.sh: all whose packages are installed with their hashes.
+LOCKED = (
+    *('eval', 'viz', 'test', 'cuda', 'cuda12', 'tpu'),
+    *('gs', 's3', 'https', 'stores', 'ray'),
+)
 
 
 @pytest.fixture
@@ -75,14 +62,14 @@ def locked(text):
     return entries
 
 
-def versions(name):
-    """{package: version} of a requirements file such as 'run-py311'."""
-    found = {}
-    for requirement, _ in locked((REQUIREMENTS / f'{name}.txt').read_text()):
+def versions(lock):
+    """{package: version} of a file of launch/requirements."""
+    pins = {}
+    for requirement, _ in locked(lock.read_text()):
         (pin,) = requirement.specifier
         assert pin.operator == '==' and '*' not in pin.version, requirement
-        found[canonicalize_name(requirement.name)] = pin.version
-    return found
+        pins[canonicalize_name(requirement.name)] = pin.version
+    return pins
 
 
 def test_what_is_declared(package):
@@ -108,7 +95,6 @@ def test_what_is_declared(package):
             'docs',
             'stores',
             'ray',
-            'beam',
             'test',
             'dev',
         )
@@ -151,42 +137,23 @@ def test_only_packages_with_hashes(lock):
     paths = set(re.findall(r'\S*/\S*', text))
     assert all(path.startswith('launch/') for path in paths), paths
     assert not re.search(r'^(torch|tensorflow==)', text, re.M)
-    # What drives an accelerator, several GB, is only where it belongs.
-    for kind, pattern in {'cuda': 'nvidia-|jax-cuda', 'tpu': 'libtpu=='}.items():
-        found = re.search(f'^({pattern})', text, re.M)
-        assert bool(found) == lock.stem.startswith(kind), pattern
 
 
-def test_every_requirements_file_is_there():
-    names = {f'{kind}-{python}' for kind in KINDS for python in PYTHONS}
-    assert {path.stem for path in LOCKS} == {'build', *names}
-
-
-@pytest.mark.parametrize('python', PYTHONS)
-@pytest.mark.parametrize('kind', KINDS)
-def test_requirements_satisfy_setup(package, kind, python):
-    have = versions(f'{kind}-{python}')
-    for requirement in required(package, *KINDS[kind]):
+@pytest.mark.parametrize('extra', LOCKED)
+@pytest.mark.parametrize('lock', LOCKS, ids=lambda path: path.stem)
+def test_requirements_satisfy_setup(package, lock, extra):
+    have = versions(lock)
+    for requirement in required(package, extra):
         version = have.get(canonicalize_name(requirement.name))
         assert version is not None and version in requirement.specifier, (
-            f'{kind}-{python}.txt has {requirement.name} {version}, setup.py asks for '
+            f'{lock.name} has {requirement.name} {version}, setup.py asks for '
             f'{requirement}. Run bash launch/lock.sh.'
         )
 
 
-@pytest.mark.parametrize('python', PYTHONS)
-def test_one_environment_serves_all(python):
-    run, test = versions(f'run-{python}'), versions(f'test-{python}')
-    for kind in set(KINDS) - {'run', *APART}:
-        assert run.items() < versions(f'{kind}-{python}').items()
-    for kind, clashing in APART.items():
-        have = versions(f'{kind}-{python}')
-        other = {name for name in {*test} & {*have} if test[name] != have[name]}
-        assert other and other <= clashing
-    build = versions('build')
-    # setuptools-scm, with what it needs, is for seqeval, which is built from its source.
-    assert {'pip', 'setuptools', 'setuptools-scm'} <= set(build)
-    assert all(build[name] == test[name] for name in set(build) & set(test))
+def test_one_file_of_versions_for_each_jax():
+    assert [path.stem for path in LOCKS] == ['py311', 'py312']
+    assert all({'pip', 'setuptools', 'setuptools-scm'} <= {*versions(p)} for p in LOCKS)
 
 
 @pytest.mark.parametrize(

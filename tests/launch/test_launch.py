@@ -259,20 +259,21 @@ esac
 CASE = '<testcase classname="a" name="b"{}'
 
 
-def looks_finished(machine, kind, stamp):
+def looks_finished(machine, extras):
     """The folder of an environment that counts as complete, with a fake Python."""
-    folder = machine.folder / kind
+    folder = machine.folder / 'venv'
     (folder / 'bin').mkdir(parents=True)
     python = folder / 'bin' / 'python'
     python.symlink_to(machine.fake('python', PYTHON.replace('REAL', sys.executable)))
-    (folder / f'stamp-{stamp.split()[-1]}').write_text(digest(stamp))
+    (folder / 'made-by-launch').touch()
+    (folder / 'installed').write_text(f'{digest()}{extras}\n')
     return folder
 
 
 @functools.cache
-def digest(stamp):
-    """What the scripts expect in a stamp; it does not depend on the folder."""
-    it = f'source launch/venv.sh; it={sys.executable}; digest $it "$({stamp} $it)"'
+def digest():
+    """What the scripts expect of a finished environment, wherever it is."""
+    it = f'source launch/venv.sh; digest {sys.executable}'
     return subprocess.run(
         ['bash', '-c', it], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -280,9 +281,8 @@ def digest(stamp):
 
 @pytest.fixture
 def checks(machine):
-    """(exit code, output) of a script that runs tests in a separate environment."""
-    env = {'VENV': str(looks_finished(machine, 'venv', 'lock_for test'))}
-    looks_finished(machine, 'venv-remote', 'lock_for remote')
+    """(exit code, output) of a script that runs tests with more packages."""
+    env = {'VENV': str(looks_finished(machine, 'eval viz test gs s3 https stores'))}
 
     def call(script, case='', exit_code=0, pip_says=''):
         return machine.run(
@@ -296,15 +296,14 @@ def checks(machine):
     return call
 
 
-def test_clients_of_addresses_are_installed_once_if_needed(machine):
-    venv = looks_finished(machine, 'venv', 'lock_for run')
+def test_more_packages_are_installed_once_if_needed(machine):
+    venv = looks_finished(machine, 'eval viz')
     machine.fake('jepa-text').rename(venv / 'bin' / 'jepa-text')
     del machine.env['JEPA_TEXT']
 
     def installed(*words, **env):
         before = len(machine.called('python'))
-        env |= {'VENV': str(venv), 'PIP_SAYS': ''}
-        code, output = machine.run('local.sh', *words, **env)
+        code, output = machine.run('local.sh', *words, **env, VENV=str(venv), PIP_SAYS='')
         assert code == 0, output
         called = machine.called('python')[before:]
         return [words for words in called if words[:3] == ['-m', 'pip', 'install']]
@@ -312,13 +311,40 @@ def test_clients_of_addresses_are_installed_once_if_needed(machine):
     assert installed(*JOB) == []
     job = (*JOB[:2], '--workdir=gs://bucket/first')
     packages, own = installed(*job)
-    assert '--require-hashes' in packages
-    assert re.search(r'requirements/addresses-py3\d\d\.txt$', packages[-1])
-    assert own[-1] == str(ROOT)
+    assert '--require-hashes' in packages and own[-1] == str(ROOT)
+    lock = packages[packages.index('--constraint') + 1]
+    assert re.search(r'requirements/py31[12]\.txt$', lock)
+    wanted = (venv / 'wanted.txt').read_text()
+    assert all(client in wanted for client in ('gcsfs', 's3fs', 'aiohttp', 'matplotlib'))
     assert installed(*job) == []
-    # Installing another kind may restore versions that conflict with the clients.
-    locks = [words[-1] for words in installed(*job, ACCELERATOR='tpu')][::2]
-    assert [re.sub('.*/|-.*', '', lock) for lock in locks] == ['tpu', 'addresses']
+    # What is there stays there, with the same versions.
+    assert len(installed(*JOB, ACCELERATOR='tpu')) == 2
+    wanted = (venv / 'wanted.txt').read_text()
+    assert 'gcsfs' in wanted and 'jax[tpu]' in wanted
+    assert installed(*job) == installed(*JOB, ACCELERATOR='tpu') == []
+
+
+@pytest.mark.parametrize(
+    'versions, chosen',
+    [
+        (['3.13.0', '3.12.1', '3.11.7'], '3.12.1'),
+        (['3.11.7', '3.13.0'], '3.13.0'),
+        (['3.14.0', '3.11.7'], '3.11.7'),
+        (['3.10.1', '3.14.0'], '3.14.0'),
+    ],
+)
+def test_python_of_a_version_manager_is_used(machine, versions, chosen):
+    """Also if it is not on the PATH; 3.12 first."""
+    for version in versions:
+        python = machine.folder / '.pyenv' / 'versions' / version / 'bin' / 'python3'
+        python.parent.mkdir(parents=True)
+        short = version.rpartition('.')[0]
+        enough = short != '3.10'
+        fake = machine.fake(f'fake-{version}', f'{enough} && echo {short}'.lower())
+        python.symlink_to(fake)
+    machine.fake('python3.12', 'exit 127')  # a version manager's shim
+    code, output = machine.shell('source launch/venv.sh; find_python; echo $INTERPRETER')
+    assert code == 0 and f'/{chosen}/' in output
 
 
 def test_peers_pass(checks, machine):
