@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Checks and benchmarks the accelerator of this machine; writes a JSON file and a page.
+# Checks the accelerator of this machine, then times training steps on it.
 #
-#   bash launch/accelerator.sh                     takes 10 minutes; 3 on a CPU
-#   bash launch/accelerator.sh --minutes=30        measures more speeds
-#   bash launch/accelerator.sh --sizes=tiny,toy    if 210m is too large
-#   bash launch/accelerator.sh --to=runs/here.json --peer-python=/usr/bin/python3
+#   bash launch/accelerator.sh
+#   bash launch/accelerator.sh --config.model.preset=610m --config.rows=8
 #
-# Compares small programs with numpy, every attention backend with the reference, and a
-# short run with the CPU; measures tokens/s and MFU of steps, also of transformers if an
-# interpreter has it; records a trace; runs the training loop. A failed check does not
-# stop the others; the exit code is then 1. Needs no network once the environment exists.
-# See docs/guides/planning.md.
+# The checks are `pytest -m accelerator`: small programs against numpy, every attention
+# backend against the reference, a short training against the CPU, memory against the plan.
+# Then `jepa-text benchmark` times steps of 210m (on a CPU, of a small model), also of
+# transformers where that is installed; arguments are passed to it. See
+# docs/guides/planning.md.
 #
 #   ACCELERATOR   cpu, cuda, cuda12 or tpu: packages of the environment; by default detected:
 #                 for NVIDIA GPUs, CUDA 13 with driver 580 or later, otherwise CUDA 12;
 #                 AMD GPUs are not supported
+#   WORKDIR       folder of benchmark.json, by default runs/accelerator
 #   VENV          folder of the environment, by default .venv; created if missing
 #   PYTHON_RUN    Python interpreter to use instead of the environment's
 set -euo pipefail
@@ -68,5 +67,18 @@ esac
 export JAX_PLATFORMS="${JAX_PLATFORMS:-$platforms}"
 cd "$ROOT"
 python="${PYTHON_RUN:-$VENV/bin/python}"
-if [ -z "${PYTHON_RUN:-}" ]; then ready_venv "$extra"; fi
-exec "$python" -m jepa_text.planning.accelerator "$@"
+if [ -z "${PYTHON_RUN:-}" ]; then ready_venv test "$extra"; fi
+
+export ACCELERATOR="$device" JAX_DISABLE_MOST_OPTIMIZATIONS="${JAX_DISABLE_MOST_OPTIMIZATIONS:-0}"
+export XLA_FLAGS="${XLA_FLAGS:-}"
+"$python" -m pytest -m accelerator -rs tests/planning/test_accelerator.py
+
+cases=objectives
+if "$python" -c 'import torch, transformers' 2>/dev/null; then cases=peer; fi
+size=()
+if [ "$device" != cpu ]; then
+  size=(--config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
+    --config.row_length=2048 --config.rows=16)
+fi
+"$python" -m jepa_text.main benchmark --config="configs/benchmark.py:$cases" \
+  --workdir="${WORKDIR:-runs/accelerator}" "${size[@]}" "$@"

@@ -57,7 +57,6 @@ LONG = (
     'study/test_workers',
     'training/test_train',
     'parallel/test_processes',
-    'planning/test_accelerator',
     'running/test_faults',
     'study/test_time_to_target',
     'study/test_tree',

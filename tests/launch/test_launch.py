@@ -195,7 +195,7 @@ SHOW = 'echo "$JAX_PLATFORMS $*"'
 def accelerator(machine, **env):
     """Runs launch/accelerator.sh with an interpreter that prints JAX_PLATFORMS."""
     program = machine.fake('python-run', SHOW)
-    return machine.run('accelerator.sh', '--minutes=1', PYTHON_RUN=str(program), **env)
+    return machine.run('accelerator.sh', '--x=1', PYTHON_RUN=str(program), **env)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,16 @@ def test_environment_depends_on_the_driver(machine, driver, device, platforms):
     code, output = accelerator(machine)
     assert code == 0
     assert output.split()[:3] == ['jepa-text', 'device', device]
-    assert output.splitlines()[-1] == (
-        f'{platforms} -m jepa_text.planning.accelerator --minutes=1'
-    )
+    *_, checks, _, benchmark = output.splitlines()
+    assert checks.startswith(f'{platforms} -m pytest -m accelerator')
+    assert benchmark.startswith(f'{platforms} -m jepa_text.main benchmark --config=')
+    assert benchmark.endswith(' --x=1')
+    assert ('preset=210m' in benchmark) == (device != 'cpu')
 
 
 def test_help_creates_no_environment(machine):
-    code, output = machine.run('accelerator.sh', '--minutes=1', '--help')
-    assert code == 0 and '--minutes=30' in output and not machine.calls()
+    code, output = machine.run('accelerator.sh', '--help')
+    assert code == 0 and 'pytest -m accelerator' in output and not machine.calls()
 
 
 def test_explicit_accelerator_is_used(machine):

@@ -1,464 +1,150 @@
-"""The accelerator checks on a CPU: results, messages, exit codes."""
+"""Checks of the devices of this machine: `pytest -m accelerator`.
 
-import json
-import math
+Called by launch/accelerator.sh. Skipped without an accelerator, unless ACCELERATOR=cpu
+asks for the same checks of the CPU, so that they are tested. Kernels are compared with
+the reference, small programs with numpy, training with the CPU in float32, and the memory
+of a step with its plan.
+"""
+
 import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-from types import SimpleNamespace as Made
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+import tiny
 
-from jepa_text.models.attention import attend, blockwise
-from jepa_text.planning import benchmark
-from jepa_text.planning.accelerator import __main__ as command
-from jepa_text.planning.accelerator import inside, page, settings, tasks
-from jepa_text.planning.accelerator.tasks import Task
+from jepa_text.models.attention import attend, trial, xla
+from jepa_text.parallel import sharding
+from jepa_text.planning import memory
+from jepa_text.running import compilation, self_test
+from jepa_text.training import assemble, programs, recipe
+from jepa_text.training import config as settings
 
-ROOT = Path(__file__).parents[2]
-ONE = [dict(dtype='float32', length=256, head_width=16, causal=True, window=None)]
-ABOUT = dict(
-    platform='cpu',
-    device='cpu',
-    devices=1,
-    runtime='cpu',
-    driver={},
-    versions={'jax': '1'},
+WANTED = os.environ.get('ACCELERATOR') == 'cpu'
+PLATFORM = jax.default_backend()
+pytestmark = [
+    pytest.mark.accelerator,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PLATFORM == 'cpu' and not WANTED,
+        reason='jax finds no accelerator; ACCELERATOR=cpu checks the CPU',
+    ),
+]
+# Nats. On a CPU, bfloat16 differs from float32 by 0.002, and other rows by 0.4.
+ALLOWED = 0.02
+# (dtype, row length, head width, causal, window); each on packed rows with padding, on a
+# full row, and on a row with a repeated document id.
+REQUESTS = (
+    ('bfloat16', trial.LENGTH, 64, False, None),
+    ('bfloat16', trial.LENGTH, 64, True, None),
+    ('bfloat16', trial.LENGTH, 64, False, 20),
+    ('bfloat16', trial.LENGTH, 64, True, 20),
+    ('bfloat16', trial.LENGTH, 128, False, None),
+    ('bfloat16', 8 * trial.LENGTH, 64, False, None),
+    ('float32', trial.LENGTH, 64, False, None),
 )
-SPEED = dict(
-    seconds=0.5,
-    tokens=1000,
-    flops=10.0,
-    peak=100.0,
-    memory=2**30,
-    attention=['xla'],
-    library='jax',
-)
 
 
-@pytest.fixture
-def one_request(monkeypatch):
-    monkeypatch.setattr(inside, 'requests', lambda: ONE)
+def test_small_programs_agree_with_numpy():
+    for name, (off, allowed) in self_test.deviations(tuple(jax.local_devices())).items():
+        assert off <= allowed, name
 
 
-def test_kernel_is_right_or_unsupported_with_reason(one_request):
-    found = inside.kernels('blockwise')
-    assert found['wrong'] == [] and found['answers'][0]['result'] == 'right'
-    assert len(found['answers'][0]['off']) == 4
-    for name in set(attend.BACKENDS) - {'xla', 'blockwise'}:
-        found = inside.kernels(name)
-        assert found['wrong'] == []
-        assert found['answers'][0]['result'].startswith('cannot: it runs on')
-
-
-def test_unsupported_backend_is_not_counted_as_right(monkeypatch):
-    results = ['cannot: no package', 'cannot: no package']
-    answers = [{'result': result} for result in results]
-    monkeypatch.setattr(tasks, 'run_check', lambda *_, **__: {'answers': answers})
-    with pytest.raises(tasks.Unsupported, match='^no package$'):
-        tasks.kernel(60, 'tokamax')
-    answers[0]['result'] = 'right'
-    assert tasks.kernel(60, 'tokamax') == {'answers': answers}
-    named = dict(right='passed', wrong='failed', absent='cannot', late='left')
-    kernels = {
-        name: dict(group='kernels', status=status, why='', found={})
-        for name, status in named.items()
-    }
-    about = dict(group='environment', status='passed', found=ABOUT)
-    found = dict(date='', commit='', results={'environment': about, **kernels})
-    assert '1 of 2 supported attention backends' in page.paragraph(found, [])
-
-
-def test_wrong_and_failing_kernels_are_reported(one_request, monkeypatch):
-    def breaks(*_, **__):
-        raise RuntimeError('no such instruction\nmore')
-
-    sound = blockwise.attend
-    for attend_function, words in (
-        (lambda *x, **o: 1.1 * sound(*x, **o), 'its result is off by 1'),
-        (lambda *x, **o: math.nan * sound(*x, **o), 'its result is off by nan'),
-        (breaks, 'RuntimeError: no such instruction'),
-    ):
-        monkeypatch.setattr(blockwise, 'attend', attend_function)
-        (wrong,) = inside.kernels('blockwise')['wrong']
-        assert wrong.startswith('float32, 256 x 16, causal: ') and words in wrong
-
-
-def test_requests_have_windows_long_rows_and_both_precisions():
-    requests = inside.requests()
-    assert {one['dtype'] for one in requests} == {'bfloat16', 'float32'}
-    assert {one['window'] for one in requests} == {None, 20}
-    assert max(one['length'] for one in requests) == 2048
-    assert {one['causal'] for one in requests} == {True, False}
-
-
-def test_wrong_arithmetic_is_reported(monkeypatch):
-    wrong = {'a sum': (0.5, 1e-4), 'another': (float('nan'), 1e-4), 'right': (0.0, 1e-4)}
-    monkeypatch.setattr(inside.self_test, 'deviations', lambda devices: wrong)
-    names = [text.split(' is off')[0] for text in inside.arithmetic()['wrong']]
-    assert names == ['a sum', 'another']
-
-
-def test_environment_describes_this_machine():
-    found = inside.environment()
-    assert found['platform'] == 'cpu' and found['versions']['jax'] == jax.__version__
-    assert found['host_memory'] > 2**28 and found['driver'] == {}
-
-
-def test_amd_is_rejected(monkeypatch):
-    client = Made(platform_version='PJRT C API\nrocm 60443')
-    device = Made(client=client, device_kind='AMD Instinct MI300X', platform='gpu')
-    monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
-    with pytest.raises(RuntimeError, match='MI300X is driven by ROCm.*no kernels'):
-        inside.environment()
-
-
-def test_unknown_platform_is_rejected(monkeypatch):
-    client = Made(platform_version='METAL 1')
-    device = Made(client=client, device_kind='Apple M3', platform='METAL')
-    monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
-    with pytest.raises(
-        RuntimeError, match="M3 has the unsupported platform 'METAL'; .*cpu, gpu"
-    ):
-        inside.environment()
-
-
-def test_driver_is_read_from_nvidia_smi(tmp_path, monkeypatch):
-    program = tmp_path / 'nvidia-smi'
-    program.write_text(
-        '#!/bin/sh\necho "NVIDIA H200, 580.65, 143771 MiB, 700 W, 1980 MHz"'
+@pytest.mark.parametrize('backend', attend.FASTEST.get(PLATFORM, ()))
+@pytest.mark.parametrize('request_', REQUESTS, ids=str)
+def test_attention_agrees_with_the_reference(backend, request_):
+    """Forward and backward."""
+    dtype, length, head_width, causal, window = request_
+    kernel = attend.BACKENDS[backend]
+    q_BLHK, k_BLGK = (
+        jax.ShapeDtypeStruct((3, length, heads, head_width), dtype) for heads in (4, 2)
     )
-    program.chmod(0o700)
-    monkeypatch.setenv('PATH', str(tmp_path), prepend=':')
-    assert inside.nvidia()['driver_version'] == '580.65'
-    program.write_text('#!/bin/sh\necho "has failed"; exit 9')
-    assert inside.nvidia() == {}
-
-
-def test_tasks_run_independently_of_each_other():
-    def fails(seconds):
-        raise ValueError('no such device')
-
-    def cannot(seconds):
-        raise tasks.Unsupported('not here')
-
-    def hangs(seconds):
-        raise TimeoutError(f'timed out after {seconds} s')
-
-    made = [
-        Task('a', 'right', lambda s: {'x': 1}),
-        Task('a', 'wrong', lambda s: {'wrong': ['one', 'two']}),
-        Task('a', 'fails', fails),
-        Task('a', 'cannot', cannot),
-        Task('a', 'hangs', hangs),
-        Task('b', 'last', lambda s: {}),
-    ]
-    done, reported = {}, []
-    on_result = lambda *one: reported.append(one)  # noqa: E731
-    tasks.run(made, math.inf, 150, done, on_result, at_once=2)
-    assert {name: one['status'] for name, one in done.items()} == {
-        'right': 'passed',
-        'wrong': 'failed',
-        'fails': 'failed',
-        'cannot': 'cannot',
-        'hangs': 'failed',
-        'last': 'passed',
-    }
-    assert list(done) == [task.name for task in made] == [name for name, _ in reported]
-    assert done['wrong']['why'] == 'one; two' and done['fails']['why'] == 'no such device'
-    assert done['hangs']['why'] == 'timed out after 150 s'
-
-
-def test_tasks_without_time_are_left():
-    def times_out(seconds):
-        raise TimeoutError
-
-    done = {}
-    now = time.monotonic()
-    short, late = Task('a', 'short', times_out), Task('a', 'late', lambda s: {})
-    tasks.run([short], now + tasks.SHORTEST + 20, 150, done)
-    tasks.run([late], now + tasks.SHORTEST / 2, 150, done)
-    assert [done[name]['status'] for name in ('short', 'late')] == ['left', 'left']
-
-
-def fake_benchmark(monkeypatch, rows_that_fit, unsupported=False):
-    calls = []
-
-    def run_case(case, timeout, python):
-        calls.append((case['rows'], python))
-        if case['rows'] > rows_that_fit:
-            message = 'RESOURCE_EXHAUSTED: out of memory'
-            message = 'its head cannot' if unsupported else message
-            raise benchmark.CaseError(message, unsupported)
-        return SPEED | {'tokens': case['rows']}
-
-    monkeypatch.setattr(benchmark, 'run_case', run_case)
-    return calls
-
-
-def case(*changes):
-    model = dict(dtype='bfloat16', remat='names')
-    return settings.case(model, 1, '210m', 'mlm', dict(changes))
-
-
-def test_rows_are_halved_until_they_fit_and_for_later_cases(monkeypatch):
-    calls = fake_benchmark(monkeypatch, 4)
-    divisors = {}
-    found = tasks.speed(60, case(), 'python', divisors)
-    assert [rows for rows, _ in calls] == [16, 8, 4] and found['rows'] == 4
-    assert found['tokens_per_second'] == 8.0 and found['mfu'] == 0.2
-    tasks.speed(60, case(), 'python', divisors)
-    peer = case(('side', 'transformers'))
-    tasks.speed(60, peer, 'python', divisors)
-    # transformers has its own number of rows and its own interpreter.
-    assert calls[3:] == [(4, None), (16, 'python'), (8, 'python'), (4, 'python')]
-    with pytest.raises(RuntimeError, match='RESOURCE_EXHAUSTED'):
-        fake_benchmark(monkeypatch, 0)
-        tasks.speed(60, case(), None, {})
-
-
-def test_optional_cases_keep_their_rows(monkeypatch):
-    calls = fake_benchmark(monkeypatch, 8)
-    for change in (('remat', 'none'), ('rows', 32), ('attention', 'xla')):
-        with pytest.raises(tasks.Unsupported, match='RESOURCE_EXHAUSTED'):
-            tasks.speed(60, case(change))
-    assert [rows for rows, _ in calls] == [16, 32, 16]
-
-
-def test_unsupported_case_fails_only_with_default_settings(monkeypatch):
-    fake_benchmark(monkeypatch, 0, unsupported=True)
-    with pytest.raises(tasks.Unsupported, match='its head cannot'):
-        tasks.speed(60, case(('attention', 'pallas')))
-    with pytest.raises(RuntimeError, match='its head cannot'):
-        tasks.speed(60, case())
-
-
-@pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])
-def test_most_important_cases_come_first(platform):
-    made = settings.speeds(('210m', '610m', '1b'), platform, 8, 'one')
-    names = [one['name'] for one in made]
-    assert names[:6] == [
-        '210m mlm',
-        '210m mlm by transformers',
-        '610m mlm',
-        '1b mlm',
-        '210m hybrid',
-        '210m clm',
-    ]
-    assert len(set(names)) == len(names)
-    for backend in attend.FASTEST[platform]:
-        assert f'210m mlm, attention {backend}' in names
-    assert {'210m mlm, remat full', '210m mlm, 256 rows', '1b hybrid'} - set(names) == {
-        '210m mlm, 256 rows'
-    }
-    plain, peer = made[:2]
-    # All devices; transformers uses one.
-    assert (plain['rows'], plain['mesh']['fsdp']) == (128, 8)
-    assert (peer['rows'], peer['mesh']['fsdp'], peer['peer_attention']) == (
-        16,
-        1,
-        'flash',
+    request = attend.request_of(q_BLHK, k_BLGK, causal=causal, window=window)
+    if reason := kernel.why_not(request):
+        pytest.skip(reason)
+    deviations = trial.deviations(
+        kernel.attend,
+        _reference,
+        runs=kernel.RUNS,
+        dtype=dtype,
+        groups=2,
+        repeats=2,
+        head_width=head_width,
+        causal=causal,
+        window=window,
+        length=length,
     )
-    assert plain['model']['dtype'] == ('float32' if platform == 'cpu' else 'bfloat16')
-    assert [one['optional'] for one in made[:3]] == [False, True, False]
+    assert max(deviations.values()) <= trial.TOLERANCE, deviations
 
 
-def test_gpu_without_bfloat16_computes_in_float32():
-    for kind, dtype in (('Tesla T4', 'float32'), ('NVIDIA L4', 'bfloat16')):
-        assert settings.dtype('gpu', kind) == dtype
-    assert settings.dtype('gpu', 'unknown') == 'bfloat16'
+def _reference(q_BLHK, *inputs, **options):
+    """All scores at once, in float32."""
+    *arrays, ids_BL, order_BL = (q_BLHK, *inputs)
+    with jax.default_matmul_precision('highest'):
+        wide = [array.astype(jnp.float32) for array in arrays]
+        return xla.attend(*wide, ids_BL, order_BL, **options).astype(q_BLHK.dtype)
 
 
-def test_curve_is_compared_with_the_cpu(monkeypatch, tmp_path):
-    losses = {'device': [8.0, 7.0, 6.5, 6.0], 'cpu': [8.0, 7.001, 6.5, 6.0]}
-
-    def train(check, seconds, environ, config, run):
-        where = run.rpartition('-')[2]
-        calls.append((where, environ.get('JAX_PLATFORMS'), config['model']['dtype']))
-        return {'losses': losses[where]}
-
-    calls = []
-    monkeypatch.setattr(tasks, 'run_check', train)
-    assert tasks.curve(100, 8, tmp_path)['wrong'] == []
-    assert calls == [('device', None, 'bfloat16'), ('cpu', 'cpu', 'float32')]
-    losses['device'] = [8.0, 7.5, 6.5, 6.0]
-    assert tasks.curve(100, 8, tmp_path)['wrong'] == [
-        'a step is 0.499 nats from the CPU (0.02 are allowed)'
-    ]
-    losses['device'] = losses['cpu'] = [8.0, math.nan]
-    assert len(tasks.curve(100, 8, tmp_path)['wrong']) == 3
-
-
-def test_large_presets_use_the_settings_of_the_papers(tmp_path):
-    toy, large = (
-        settings.run(name, 8, 10, tmp_path, dtype='bfloat16') for name in ('toy', '210m')
+def hybrid(folder, devices, dtype, **model):
+    """(recipe, phase) of the hybrid on devices."""
+    config = tiny.config(
+        folder,
+        model=dict(name='transformer', preset='toy', depth=2, dtype=dtype) | model,
+        phases=[dict(objective=dict(name='hybrid', predictor_width=32))],
+        mesh=dict(data=-1, fsdp=1, tensor=1),
+        telemetry=dict(every=0),
     )
-    assert large['model']['vocab_rows'] == 128_256 and 'vocab_rows' not in toy['model']
-    assert (large['data']['row_length'], large['schedule']['peak']) == (2048, 5e-4)
+    mesh = sharding.make_mesh(**config['mesh'], devices=devices)
+    made = assemble.outline(settings.plain(config), mesh)
+    return made, made.phases[0]
 
 
-def fake_tasks(monkeypatch, environment=lambda s: ABOUT, wrong=()):
-    """Replaces the tasks by ones that return at once."""
-    curve = dict(steps=[1, 2], losses=[8.0, 7.0])
-    off = {'a step': 0.001, 'the last quarter': 0.0}
-    trace = dict(file='x', seconds=1.0, costliest=[['dot', 0.5, 0.5]])
-    rows = dict(rows=8, size='toy', objective='mlm', remat='none', mfu=0.25)
-    one = SPEED | rows | dict(side='ours', tokens_per_second=2000.0)
-    other = one | dict(side='transformers', tokens_per_second=1000.0, mfu=None)
-    sums = dict(programs={'a sum': dict(off=1e-7, allowed=1e-4)}, wrong=list(wrong))
-    kernel = dict(answers=[ONE[0] | {'result': 'right', 'off': {'its result': 0.01}}])
-    loop = curve | dict(size='toy', rows=8, length=128, tokens_per_second=5.0)
-    made = [
-        Task('arithmetic', 'arithmetic', lambda s: sums),
-        Task('kernels', 'attention xla', lambda s: kernel),
-        Task('curve', 'curve', lambda s: dict(device=curve, cpu=curve, off=off)),
-        Task('speed', 'toy mlm', lambda s: one),
-        Task('speed', 'toy mlm by transformers', lambda s: other),
-        Task('trace', 'trace', lambda s: {'trace': trace}),
-        Task('loop', 'loop', lambda s: loop),
-    ]
-    task = Task('environment', 'environment', environment)
-    monkeypatch.setattr(tasks, 'environment', lambda: task)
-    monkeypatch.setattr(tasks, 'checks', lambda *given: (made, 1))
-    monkeypatch.setattr(tasks, 'speeds', lambda *given: [])
+def losses(made, phase, steps=12):
+    """The losses of training on the same four batches of random tokens."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(4 * phase.batch_size):
+        row = {
+            'tokens': rng.integers(8, 500, phase.length).astype(np.int32),
+            'segment_ids': np.ones(phase.length, np.int32),
+            'positions': np.arange(phase.length, dtype=np.int32),
+        }
+        rows.append(phase.corrupt(row, rng, 0))
+    state = programs.create(made, phase)
+    step, curve = programs.compiled(made, phase), []
+    for number in range(steps):
+        start = number % 4 * phase.batch_size
+        own = rows[start : start + phase.batch_size]
+        batch = {key: np.stack([row[key] for row in own]) for key in own[0]}
+        state, metrics = step(state, sharding.put_batch(batch, made.mesh))
+        curve.append(float(metrics['train/loss']))
+    return np.array(curve)
 
 
-def run_command(folder, *options):
-    path = folder / 'new' / 'found.json'
-    code = command.main([f'--to={path}', *options])
-    return code, json.loads(path.read_text()), path.with_suffix('.html').read_text()
+def test_training_agrees_with_the_cpu(tmp_path):
+    """In bfloat16 with this device's kernels, and in float32 on the CPU."""
+    here = losses(*hybrid(tmp_path, jax.devices(), 'bfloat16'))
+    cpu = losses(*hybrid(tmp_path, jax.devices('cpu')[:1], 'float32', attention='xla'))
+    assert np.isfinite(here).all() and here[-1] < here[0]
+    np.testing.assert_allclose(here, cpu, rtol=0, atol=ALLOWED)
 
 
-def test_page_and_paragraph_have_the_results(monkeypatch, tmp_path, capsys):
-    fake_tasks(monkeypatch)
-    code, found, html = run_command(tmp_path)
-    assert code == 0 and found['failed'] == found['left'] == []
-    assert found['results']['toy mlm']['found']['tokens_per_second'] == 2000.0
-    text = found['paragraph']
-    assert 'toy mlm trains at 2,000 tokens/s (MFU 25.0%)' in text
-    assert 'toy mlm has 2.00 × the speed of transformers' in text
-    assert '1 programs agree' in text
-    assert text in capsys.readouterr().out
-    for words in ('Arithmetic', 'Speed of a step', 'Costliest operations', '2.00'):
-        assert words in html
-    assert html.count('<svg') == 2 and 'Failed' not in html
+def test_memory_is_as_planned(tmp_path):
+    made, phase = hybrid(tmp_path, jax.devices()[:1], 'bfloat16', remat='names')
+    with jax.set_mesh(made.mesh):
+        inputs = recipe.shapes(made, phase), recipe.abstract_batch(made, phase)
+        program = programs.jitted(made, phase).lower(*inputs).compile()
+    planned = memory.estimate(made, phase, microbatches=1, fused=PLATFORM != 'cpu')
+    total = planned.total(phase.batch_size)
+    # XLA recomputes more of a small model than the plan assumes.
+    assert 0.5 * total < compilation.peak(program) < 1.15 * total
 
 
-def test_failures_exit_with_1_and_are_on_the_page(monkeypatch, tmp_path, capsys):
-    fake_tasks(monkeypatch, wrong=['a sum is off'])
-    code, found, html = run_command(tmp_path)
-    assert code == 1 and found['failed'] == ['arithmetic: a sum is off']
-    assert found['results']['loop']['status'] == 'passed'
-    assert '**Failed**: arithmetic: a sum is off' in found['paragraph']
-    assert 'Failed' in html and 'FAILED  arithmetic' in capsys.readouterr().out
-
-
-def test_without_a_device_no_other_check_runs(monkeypatch, tmp_path):
-    def none(seconds):
-        raise RuntimeError('no CUDA-capable device is detected')
-
-    fake_tasks(monkeypatch, none)
-    code, found, html = run_command(tmp_path)
-    assert code == 1 and list(found['results']) == ['environment']
-    assert 'no CUDA-capable device' in html
-    assert 'no CUDA-capable device' in found['paragraph']
-
-
-def test_results_are_written_after_a_signal(monkeypatch, tmp_path):
-    def stops(seconds):
-        raise KeyboardInterrupt
-
-    fake_tasks(monkeypatch, stops)
-    assert run_command(tmp_path)[1]['paragraph'] == 'No device was measured.'
-    fake_tasks(monkeypatch)
-    monkeypatch.setattr(tasks, 'speeds', lambda *x: [Task('speed', 'more', stops)])
-    code, found, html = run_command(tmp_path)
-    assert code == 1 and found['stopped'] and 'toy mlm' in found['results']
-    assert 'stopped by a signal' in html
-
-
-def test_second_signal_does_not_interrupt_writing(monkeypatch, tmp_path):
-    def stops(seconds):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-
-    def summary(found):
-        for one in command.SIGNALS:
-            os.kill(os.getpid(), one)
-        return summarized(found)
-
-    fake_tasks(monkeypatch)
-    summarized = page.summary
-    monkeypatch.setattr(page, 'summary', summary)
-    monkeypatch.setattr(tasks, 'run', lambda *_: stops(1))
-    before = [signal.getsignal(one) for one in command.SIGNALS]
-    code, found, html = run_command(tmp_path)
-    assert code == 1 and found['stopped'] in html
-    assert [signal.getsignal(one) for one in command.SIGNALS] == before
-
-
-def test_invalid_options_are_rejected(tmp_path, capsys):
-    for option, words in (
-        ('--minutes=0', '--minutes=0.0 must be above 0'),
-        ('--cells=0', '--cells=0 must be at least 1'),
-        ('--sizes=210m,7b', "unknown size '7b'; known: 210m, 610m, 1b, tiny, toy"),
-        ('--peer-python=/no/python', '--peer-python=/no/python is not an executable'),
-        ('--to=found.html', '--to=found.html must be a file name that ends in .json'),
-        ('--to=/proc/no/found.json', 'its folder cannot be created'),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            command.main([option])
-        assert ended.value.code == 2
-        assert words in capsys.readouterr().err
-
-
-def test_peers_are_compared_per_device():
-    one = dict(status='passed', group='speed', why='')
-    ours = one | {'found': dict(side='ours', tokens_per_second=800.0)}
-    theirs = one | {'found': dict(side='transformers', tokens_per_second=50.0)}
-    about = dict(group='environment', status='passed', found=ABOUT | {'devices': 8})
-    found = {'environment': about, 'a': ours, 'a by transformers': theirs}
-    assert page.peers(found) == [('a', 2.0)]
-
-
-@pytest.mark.slow
-def test_the_script_on_a_cpu(tmp_path):
-    path = tmp_path / 'found.json'
-    command = [
-        'bash',
-        'launch/accelerator.sh',
-        '--minutes=15',
-        '--cells=2',
-        '--sizes=tiny',
-    ]
-    done = subprocess.run(
-        [*command, f'--to={path}'],
-        cwd=ROOT,
-        env=os.environ
-        | {'PYTHON_RUN': sys.executable, 'XLA_FLAGS': ''}
-        | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '0'},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(path.read_text())
-    results = {name: one['status'] for name, one in found['results'].items()}
-    for name in ('arithmetic', 'attention xla', 'attention blockwise', 'curve'):
-        assert results[name] == 'passed'
-    for name in ('tiny mlm', 'trace', 'loop'):
-        assert results[name] == 'passed'
-    assert 0 < found['results']['curve']['found']['off']['a step'] < 0.02
-    assert {p.name for p in tmp_path.iterdir()} == {
-        'found.json',
-        'found.html',
-        'found.trace',
-    }
-    assert list((tmp_path / 'found.trace').rglob('*.xplane.pb'))
-    assert found['paragraph'] in done.stdout
-    assert found['left'] == [] and results['tiny mlm by transformers'] != 'failed'
+def test_train_learns(tmp_path):
+    mesh, never = dict(data=-1, fsdp=1, tensor=1), dict(every=0)
+    config = tiny.config(tmp_path, mesh=mesh, evaluate=never, telemetry=never)
+    tiny.train(config, tmp_path / 'run')
+    lines = tiny.log(tmp_path / 'run')
+    curve = [line['train/loss'] for line in lines if 'train/loss' in line]
+    assert curve[-1] < curve[0]

@@ -9,7 +9,7 @@ import pytest
 
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
-from jepa_text.planning import cells, compiled, hlo, roofline
+from jepa_text.planning import compiled, hlo, roofline
 
 CHIP = hardware.CHIPS['h200']
 
@@ -178,18 +178,3 @@ def test_unknown_trip_count_is_rejected():
 def test_text_without_entry_is_rejected():
     with pytest.raises(ValueError, match='has no ENTRY'):
         compiled.read('nothing of the kind')
-
-
-def test_cover_has_every_supported_pair():
-    chosen = cells.cover()
-    assert len(chosen) == len(set(chosen)) <= 50
-    for cell in chosen:
-        assert cells.is_supported(*cell)
-    factors = (cells.OBJECTIVES, cells.SIZES, cells.BACKENDS, cells.LAYOUTS)
-    for first in range(4):
-        for second in range(first + 1, 4):
-            met = {(cell[first], cell[second]) for cell in chosen}
-            for one in factors[first]:
-                for other in factors[second]:
-                    kernel = other in ('cudnn', 'pallas', 'tokamax')
-                    assert (one, other) in met or (one == 'mixture' and kernel)

@@ -1,1 +1,0 @@
-"""Checks and benchmarks this machine's accelerators: `bash launch/accelerator.sh`."""
