@@ -172,10 +172,7 @@ COMMANDS = {
     ),
 }
 # Commands that have no workdir and no config of their own.
-OTHERS = {
-    'init': 'write a config file to start from',
-    'supervise': 'run a command, and restart it after failures while it makes progress',
-}
+OTHERS = {'init': 'write a config file to start from'}
 
 USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
 jepa-text init FILE.py [--preset=NAME[,SIZE]]
@@ -183,7 +180,6 @@ jepa-text plan --config=FILE[:ARG] [--hardware=h100:8 --mfu=0.4 --price=2.5 --co
 jepa-text evaluate --config=FILE[:ARG] --workdir=DIR [--dry-run]
 jepa-text study --config=FILE[:ARG] --workdir=DIR [--dry-run]
 jepa-text export --workdir=DIR --to=FOLDER [--step=N --family=NAME --license=NAME]
-jepa-text supervise [--restarts=5] COMMAND ...
 
 Commands:
 
@@ -225,7 +221,7 @@ SHARED_FLAGS = {
 def usage(arguments):
     """Returns the --help text of the first command in `arguments`, or of all commands."""
     name = next((word for word in arguments if word in COMMANDS), None)
-    if name is None or arguments[0] == 'supervise':
+    if name is None:
         return _usage_of_all()
     command = COMMANDS[name]
     flags = {flag: line for flag, (_, line) in command.flags.items()} | SHARED_FLAGS

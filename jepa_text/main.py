@@ -68,8 +68,6 @@ def main(argv):
         return exits.DONE
     with_traceback = _is_set('traceback', argv)
     try:
-        if argv[1:2] == ['supervise']:
-            return _supervise(argv)
         if argv[1:2] == ['init']:
             return _init(argv)
         if _is_set('print-config', argv):
@@ -205,7 +203,15 @@ def _parse_flags(command, words):
 
 def _init(argv):
     """Runs `jepa-text init FILE.py [--preset=NAME[,SIZE]]`."""
-    preset, files = _only_flag(argv[1:], 'preset', 'clm_mlm', anywhere=True)
+    from absl import flags
+
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    flags.DEFINE_string('preset', 'clm_mlm', '', flag_values=values)
+    try:
+        preset, files = values.preset, values(argv[1:])[1:]
+    except flags.Error as error:
+        raise ValueError(f'The only flag of init is --preset=clm_mlm: {error}') from error
     if len(files) != 1:
         raise ValueError(
             f'init takes one file to write, not {files}: jepa-text init my.py'
@@ -215,46 +221,6 @@ def _init(argv):
     workdir = f'--workdir=runs/{preset.split(",")[0]}'
     print(f'Wrote {files[0]}. Next: jepa-text {command} --config={files[0]} {workdir}')
     return exits.DONE
-
-
-def _supervise(argv):
-    """Runs `jepa-text supervise [--restarts=N] COMMAND ...`."""
-    from jepa_text.running import supervise
-
-    restarts, rest = _only_flag(argv[1:], 'restarts', 5, anywhere=False)
-    # Only the flags are checked here: the child process reads the config.
-    command, _, flags, _ = _split([argv[0], *rest])
-    workdir = flags.workdir
-    _check_workdir(command, workdir)
-    if addresses.is_address(workdir):
-        mirror = importlib.import_module('jepa_text.running.mirror')
-        # Each worker on this machine has a local copy of its own.
-        workdir = mirror.folder_of(workdir).parent
-    return supervise.supervise(
-        [sys.executable, '-m', f'{__package__}.main', *rest],
-        restarts,
-        lambda: supervise.complete(workdir),
-    )
-
-
-def _only_flag(words, name, default, anywhere):
-    """Returns (value of the only flag of a command, the other words).
-
-    `words` begins with the command. The flag comes before the other words, or `anywhere`.
-    """
-    from absl import flags
-
-    values = flags.FlagValues()
-    values.set_gnu_getopt(anywhere)
-    define = flags.DEFINE_integer if isinstance(default, int) else flags.DEFINE_string
-    define(name, default, '', flag_values=values)
-    try:
-        rest = values(words)[1:]
-    except flags.Error as error:
-        raise ValueError(
-            f'The only flag of {words[0]} is --{name}={default}: {error}'
-        ) from error
-    return values[name].value, rest
 
 
 def _join(choice):
@@ -267,20 +233,18 @@ def _join(choice):
 
 def _check_device():
     """Raises ConfigError for variables of jax with which no command runs."""
-    from jepa_text.running import numerics, self_test
+    from jepa_text.running import numerics
 
     numerics.check()
     if os.environ.get('JAX_PLATFORMS'):
-        self_test.check_platforms()
+        numerics.check_platforms()
 
 
 def _keep_memory():
     """Lets this process keep the memory that training steps on a CPU free."""
     xla_flags.apply()
-    from jepa_text.running import allocator
-
-    if allocator.computes_on_cpu():
-        allocator.keep_freed_memory()
+    if xla_flags.computes_on_cpu():
+        xla_flags.keep_freed_memory()
 
 
 def _is_set(flag, argv):

@@ -273,22 +273,6 @@ def test_an_interrupt_before_the_start_is_reported(monkeypatch, capsys):
     assert 'before the command was started' in capsys.readouterr().err
 
 
-def test_supervise_starts_the_given_command(monkeypatch):
-    seen = []
-
-    def supervised(command, restarts, progress):
-        seen.append((command[1:], restarts, progress()))
-        return 75
-
-    monkeypatch.setattr('jepa_text.running.supervise.supervise', supervised)
-    command = ['train', f'--config={TOY}', '--workdir=nowhere']
-    assert main.main(['jepa-text', 'supervise', *command]) == 75
-    assert main.main(['jepa-text', 'supervise', '--restarts=9', *command]) == 75
-    assert main.main(['jepa-text', 'supervise', '--restarts', '8', *command]) == 75
-    module = ['-m', 'jepa_text.main', *command]
-    assert seen == [(module, restarts, set()) for restarts in (5, 9, 8)]
-
-
 @pytest.mark.parametrize('flag', ['--help', '--print-config'])
 def test_output_into_a_closed_pipe_prints_no_error(flag):
     reader, writer = os.pipe()
@@ -308,18 +292,3 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(monkeypatch, capsys
         main.run(['jepa-text', 'plan'])
     assert ended.value.code == exits.FAILED
     assert capsys.readouterr().err.splitlines()[-1].startswith('jepa-text: interrupted')
-
-
-@pytest.mark.parametrize(
-    ('words', 'message'),
-    [
-        (['--restarts=0', 'train'], 'restarts=0'),
-        (['--restart=3', 'train'], 'only flag of supervise is --restarts=5'),
-        (['--restarts', 'train'], 'train'),
-        (['trian'], "'train'"),
-    ],
-)
-def test_supervise_checks_the_command_first(words, message, capsys):
-    flags = [f'--config={TOY}', '--workdir=nowhere']
-    assert main.main(['jepa-text', 'supervise', *words, *flags]) == 2
-    assert message in capsys.readouterr().err

@@ -1,18 +1,20 @@
-"""The command `jepa-text train`: training with all evaluations, then a summary."""
+"""The command `jepa-text train`: training with all evaluations, then what to do next."""
 
 import jax
 
 from jepa_text.evaluation.during_training import EVALUATIONS
-from jepa_text.files import addresses
-from jepa_text.running import mirror, next_steps
 from jepa_text.training import train
 
 
 def run(config, workdir, **keywords):
-    """Runs `train`, then prints what was written and the next steps."""
+    """Runs `train`, then prints two commands to continue with."""
     train.train(config, workdir, EVALUATIONS, **keywords)
-    is_remote = addresses.is_address(workdir)
-    folder = mirror.folder_of(workdir) if is_remote else workdir
-    address = workdir.rstrip('/') if is_remote else None
-    if jax.process_index() == 0 and (lines := next_steps.lines(folder, address=address)):
-        print('\n'.join(lines))
+    if jax.process_index() == 0:
+        run = str(workdir).rstrip('/')
+        print(
+            f'\nDone: {run}\nNext, for example:\n'
+            f"  jepa-text analyze --config='configs/analyze.py:models={run}' "
+            f"--workdir='{run}-analysis'\n"
+            f"  jepa-text export --workdir='{run}' --to='{run}-exported'\n"
+            'To train longer, repeat the command with more steps.'
+        )

@@ -20,7 +20,7 @@ from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
 from jepa_text.parallel import sharding
 from jepa_text.planning import child, peer
-from jepa_text.running import allocator, compilation
+from jepa_text.running import compilation, xla_flags
 from jepa_text.training import assemble, programs
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -45,8 +45,8 @@ def measure(case):
     `unsupported=True` if the case cannot be built."""
     try:
         keeps = case['side'] == 'ours' or case['peer_keeps_memory']
-        if keeps and allocator.computes_on_cpu():
-            allocator.keep_freed_memory()
+        if keeps and xla_flags.computes_on_cpu():
+            xla_flags.keep_freed_memory()
         if case['side'] == 'ours':
             compilation.use_cache(case['compilation_cache'])
         work = make(case)

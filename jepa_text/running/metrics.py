@@ -196,8 +196,7 @@ class Throughput:
     JAX dispatches asynchronously, so timing single steps would slow them down; the mean
     over a window that ends in `block_until_ready` is exact. The first step compiles and
     is not counted, nor is the next step after `restart` (a new phase). Time inside
-    `paused` (evaluation, checkpoints) is not counted. `counted` is the sum of all counted
-    seconds.
+    `paused` (evaluation, checkpoints) is not counted.
 
         clock = Throughput(devices=jax.device_count())
         state, metrics = step(state, batch)
@@ -210,7 +209,7 @@ class Throughput:
 
     def __init__(self, devices=1, now=time.perf_counter):
         self._devices, self._now = devices, now
-        self.counted, self._skip_from = 0.0, None
+        self._skip_from = None
         self._reset()
         self.restart()
 
@@ -267,7 +266,6 @@ class Throughput:
         self._reset()
         if not steps or seconds <= 0:
             return {}
-        self.counted += seconds
         return {
             'throughput/tokens_per_second': tokens / seconds,
             'throughput/tokens_per_second_per_device': tokens / seconds / self._devices,

@@ -37,6 +37,20 @@ def check():
             )
 
 
+def check_platforms():
+    """Raises ConfigError if JAX_PLATFORMS names no platform that jax finds here."""
+    try:
+        jax.devices()
+    # Without a plugin for the platform, an assertion inside jax fails.
+    except (AssertionError, RuntimeError) as error:
+        detail = f': {error}' if str(error) else ''
+        raise exits.ConfigError(
+            f'JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS")!r}, but jax finds no such '
+            f'device here{detail}. Unset it, set it to cpu, or install jax for this '
+            "device (pip install 'jax[cuda12]' or 'jax[tpu]')."
+        ) from error
+
+
 def current(environ=os.environ):
     """Returns {name: value} of this process; the values are strings."""
     return {

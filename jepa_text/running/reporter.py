@@ -3,7 +3,6 @@
 throughput/tokens_per_second (and per device)    real tokens, padding is not counted
 throughput/step_time, input_wait                 seconds per step; waiting for input
 throughput/mfu       model FLOPs (../cost/flops.py) of real tokens / peak of devices
-throughput/goodput   goodput.py
 memory/host_gib, memory/device_peak_gib
 """
 
@@ -12,7 +11,7 @@ import contextlib
 import jax
 import psutil
 
-from jepa_text.running import compilation, goodput, metrics
+from jepa_text.running import compilation, metrics
 
 GIB = 2**30
 
@@ -22,23 +21,22 @@ class Reporter:
 
     A context manager. `name` and `steps` are those of the run; `peak` is the peak FLOP/s
     of a device, None if unknown. `resumed` is the step from which the run resumes, None
-    for a new run; until then `seconds` were spent in steps, and metrics were written up
-    to step `logged`. `wandb`: as for metrics.Writer.
+    for a new run; metrics were written up to step `logged`. `wandb`: as for
+    metrics.Writer.
     """
 
-    def __init__(self, folder, name, steps, *, peak, resumed, seconds, logged, wandb):
+    def __init__(self, folder, name, steps, *, peak, resumed, logged, wandb):
         self._folder, self._name, self._steps = folder, name, steps
         self._peak = peak
         self._start_step = -1 if resumed is None else resumed
-        self._earlier, self._logged, self._wandb = seconds, logged, wandb
-        self._flops_per_token, self._goodput = 0.0, None
+        self._logged, self._wandb = logged, wandb
+        self._flops_per_token = 0.0
         self._is_active = jax.process_index() == 0
         self.clock = metrics.Throughput(devices=jax.device_count())
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
         if self._is_active:
-            self._goodput = goodput.Goodput(self._folder)
             self._writer = self._stack.enter_context(
                 metrics.Writer(
                     self._folder,
@@ -55,11 +53,6 @@ class Reporter:
 
     def __exit__(self, *_):
         self._stack.close()
-
-    @property
-    def seconds(self):
-        """Seconds spent in the steps that the current state contains."""
-        return self._earlier + self.clock.counted
 
     def begin(self, flops_per_token, lines=()):
         """Starts a phase, whose first step compiles; prints `lines`, and that it does.
@@ -105,8 +98,6 @@ class Reporter:
         if self._peak:
             per_device = rates['throughput/tokens_per_second_per_device']
             rates['throughput/mfu'] = per_device * self._flops_per_token / self._peak
-        if self._goodput:
-            rates['throughput/goodput'] = self._goodput.share(self.seconds)
         return rates | memory()
 
 

@@ -69,7 +69,6 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
             recipe.steps,
             peak=hardware.peak(jax.devices()[0].device_kind),
             resumed=int(state.step) if meta else None,
-            seconds=meta.get('seconds', 0.0),
             logged=meta.get('logged'),
             wandb=loop.wandb,
         )

@@ -225,7 +225,6 @@ class _Loop:
         with self._pause():
             meta = {
                 **recipes.meta(self.recipe, phase, int(state.step)),
-                'seconds': self.report.seconds,
                 'skipped_in_row': int(state.skipped_in_row),
                 # Metrics reach the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),

@@ -152,7 +152,7 @@ def test_both_sides_keep_freed_memory_by_default(monkeypatch, keeps, times):
 
     called = []
     monkeypatch.setattr(worker, 'make', make)
-    monkeypatch.setattr(worker.allocator, 'keep_freed_memory', lambda: called.append(1))
+    monkeypatch.setattr(worker.xla_flags, 'keep_freed_memory', lambda: called.append(1))
     made = config('peer', peer_keeps_memory=keeps, compilation_cache='').to_dict()
     for case in made['cases'][:2]:
         answer = worker.measure(benchmark.resolve_case(made, case))

@@ -152,7 +152,7 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, monkeypatch, capsy
     assert tiny.fingerprint(again) == tiny.fingerprint(plain)
     last = metrics.read(tmp_path / 'other')[-2]  # followed by the evaluation
     assert last['train/total_positions'] == 4 * 8 * tiny.LENGTH
-    assert 0 < last['throughput/goodput'] < 1 and last['memory/host_gib'] > 0
+    assert last['memory/host_gib'] > 0
     assert 'throughput/mfu' not in last  # the peak of a CPU is unknown
 
 
@@ -235,7 +235,7 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
     folder, tmp_path, capsys, monkeypatch, balance, every
 ):
     # The allocator of a calling notebook must not be changed.
-    monkeypatch.delattr('jepa_text.running.allocator.keep_freed_memory')
+    monkeypatch.delattr('jepa_text.running.xla_flags.keep_freed_memory')
     config = watched(folder, balance=balance, every=every)
     assert int(tiny.train(config, tmp_path / 'run').step) == 3
     said = ''.join(capsys.readouterr())

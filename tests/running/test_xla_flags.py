@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from jepa_text import main
-from jepa_text.running import allocator
+from jepa_text.running import xla_flags
 
 NUMPY = """
 import numpy as np
@@ -28,9 +28,9 @@ program = jax.jit(lambda x: (x @ x.T) @ x)
 """
 
 KEEP = """
-from jepa_text.running import allocator
+from jepa_text.running import xla_flags
 
-kept = allocator.keep_freed_memory()
+kept = xla_flags.keep_freed_memory()
 """
 
 COUNT = """
@@ -80,7 +80,7 @@ def test_freed_memory_is_reused(code):
     ],
 )
 def test_platform_is_determined_before_jax_starts(platforms, plugins, is_cpu):
-    assert allocator.computes_on_cpu(platforms, plugins) is is_cpu
+    assert xla_flags.computes_on_cpu(platforms, plugins) is is_cpu
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_memory_is_kept_only_by_the_train_command_on_a_cpu(
     monkeypatch, command, is_cpu, kept
 ):
     called = []
-    monkeypatch.setattr(allocator, 'keep_freed_memory', lambda: called.append(1))
-    monkeypatch.setattr(allocator, 'computes_on_cpu', lambda: is_cpu)
+    monkeypatch.setattr(xla_flags, 'keep_freed_memory', lambda: called.append(1))
+    monkeypatch.setattr(xla_flags, 'computes_on_cpu', lambda: is_cpu)
     monkeypatch.setattr(main, 'main', lambda argv: 0)
     with pytest.raises(SystemExit):
         main.run(['jepa-text', command])
