@@ -10,7 +10,7 @@ including einsum strings:
     B batch      L length              V vocabulary    D width      F features
     H heads      G key/value heads     K head width, or components of a fit
     M selected positions or examples   N all positions or examples
-    C classes or columns               J blocks        P prototypes or table rows
+    C classes or columns               J blocks        P table rows
     R repeats    S samples             T targets       X contexts
     1 a broadcast axis                 2 the two elements of a pair
 

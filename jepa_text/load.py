@@ -209,9 +209,9 @@ def _read(folder, name):
             f'{name} contains no config.json, so it is no run of jepa-text: give the '
             '--workdir of a training run.'
         )
-    renamed.check_folder(folder)
     config = checksums.read_json(folder / 'config.json')
-    renamed.check(config, str(folder / 'config.json'))
+    for key in ('model', 'phases'):
+        renamed.check(config[key], str(folder / 'config.json'), ('', key))
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 

@@ -41,7 +41,9 @@ def split(argv):
 def apply(root, config, settings):
     """Returns the config, as plain dicts, with all settings [(path, text)] applied."""
     for path, text in settings:
-        renamed.check_setting(path, text)
+        names = [name for name in re.split(r'[.\[\]]+', path) if not name.isdigit()]
+        for count in range(len(names) + 1):
+            renamed.check(text, 'The command line', ('', *names[:count]))
         config = set_value(root, config, path, text)
     return config
 

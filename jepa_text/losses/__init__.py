@@ -3,8 +3,6 @@
     cross_entropy, z_loss, correct   of logits                  [B, M, V] -> [B, M]
     cosine_distance, smooth_l1, mse  between pairs of vectors   [B, M, D] -> [B, M]
     info_nce                         contrastive, over N        [N, D] -> [N]
-    prototype_cross_entropy          between distributions      [B, M, P] -> [B, M]
-    update_center                    EMA of teacher scores      [P] -> [P]
     layer_normalize                  over the width             [B, M, D] -> same shape
     instance_normalize               over each document         [B, L, D] -> same shape
     average_layers                   of the last k layers       [N, B, L, D] -> [B, L, D]
@@ -34,10 +32,8 @@ from jepa_text.losses.vectors import (
     instance_normalize,
     layer_normalize,
     mse,
-    prototype_cross_entropy,
     smooth_l1,
     unit,
-    update_center,
 )
 
 __all__ = [
@@ -54,11 +50,9 @@ __all__ = [
     'masked_mean',
     'masked_sum',
     'mse',
-    'prototype_cross_entropy',
     'select',
     'smooth_l1',
     'take',
     'unit',
-    'update_center',
     'z_loss',
 ]

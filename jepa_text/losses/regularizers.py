@@ -1,10 +1,9 @@
 """Regularizers against collapse: the distance of N vectors from an isotropic Gaussian.
 
-    random_directions   projections for sigreg and visreg            -> directions_DR
+    random_directions   projections for sigreg                       -> directions_DR
     sigreg              compares characteristic functions with the Gaussian's
     vicreg_variance     penalizes coordinates with a small standard deviation
     vicreg_covariance   penalizes correlated coordinates
-    visreg              compares mean, scale and sorted projections with the Gaussian's
 
 Depends only on jax. Each function except the first maps embeddings_ND, and optionally a
 mask where_N of the rows that count, to one float32 scalar; bfloat16 input is accepted.
@@ -79,7 +78,7 @@ def vicreg_variance(embeddings_ND, where_N=None, target=1.0, eps=1e-4):
     0.495
     """
     x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
-    _, centered_ND = _centered(x_ND, keep_N1, count)
+    centered_ND = _centered(x_ND, keep_N1, count)
     variance_D = jnp.sum(centered_ND**2, axis=0) / jnp.maximum(count - 1, 1)
     hinge_D = jnp.maximum(target - jnp.sqrt(variance_D + eps), 0)
     return jnp.where(count > 1, jnp.mean(hinge_D), 0.0)
@@ -94,56 +93,11 @@ def vicreg_covariance(embeddings_ND, where_N=None):
     4.0
     """
     x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
-    _, centered_ND = _centered(x_ND, keep_N1, count)
+    centered_ND = _centered(x_ND, keep_N1, count)
     covariance_DD = centered_ND.T @ centered_ND / jnp.maximum(count - 1, 1)
     width = x_ND.shape[1]
     off_DD = jnp.where(jnp.eye(width, dtype=bool), 0, covariance_DD)
     return jnp.sum(off_DD**2) / width
-
-
-def visreg(embeddings_ND, directions_DR, where_N=None, eps=1e-6):
-    """VISReg (arXiv 2606.02572): penalizes mean, scale and shape of the distribution.
-
-    Returns
-
-        mean_D mean^2 + mean_D (1 - std)^2
-        + mean over directions u and ranks n = 1..N of
-          (the n-th smallest u.x' - Gaussian quantile n / (N + 1))^2
-
-    where x' = (x - mean) / std without a gradient through std = sqrt(Var + eps^2), and
-    Var divides by N. Unlike the gradient of `sigreg`, its gradient grows as the vectors
-    collapse to one.
-
-    >>> x_ND = jnp.array([[-1.0], [1.0], [3.0]])
-    >>> print(visreg(x_ND, jnp.eye(1)).round(3))
-    1.603
-    """
-    x_ND, keep_N1, count = _masked(embeddings_ND, where_N)
-    mean_1D, centered_ND = _centered(x_ND, keep_N1, count)
-    variance_1D = jnp.sum(centered_ND**2, axis=0, keepdims=True) / jnp.maximum(count, 1)
-    # eps keeps the gradient finite: that of sqrt is infinite at 0.
-    std_1D = jnp.sqrt(variance_1D + eps**2)
-    shape = _shape(
-        centered_ND / jax.lax.stop_gradient(std_1D), directions_DR, keep_N1, count
-    )
-    mean_and_scale = jnp.mean(mean_1D**2) + jnp.mean((1 - std_1D) ** 2)
-    return jnp.where(count > 0, mean_and_scale + shape, 0.0)
-
-
-def _shape(x_ND, directions_DR, keep_N1, count):
-    """Returns the mean squared distance of sorted projections from Gaussian quantiles."""
-    x_NR = x_ND @ directions_DR.astype(jnp.float32)
-    # Masked-out rows are sorted to the end, whatever their values.
-    sorted_NR = jnp.sort(jnp.where(keep_N1, x_NR, jnp.inf), axis=0)
-    rank_N1 = jnp.arange(1, len(x_ND) + 1)[:, None]
-    real_N1 = rank_N1 <= count
-    # Measured from the nearer tail: 1 - 1e-5 has two digits less precision than 1e-5.
-    lower_N1 = 2 * rank_N1 <= count + 1
-    tail_N1 = jnp.where(lower_N1, rank_N1, count + 1 - rank_N1) / (count + 1)
-    quantile_N1 = jax.scipy.special.ndtri(jnp.where(real_N1, tail_N1, 0.5))
-    quantile_N1 = jnp.where(lower_N1, quantile_N1, -quantile_N1)
-    gap_NR = jnp.where(real_N1, sorted_NR, 0) - quantile_N1
-    return jnp.sum(jnp.mean(gap_NR**2, axis=1)) / jnp.maximum(count, 1)
 
 
 def _distance_at(t, x_NR, keep_N1, count):
@@ -170,6 +124,6 @@ def _masked(embeddings_ND, where_N):
 
 
 def _centered(x_ND, keep_N1, count):
-    """Returns mean_1D and the vectors minus it, with masked-out rows set to 0."""
+    """Returns the vectors minus their mean, with masked-out rows set to 0."""
     mean_1D = jnp.sum(x_ND, axis=0, keepdims=True) / jnp.maximum(count, 1)
-    return mean_1D, jnp.where(keep_N1, x_ND - mean_1D, 0)
+    return jnp.where(keep_N1, x_ND - mean_1D, 0)

@@ -77,46 +77,6 @@ def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
     return jnp.where(where_N, loss_N, 0.0)
 
 
-def prototype_cross_entropy(
-    student_BMP, teacher_BMP, center_P, student_temperature, teacher_temperature
-):
-    """Returns -sum_p softmax((teacher - center) / t_t)_p log softmax(student / t_s)_p.
-
-    The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT (arXiv
-    2111.07832), summed over the P prototypes. The target is a distribution, so several
-    completions can be correct at once. DINO uses t_s = 0.1 and t_t from 0.04 to 0.07.
-    `update_center` maintains the center.
-
-    >>> flat = jnp.zeros((1, 4))
-    >>> print(prototype_cross_entropy(flat, flat, jnp.zeros(4), 0.1, 0.04))
-    [1.3862944]
-    """
-    teacher_BMP = teacher_BMP.astype(jnp.float32)
-    centered_BMP = teacher_BMP - jnp.broadcast_to(center_P, teacher_BMP.shape)
-    target_BMP = jax.nn.softmax(centered_BMP / teacher_temperature, axis=-1)
-    student_BMP = student_BMP.astype(jnp.float32) / student_temperature
-    return -jnp.sum(target_BMP * jax.nn.log_softmax(student_BMP, axis=-1), axis=-1)
-
-
-def update_center(center_P, teacher_BMP, where_BM, momentum):
-    """Returns momentum * center + (1 - momentum) * mean teacher score at true positions.
-
-    DINO, equation 4 (momentum 0.9). Float32. Without any true position the center is
-    returned unchanged.
-
-    >>> teacher, where = jnp.array([[2.0, 4.0], [9.0, 9.0]]), jnp.array([True, False])
-    >>> update_center(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
-    [1.0, 2.0]
-    """
-    shapes.check_mask('where', where_BM, jnp.shape(teacher_BMP)[:-1])
-    center_P = center_P.astype(jnp.float32)
-    axes = tuple(range(where_BM.ndim))
-    kept_BMP = jnp.where(where_BM[..., None], teacher_BMP, 0).astype(jnp.float32)
-    count = jnp.sum(where_BM)
-    mean_P = jnp.sum(kept_BMP, axis=axes) / jnp.maximum(count, 1)
-    return jnp.where(count > 0, momentum * center_P + (1 - momentum) * mean_P, center_P)
-
-
 def layer_normalize(x_BMD, eps=1e-6):
     """Returns (x - mean) / sqrt(Var + eps) over D, without parameters.
 

@@ -1,4 +1,4 @@
-"""Modules on top of the trunk: LM heads, latent predictors, prototypes.
+"""Modules on top of the trunk: LM heads and latent predictors.
 
 Each has `example()`: zero inputs of the right rank, used for initialization.
 """
@@ -256,16 +256,3 @@ class Logit(nn.Module):
     def __call__(self):
         odds = self.initial / (1 - self.initial)
         return self.param('logit', lambda key: jnp.log(jnp.float32(odds)))
-
-
-class Prototypes(nn.Module):
-    """unit(x) @ kernel: scores of P prototypes, for the student and the teacher."""
-
-    width: int
-    count: int
-
-    example = IdentityPredictor.example
-
-    @nn.compact
-    def __call__(self, x_BMD):
-        return layers.Linear(self.count, name='output')(losses.unit(x_BMD))

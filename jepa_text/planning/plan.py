@@ -34,11 +34,6 @@ def plan(config, workdir=None):
         mesh = sharding.abstract_mesh(devices, **run['mesh'])
         plans[name] = made = make(completion.as_planned(run, mesh), options)
         tables.show(name, made)
-        if run['baseline'] == 'time':
-            print(
-                f'{name}: matched by time, which is measured when it begins. The steps '
-                'planned here are those of equal FLOPs.'
-            )
     return plans
 
 

@@ -97,7 +97,6 @@ def _make(path):
 
 def _agree(path, config, may_change, whole, accept):
     """Writes config.json, or raises ValueError if the existing one differs."""
-    renamed.check_folder(path)
     file = path / CONFIG
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
     if not file.exists():

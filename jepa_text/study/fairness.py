@@ -91,9 +91,8 @@ def checks(recipes, configs, logs):
 def spent(of_members, members, logs):
     """Returns {arm: (steps, positions, FLOPs, seconds)}, means over its members.
 
-    `of_members` are {member: Budget}, `members` {arm: [its members]}. Members with a
-    baseline that is matched by time differ in length. Seconds are those of members with a
-    log, NaN without any.
+    `of_members` are {member: Budget}, `members` {arm: [its members]}. Seconds are those
+    of members with a log, NaN without any.
     """
     found = {}
     for arm, own in members.items():

@@ -48,7 +48,6 @@ class Member:
     filled      disk space of all members at its end, if trained in order, including
                 checkpoints that others will continue from
     is_done     whether it is finished
-    is_timed    whether `steps` are an estimate, as a time is measured when it begins
     """
 
     name: str
@@ -66,7 +65,6 @@ class Member:
     bytes: int = 0
     filled: int = 0
     is_done: bool = False
-    is_timed: bool = False
 
     @property
     def trained(self):
@@ -105,8 +103,7 @@ def outlook(configs, folder):
             for phase, (own, _) in zip(recipe.phases, planned)
         ]
         sizes[name] = max(size for _, size in planned)
-        is_timed = configs[name]['baseline'] == 'time'
-        courses[name] = tree.course(config, recipe, is_timed)
+        courses[name] = tree.course(config, recipe)
     done = {name for name in configs if _is_done(folder, name, configs[name])}
     origins = trunks.origins(courses, folder, done)
     begun = {
@@ -117,7 +114,6 @@ def outlook(configs, folder):
         dataclasses.replace(
             _member(name, plans[name], origins[name][:1], begun[name]),
             is_done=name in done,
-            is_timed=configs[name]['baseline'] == 'time',
         )
         for name in configs
     ]
@@ -195,19 +191,11 @@ def _left(left):
             'FLOPs and memory bandwidth alone. Launching the programs of such a short '
             'step takes longer; measure it with jepa-text benchmark.'
         )
-    if timed := [one.name for one in left if one.is_timed]:
-        more = f' and {len(timed) - 1} more' if timed[1:] else ''
-        yield (
-            f'{timed[0]}{more}: matched by time, which is measured when they begin. The '
-            'steps shown here are those of equal FLOPs.'
-        )
 
 
 def _completed(config, folder):
-    """Returns the completed config, with a baseline of equal FLOPs instead of time."""
+    """Returns the config with the model of its start and its baseline."""
     config = completion.with_init_from(config, folder)
-    if config['baseline'] == 'time':
-        config = config | {'baseline': 'flops'}
     return completion.with_baseline(config, folder)
 
 

@@ -183,13 +183,8 @@ def _study(config, place):
 
 
 def _completed(config, folder):
-    """Returns the config of a member with the model of its start and its baseline.
-
-    A baseline that is matched by time is left open, as another worker may measure it.
-    """
+    """Returns the config of a member with the model of its start and its baseline."""
     config = completion.with_init_from(config, folder)
-    if config['baseline'] == 'time':
-        return config
     return completion.with_baseline(config, folder)
 
 

@@ -179,6 +179,5 @@ def courses(configs, folder):
         own = completion.with_extension(
             completion.with_init_from(config, folder / name), folder / name
         )
-        is_timed = own['baseline'] == 'time'
-        found[name] = tree.course(own, recipes.of(own), is_timed)
+        found[name] = tree.course(own, recipes.of(own))
     return found

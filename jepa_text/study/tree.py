@@ -42,22 +42,18 @@ _CHUNK = 65_536  # steps whose learning rates are computed at once
 class Course:
     """What determines the steps of a run.
 
-    fixed     checksum of what affects all steps; None if it is not known yet
+    fixed     checksum of what affects all steps
     phases    (start, stop, section, objective) of each phase
     rates_N   the learning rate of each step
     """
 
-    fixed: str | None
+    fixed: str
     phases: tuple
     rates_N: np.ndarray
 
 
-def course(config, recipe, is_timed=False):
-    """Returns the Course of a run, from its completed config and its Recipe.
-
-    `is_timed`: the length of its phases depends on a time that is measured when it
-    begins, so it has no steps in common with other runs.
-    """
+def course(config, recipe):
+    """Returns the Course of a run, from its completed config and its Recipe."""
     fixed = {key: value for key, value in config.items() if key not in _IGNORED}
     fixed['data'] = {k: v for k, v in config['data'].items() if k != 'threads'}
     rates = [_rates(p.schedule, p.start, p.stop) for p in recipe.phases]
@@ -65,8 +61,7 @@ def course(config, recipe, is_timed=False):
         (phase.start, phase.stop, _relevant(phase.section), phase.objective)
         for phase in recipe.phases
     ]
-    checksum = None if is_timed else checksums.checksum(fixed)
-    return Course(checksum, tuple(phases), np.concatenate(rates))
+    return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
 
 
 class Recipes:
@@ -89,7 +84,7 @@ def common_steps(first, second):
 
     It is less than the steps of either run, so that each takes its own last step.
     """
-    if first.fixed is None or first.fixed != second.fixed:
+    if first.fixed != second.fixed:
         return 0
     end = 0
     for (start, stop, *own), (start_2, stop_2, *other) in zip(

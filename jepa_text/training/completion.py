@@ -35,10 +35,9 @@ def with_baseline(config, folder, mesh=None):
 
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
-    matched; a config with such an entry is returned unchanged. Ratios of time are
-    measured once, and then read from `folder`/config.json. `mesh` is that of the devices
-    of this job, unless given. What follows from `init_from` is added first. Raises
-    ValueError as in baseline.check.
+    matched; a config with such an entry is returned unchanged. `mesh` is that of the
+    devices of this job, unless given. What follows from `init_from` is added first.
+    Raises ValueError as in baseline.check.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):
@@ -55,13 +54,7 @@ def with_baseline(config, folder, mesh=None):
         # The baseline itself lacks some of the modules that they may match.
         assemble.check_lr_multipliers(recipe, config['optimizer'])
         plain = recipe.make_phases(baseline.sections(recipe.phases), recipe.steps)
-        if kind == 'time':
-            ratios = baseline.saved_ratios(folder)
-        else:
-            ratios = baseline.flops_ratios(recipe, plain)
-    if ratios is None:
-        # Outside of the block, as all processes measure times together.
-        ratios = baseline.time_ratios(recipe, plain)
+        ratios = baseline.flops_ratios(recipe, plain)
     sections = baseline.sections(recipe.phases, ratios)
     return _stretched(config, recipe.steps, sections) | {
         'baseline': {'by': kind, 'ratios': ratios}
@@ -70,15 +63,8 @@ def with_baseline(config, folder, mesh=None):
 
 def as_planned(config, mesh):
     """Returns the config with its start and its baseline on a mesh, before it has a
-    folder.
-
-    A baseline of equal time, which is only measured when the run begins, is replaced by
-    one of equal FLOPs.
-    """
-    config = with_init_from(config)
-    if config['baseline'] == 'time':
-        config = config | {'baseline': 'flops'}
-    return with_baseline(config, None, mesh)
+    folder."""
+    return with_baseline(with_init_from(config), None, mesh)
 
 
 def _with_first_steps(config, folder):

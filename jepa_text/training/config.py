@@ -77,7 +77,7 @@ class Shared:
     steps: int = field(0, 'steps of the run; or', minimum=0, maximum=ranges.MAX_INT)
     tokens: int = field(0, 'tokens that the run reads, including padding', minimum=0)
     baseline: str | dict = field(
-        'none', "'flops' or 'time': train MLM alone with the same budget instead"
+        'none', "'flops': train MLM alone with the same FLOPs instead"
     )
     init_from: InitFrom | None = field(None, 'model that the run starts from')
     prepare: prepared.Config | None = field(

@@ -95,8 +95,6 @@ def formula(network, rows, length, seen):
     if latent.distance == 'info_nce':
         products = min(latent.negatives, many) * width
         parts['distance'] = cost(at=many, products=products, times=2 + through)
-    if latent.distance == 'prototypes':
-        parts['distance'] = cost('prototypes/', at=many, times=3 + 1)
     if (rule := latent.regularizer) is not None:
         among = rows if rule.on == 'rows' else min(rule.sample, many)
         squared = rule.name == 'vicreg'
@@ -168,10 +166,9 @@ FURTHER = {
     'predictor over the row': LATENT | dict(predictor='transformer'),
     'no predictor': LATENT | dict(predictor='identity'),
     'info_nce': LATENT | dict(latent=dict(distance='info_nce')),
-    'prototypes': LATENT | dict(latent=dict(distance='prototypes')),
     'vicreg': LATENT | dict(latent=dict(regularizer=dict(name='vicreg', weight=1.0))),
     'rows': LATENT
-    | dict(latent=dict(regularizer=dict(name='visreg', weight=1.0, on='rows'))),
+    | dict(latent=dict(regularizer=dict(name='sigreg', weight=1.0, on='rows'))),
     'self as target': LATENT | dict(latent=dict(momentum=None)),
     'four contexts': dict(name='ijepa', mlm=dict(rate=0.3), masks=4),
 }

@@ -48,7 +48,7 @@ def public(module):
 
 
 # Base classes; their subclasses have examples.
-WITHOUT_EXAMPLE = {balance.Balance, balance.Running}
+WITHOUT_EXAMPLE = {balance.Balance}
 
 
 @pytest.mark.parametrize('module', (*MODULES, *INNER), ids=short)
@@ -119,12 +119,6 @@ CASES = {
     'vectors.info_nce': lambda x, y, where: losses.info_nce(
         flat(x), flat(y), where.reshape(-1), 0.07
     ),
-    'vectors.prototype_cross_entropy': lambda x, y, where: losses.prototype_cross_entropy(
-        x, y, jnp.zeros(D), 0.1, 0.04
-    ),
-    'vectors.update_center': lambda x, y, where: losses.update_center(
-        y[0, 0], x, where, 0.9
-    ),
     'vectors.layer_normalize': lambda x, y, where: losses.layer_normalize(x),
     'vectors.instance_normalize': lambda x, y, where: losses.instance_normalize(
         x, SEGMENTS * where
@@ -147,9 +141,6 @@ CASES = {
     'regularizers.vicreg_covariance': lambda x, y, where: regularizers.vicreg_covariance(
         flat(x), where.reshape(-1)
     ),
-    'regularizers.visreg': lambda x, y, where: regularizers.visreg(
-        flat(x), directions(), where.reshape(-1)
-    ),
     'schedules.make': at_step(schedules.make(0.3, 10)),
     'schedules.constant': at_step(schedules.constant(0.3)),
     'schedules.linear': at_step(schedules.linear(1.0, 0.1, 10)),
@@ -170,12 +161,10 @@ CASES = {
         dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9))
     ),
     'balance.Sigmoid': weighed(dict(name='sigmoid')),
-    'balance.Softmin': weighed(dict(name='softmin')),
-    'balance.Normalized': weighed(dict(name='normalized')),
     'balance.GradientRatio': weighed(dict(name='gradient_ratio')),
 }
-# Interfaces: nothing to differentiate.
-NO_CASE = {'Balance', 'Running'}
+# An interface: nothing to differentiate.
+NO_CASE = {'Balance'}
 # These return integers and the dtype of the input by design.
 KEEPS_DTYPE = {'positions.select', 'positions.take'}
 

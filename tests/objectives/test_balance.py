@@ -16,8 +16,6 @@ EVERY_RULE = [
     dict(name='fixed', weight=0.3),
     dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9)),
     dict(name='sigmoid'),
-    dict(name='softmin'),
-    dict(name='normalized'),
     dict(name='gradient_ratio'),
 ]
 
@@ -102,48 +100,20 @@ def test_sigmoid_has_the_gradient_of_the_paper_and_none_if_clipped():
         assert_allclose(found, (share, 1 - share), rtol=1e-5)
 
 
-def test_softmin_minimizes_its_objective():
-    settings = dict(initial=0.3, temperature=2.0)
-    rule = balance.make(dict(name='softmin', momentum=0.0, **settings), 10)
-    memory = rule.update(rule.memory(), observe(1.0, 4.0))
-    found, rest = weights_of(rule, memory)
-    closed = 1 / (1 + np.exp(-(np.log(0.3 / 0.7) + (4.0 - 1.0) / 2.0)))
-    assert_allclose((found, rest), (closed, 1 - closed), rtol=1e-6)
-    # Against a grid search of lambda L_J + (1 - lambda) L_M + temperature KL.
-    x = np.linspace(1e-4, 1 - 1e-4, 20_001)
-    divergence = x * np.log(x / 0.3) + (1 - x) * np.log((1 - x) / 0.7)
-    best = x[np.argmin(x * 1.0 + (1 - x) * 4.0 + 2.0 * divergence)]
-    assert_allclose(found, best, atol=1e-4)
-    # Before the first observation all parts of a batch have the same lambda.
-    assert_allclose(weights_of(rule)[0], 0.3, rtol=1e-6)
-
-
 def test_running_means_are_unbiased_from_the_first_value_on():
-    rule = balance.make(dict(name='normalized', momentum=0.9), 10)
+    rule = balance.make(dict(name='gradient_ratio', momentum=0.9, high=1.0), 10)
     memory, seen = rule.memory(), []
     rng = np.random.default_rng(0)
     for latent, tokens in rng.uniform(0.1, 9, (20, 2)):
         seen.append((latent, tokens))
-        memory = rule.update(memory, observe(latent, tokens))
+        memory = rule.update(memory, observe(1.0, 8.0, latent, tokens))
         # A step with a value that is not finite updates neither mean.
-        memory = rule.update(memory, observe(jnp.nan, 5.0))
-        memory = rule.update(memory, observe(5.0, jnp.inf))
+        memory = rule.update(memory, observe(1.0, 8.0, jnp.nan, 5.0))
+        memory = rule.update(memory, observe(1.0, 8.0, 5.0, jnp.inf))
         decay = 0.9 ** np.arange(len(seen))[::-1]
-        mean = decay @ np.array(seen) / decay.sum()
-        assert_allclose(weights_of(rule, memory), 0.5 / mean, rtol=1e-5)
-
-
-def test_normalized_losses_contribute_their_weight_and_collapse_does_not_pay():
-    rule = balance.make(dict(name='normalized', weight=0.2), 10)
-    memory = rule.memory()
-    # Before the first observation all parts of a batch have the same weights.
-    assert_allclose(weights_of(rule), (0.2, 0.8), rtol=1e-6)
-    for _ in range(3):
-        memory = rule.update(memory, observe(0.05, 4.0))
-        a, b = weights_of(rule, memory)
-        assert_allclose((a * 0.05, b * 4.0), (0.2, 0.8), rtol=1e-4)
-    collapsed = rule.update(rule.memory(), observe(0.0, 4.0))
-    assert_allclose(weights_of(rule, collapsed), (20.0, 0.2), rtol=1e-5)
+        mean = np.exp(decay @ np.log(seen) / decay.sum())
+        expected = mean[::-1] / mean.sum()
+        assert_allclose(weights_of(rule, memory), expected, rtol=1e-5)
 
 
 def test_gradient_ratio_in_closed_form():
@@ -308,18 +278,12 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
         (float('nan'), 'weight=nan must be a finite number'),
         (dict(name='magic'), "'magic' does not exist; there are: fixed, schedule"),
         (dict(name='fixed'), "fixed requires 'weight'"),
-        (dict(name='softmin', temprature=1), "does not take 'temprature'"),
+        (dict(name='sigmoid', inital=1), "does not take 'inital'"),
         (dict(name='sigmoid', initial=1.0), 'initial=1.0 must be .* at most 0.999'),
         (dict(name='sigmoid', low=-0.1), 'low=-0.1 must be a number at least 0'),
         (dict(name='sigmoid', low=0.6), r'low=0.6, high=0.9\) needs low <= initial'),
-        (
-            dict(name='softmin', temperature=0),
-            'temperature=0 must be a number at least 1e-12',
-        ),
-        (dict(name='softmin', momentum=1.0), 'momentum=1.0 must be .* below 1'),
-        (dict(name='softmin', initial=0), 'initial=0 must be a number at least 1e-12'),
-        (dict(name='normalized', weight=-1), 'weight=-1 must be a number at least 0'),
-        (dict(name='normalized', minimum=0), 'minimum=0 must be a number at least 1e-12'),
+        (dict(name='gradient_ratio', momentum=1.0), 'momentum=1.0 must be .* below 1'),
+        (dict(name='gradient_ratio', initial=0), 'initial=0 must be .* least 1e-12'),
         (
             dict(name='gradient_ratio', ratio=-2),
             'ratio=-2 must be a number at least 1e-12',
@@ -329,7 +293,7 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
         ('half', "weight='half' must be a finite"),
         (None, 'weight=None must be a finite'),
         (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] must be'),
-        (dict(name='softmin', temperature='hot'), "temperature='hot' must be"),
+        (dict(name='gradient_ratio', ratio='hot'), "ratio='hot' must be"),
         (
             dict(name='schedule', of=dict(name='linear', start=0, end=2)),
             'balance: of at step 10=2.0 must be .* at most 1',

@@ -345,13 +345,13 @@ def test_the_target_gets_and_passes_no_gradient():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     'predictor, distance',
-    [('mlp', 'cosine'), ('transformer', 'prototypes'), ('identity', 'cosine')],
+    [('mlp', 'cosine'), ('transformer', 'info_nce'), ('identity', 'cosine')],
 )
 def test_hybrid_options_train_the_encoder(predictor, distance):
     objective = build(
         'hybrid',
         predictor=predictor,
-        latent=dict(distance=distance, prototypes=8),
+        latent=dict(distance=distance),
         predictor_width=16,
         balance=1.0,
     )
@@ -389,7 +389,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ),
         ('hybrid', dict(latent=dict(beta=0)), 'beta=0 .* above 0'),
         ('hybrid', dict(latent=dict(temperature=0)), 'temperature=0 .* above 0'),
-        ('hybrid', dict(latent=dict(prototypes=-1)), 'prototypes=-1'),
+        ('hybrid', dict(latent=dict(negatives=-1)), 'negatives=-1'),
         ('hybrid', dict(latent=dict(top='3')), "top='3'"),
         ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be an integer'),
         ('hybrid', dict(latent=dict(regularizer=NEGATIVE)), 'weight=-1'),
@@ -671,7 +671,7 @@ def test_info_nce_at_scale_computes_only_a_sample_of_the_scores():
 
     def loss(prediction_BMD, target_BMD, where_BM):
         view = types.SimpleNamespace(memory={'key': key}, run_step=jnp.int32(3))
-        return latent.compare({}, view, prediction_BMD, target_BMD, where_BM)[0].sum()
+        return latent.compare(view, prediction_BMD, target_BMD, where_BM).sum()
 
     program = jax.make_jaxpr(jax.value_and_grad(loss))(vectors, vectors, where)
     assert largest_array(program.jaxpr) <= rows * count * (latent.negatives + 1)

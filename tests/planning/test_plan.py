@@ -392,15 +392,14 @@ def test_invalid_options_are_rejected(flag, words, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', ['flops', 'time'])
-def test_a_baseline_is_planned_as_it_is_trained(kind, capsys):
+def test_a_baseline_is_planned_as_it_is_trained():
     """On the devices of the plan, of which this machine has fewer."""
     config = test_configs.module('toy').get_config('clm_jepa_mlm')
     config.model = dict(name='transformer', preset='tiny')
     config.mesh = dict(data=1, fsdp=16)
     config.plan = dict(hardware='h100:16')
     latent = plan.plan(config)['clm_jepa_mlm']
-    config.baseline = kind
+    config.baseline = 'flops'
     made = plan.plan(config)['clm_jepa_mlm']
     assert [phase.name for phase in made.phases] == ['clm', 'mlm']
     assert made.phases[1].steps > latent.phases[1].steps
@@ -409,7 +408,6 @@ def test_a_baseline_is_planned_as_it_is_trained(kind, capsys):
         for each in (made, latent)
     ]
     assert cost[0] == pytest.approx(cost[1], rel=1e-3)
-    assert ('matched by time' in capsys.readouterr().out) == (kind == 'time')
 
 
 @pytest.mark.slow

@@ -178,13 +178,13 @@ def test_a_member_may_get_more_steps(tmp_path):
     'saved',
     [
         dict(steps=12, extended=[{'at': 10, 'steps': 10, 'schedule': 0.1, 'rise': 1}]),
-        dict(steps=17, baseline={'by': 'time', 'ratios': [1.7]}),
+        dict(steps=17, baseline={'by': 'flops', 'ratios': [1.7]}),
     ],
 )
 def test_a_member_without_checkpoints_has_the_history_of_its_config(tmp_path, saved):
     """Nothing is measured or forgotten, as for a member with checkpoints."""
     hybrid = (dict(objective=dict(name='hybrid')),)
-    baseline = 'time' if 'baseline' in saved else 'none'
+    baseline = 'flops' if 'baseline' in saved else 'none'
     runs = (dict(name='a', phases=hybrid, baseline=baseline, steps=saved['steps']),)
     (config,) = members.configs(made(runs=runs), tmp_path / 'rows').values()
     (tmp_path / 'a').mkdir()

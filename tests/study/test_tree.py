@@ -7,10 +7,8 @@ import random
 import pytest
 import tiny
 
-from jepa_text.files import checksums
 from jepa_text.running import restore, shared_runs
 from jepa_text.study import disk_space, forecast, members, study, training_work, tree
-from jepa_text.training import baseline
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
@@ -99,9 +97,6 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
             0,
         ),
         (run(20, phase(MLM, data=dict(batch_size=4))), run(40, phase(MLM)), 0),
-        # With a baseline matched by time, the length is unknown.
-        (run(40, phase(STEADY)), run(40, phase(STEADY), baseline='time'), 0),
-        (*[run(40, phase(STEADY), baseline='time')] * 2, 0),
     ],
 )
 def test_common_steps_of_two_runs(tmp_path, one, other, steps):
@@ -211,7 +206,8 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
 
 def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
     """Its result is that of fewer steps, unless its checkpoints are gone."""
-    config = of_one_start()
+    runs = {by: run(6, phase(STEADY), baseline=by) for by in ('none', 'flops')}
+    config = made(runs, schedule=1e-3)
     (name, own), *_ = members.configs(config, tmp_path / 'rows').items()
     configs = {name: own | {'prepare': config['prepare']}}
     path = members.result_path(tmp_path, name)
@@ -243,45 +239,9 @@ def test_an_outlook_says_how_reliable_its_hours_are():
     assert 'microseconds' not in said(one) and 'Left' in said(one)
     assert 'This is 10 microseconds per step' in said(brief)
     # Neither is mentioned for finished runs.
-    there = dataclasses.replace(brief, is_done=True, is_timed=True)
+    there = dataclasses.replace(brief, is_done=True)
     assert 'Nothing is left to train.' in said(there) and 'Left' not in said(there)
-    assert 'microseconds' not in said(there) and 'matched' not in said(there)
-    timed = dataclasses.replace(one, name='b', is_timed=True)
-    assert 'b and 1 more: matched by time' in said(one, timed, timed)
-
-
-def of_one_start(**changes):
-    """Returns configs of a hybrid and its baselines."""
-    runs = dict(hybrid=run(6, phase(STEADY)))
-    runs |= {by: run(6, phase(STEADY), baseline=by) for by in ('flops', 'time')}
-    return made(runs, schedule=1e-3, **changes)
-
-
-def test_a_baseline_matched_by_time_is_planned_from_scratch(tmp_path):
-    config = of_one_start()
-    configs = members.configs(config, tmp_path / 'rows')
-    for one in configs.values():
-        one['prepare'] = config['prepare']
-    hybrid, flops, timed = forecast.outlook(configs, tmp_path)
-    assert timed.steps == flops.steps > hybrid.steps
-    assert [one.trained for one in (flops, timed)] == [flops.steps] * 2
-    assert [one.is_timed for one in (hybrid, flops, timed)] == [False, False, True]
-
-
-@pytest.mark.slow
-def test_a_baseline_matched_by_time_has_no_trunk(tmp_path, monkeypatch):
-    # Any time will do here.
-    monkeypatch.setattr(baseline, 'ROUNDS', 1)
-    monkeypatch.setattr(baseline, 'STEPS', 2)
-    config = of_one_start(evaluate=dict(every=0), checkpoint=dict(every=2))
-    configs = members.configs(config, tiny.rows(tmp_path))
-    configs = {name: configs[name] for name in ('hybrid', 'time')}
-    with training_work.Worker(shared_runs.Local(tmp_path / 'study'), 60, 1) as worker:
-        assert training_work.train_all(configs, worker) == {}
-    saved = checksums.read_json(tmp_path / 'study' / 'time' / 'config.json')
-    assert saved['baseline']['by'] == 'time'
-    assert saved['phases'][0]['objective']['name'] == 'mlm'
-    assert members.finished(tmp_path / 'study' / 'time', configs['time'])
+    assert 'microseconds' not in said(there)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
-"""Matched baselines: MLM with the same FLOPs or time as a run with latent terms."""
+"""Matched baselines: MLM with the same FLOPs as a run with latent terms."""
 
-import itertools
 import json
-import shutil
 
 import jax
 import pytest
@@ -12,7 +10,7 @@ import tiny
 from jepa_text.parallel import sharding
 from jepa_text.running import restore, workdir
 from jepa_text.study import members
-from jepa_text.training import assemble, baseline, begin, completion
+from jepa_text.training import assemble, completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -84,17 +82,13 @@ def test_the_schedule_stretches(folder, tmp_path):
 
 
 @pytest.mark.parametrize('rewarm', [6, 0.25])
-@pytest.mark.parametrize('kind', ['flops', 'time'])
-def test_lengths_in_steps_of_a_phase_stretch_with_it(
-    folder, tmp_path, monkeypatch, kind, rewarm
-):
+def test_lengths_in_steps_of_a_phase_stretch_with_it(folder, tmp_path, rewarm):
     """Both at_switch and the masking rate; shares need no change."""
-    monkeypatch.setattr(baseline, 'time_ratios', lambda made, plain: [1.0, 1.5])
     rate = dict(name='linear', start=0.5, end=0.1, steps=8)
     given = config(folder, steps=24)
     given['phases'][1]['objective']['mlm'] = dict(rate=rate)
     given['phases'][1]['at_switch'] = dict(rewarm=rewarm, reset='.*')
-    matched = completion.with_baseline(given | {'baseline': kind}, tmp_path)
+    matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
     first, second = matched['phases']
     ratio = matched['baseline']['ratios'][1]
     assert ratio > 1.05 and 'at_switch' not in first
@@ -109,55 +103,6 @@ def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     by_steps = completion.with_baseline(config(folder, baseline='flops'), tmp_path)
     matched = completion.with_baseline(given, tmp_path)
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
-
-
-@pytest.mark.slow
-def test_time_is_measured_once_and_reused_by_a_resumed_run(folder, tmp_path, monkeypatch):
-    phases = [dict(objective=dict(name='hybrid', predictor_width=16))]
-    given = tiny.config(folder, steps=2, baseline='time', phases=phases)
-    given['evaluate']['every'] = 0
-    monkeypatch.setattr(baseline, 'step_ratio', lambda *_: 1.5)
-    straight = tiny.train(given, tmp_path / 'run')
-    saved = json.loads((tmp_path / 'run' / 'config.json').read_text())
-    assert saved['baseline'] == {'by': 'time', 'ratios': [1.5]}
-    assert saved['steps'] == int(straight.step) == 3
-
-    def never(*_):
-        raise AssertionError('measured again')
-
-    monkeypatch.setattr(baseline, 'step_ratio', never)
-    again = tiny.train(given, tmp_path / 'run')
-    assert tiny.fingerprint(again) == tiny.fingerprint(straight)
-    with pytest.raises(AssertionError, match='measured again'):
-        completion.with_baseline(settings.plain(given), tmp_path / 'another')
-    with pytest.raises(ValueError, match='belongs to a run with another config'):
-        tiny.train(given | {'seed': 1}, tmp_path / 'run')
-    # Before its first checkpoint, the config of a run may still change.
-    shutil.rmtree(tmp_path / 'run' / 'checkpoints')
-    with pytest.raises(AssertionError, match='measured again'):
-        completion.with_baseline(settings.plain(given), tmp_path / 'run')
-
-
-@pytest.mark.slow
-def test_a_run_killed_before_its_first_checkpoint_can_be_started_again(
-    folder, tmp_path, monkeypatch
-):
-    """Its time is measured again, and is never quite the same."""
-    phases = [dict(objective=dict(name='hybrid', predictor_width=16))]
-    given = tiny.config(folder, steps=2, baseline='time', phases=phases)
-    given['evaluate']['every'] = 0
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(baseline, 'step_ratio', lambda *_: 1.5)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(begin, 'restore_or_init', killed)
-        tiny.train(given, tmp_path / 'run')
-    saved = json.loads((tmp_path / 'run' / 'config.json').read_text())
-    assert saved['steps'] == 3
-    monkeypatch.setattr(baseline, 'step_ratio', lambda *_: 2.0)
-    assert int(tiny.train(given, tmp_path / 'run').step) == 4
 
 
 def test_a_baseline_gets_more_steps_as_its_run_does(folder, tmp_path, monkeypatch):
@@ -188,38 +133,6 @@ def test_a_baseline_gets_more_steps_as_its_run_does(folder, tmp_path, monkeypatc
     other = completion.as_trained(given | {'steps': 60}, tmp_path)
     may = completion.extension_may_change(other, tmp_path)
     assert 'phases.0.steps' in workdir.disallowed(workdir.differences(longer, other), may)
-
-
-@pytest.mark.slow
-def test_more_rows_take_more_time(folder):
-    phases = [dict(objective=dict(name='mlm'))]
-    small, large = (
-        assemble.outline(
-            config(folder, phases=phases, data=dict(tiny.config(folder)['data'], **rows)),
-            sharding.make_mesh(),
-        )
-        for rows in (dict(batch_size=4), dict(batch_size=128))
-    )
-    clocks = [baseline._clock(made, made.phases[0]) for made in (small, large)]
-    seconds = [[clock() for clock in clocks] for _ in range(3)]
-    assert sum(second for _, second in seconds) > 2 * sum(first for first, _ in seconds)
-
-
-def test_the_ratio_is_of_medians_in_alternation(folder, monkeypatch):
-    log = []
-    seconds = {'mine': itertools.cycle([3.0, 90.0, 3.3]), 'its': itertools.repeat(2.0)}
-
-    def clock(made, phase):
-        def tick():
-            log.append(phase)
-            return next(seconds[phase])
-
-        return tick
-
-    monkeypatch.setattr(baseline, '_clock', clock)
-    ratio = baseline.step_ratio(None, 'mine', 'its')
-    assert 1.5 <= ratio <= 1.65
-    assert log == ['mine', 'its'] * (baseline.ROUNDS + 1)
 
 
 def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):

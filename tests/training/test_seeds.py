@@ -97,9 +97,8 @@ def test_a_config_accepts_any_seed(seed, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['sigreg', 'visreg'])
-def test_random_directions_depend_on_seed_and_step(name):
-    latent = dict(regularizer=dict(name=name, weight=0.1, directions=2))
+def test_random_directions_depend_on_seed_and_step():
+    latent = dict(regularizer=dict(name='sigreg', weight=0.1, directions=2))
     objective = test_objectives.build('hybrid', latent=latent)
     network = test_objectives.network_of(objective)
     params = test_objectives.init(network)
@@ -110,7 +109,7 @@ def test_random_directions_depend_on_seed_and_step(name):
         view = test_objectives.view_of(objective, network, batch, None, params['encoder'])
         memory = view.memory | {'key': key}
         view = view.replace(memory=memory, run_step=step)
-        return objective.forward(params, view)[0][name]
+        return objective.forward(params, view)[0]['sigreg']
 
     keys = [jax.random.key_data(key_of(seed)) for seed in (0, 1, 2**32)]
     found = [float(penalty(key, step)) for key in keys for step in (0, 1)]

@@ -229,7 +229,7 @@ def watched(folder, **changes):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     'balance, every',
-    [(0.95, 0), (dict(name='normalized', weight=0.97), 2)],
+    [(0.95, 0), (dict(name='gradient_ratio'), 2)],
 )
 def test_a_healthy_run_is_not_stopped_for_collapse(
     folder, tmp_path, capsys, monkeypatch, balance, every

@@ -4,12 +4,10 @@
     fixed           Fixed          w and 1 - w
     schedule        Scheduled      w(step) and 1 - w(step)
     sigmoid         Sigmoid        clipped sigmoid of a learned scalar, and 1 minus it
-    softmin         Softmin        minimize the weighted sum + temperature KL
-    normalized      Normalized     w / mean loss, (1 - w) / mean loss
     gradient_ratio  GradientRatio  from the ratio of two gradient norms
 
 lambda = latent_weight / (latent_weight + token_weight). `make` returns a rule: a frozen
-dataclass of pure functions (`Balance`), safe under jit; some are `Running` means.
+dataclass of pure functions (`Balance`), safe under jit.
 """
 
 import dataclasses
@@ -26,9 +24,7 @@ LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # mem
 # Allowed values of the settings.
 RANGES = {
     **dict.fromkeys(('weight', 'low', 'high'), dict(minimum=0, maximum=1)),
-    **dict.fromkeys(
-        ('temperature', 'minimum', 'ratio'), dict(minimum=1e-12, maximum=1e12)
-    ),
+    'ratio': dict(minimum=1e-12, maximum=1e12),
     'initial': dict(minimum=1e-12, maximum=1 - 1e-12),
     'momentum': dict(minimum=0, below=1),
     'every': dict(whole=True, minimum=1),
@@ -163,90 +159,8 @@ class Sigmoid(Balance):
         return jnp.clip(jax.nn.sigmoid(logit), self.low, self.high)
 
 
-class Running(Balance):
-    """Base of rules with running means of two observed values, named by `watches`.
-
-    With `momentum`: m <- momentum m + (1 - momentum) x, and the same for x = 1; the mean
-    is the ratio of the two, so it is unbiased from the first value on (Adam's bias
-    correction). Values that are not finite were not measured and change nothing.
-    """
-
-    watches = ('latent_loss', 'token_loss')
-
-    def memory(self):
-        return {name: jnp.zeros((), jnp.float32) for name in (LATENT, TOKENS, SEEN)}
-
-    def update(self, memory, observed):
-        new = [jnp.asarray(observed[name], jnp.float32) for name in self.watches]
-        new = jax.lax.stop_gradient(new)
-        measured = jnp.isfinite(new[0]) & jnp.isfinite(new[1])
-        moved = {}
-        for name, value in zip((LATENT, TOKENS, SEEN), (*new, 1.0), strict=True):
-            mean = self.momentum * memory[name] + (1 - self.momentum) * value
-            moved[name] = jnp.where(measured, mean, memory[name])
-        return {**memory, **moved}
-
-    def means(self, memory, latent, tokens):
-        """Returns both running means, the same for all parts of a batch; `latent` and
-        `tokens` before the first observation."""
-        is_new = memory[SEEN] == 0
-        seen = jnp.where(is_new, 1.0, memory[SEEN])
-        return tuple(
-            jax.lax.stop_gradient(jnp.where(is_new, first, memory[name] / seen))
-            for name, first in ((LATENT, latent), (TOKENS, tokens))
-        )
-
-
 @dataclasses.dataclass(frozen=True)
-class Softmin(Running):
-    """lambda = sigmoid(logit(initial) + (tokens - latent) / temperature).
-
-    This minimizes lambda latent + (1 - lambda) tokens + temperature KL(lambda || initial)
-    over lambda: an optimum inside (0, 1), which w of `Sigmoid` lacks. The losses are
-    running means (`momentum=0`: of the last step); lambda is `initial` before the first.
-    At temperature 5, lambda is 0.83 if tokens is 8 above latent, and 0.6 if 2 above.
-
-    >>> rule = Softmin(momentum=0.0)
-    >>> memory = rule.update(rule.memory(), {'latent_loss': 1.0, 'token_loss': 9.0})
-    >>> print(rule.share({}, memory, step=1).round(2))
-    0.83
-    """
-
-    initial: float = 0.5
-    temperature: float = 5.0
-    momentum: float = 0.99
-
-    def share(self, params, memory, step):
-        latent, tokens = self.means(memory, 0.0, 0.0)
-        prior = jnp.log(jnp.float32(self.initial / (1 - self.initial)))
-        return jax.nn.sigmoid(prior + (tokens - latent) / self.temperature)
-
-
-@dataclasses.dataclass(frozen=True)
-class Normalized(Running):
-    """weight / mean(latent) and (1 - weight) / mean(tokens), with means over past steps.
-
-    Each loss contributes about its weight, whatever its scale, except in the first step
-    and below `minimum`: a collapsed loss must not get all the weight.
-
-    >>> rule = Normalized()
-    >>> memory = rule.update(rule.memory(), {'latent_loss': 0.25, 'token_loss': 4.0})
-    >>> print(*rule.weights({}, memory, step=1))
-    2.0 0.125
-    """
-
-    weight: float = 0.5
-    momentum: float = 0.99
-    minimum: float = 1e-2
-
-    def weights(self, params, memory, step):
-        latent, tokens = self.means(memory, 1.0, 1.0)
-        latent_weight = self.weight / jnp.maximum(latent, self.minimum)
-        return latent_weight, (1 - self.weight) / jnp.maximum(tokens, self.minimum)
-
-
-@dataclasses.dataclass(frozen=True)
-class GradientRatio(Running):
+class GradientRatio(Balance):
     """lambda = ratio t / (ratio t + l), clipped to [low, high].
 
     l and t are running geometric means of the encoder-gradient norms of the latent and
@@ -257,6 +171,10 @@ class GradientRatio(Running):
     the first, untrained norm would dominate for thousands of steps. Measuring costs
     1.4 / `every` of a step (7 %). lambda is `initial` before that, and at most `high`:
     a vanishing latent gradient must not accelerate its collapse by getting all weight.
+
+    The means follow m <- momentum m + (1 - momentum) x, divided by the same sum for
+    x = 1, so they are unbiased from the first value on (Adam's bias correction). Norms
+    that are not finite were not measured and change nothing.
 
     >>> rule = GradientRatio(ratio=1.0)
     >>> norms = {'latent_grad_norm': 3.0, 'token_grad_norm': 1.0}
@@ -271,16 +189,30 @@ class GradientRatio(Running):
     low: float = 0.01
     high: float = 0.9
     every: int = 20
-    watches = ('latent_grad_norm', 'token_grad_norm')
+
+    def memory(self):
+        return {name: jnp.zeros((), jnp.float32) for name in (LATENT, TOKENS, SEEN)}
 
     def update(self, memory, observed):
-        logs = {k: jnp.log(jnp.maximum(observed[k], 1e-12)) for k in self.watches}
-        return super().update(memory, observed | logs)
+        norms = [observed[name] for name in ('latent_grad_norm', 'token_grad_norm')]
+        new = [jnp.log(jnp.maximum(norm, 1e-12)) for norm in norms]
+        new = jax.lax.stop_gradient([jnp.asarray(value, jnp.float32) for value in new])
+        measured = jnp.isfinite(new[0]) & jnp.isfinite(new[1])
+        moved = {}
+        for name, value in zip((LATENT, TOKENS, SEEN), (*new, 1.0), strict=True):
+            mean = self.momentum * memory[name] + (1 - self.momentum) * value
+            moved[name] = jnp.where(measured, mean, memory[name])
+        return {**memory, **moved}
 
     def share(self, params, memory, step):
+        is_new = memory[SEEN] == 0
+        seen = jnp.where(is_new, 1.0, memory[SEEN])
         # Default logarithms that give `initial` before the first measurement.
-        odds = self.initial / (1 - self.initial) / self.ratio
-        latent, tokens = self.means(memory, 0.0, jnp.log(jnp.float32(odds)))
+        odds = jnp.log(jnp.float32(self.initial / (1 - self.initial) / self.ratio))
+        latent, tokens = (
+            jax.lax.stop_gradient(jnp.where(is_new, first, memory[name] / seen))
+            for name, first in ((LATENT, 0.0), (TOKENS, odds))
+        )
         weight = jax.nn.sigmoid(jnp.log(jnp.float32(self.ratio)) + tokens - latent)
         return jnp.clip(weight, self.low, self.high)
 
@@ -289,7 +221,5 @@ RULES = {
     'fixed': Fixed,
     'schedule': Scheduled,
     'sigmoid': Sigmoid,
-    'softmin': Softmin,
-    'normalized': Normalized,
     'gradient_ratio': GradientRatio,
 }

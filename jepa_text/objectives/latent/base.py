@@ -134,9 +134,9 @@ class LatentObjective(Objective):
         return target
 
     def modules(self, encoder):
+        self.latent.check_depth(encoder.depth)
         return {
             **self.mlm.modules(encoder),
-            **self.latent.modules(encoder),
             'predictor': self.predictor_module(encoder),
             **self.balance.modules(),
         }
@@ -148,10 +148,10 @@ class LatentObjective(Objective):
         return {**self.mlm.counts(batch), 'latent': self.count_latents(batch)}
 
     def memory(self):
-        return {**self.latent.memory(), **self.balance.memory()}
+        return self.balance.memory()
 
     def forgotten(self, before):
-        # Some rules remember losses and others gradient norms, by the same names.
+        # What another phase has remembered does not describe this one.
         is_same = type(getattr(before, 'balance', None)) is type(self.balance)
         return () if is_same else tuple(self.balance.memory())
 
@@ -159,7 +159,7 @@ class LatentObjective(Objective):
         observed = {name: seen[name] for name in ('latent_loss', 'token_loss')}
         for name in ('latent_grad_norm', 'token_grad_norm'):
             observed[name] = diagnostics[f'jepa/{name}']
-        return self.balance.update(self.latent.update_memory(memory, seen), observed)
+        return self.balance.update(memory, observed)
 
     def left_out(self, batch):
         return {}
@@ -187,20 +187,20 @@ class LatentObjective(Objective):
         selected = self.mlm.select(hidden_BLD, view)
         tokens, metrics = self.mlm.score(params, view, *selected)
         prediction = self.predict(params, view, hidden_BLD, selected)
-        latent, latent_metrics, seen = self._compare(params, view, prediction)
+        latent, latent_metrics, moments = self._compare(view, prediction)
         penalty = self.penalty(view, prediction)
         metrics |= latent_metrics | self.left_out(view.batch)
         metrics |= {f'jepa/{name}': term for name, term in penalty.items()}
-        seen |= {'latent_loss': latent, 'token_loss': tokens}
+        seen = {'latent_loss': latent, 'token_loss': tokens, 'moments': moments}
         terms = {'tokens': tokens, 'latent': latent, **penalty}
         return terms, metrics, seen, (hidden_BLD, prediction)
 
-    def _compare(self, params, view, prediction):
-        """Returns the latent term, its metrics, and what the center's update needs."""
+    def _compare(self, view, prediction):
+        """Returns the latent term, its metrics, and the moments of both vectors."""
         where_BM = prediction.where_BM
         vectors = prediction.prediction_BMD, prediction.target_BMD, where_BM
         with jax.named_scope('distance'):
-            distance_BM, seen = self.latent.compare(params, view, *vectors)
+            distance_BM = self.latent.compare(view, *vectors)
         count = view.counts['latent']
         maximum = jnp.maximum(count, 1)
         loss = losses.masked_sum(distance_BM, where_BM) / maximum
@@ -211,11 +211,11 @@ class LatentObjective(Objective):
         metrics = {'jepa/loss': loss, 'jepa/cosine': jnp.where(count > 0, cosine, share)}
         if self.has_target:
             metrics['jepa/momentum'] = self.latent.momentum(view.step) * share
-        seen['moments'] = {
+        moments = {
             'target': diagnostics.moments(prediction.target_BMD, where_BM),
             'prediction': diagnostics.moments(prediction.prediction_BMD, where_BM),
         }
-        return loss, metrics, seen
+        return loss, metrics, moments
 
     def penalty(self, view, prediction):
         """Returns {name: this part's share} of the regularizer's loss, or {} without one.

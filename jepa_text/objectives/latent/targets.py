@@ -13,15 +13,14 @@ import jax.numpy as jnp
 from jepa_text import losses
 from jepa_text.config import ranges, resolve
 from jepa_text.losses import regularizers
-from jepa_text.models.heads import Prototypes
 from jepa_text.objectives.base import share_schedule, step_key
 
 CHOICES = {
-    'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes'),
+    'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce'),
     'normalize': ('layer', 'instance', 'none'),
     'ema': ('all', 'layers'),
 }
-REGULARIZERS = ('sigreg', 'vicreg', 'visreg')
+REGULARIZERS = ('sigreg', 'vicreg')
 PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
 
 # Allowed values of the numbers in a section.
@@ -29,8 +28,6 @@ RANGES = {
     'layer': dict(whole=True),
     'beta': dict(above=0),
     'temperature': dict(above=0),
-    'teacher_temperature': dict(above=0),
-    'prototypes': dict(whole=True, minimum=1),
     'negatives': dict(whole=True, minimum=1),
 }
 REGULARIZER_RANGES = {
@@ -104,8 +101,7 @@ class Regularizer:
             return variance + covariance / 25
         width = vectors_ND.shape[-1]
         directions = regularizers.random_directions(key, self.directions, width)
-        penalty = getattr(regularizers, self.name)
-        return penalty(vectors_ND, directions, where_N)
+        return regularizers.sigreg(vectors_ND, directions, where_N)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,9 +114,9 @@ class Latent:
     data2vec, which also averages them, takes the outputs of the feed-forward networks
     before they are added to the residual stream.
 
-    `distance` compares; `beta` is for smooth_l1, `temperature` for info_nce and for the
-    student of `prototypes`. InfoNCE sees one microbatch at a time, and at most
-    `negatives` of its targets, drawn again in each step.
+    `distance` compares; `beta` is for smooth_l1, `temperature` for info_nce. InfoNCE sees
+    one microbatch at a time, and at most `negatives` of its targets, drawn again in each
+    step.
 
     Without `momentum` the target is the encoder itself, with or without `stop_gradient`.
     `ema='layers'` shares the embedding with the encoder.
@@ -133,8 +129,6 @@ class Latent:
     beta: float = 1.0
     temperature: float = 0.1
     negatives: int = 1024
-    prototypes: int = 1024
-    teacher_temperature: float = 0.04
     momentum: Callable | None
     ema: str = 'all'
     stop_gradient: bool = True
@@ -147,19 +141,10 @@ class Latent:
         if self.top is not None:
             check('latent', vars(self), {'top': dict(whole=True, minimum=1)})
 
-    def modules(self, encoder):
-        """Returns {name: module}; raises ValueError if the encoder lacks the layer."""
-        depth = encoder.depth
+    def check_depth(self, depth):
+        """Raises ValueError if an encoder of so many layers lacks the target's layer."""
         ranges.number('latent: layer', self.layer, minimum=-depth - 1, maximum=depth)
         ranges.number('latent: top', self.top or 1, maximum=depth)
-        if self.distance != 'prototypes':
-            return {}
-        return {'prototypes': Prototypes(encoder.width, self.prototypes)}
-
-    def memory(self):
-        if self.distance != 'prototypes':
-            return {}
-        return {'center': jnp.zeros((self.prototypes,), jnp.float32)}
 
     @jax.named_scope('target')
     def targets(self, params, view):
@@ -198,34 +183,19 @@ class Latent:
             return losses.instance_normalize(x_BLD, segment_ids_BL)
         return x_BLD.astype(jnp.float32)
 
-    def compare(self, params, view, prediction_BMD, target_BMD, where_BM):
-        """Returns the distance at each position, and what the center's update needs."""
+    def compare(self, view, prediction_BMD, target_BMD, where_BM):
+        """Returns the distance_BM at each position."""
         if self.distance == 'cosine':
-            return losses.cosine_distance(prediction_BMD, target_BMD), {}
+            return losses.cosine_distance(prediction_BMD, target_BMD)
         if self.distance == 'smooth_l1':
-            return losses.smooth_l1(prediction_BMD, target_BMD, self.beta), {}
+            return losses.smooth_l1(prediction_BMD, target_BMD, self.beta)
         if self.distance == 'mse':
-            return losses.mse(prediction_BMD, target_BMD), {}
-        if self.distance == 'info_nce':
-            flat = [x.reshape(-1, x.shape[-1]) for x in (prediction_BMD, target_BMD)]
-            where_N = where_BM.reshape(-1)
-            negatives_S = self._negatives(where_N, view)
-            loss_N = losses.info_nce(*flat, where_N, self.temperature, negatives_S)
-            return loss_N.reshape(where_BM.shape), {}
-        student_BMP = view.apply('prototypes', params, prediction_BMD)
-        teacher_BMP = jax.lax.stop_gradient(view.apply('prototypes', params, target_BMD))
-        loss_BM = losses.prototype_cross_entropy(
-            student_BMP,
-            teacher_BMP,
-            view.memory['center'],
-            self.temperature,
-            self.teacher_temperature,
-        )
-        total_P = jnp.sum(jnp.where(where_BM[..., None], teacher_BMP, 0.0), axis=(0, 1))
-        return loss_BM, {
-            'teacher': total_P,
-            'count': jnp.sum(where_BM).astype(jnp.float32),
-        }
+            return losses.mse(prediction_BMD, target_BMD)
+        flat = [x.reshape(-1, x.shape[-1]) for x in (prediction_BMD, target_BMD)]
+        where_N = where_BM.reshape(-1)
+        negatives_S = self._negatives(where_N, view)
+        loss_N = losses.info_nce(*flat, where_N, self.temperature, negatives_S)
+        return loss_N.reshape(where_BM.shape)
 
     def _negatives(self, where_N, view):
         """Returns indices of at most `negatives` random targets, true ones first.
@@ -237,12 +207,3 @@ class Latent:
         uniform_N = jax.random.uniform(step_key(view, 'negatives'), where_N.shape)
         order_N = jnp.where(where_N, uniform_N, -1.0)
         return jax.lax.top_k(order_N, self.negatives)[1]
-
-    def update_memory(self, memory, seen):
-        """Moves the center a tenth of the way to the teacher's mean scores (DINO)."""
-        if self.distance != 'prototypes':
-            return memory
-        mean_P = seen['teacher'] / jnp.maximum(seen['count'], 1)
-        center_P = 0.9 * memory['center'] + 0.1 * mean_P
-        center_P = jnp.where(seen['count'] > 0, center_P, memory['center'])
-        return {**memory, 'center': center_P}
