@@ -108,11 +108,6 @@ class Config:
         'of the learning rate: one for all seeds, or one per seed',
         choices=('pooled', 'per seed'),
     )
-    hub: dict = field(
-        {},
-        'benchmarks on the hub, for .eval_results of each model, e.g. '
-        "{'sst2': {'id': 'nyu-mll/glue', 'task_id': 'sst2'}}",
-    )
     train: int = field(0, 'training examples, drawn by a seed; 0: all', minimum=0)
     test: int = field(0, 'test examples, drawn by a seed; 0: all', minimum=0)
     width: int = field(

@@ -12,7 +12,6 @@ The same call resumes an evaluation, and several workers can share a folder. The
 rate is selected on validation only; reported values are those of the test set.
 """
 
-import datetime
 import functools
 import json
 import math
@@ -29,16 +28,14 @@ from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.results import comparison, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.files import atomic
 from jepa_text.kinds import prediction
 from jepa_text.running import claims, compilation, shared_workdir, xla_flags
 
 MODES = results.MODES
 FORMS = {
-    'md': result_tables.markdown,
-    'tex': result_tables.latex,
-    'csv': result_tables.csv_of,
+    'md': summary.markdown,
+    'csv': summary.csv_of,
 }
 
 
@@ -102,7 +99,7 @@ def _evaluate(config, place, dry_run):
     summarized = summarize(config, tasks, folder, groups, worked.failed)
     place.push()
     rows = summary.rows(summarized['chosen'])
-    print(result_tables.markdown(result_tables.table(rows)))
+    print(summary.markdown(summary.table(rows)))
     for cut in truncations(summarized['lines']):
         print(
             truncation.message(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts)
@@ -121,11 +118,9 @@ def _evaluate(config, place, dry_run):
 def tasks_of(config):
     """Returns {name: task} of a Config, with as many examples as it says.
 
-    Raises ValueError for benchmarks of other tasks, for tasks that cannot be learned, and
-    for names that are not unique.
+    Raises ValueError for tasks that cannot be learned, and for names that are not unique.
     """
     tasks = {task.name: task for task in map(examiner.task_of, config.tasks)}
-    summary.check_benchmarks(config.hub, list(tasks))
     sampled = {name: examiner.sampled(task, config) for name, task in tasks.items()}
     for task in sampled.values():
         examiner.check(task, config.finetuning)
@@ -216,9 +211,12 @@ def summarize(config, tasks, folder, groups, failed=None):
     # Zero-shot tasks have no seeds.
     compared = comparison.compare([c for c in models if not c.first.get('zero_shot')])
     known = [row for row in published.rows() if row['task'] in tasks]
-    summary.write(folder, chosen)
-    _write_hub_results(folder / 'hub', models, config.hub)
-    _write_tables(folder, summary.rows(chosen), known)
+    rows = summary.rows(chosen)
+    summary.write(folder, rows)
+    for mode in MODES:
+        table = summary.table(rows, mode, known)
+        for suffix, form in FORMS.items():
+            atomic.write(folder / f'table.{mode}.{suffix}', form(table))
     page.write(
         folder / 'evaluation.html',
         page.Contents(
@@ -260,18 +258,3 @@ def _lines(folder, groups, config):
     told = (json.dumps(line | how) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', ''.join(told))
     return lines, damaged
-
-
-def _write_hub_results(folder, models, benchmarks):
-    for model in {choice.model for choice in models} if benchmarks else ():
-        today = datetime.date.today().isoformat()
-        own = [choice for choice in models if choice.model == model]
-        name = model.removeprefix('hf:').strip('/').replace('/', '-')
-        summary.hub_results(folder / name, own, benchmarks, today)
-
-
-def _write_tables(folder, rows, known):
-    for mode in MODES:
-        table = result_tables.table(rows, mode, published=known)
-        for suffix, form in FORMS.items():
-            atomic.write(folder / f'table.{mode}.{suffix}', form(table))

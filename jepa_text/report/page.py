@@ -99,6 +99,20 @@ def markdown_table(table):
     return caption + text + note
 
 
+def interval_text(interval):
+    """Formats (value, low, high) as '0.911 to 0.923'; None without finite ends."""
+    if not interval or not math.isfinite(interval[1]):
+        return None
+    return f'{interval[1]:.3f} to {interval[2]:.3f}'.replace('-', '−')
+
+
+def margin_text(interval):
+    """Formats (value, low, high) as '± 0.006'; None without finite ends."""
+    if not interval or not math.isfinite(interval[1]):
+        return None
+    return f'± {(interval[2] - interval[1]) / 2:.3f}'
+
+
 def decimals(values):
     """Returns the number of decimals that shows the largest float in four digits."""
     sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]

@@ -84,11 +84,21 @@ def _curve(axes, steps_N, values_SN, style):
 
 
 def errors(
-    runs, title, ylabel, xlabel, looks=None, flat=None, log=False, percent=False, span=0.0
+    runs,
+    title,
+    ylabel,
+    xlabel,
+    looks=None,
+    flat=None,
+    rings=None,
+    log=False,
+    percent=False,
+    span=0.0,
 ):
     """Plots means with intervals, {name: {x: (value, low, high)}}, over x.
 
     flat       {name: value} that does not depend on x, as a horizontal line
+    rings      (label, {name: [x]}) of means that are circled
     log        whether x has a logarithmic scale
     percent    whether x is shown as a percentage
     span       least range of the vertical axis, such as an interval over texts, so that
@@ -106,19 +116,41 @@ def errors(
         axes.vlines(xs, low, high, color=style['color'], linewidth=1.2, zorder=2)
     for name, value in flat.items():
         axes.axhline(value, **looks[name] | {'marker': None}, zorder=1)
-    xs = sorted({x for intervals in runs.values() for x in intervals})
+    if rings:
+        _rings(axes, *rings, runs, looks)
     if log:
         axes.set_xscale('log')
-        axes.minorticks_off()
     if percent:
         axes.xaxis.set_major_formatter(lambda x, _: f'{x:.0%}')
     else:
-        xs = xs[:: max(1, -(-len(xs) // _TICKS))]
-        axes.set_xticks(xs, [f'{x:,g}'.replace('e-0', 'e-') for x in xs])
+        number_ticks(axes, {x for intervals in runs.values() for x in intervals})
     axes.margins(x=0.04)
     cover(axes, span)
     legend(figure, axes)
     return figure
+
+
+def number_ticks(axes, xs):
+    """Labels these numbers on the horizontal axis, at most twelve of them."""
+    xs = sorted(xs)
+    xs = xs[:: max(1, -(-len(xs) // _TICKS))]
+    axes.set_xticks(xs, [*map(_tick, xs)])
+    axes.minorticks_off()
+
+
+def _rings(axes, label, chosen, runs, looks):
+    ring = dict(marker='o', markersize=9, markerfacecolor='none', linestyle='none')
+    for name, xs in chosen.items():
+        values = [ends(runs[name][x])[0] for x in xs]
+        axes.plot(xs, values, **ring, color=looks[name]['color'], zorder=4)
+    axes.plot([], [], **ring, color=MUTED, label=label)
+
+
+def _tick(x):
+    """Returns a number as text: '10,000', '0.5', '1e-4'."""
+    if not 0 < x < 0.01:
+        return f'{x:,g}'
+    return np.format_float_scientific(float(f'{x:.6g}'), trim='-', exp_digits=1)
 
 
 def dots(groups, title, xlabel, looks, has_legend=True):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import tables as result_tables
+from jepa_text.evaluation.results import published as papers
 from jepa_text.report import plots
 from jepa_text.study import arms as of_arms
 from jepa_text.study.members import UNTRAINED
@@ -151,9 +151,9 @@ def published(rows):
     columns = list(dict.fromkeys(f'{row["task"]}, {row["metric"]}' for row in rows))
     lines = {}
     for row in rows:
-        cell = result_tables.cell_of(row)
+        cell = papers.cell_of(row)
         reach = '' if math.isnan(cell.reach) else f' ± {100 * cell.reach:.2f}'
-        name = result_tables.label_of(row)
+        name = papers.label_of(row)
         text = f'{100 * cell.value:.2f}{reach}' if row['unit'] else f'{cell.value:g}'
         lines.setdefault(name, {})[f'{row["task"]}, {row["metric"]}'] = text
     return {

@@ -13,8 +13,6 @@ from jepa_text.evaluation import controls
 from jepa_text.evaluation.results import comparison, page, selection, summary
 from jepa_text.evaluation.results import figures as page_figures
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import run_sections as page_run
-from jepa_text.evaluation.results import tables as result_tables
 
 pytest.importorskip('matplotlib')
 RATES = (1e-5, 1e-4, 1e-3)
@@ -127,7 +125,7 @@ def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, 
     assert 'mlm|0.800|± 0.000|5|1e-03|' in text and 'never|0.900|' in text
     assert "paper's " + theirs.replace('_', ' ') in text
     assert "mean over seeds, by the paper's metric, as are verdicts, sens" in text
-    assert result_tables.table(summary.rows(chosen))['columns'] == [
+    assert summary.table(summary.rows(chosen))['columns'] == [
         'model',
         f'trec, {metric}',
     ]
@@ -269,11 +267,6 @@ def test_figures_show_the_given_values():
         and values[0] == 0.0
         and math.isclose(values[1], mlm[1]['test']['standard']['accuracy'])
     )
-
-
-def test_intervals_use_a_minus_sign():
-    assert page_run.interval_text((0.0, -0.5, 0.5)) == '−0.500 to 0.500'
-    assert page_run.interval_text((0.0, math.nan, math.nan)) is None
 
 
 def test_different_settings_have_a_column(tmp_path):

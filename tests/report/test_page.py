@@ -240,6 +240,12 @@ def test_markdown_has_what_the_page_shows(tmp_path):
     assert text.endswith('## Curves\n\n![Loss](figures/02-0.svg)\n')
 
 
+def test_intervals_use_a_minus_sign():
+    assert report.interval_text((0.0, -0.5, 0.5)) == '−0.500 to 0.500'
+    assert report.margin_text((0.0, -0.5, 0.5)) == '± 0.500'
+    assert report.interval_text((0.0, math.nan, math.nan)) is None
+
+
 def test_names_that_look_like_markup_are_shown_as_they_are():
     names = ['__mlm__', '*a*', '<mask>', '`b`', 'clm_half_1', '~~c~~', '[d](e)']
     table = {'columns': ['name'], 'rows': [[name] for name in names]}

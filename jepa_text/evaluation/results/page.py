@@ -4,9 +4,13 @@ import dataclasses
 import math
 from collections import Counter
 
-from jepa_text.evaluation.results import comparison, figures, summary
-from jepa_text.evaluation.results import run_sections as page_run
-from jepa_text.evaluation.results import tables as result_tables
+from jepa_text.evaluation.results import (
+    comparison,
+    figures,
+    published,
+    run_sections,
+    summary,
+)
 from jepa_text.measures import statistics
 from jepa_text.report import page
 
@@ -56,17 +60,17 @@ def write(path, contents):
         own = [row for _, row in pairs]
         sections.append(_published(own, task, contents.published))
     sections += [
-        page_run.verdicts(compared),
-        page_run.failures(rows, contents.failures),
-        page_run.shared_texts(contents.shared),
-        page_run.truncations(contents.truncations),
-        page_run.methods_section(lines, chosen),
+        run_sections.verdicts(compared),
+        run_sections.failures(rows, contents.failures),
+        run_sections.shared_texts(contents.shared),
+        run_sections.truncations(contents.truncations),
+        run_sections.methods_section(lines, chosen),
     ]
     trained = any(line['learning_rate'] for line in lines)
     return page.write(
         path,
         title='Fine-tuning results' if trained else 'Zero-shot results',
-        lead=headline(rows, compared) + page_run.without_results(contents.failures),
+        lead=headline(rows, compared) + run_sections.without_results(contents.failures),
         sections=[section for section in sections if section],
         subtitle=f'Evaluation of {", ".join(models)}',
     )
@@ -97,7 +101,7 @@ def headline(rows, compared):
     if reached:
         text += f' No better than a control: {", ".join(reached)}.'
     counts = sum((Counter(row['statuses']) for row in rows), Counter())
-    lost = [f'{counts[s]} {w}' for s, w in page_run.LOST.items() if counts[s]]
+    lost = [f'{counts[s]} {w}' for s, w in run_sections.LOST.items() if counts[s]]
     return text + (f' Of all members, {" and ".join(lost)}.' if lost else '')
 
 
@@ -131,7 +135,7 @@ def _overview(rows, by_task, chosen):
     """Returns a table of all models and tasks; None for one task, which has its own."""
     if len(by_task) < 2:
         return None
-    table = result_tables.table(rows)
+    table = summary.table(rows)
     controls = {row['model'] for row in rows if row['control']}
     models = [choice for choice in chosen if choice.model not in controls]
     points, left_out = comparison.borda(models)
@@ -197,7 +201,7 @@ def _table(rows, metric, instances):
     if instances:
         for row, line in zip(rows, lines):
             over_both = instances.get((row['model'], row['task']))
-            text = page_run.interval_text(over_both)
+            text = page.interval_text(over_both)
             is_one = row['n'] == 1 and text and any(row['learning_rates'].values())
             line['95 %, seeds and texts'] = f'{text} (texts)' if is_one else text
         note += (
@@ -223,7 +227,7 @@ def _cells(row, metric, others, paper):
     cells = {
         '': row['model'],
         metric: value[0],
-        '± 95 %': page_run.margin_text(value),
+        '± 95 %': page.margin_text(value),
         'seeds': row['n'],
         'learning rate': summary.learning_rate_text(row['learning_rates']),
         'sensitivity': row['sensitivity'] if math.isfinite(row['sensitivity']) else None,
@@ -231,35 +235,32 @@ def _cells(row, metric, others, paper):
     cells |= {name: row['standard'].get(name, _NONE)[0] for name in others}
     if paper:
         theirs = row['paper'].get(paper, _NONE)
-        cells |= {f"paper's {paper}": theirs[0], '±': page_run.margin_text(theirs)}
+        cells |= {f"paper's {paper}": theirs[0], '±': page.margin_text(theirs)}
     return cells
 
 
-def _published(rows, task, published):
+def _published(rows, task, known):
     """Returns a table of a task's published values next to ours; None without any."""
-    theirs = [result for result in published if result['task'] == task]
-    if not theirs:
-        return None
-    lines = [
+    theirs = [one for one in known if one['task'] == task]
+    cells = [
         (
-            result_tables.label_of(result),
-            result_tables.mode_of(result),
-            result['metric'],
-            result_tables.cell_of(result),
+            published.label_of(one),
+            published.mode_of(one),
+            one['metric'],
+            published.cell_of(one),
         )
-        for result in theirs
+        for one in theirs
     ]
-    modes = sorted({(mode, metric) for _, mode, metric, _ in lines})
     for row in rows:
-        for mode, metric in modes:
+        for mode, metric in sorted({(mode, metric) for _, mode, metric, _ in cells}):
             if interval := row[mode].get(metric):
-                cell = result_tables.Cell(interval[0], interval[2] - interval[0])
-                lines.append((row['model'], mode, metric, cell))
-    return {
+                cell = published.Cell(interval[0], interval[2] - interval[0])
+                cells.append((row['model'], mode, metric, cell))
+    return theirs and {
         'table': {
             'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
             'rows': [
-                [*names, 100 * cell.value, _percent(cell.reach)] for *names, cell in lines
+                [*names, 100 * cell.value, _percent(cell.reach)] for *names, cell in cells
             ],
             'fold': f'Published values of {task}, compared with ours',
         }

@@ -9,15 +9,26 @@ each table. Fields that do not apply are None. Tasks SC, TC, QA and IR are means
 three tasks each.
 """
 
+import math
 from pathlib import Path
+from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.files import checksums
 
+PAPER = '2507.00994'  # the paper of the metric definitions `paper`
 FIELDS = (
     *('paper', 'table', 'model', 'objective', 'steps', 'masking', 'pooling', 'task'),
     *('metric', 'value', 'interval', 'unit'),
 )
+
+
+class Cell(NamedTuple):
+    """A mean over `n` seeds and half the width of its 95 % interval (NaN: unknown)."""
+
+    value: float
+    reach: float = math.nan
+    n: int | None = None
 
 
 def rows(**wanted):
@@ -47,6 +58,28 @@ def rows(**wanted):
 def about():
     """Returns notes on the papers, {paper: {'title', 'version', 'interval', ...}}."""
     return _read()['papers']
+
+
+def mode_of(row):
+    """Returns the definition of metrics that a row uses, 'standard' or 'paper'."""
+    return 'paper' if row['paper'] == PAPER else 'standard'
+
+
+def cell_of(row):
+    """Returns the Cell of a row, as a share; only 95 % intervals are kept."""
+    unit = 100 if row['unit'] == '%' else 1
+    interval = row['interval'] if row['paper'] == PAPER else None
+    reach = math.nan if interval is None else interval / unit
+    return Cell(row['value'] / unit, reach)
+
+
+def label_of(row):
+    """Returns a label like '210M mlm, 40% masked, 42000 steps (2507.00994)'."""
+    masking = row['masking'] and f'{row["masking"]:.0%} masked'
+    steps = row['steps'] and f'{row["steps"]} steps'
+    words = (f'{row["model"]} {row["objective"] or ""}'.strip(), masking)
+    words = (*words, row['pooling'], steps)
+    return f'{", ".join(filter(None, words))} ({row["paper"]})'
 
 
 def _read():

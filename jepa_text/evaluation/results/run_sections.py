@@ -25,44 +25,26 @@ SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision')
 LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
 
 
-def interval_text(interval):
-    """Formats (value, low, high) as '0.911 to 0.923'; None without finite ends."""
-    if not interval or not math.isfinite(interval[1]):
-        return None
-    return f'{interval[1]:.3f} to {interval[2]:.3f}'.replace('-', '−')
-
-
-def margin_text(interval):
-    """Formats (value, low, high) as '± 0.006'; None without finite ends."""
-    if not interval or not math.isfinite(interval[1]):
-        return None
-    return f'± {(interval[2] - interval[1]) / 2:.3f}'
-
-
 def verdicts(compared):
     """Returns the section of comparison.compare; None for one model."""
-    rows = []
-    for pair in compared:
-        result = pair.result
-        margin = margin_text((result.difference, result.low, result.high))
-        p = (
-            None
-            if math.isnan(pair.p)
-            else f'{pair.p:.3f}'
-            if pair.p >= 1e-3
-            else '< 0.001'
-        )
-        difference = None if math.isnan(result.difference) else result.difference
-        names = [pair.task, pair.first, pair.second]
-        rows.append([*names, difference, margin, result.seeds, p, pair.verdict])
     columns = 'task, first, second, difference, ± 95 %, seeds, p, verdict'
-    return rows and {
+    return compared and {
         'heading': 'Verdicts',
         'text': f'Over the seeds that both models have, which use the same data order; '
         f'fewer than {statistics.MIN_SEEDS} seeds give no verdict. "No difference shown" '
         'does not mean that there is no difference.',
-        'table': {'columns': columns.split(', '), 'rows': rows},
+        'table': {'columns': columns.split(', '), 'rows': [*map(_verdict, compared)]},
     }
+
+
+def _verdict(pair):
+    result, p = pair.result, None
+    if not math.isnan(pair.p):
+        p = f'{pair.p:.3f}' if pair.p >= 1e-3 else '< 0.001'
+    difference = None if math.isnan(result.difference) else result.difference
+    margin = page.margin_text((result.difference, result.low, result.high))
+    names = pair.task, pair.first, pair.second
+    return [*names, difference, margin, result.seeds, p, pair.verdict]
 
 
 def without_results(errors):
@@ -94,7 +76,7 @@ def failures(rows, errors):
     return {
         'heading': 'Failed members',
         'text': text,
-        **({'table': {'columns': columns, 'rows': lines}} if lines else {}),
+        'table': lines and {'columns': columns, 'rows': lines},
         'details': dict(errors),
     }
 
@@ -159,7 +141,7 @@ def methods_section(lines, chosen):
     return {
         'heading': 'Methods',
         'text': '\n\n'.join(filter(None, [methods, zero_shot, text])),
-        **({'table': table} if table['rows'] else {}),
+        'table': table['rows'] and table,
         'details': {'Versions': versions, 'This page': page.versions()},
     }
 
