@@ -71,6 +71,7 @@ EXTRAS = {
     's3': ['s3fs>=2026.4'],
     'https': ['aiohttp>=3.10,<4'],
     'hf': [
+        'datasets>=5,<6',
         'huggingface_hub>=1,<3',
         'sentencepiece>=0.2.1,<0.3',
         'tiktoken>=0.9,<1',

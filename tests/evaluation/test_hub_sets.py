@@ -85,7 +85,7 @@ def fill(top):
     write(top, 'rajpurkar/squad', plain)
     corpus = [dict(_id=f'd{n}', title=f'T{n}', text=f'text {n}') for n in range(9)]
     asked = [dict(_id=f'q{n}', title='', text=f'query {n}') for n in range(9)]
-    nq = {'nq.py': 'code', 'README.md': '---\nlicense: mit\n---\n'}
+    nq = {'README.md': '---\nlicense: mit\n---\n'}
     for name, rows in (('corpus', corpus), ('queries', asked)):
         nq[f'{name}.jsonl'] = ''.join(json.dumps(row) + '\n' for row in rows)
     write(top, 'BeIR/nq', nq)

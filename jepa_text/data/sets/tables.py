@@ -166,8 +166,7 @@ def files(path):
     """Returns ({word: [file, ...]}, the commit on the hub or '') of a folder, file or
     name on the hub. The word is the first of a file's name, 'train' for a single file."""
     if hub.is_name(path):
-        found = hub.find(path)
-        return found.splits, found.commit
+        return hub.find(path)
     path = Path(paths.local('The path of the dataset', path))
     if path.is_file():
         return {'train': [path]}, ''

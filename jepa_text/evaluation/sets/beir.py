@@ -133,18 +133,16 @@ def find_files(path, where_qrels=''):
 
 
 def _on_hub(name, revision, where_qrels):
-    corpus = hub.find(f'{name}/corpus{revision}')
+    corpus, commit = hub.find(f'{name}/corpus{revision}')
     is_same = where_qrels.startswith(f'{name}/') and '@' not in where_qrels
-    qrels = hub.find(where_qrels + revision * is_same)
-    commit = ' '.join(dict.fromkeys([corpus.commit, qrels.commit]))
+    qrels, other = hub.find(where_qrels + revision * is_same)
+    queries = {}
     # If the judgments contain the query texts, as in MLDR, there is no queries file.
-    has_queries = where_qrels.startswith(f'{name}/')
-    queries = [] if has_queries else _all_files(hub.find(f'{name}/queries{revision}'))
-    return _checked(Files(_all_files(corpus), queries, qrels.splits, commit))
-
-
-def _all_files(dataset):
-    return [file for files in dataset.splits.values() for file in files]
+    if not where_qrels.startswith(f'{name}/'):
+        queries, _ = hub.find(f'{name}/queries{revision}')
+    corpus, queries = (sum(part.values(), []) for part in (corpus, queries))
+    commits = ' '.join(dict.fromkeys([commit, other]))
+    return _checked(Files(corpus, queries, qrels, commits))
 
 
 def _checked(files):

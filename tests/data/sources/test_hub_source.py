@@ -14,7 +14,6 @@ import pytest
 from pyarrow import parquet
 
 from jepa_text.data import prepare, tokenizers
-from jepa_text.data.sets import card
 from jepa_text.data.sets import hub as names
 from jepa_text.data.sources import hub
 
@@ -107,6 +106,7 @@ def sets(tmp_path_factory):
         'tables/b.tsv': cells(sentences(11, 3600), '{}\t1', '\t'),
     }
     newer = {'README.md': CARD.encode(), 'sample/10/0.parquet': packed(sentences(7))}
+    newer['data/a/0.parquet'] = web['data/a/0.parquet']
     converted = {'en/train/0000.parquet': packed(sentences(8))}
     plain = {'train.jsonl': lines(sentences(9)), 'train.csv': b'text\nx\n'}
     made = {'web/main': web, 'web/v2': newer, 'script/main': {'a.py': b'code'}}
@@ -183,11 +183,10 @@ def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, expected)
 
 
 @pytest.mark.slow
-def test_compressed_lines_are_read_and_skipped_files_counted(results):
-    summary, _, units, _ = results[0]['lines']
+def test_compressed_lines_are_read(results):
+    _, _, units, _ = results[0]['lines']
     wanted = sentences(3) + sentences(4, 3600) + sentences(6)
     assert units == wanted
-    assert summary.endswith('skipped: 1 (other suffix: lines/train.md)')
     assert results[0]['dev'][2] == sentences(5) + wanted
 
 
@@ -218,7 +217,7 @@ def test_only_cards_are_downloaded(results):
 @pytest.mark.parametrize(
     ('what', 'kind', 'words'),
     [
-        ('config', 'ValueError', "no config 'sample-11'. Did you mean 'sample-10'?"),
+        ('config', 'ValueError', "'sample-11' not found. Available: ["),
         ('split', 'ValueError', "has no split 'test'; it has: train"),
         ('letters', 'ValueError', "splits='train' must be a list such as ('train',)"),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
@@ -227,7 +226,7 @@ def test_only_cards_are_downloaded(results):
         ('revision', 'FileNotFoundError', '@v7: no such revision on the hub.'),
         ('none', 'FileNotFoundError', 'is not a dataset on the hub; private ones need'),
         ('gated', 'PermissionError', 'asks you to accept its terms first'),
-        ('nothing', 'FileNotFoundError', 'Nor has the hub converted it to parquet'),
+        ('nothing', 'FileNotFoundError', 'nor has the hub converted it'),
         ('bad', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
     ],
 )
@@ -285,44 +284,21 @@ def test_rows_match_those_of_local_files(sets, tmp_path, units_of):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ('environment', 'kind', 'words'),
-    [
-        ({'HF_HUB_OFFLINE': '1'}, 'FileNotFoundError', 'HF_HUB_OFFLINE is set: unset'),
-        ({}, 'AddressError', 'cannot be reached: no response within 1 s'),
-    ],
-)
+@pytest.mark.parametrize('environment', [{'HF_HUB_OFFLINE': '1'}, {}])
 @pytest.mark.parametrize('waits', [False, True])
-def test_a_missing_network_raises(tmp_path, environment, kind, words, waits):
-    asked = """
-    from jepa_text.files import reachability
-    reachability.WITHIN = 1.0
-    show(texts('lab/web'))
-    """
+def test_a_missing_network_raises(tmp_path, environment, waits):
+    asked = 'from jepa_text.data.sets import hub as names\nnames.TIMEOUT = 1.0\n'
     with socket.create_server(('127.0.0.1', 0)) as door:
         port = door.getsockname()[1]
         if not waits:
             door.close()
-        answer = ask(f'http://127.0.0.1:{port}', tmp_path, asked, **environment)
-    assert answer[0] == kind and words in answer[1]
+        address = f'http://127.0.0.1:{port}'
+        answer = ask(address, tmp_path, f"{asked}show(texts('lab/web'))", **environment)
+    assert answer[0] == 'AddressError', answer
+    assert 'the hub cannot be reached, or HF_HUB_OFFLINE is set' in answer[1]
 
 
 def test_a_missing_package_raises_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):
         hub.make('train', 'hub:lab/web')
-
-
-@pytest.mark.parametrize(
-    ('pattern', 'folder'),
-    [
-        ('sample/100BT/*', 'sample/100BT'),
-        ('data/*/*', 'data'),
-        ('**/*', ''),
-        ('a.jsonl', ''),
-        ('[ab]/x/*.parquet', ''),
-        ('20231101.en/train-*', '20231101.en'),
-    ],
-)
-def test_only_the_folder_of_a_pattern_is_listed(pattern, folder):
-    assert card.top_of(pattern) == folder
