@@ -98,14 +98,14 @@ def build(config, folder):
     """All that is made of a config before anything is written or compiled."""
     from jepa_text.config import resolve
     from jepa_text.running import profiling, watchdog
-    from jepa_text.training import assemble, completion
+    from jepa_text.training import completion
     from jepa_text.training import config as settings
-    from jepa_text.training.evals import EVALUATIONS
+    from jepa_text.training import recipe as recipes
 
     config = settings.plain(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
     config = completion.with_baseline(config, folder / 'run')
-    assemble.make(config, EVALUATIONS)
+    recipes.make(config)
     profiling.Trace(folder / 'profile', config['profile_steps'])
 
 

@@ -21,8 +21,8 @@ from jepa_text.optim import schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import plan
 from jepa_text.running import metrics
-from jepa_text.training import assemble
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
 
 ADDING = Path(__file__).parents[1] / 'docs' / 'adding.md'
@@ -255,7 +255,7 @@ def test_a_fault_of_ones_own_is_found_before_a_run(file, old, new, words, lab):
         schedule=section | {'peak': 1.0} if file == 'schedule' else 1e-3,
     )
     with pytest.raises(ValueError, match=words) as error:
-        assemble.outline(settings.plain(config), sharding.make_mesh())
+        recipes.outline(settings.plain(config), sharding.make_mesh())
     assert f'my_lab.{name}' in str(error.value)
 
 

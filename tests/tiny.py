@@ -71,11 +71,10 @@ def config(folder, **changes):
 
 
 def train(config, workdir, **options):
-    """The run as the command trains it: with all evaluations."""
+    """The run as the command trains it."""
     from jepa_text.training import train
-    from jepa_text.training.evals import EVALUATIONS
 
-    return train.train(config, workdir, EVALUATIONS, **options)
+    return train.train(config, workdir, **options)
 
 
 def fingerprint(state):

@@ -14,8 +14,7 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build, section_of
 from jepa_text.kinds import base, labels, prediction
 from jepa_text.measures import probes
-from jepa_text.training import evals
-from jepa_text.training.evals import compiled
+from jepa_text.training import heldout
 
 LEARNED, SCORED = 2000, 1000  # maximum training and validation examples, drawn by seed 0
 SHARE = 0.2  # of the training set, if a task has no validation set
@@ -88,7 +87,7 @@ class Prober:
 
     def _vectors(self, params, network, rows):
         """Returns [N, D] float32 on every process."""
-        vectors_ND, pooled = None, compiled.on_mesh(self.mesh, _MEAN.features, network)
+        vectors_ND, pooled = None, heldout.on_mesh(self.mesh, _MEAN.features, network)
         for chosen, batch in self._batches(rows):
             batch_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
             if vectors_ND is None:
@@ -110,4 +109,4 @@ def _parts(task, reader):
         yield kind.rows(reader, base.Unlabeled(drawn.first, drawn.second)), drawn.target
 
 
-EVALUATIONS = (*evals.EVALUATIONS, ('evaluate', make))
+EVALUATIONS = (make,)

@@ -239,7 +239,7 @@ class TokenObjective(Objective):
         """Returns {name: section of a token objective} by which held-out rows are scored.
 
         `rate` is the share of masked tokens. The first one is the metric that the
-        objective is judged by (training/evals/heldout.py).
+        objective is judged by (training/heldout.py).
         """
         raise NotImplementedError
 

@@ -20,8 +20,8 @@ from jepa_text.models.attention import attend
 from jepa_text.parallel import sharding
 from jepa_text.planning import child, compiled, targets
 from jepa_text.running import compilation
-from jepa_text.training import assemble, programs
 from jepa_text.training import recipe as recipes
+from jepa_text.training import step as steps
 
 
 def main():
@@ -33,7 +33,7 @@ def respond(config, name, vocab_size, text_to):
     """{'phases': the fields of aot.Compiled of each phase}, or {'error': message}."""
     try:
         mesh = sharding.make_mesh(**config['mesh'], devices=devices(name))
-        made = assemble.outline(config, mesh, vocab_size)
+        made = recipes.outline(config, mesh, vocab_size)
         with device_queries_patched(name):
             return {'phases': [_compiled(made, phase, text_to) for phase in made.phases]}
     except (ValueError, NotImplementedError) as error:
@@ -109,9 +109,9 @@ def _compiled(made, phase, text_to):
     began = time.monotonic()
     # Code that queries the devices during tracing gets them from the mesh.
     with jax.set_mesh(made.mesh):
-        inputs = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
+        inputs = made.shapes(phase), made.abstract_batch(phase)
         with attend.record_requests() as seen:
-            lowered = programs.jitted(made, phase).lower(*inputs)
+            lowered = steps.jitted(made, phase).lower(*inputs)
         lines = [line for pair in seen.items() for line in attend.explain(*pair)]
     lines = [line for line in lines if not line.startswith(' ')]
     try:

@@ -10,7 +10,7 @@ import math
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import memory
-from jepa_text.training import assemble
+from jepa_text.training import recipe as recipes
 from jepa_text.training.recipe import Recipe
 
 STRONGER = {'none': ('names', 'full'), 'names': ('full',), 'dots': ('full',)}
@@ -75,7 +75,7 @@ def size(config, name, vocab_size=None):
     mesh = sharding.abstract_mesh(devices, **config['mesh'])
     # The step is only traced, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    made = assemble.outline(traced, mesh, vocab_size)
+    made = recipes.outline(traced, mesh, vocab_size)
     ways, microbatches = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
     for phase in made.phases:
         if phase.batch_size % (ways * microbatches):

@@ -24,7 +24,6 @@ from jepa_text.cost import memo
 from jepa_text.cost.hardware import USABLE
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -69,7 +68,7 @@ def estimate(made, phase, *, microbatches, fused):
     A batch is processed in `microbatches` parts, one after the other. With `fused`,
     attention stores no array of shape [L, L].
     """
-    state = recipes.shapes(made, phase)
+    state = made.shapes(phase)
     sizes = {
         name: on_device(getattr(state, name), made.mesh, name)
         for name in ('params', 'target', 'opt_state')
@@ -123,7 +122,7 @@ def _of_device(encoder, ways):
 
 def _activations_per_row(made, phase, encoder):
     """Bytes that each further row stores between the forward and the backward pass."""
-    one, two = (recipes.abstract_batch(made, phase, rows) for rows in (1, 2))
+    one, two = (made.abstract_batch(phase, rows) for rows in (1, 2))
     objective = phase.objective
     return _activations(encoder, objective, two) - _activations(encoder, objective, one)
 

@@ -18,7 +18,6 @@ from jepa_text.parallel import sharding
 from jepa_text.planning import aot, fit, memory, roofline, tables
 from jepa_text.training import completion
 from jepa_text.training import config as settings
-from jepa_text.training import recipe as recipes
 
 
 def plan(config, workdir=None):
@@ -160,7 +159,7 @@ def make(config, options):
     compiled = [None] * len(made.phases)
     if options.compile:
         compiled = aot.compile_phases(config, options.hardware, options.vocab_size)
-    counts = [recipes.cost(made, phase) for phase in made.phases]
+    counts = [made.cost(phase) for phase in made.phases]
     planned = Plan(
         options=options,
         chip=sized.chip,
@@ -174,7 +173,7 @@ def make(config, options):
                 rows=phase.batch_size,
                 length=phase.length,
                 rows_at_once=sized.rows(phase),
-                parameters=parameters(recipes.shapes(made, phase).params),
+                parameters=parameters(made.shapes(phase).params),
                 flops=count.parts,
                 factor=count.model / mlm_flops(made, phase),
                 computed=count.program / count.model,
@@ -207,7 +206,7 @@ def mlm_flops(made, phase):
     """FLOPs of an MLM step on the same rows: with the MLM part of the phase's objective
     if it has one, otherwise with MLM's default masking rate."""
     if phase.name == 'mlm':
-        return recipes.cost(made, phase).model
+        return made.cost(phase).model
     token = phase.objective.token_objective
     own = phase.objective.baseline(phase.section['objective'])
     objective = resolve.build(
@@ -219,4 +218,4 @@ def mlm_flops(made, phase):
     )
     network = Network(phase.network.encoder, objective)
     alone = dataclasses.replace(phase, objective=objective, network=network)
-    return recipes.cost(made, alone).model
+    return made.cost(alone).model

@@ -21,9 +21,10 @@ from jepa_text.models.attention import attend
 from jepa_text.parallel import sharding
 from jepa_text.planning import child, peer
 from jepa_text.running import compilation, xla_flags
-from jepa_text.training import assemble, programs
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
+from jepa_text.training import state as states
+from jepa_text.training import step as steps
 
 
 def main():
@@ -78,7 +79,7 @@ def make(case):
         'data': {'row_length': case['row_length'], 'batch_size': case['rows']},
         'phases': [{'objective': case['objective']}],
     }
-    recipe = assemble.outline(
+    recipe = recipes.outline(
         settings.plain(config),
         # transformers runs on one device.
         sharding.make_mesh(**case['mesh'] if is_ours else {}),
@@ -93,7 +94,7 @@ def make(case):
         work = peer.Peer(case, phase.network.encoder, made)
     work.about |= {
         'tokens': case['rows'] * case['row_length'],
-        'flops': recipes.cost(recipe, phase).model,
+        'flops': recipe.cost(phase).model,
         'peak': jax.device_count() * peak(work.about['device']),
     }
     return work
@@ -141,8 +142,8 @@ class Ours:
         if not metrics:
             step = phase.step
             phase = dataclasses.replace(phase, step=lambda *given: (step(*given)[0], {}))
-        self._state = programs.create(recipe, phase)
-        self._step = programs.compiled(recipe, phase)
+        self._state = states.first(recipe, phase)
+        self._step = steps.compiled(recipe, phase)
         self._mesh, self._batches = recipe.mesh, itertools.cycle(made)
         self.about = {
             'library': f'jax {jax.__version__}',

@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from jepa_text.measures import statistics
-from jepa_text.training.evals import heldout
+from jepa_text.training import heldout
 
 LOSS, CAUSAL, PROBES = 'masked loss', 'causal loss', 'probes'
 SENSITIVITY = 'sensitivity'

@@ -10,7 +10,6 @@ from jepa_text.cost import hardware
 from jepa_text.files import checksums
 from jepa_text.parallel import sharding
 from jepa_text.running import metrics
-from jepa_text.training import assemble
 from jepa_text.training import recipe as recipes
 
 TIMES = 'throughput/step_time'
@@ -76,13 +75,13 @@ def _budget(config, flops):
     # Nothing is run, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
     mesh = sharding.abstract_mesh(1)
-    recipe = assemble.outline(traced, mesh, options.vocab_size)
+    recipe = recipes.outline(traced, mesh, options.vocab_size)
     shared = {key: config[key] for key in ('model', 'data', 'init_from') if key in config}
     spans = []
     for phase in recipe.phases:
         section = {k: v for k, v in phase.section.items() if k not in ('steps', 'share')}
         key = checksums.checksum([shared, section])
         if key not in flops:
-            flops[key] = recipes.cost(recipe, phase).model
+            flops[key] = recipe.cost(phase).model
         spans.append((phase.start, phase.stop, phase.tokens_per_step, flops[key]))
     return Budget(tuple(spans))

@@ -9,7 +9,8 @@ from jepa_text.data import tokenizers
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.study import finetuned, members, time_to_target
-from jepa_text.training import assemble, completion, switches
+from jepa_text.training import completion, preflight
+from jepa_text.training import recipe as recipes
 
 
 def missing_tasks(config, configs):
@@ -54,7 +55,7 @@ def check_runs(config, configs, workdir, filling):
                 f'study.sentences: {item[0]!r} has {found} tokens, but rows only have '
                 f'room for {maximum}. Shorten it, or increase data.row_length.'
             )
-    checked, recipes = [], []
+    checked, made = [], []
     for name, run_config in configs.items():
         # Seeds of a run differ in nothing else.
         key = {k: v for k, v in run_config.items() if k not in ('name', 'seed')}
@@ -63,9 +64,9 @@ def check_runs(config, configs, workdir, filling):
         checked.append(key)
         try:
             completed = completion.with_init_from(run_config, workdir / name)
-            recipes.append(assemble.make(completed, EVALUATIONS))
-            switches.check(recipes[-1])
-            finetuned.check_run(config['examine'], filling, recipes[-1])
+            made.append(recipes.make(completed, EVALUATIONS))
+            preflight.switches(made[-1])
+            finetuned.check_run(config['examine'], filling, made[-1])
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
-    time_to_target.check_logged(config['report']['target'], recipes)
+    time_to_target.check_logged(config['report']['target'], made)

@@ -15,7 +15,7 @@ import numpy as np
 
 from jepa_text.running import budget, metrics
 from jepa_text.study import budgets
-from jepa_text.training import assemble
+from jepa_text.training import recipe as recipes
 
 SAME, UNKNOWN = 'same', 'not logged'
 _READ, _MASKED = 'train/tokens', 'train/masked_tokens'
@@ -155,7 +155,7 @@ def _rows(config):
 
 def _masked(config, log):
     """Returns {(step, masking options): number of masked tokens}."""
-    spans = budget.spans(config['phases'], assemble.size(config)[1])
+    spans = budget.spans(config['phases'], recipes.size(config)[1])
     found = {}
     for step, count in _by_step(log, _MASKED).items():
         # Line n of a log belongs to the n-th step, which starts at n - 1.

@@ -19,7 +19,6 @@ from jepa_text.running import mirror, restore
 from jepa_text.study import disk_space, members, tree, trunks
 from jepa_text.training import completion
 from jepa_text.training import config as settings
-from jepa_text.training import recipe as recipes
 
 # Keys of a phase that do not affect the cost of a step.
 _PHASE_KEYS = ('steps', 'share', 'at_switch')
@@ -227,7 +226,7 @@ def _is_done(folder, name, config):
 
 def _size(recipe, phase):
     """Returns the bytes of the state of a phase, on all devices together."""
-    leaves = jax.tree.leaves(recipes.shapes(recipe, phase))
+    leaves = jax.tree.leaves(recipe.shapes(phase))
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 

@@ -18,7 +18,7 @@ from jepa_text.files import cached_result, checksums
 from jepa_text.parallel import sharding
 from jepa_text.running import restore
 from jepa_text.study import members
-from jepa_text.training.evals import geometry, heldout, token_counts
+from jepa_text.training import geometry, heldout
 
 HELDOUT = 'heldout'
 
@@ -152,9 +152,7 @@ class Measuring:
             'no_probe': self._missing,
             'probes': {one.name: representation.described(one) for one in self._probes},
             'recipes': recipes(configs),
-            'unigram': token_counts.unigram_entropy(
-                rows, tokenizer.special_ids, len(rows)
-            ),
+            'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
             'heldout_tokens': rows.manifest['splits'][self._split]['tokens'],
         }
 

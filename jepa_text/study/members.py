@@ -4,7 +4,7 @@ workdir/study.json     {'members': {name: {'fingerprint', 'config'}}}
 
 A member is a run, or a run with one of its seeds. Its progress is read from files each
 time: the checkpoints in its folder, and its measured results. A member that has begun
-keeps its config, except for keys that a resumed run may change (training/build.py).
+keeps its config, except for keys that a resumed run may change (training/begin.py).
 """
 
 import json
@@ -15,8 +15,9 @@ from pathlib import Path
 from jepa_text.config import ranges
 from jepa_text.files import atomic, checksums
 from jepa_text.running import restore, workdir
-from jepa_text.training import assemble, build, completion, extend
+from jepa_text.training import begin, completion, extend
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 FILE = 'study.json'
 UNTRAINED = 'untrained'
@@ -122,7 +123,7 @@ def _entries(folder, configs):
         _check_folder(folder, name)
         old = before[name]['config'] if name in before else {}
         changed = _changed(old, config)
-        if old and not changed and assemble.size(old) == assemble.size(config):
+        if old and not changed and recipes.size(old) == recipes.size(config):
             continue  # keeps its fingerprint when a new version adds keys
         if old and changed and has_begun(folder, name):
             conflicts.append(f'{name!r}: {workdir.describe(changed)}')
@@ -176,7 +177,7 @@ def finished(folder, config):
     config = completion.with_init_from(config, folder)
     config = completion.as_trained(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
-    return is_same and found[0] == assemble.size(config)[1]
+    return is_same and found[0] == recipes.size(config)[1]
 
 
 def _read(path):
@@ -203,10 +204,10 @@ def _changed(old, new):
     """
     changed = workdir.differences(old, json.loads(json.dumps(new)))
     try:
-        allowed = build.changeable_keys(assemble.objectives(new))
+        allowed = begin.changeable_keys(recipes.objectives(new))
     except ValueError as error:
         raise ValueError(f'run {new["name"]!r}: {error}') from error
-    if old and assemble.size(new)[1] > assemble.size(old)[1]:
+    if old and recipes.size(new)[1] > recipes.size(old)[1]:
         allowed += (*extend.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
     return workdir.disallowed(changed, allowed)
 

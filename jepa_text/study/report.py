@@ -6,8 +6,8 @@ from pathlib import Path
 from jepa_text.report import console, frequencies, page, plots
 from jepa_text.running import budget, metrics
 from jepa_text.study import appendix, probes
-from jepa_text.training import assemble
-from jepa_text.training.evals import heldout
+from jepa_text.training import heldout
+from jepa_text.training import recipe as recipes
 
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank')
 CURVES = (
@@ -161,7 +161,7 @@ def figures(logs, configs, results):
     """Returns a figure per logged curve, with dotted lines where phases change."""
     switches = {}
     for config in configs.values():
-        spans = budget.spans(config['phases'], assemble.size(config)[1])
+        spans = budget.spans(config['phases'], recipes.size(config)[1])
         for (start, _), phase in zip(spans[1:], config['phases'][1:]):
             label = phase['objective']['name']
             switches.setdefault(start, set()).add(label)

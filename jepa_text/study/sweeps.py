@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jepa_text.report import plots
 from jepa_text.running import budget
 from jepa_text.study import arms as of_arms
-from jepa_text.training import assemble
+from jepa_text.training import recipe as recipes
 
 
 class Traits(NamedTuple):
@@ -69,7 +69,7 @@ _OF_TRAITS = ('peak', 'first')  # keys of a schedule that are traits of their ow
 
 def traits(config):
     """Returns the Traits of an arm, from its completed config."""
-    total = assemble.size(config)[1]
+    total = recipes.size(config)[1]
     spans = budget.spans(config['phases'], total)
     names = tuple(phase['objective']['name'] for phase in config['phases'])
     causal = sum(b - a for (a, b), name in zip(spans, names) if name == 'clm')

@@ -15,7 +15,7 @@ import numpy as np
 from jepa_text.config import ranges, resolve
 from jepa_text.study import arms as of_arms
 from jepa_text.study import budgets
-from jepa_text.training.evals import heldout
+from jepa_text.training import heldout
 
 _KINDS = ('accuracy', 'balanced')  # of a probe
 _METRIC = re.compile(

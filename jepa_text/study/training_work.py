@@ -11,7 +11,8 @@ from jepa_text.parallel import exits, signals
 from jepa_text.running import claims, restore, workdir
 from jepa_text.study import members, tree
 from jepa_text.study.trunks import Trunks
-from jepa_text.training import assemble, completion, train
+from jepa_text.training import completion, train
+from jepa_text.training import recipe as recipes
 
 _WAIT = 0.5  # seconds between polls
 
@@ -123,7 +124,7 @@ def train_all(configs, worker):
         return name in ended
 
     for name in filter(is_finished, configs):
-        print(f'{name}: complete, {assemble.size(configs[name])[1]:,} steps')
+        print(f'{name}: complete, {recipes.size(configs[name])[1]:,} steps')
     trunks = Trunks(worker.place, configs, courses(configs, folder), ended)
 
     def once(name):
@@ -173,11 +174,11 @@ def with_milestones(config, steps):
 
 def courses(configs, folder):
     """Returns {name: tree.Course} of members on the devices of this machine."""
-    recipes = tree.Recipes(lambda own: assemble.outline(own, assemble.mesh(own)))
+    outlines = tree.Recipes(lambda own: recipes.outline(own, recipes.mesh(own)))
     found = {}
     for name, config in configs.items():
         own = completion.with_extension(
             completion.with_init_from(config, folder / name), folder / name
         )
-        found[name] = tree.course(own, recipes.of(own))
+        found[name] = tree.course(own, outlines.of(own))
     return found

@@ -10,7 +10,6 @@ from pathlib import Path
 from jepa_text.config import resolve
 from jepa_text.files import checksums
 from jepa_text.running import workdir
-from jepa_text.training import recipe as recipes
 
 KINDS = ('none', 'flops')
 
@@ -83,7 +82,7 @@ def flops_ratios(recipe, plain):
     `plain` are the phases without latent terms; the ratio is 1 for equal phases.
     """
     costs = [
-        [recipes.cost(recipe, phase).model for phase in phases]
+        [recipe.cost(phase).model for phase in phases]
         for phases in (recipe.phases, plain)
     ]
     return [own / base for own, base in zip(*costs)]

@@ -1,24 +1,145 @@
-"""The start of a run: its first or resumed state, and the tools of the training loop."""
+"""The start of a run: its checks, its locked workdir, and its first state or the newest.
+
+recipe_of           config -> (Recipe, Watchdog); every check of the config
+restore_or_init     the newest good checkpoint or the first state, and the tools
+"""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from jepa_text.cost import hardware
-from jepa_text.files import atomic
+from jepa_text.files import atomic, paths
 from jepa_text.parallel import processes, signals
 from jepa_text.running import (
     branch,
     checkpoint,
+    compilation,
     fresh_start,
     numerics,
     profiling,
     reporter,
+    restore,
+    self_test,
+    watchdog,
+    workdir,
 )
-from jepa_text.training import descriptions, init_from, programs
+from jepa_text.training import completion, descriptions, init_from, preflight, prepare
+from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
+from jepa_text.training import state as states
+
+# Keys that may differ when a run is resumed: they do not change what it learns, except by
+# rounding. '*' stands for any text.
+MAY_CHANGE = (
+    'name',
+    'metrics',
+    'log_every',
+    'checkpoint',
+    'evaluate.every',
+    'evaluate.tasks',
+    'geometry',
+    'mesh',
+    # The folders may have moved; fingerprints of their rows are compared instead.
+    *('data.folder', 'data.mixture.*.folder', 'data.mixture.*.name'),
+    *('phases.*.data.folder', 'phases.*.data.mixture.*.folder'),
+    'phases.*.data.mixture.*.name',
+    'data.repeat',
+    'data.threads',
+    'model.attention',
+    'model.remat',
+    'phases.*.objective.*logits_mib',
+    'stop_after_skips',
+    'telemetry.on_collapse',
+    'offload',
+    'watchdog',
+    'profile_steps',
+    'compilation_cache',
+    'plan',
+)
+
+
+def recipe_of(config, folder, stack, evaluations=()):
+    """Returns the (Recipe, Watchdog) of a run. Locks its workdir, and writes the config.
+
+    All checks of the config happen here; later code only sees the Recipe. The watchdog
+    starts first, because everything after it may wait for other processes. The watchdog
+    and the lock are entered into `stack`. `evaluations` are as in recipe.make.
+
+    Raises ValueError for an invalid config and for a workdir of another config.
+    """
+    config = settings.plain(config)
+    paths.local('The workdir', folder)
+    guard = stack.enter_context(_watchdog(folder, **config['watchdog']))
+    with processes.fail_together('the config'):
+        numerics.check()
+        compilation.use_cache(config['compilation_cache'])
+        config = completion.with_init_from(config, folder)
+        section, rows = config.get('prepare') or {}, config['data']['folder']
+        source = config.get('init_from')
+        init_from.check_rows(source, section.get('tokenizer'), rows, folder)
+        if section and prepare.is_missing(rows):
+            # An invalid config fails before the rows are prepared, which may take hours.
+            # If the tokenizer does not exist, `prepare` raises the clearer error.
+            recipes.outline(config, recipes.mesh(config), vocab_size=2**15)
+    guard.expect('prepare')
+    processes.on_first(
+        lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
+    )
+    guard.expect('compile')
+    config = completion.with_baseline(config, folder)
+    with processes.fail_together('the recipe'):
+        config = completion.with_extension(config, folder)
+        recipe = recipes.make(config, evaluations)
+        may_change = (
+            *changeable_keys(phase.objective for phase in recipe.phases),
+            *completion.extension_may_change(config, folder),
+        )
+        preflight.switches(recipe)
+    with processes.fail_together('the arithmetic of this machine'):
+        self_test.check()
+    processes.check_equal('The rows or the seeds', recipe.fingerprint)
+    with processes.fail_together('the workdir'):
+        stack.enter_context(
+            workdir.open_workdir(
+                folder,
+                config,
+                may_change,
+                steps='checkpoints',
+                whole=settings.plain,
+                accept=functools.partial(_check_rows, recipe, folder),
+            )
+        )
+    return recipe, guard
+
+
+def changeable_keys(objectives):
+    """Returns the patterns of keys that do not affect what a run learns.
+
+    `accumulate` is one of them unless the loss of an objective depends on it.
+    """
+    depends = any(objective.per_microbatch for objective in objectives)
+    return MAY_CHANGE if depends else (*MAY_CHANGE, 'accumulate')
+
+
+def _check_rows(recipe, folder):
+    """Raises ValueError if the newest checkpoint was trained on other rows.
+
+    Called before the config is written, so that it never names rows of another run.
+    """
+    newest = restore.newest_good(Path(folder, 'checkpoints'))
+    if newest:
+        recipe.check_resumed(*newest)
+
+
+def _watchdog(folder, **seconds):
+    """The watchdog of this process, with a file of its own."""
+    index = jax.process_index()
+    name = watchdog.FILE if index == 0 else f'{index}-{watchdog.FILE}'
+    return watchdog.Watchdog(f'{folder}/{name}', **seconds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +165,7 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
     `restart` is as in fresh_start.check, `saved` as in Checkpointer, `stop` and `trunk`
     as in train.train.
     """
-    loop = recipe.loop
+    config = recipe.settings
     processes.on_first(lambda: fresh_start.check(folder, restart), 'the checkpoints')
     if trunk:
         processes.on_first(lambda: _branch(recipe, folder, *trunk), 'the trunk')
@@ -52,9 +173,9 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
     store = stack.enter_context(
         checkpoint.Checkpointer(
             f'{folder}/checkpoints',
-            keep=loop.keep,
-            keep_every=loop.keep_every,
-            keep_at=loop.keep_at,
+            keep=config.checkpoint.keep,
+            keep_every=config.checkpoint.keep_every,
+            keep_at=frozenset(config.checkpoint.keep_at),
             saved=saved,
         )
     )
@@ -65,18 +186,18 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
     report = stack.enter_context(
         reporter.Reporter(
             folder,
-            loop.name,
+            config.name,
             recipe.steps,
             peak=hardware.peak(jax.devices()[0].device_kind),
             resumed=int(state.step) if meta else None,
             logged=meta.get('logged'),
-            wandb=loop.wandb,
+            wandb=config.metrics.wandb,
         )
     )
     introduction = descriptions.introduction(recipe)
     for line in (*introduction, *recipe.notes, *numerics.changes(meta)):
         report.log(line)
-    trace = profiling.Trace(f'{folder}/profile', loop.profile_steps)
+    trace = profiling.Trace(f'{folder}/profile', config.profile_steps)
     return Tools(store, report, stack.enter_context(trace), stop), state, meta
 
 
@@ -90,7 +211,7 @@ def _branch(recipe, folder, source, step):
         atomic.write(Path(folder, init_from.FILE), record.read_bytes())
 
     def change(meta):
-        own = recipes.meta(recipe, recipe.phases[meta['phase']], step)
+        own = recipe.meta(recipe.phases[meta['phase']], step)
         return meta | own | {'draws': meta.get('draws', 1)}
 
     branch.begin(folder, source, step, change)
@@ -100,11 +221,11 @@ def _state(recipe, store, folder):
     """Returns (newest good state, its metadata), or (first state, {}) for a new run."""
     found = store.newest_good()
     if found is None:
-        state = programs.create(recipe, recipe.phases[0])
-        if recipe.init_from:
+        state = states.first(recipe, recipe.phases[0])
+        if recipe.settings.init_from:
             state = init_from.initialize(recipe, state, folder)
         return state, {}
     step, meta = found
-    recipes.check_resumed(recipe, step, meta)
+    recipe.check_resumed(step, meta)
     phase = recipe.phases[meta['phase']]
-    return store.restore(step, recipes.abstract_state(recipe, phase)), meta
+    return store.restore(step, recipe.abstract_state(phase)), meta

@@ -13,7 +13,8 @@ from pathlib import Path
 from jepa_text.files import checksums
 from jepa_text.parallel import processes
 from jepa_text.running import restore, workdir
-from jepa_text.training import assemble, baseline, extend, init_from
+from jepa_text.training import baseline, extend, init_from, preflight
+from jepa_text.training import recipe as recipes
 
 
 def with_init_from(config, folder=None):
@@ -48,11 +49,11 @@ def with_baseline(config, folder, mesh=None):
         vocab_size = (config.get('plan') or {}).get('vocab_size')
         if folder is not None:
             config = _with_first_steps(config, folder)
-        mesh = assemble.mesh(config) if mesh is None else mesh
-        recipe = assemble.outline(config, mesh, vocab_size)
+        mesh = recipes.mesh(config) if mesh is None else mesh
+        recipe = recipes.outline(config, mesh, vocab_size)
         baseline.check(kind, recipe.phases)
         # The baseline itself lacks some of the modules that they may match.
-        assemble.check_lr_multipliers(recipe, config['optimizer'])
+        preflight.lr_multipliers(recipe, config['optimizer'])
         plain = recipe.make_phases(baseline.sections(recipe.phases), recipe.steps)
         ratios = baseline.flops_ratios(recipe, plain)
     sections = baseline.sections(recipe.phases, ratios)
@@ -98,7 +99,7 @@ def with_extension(config, folder):
     if saved is None:
         return config
     history = saved.get('extended', [])
-    before, total = assemble.size(saved)[1], assemble.size(config)[1]
+    before, total = recipes.size(saved)[1], recipes.size(config)[1]
     if total > before:
         at = restore.newest_good_step(Path(folder, 'checkpoints'))
         if at is None:
@@ -151,7 +152,7 @@ def _saved(folder):
         return None
     saved = checksums.read_json(path)
     try:
-        steps = assemble.size(saved)[1]
+        steps = recipes.size(saved)[1]
         earlier = [entry['steps'] for entry in saved.get('extended', [])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f'{path} is damaged or was edited: {error}') from error

@@ -18,10 +18,10 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
 from jepa_text.running import checkpoint as checkpoints
-from jepa_text.running import compilation, writers
+from jepa_text.running import compilation, profiling, writers
 from jepa_text.running import watchdog as watchdogs
-from jepa_text.training.evals import geometry as shapes
-from jepa_text.training.evals import heldout
+from jepa_text.training import heldout
+from jepa_text.training.geometry import Config as Geometry
 from jepa_text.training.init_from import InitFrom
 
 # Arguments of objectives that the program passes.
@@ -111,9 +111,7 @@ class Shared:
     )
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
-    geometry: shapes.Config = section(
-        shapes.Config, 'geometry of held-out vectors during training'
-    )
+    geometry: Geometry = section(Geometry, 'geometry of held-out vectors during training')
     checkpoint: checkpoints.Config = section(
         checkpoints.Config, 'which checkpoints are saved and kept'
     )
@@ -152,6 +150,7 @@ class Config(Shared):
         if 'name' in self.model:
             resolve.build('models', self.model, vocab_size=1)
         optimizers.make(self.optimizer)
+        profiling.span(self.profile_steps)
 
 
 def plain(config):

@@ -11,7 +11,6 @@ from clu import parameter_overview
 from jepa_text.models.attention import attend
 from jepa_text.parallel import processes
 from jepa_text.training import data_position
-from jepa_text.training import recipe as recipes
 
 
 def introduction(recipe):
@@ -39,7 +38,7 @@ def _params(recipe):
     """Returns shapes of the parameters of all modules, such as a later phase's head."""
     params = {}
     for phase in recipe.phases:
-        params |= recipes.shapes(recipe, phase).params
+        params |= recipe.shapes(phase).params
     return params
 
 
@@ -77,7 +76,7 @@ def _budget(recipe):
 
 def program(recipe, phase):
     """Returns lines about the step of a phase: model FLOPs by module, and attention."""
-    parts = recipes.cost(recipe, phase).parts
+    parts = recipe.cost(phase).parts
     shares = ', '.join(f'{name} {count:.3g}' for name, count in parts.items() if count)
     total = f'FLOPs    {sum(parts.values()):.3g} per step: {shares}'
     return [total, *attention_backend(recipe, phase)]
@@ -90,7 +89,7 @@ def attention_backend(recipe, phase):
     shape = (phase.batch_size, phase.length)
     ids_BL = jax.ShapeDtypeStruct(shape, jnp.int32)
     order_BL = ids_BL if attends == 'rows' else None
-    params = recipes.shapes(recipe, phase).params
+    params = recipe.shapes(phase).params
     call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'causal')
     with jax.set_mesh(recipe.mesh):
         lines = attend.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)

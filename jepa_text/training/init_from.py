@@ -33,7 +33,8 @@ from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import download, restore, workdir
-from jepa_text.training import convert, named_tokenizer, programs
+from jepa_text.training import convert, named_tokenizer
+from jepa_text.training import state as states
 
 FILE = 'init_from.json'
 # Options of a model that may be lists, with one value per layer.
@@ -197,7 +198,7 @@ def initialize(recipe, state, folder):
     Writes a description of the start and of its conversion to init_from.json in the
     folder, and prints it. Raises ValueError for a start that does not fit.
     """
-    source = recipe.init_from
+    source = recipe.settings.init_from
     if source.weights == 'new':
         lines = [f'from      {source.path}: only shape and tokenizer', 'weights   new']
     elif source.optimizer == 'kept':
@@ -272,7 +273,7 @@ def _continued(source, recipe, state):
     shapes = {'params': model.params, 'opt_state': opt_state}
     found = with_scan(_read(folder, step, recipe.mesh, shapes))
     state = state.replace(target=None, **found)
-    state = programs.enter(recipe, recipe.phases[0], state)
+    state = states.entered(recipe, recipe.phases[0], state)
     return state, [*_history(source, folder, step), f'moments   kept, {before["name"]}']
 
 

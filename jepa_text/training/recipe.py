@@ -1,21 +1,45 @@
-"""The Recipe: everything that a training run is made of, built once from its config."""
+"""The recipe of a run: what its config becomes, built once and never changed.
+
+    make      for training: with rows, evaluations and the devices of this machine
+    outline   for a plan: on any devices, before rows exist
+
+Later code sees only the Recipe: a frozen tree of what the run is made of, with the phases
+in order, each with its objective, network, rows, schedule and step.
+"""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from jepa_text.config import own_code, ranges, resolve, schema
 from jepa_text.cost import memo
 from jepa_text.data import mixture as mixtures
+from jepa_text.data import section as reads
 from jepa_text.data import stream, tokenizers
+from jepa_text.data.rows import downloaded, row_folder
+from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import DRAWS
+from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
-from jepa_text.running import numerics, writers
+from jepa_text.running import budget, identity, numerics
+from jepa_text.training import config as settings
+from jepa_text.training import (
+    data_position,
+    extend,
+    geometry,
+    heldout,
+    named_tokenizer,
+    preflight,
+)
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
+
+OFFLOADED = {'': '', 'optimizer': 'opt_state'}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,42 +103,12 @@ class Phase:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loop:
-    """Settings of the training loop that do not affect the state.
-
-    name                shown while the run trains
-    log_every           steps between lines of metrics
-    stop_after_skips    consecutive non-finite steps after which the run stops
-    stop_at_collapse    whether the run stops at signs of collapse
-    save_every          steps between checkpoints
-    keep, keep_every    retained: the newest `keep`, and one every `keep_every` steps
-    keep_at             steps whose checkpoints are saved and retained, and at which the
-                        run also logs and evaluates
-    threads             threads that read rows
-    profile_steps       first and last step of a trace, or (0, 0)
-    wandb               settings of Weights & Biases, or None
-    """
-
-    name: str
-    log_every: int
-    stop_after_skips: int
-    stop_at_collapse: bool
-    save_every: int
-    keep: int
-    keep_every: int | None
-    keep_at: frozenset
-    threads: int
-    profile_steps: tuple
-    wandb: writers.WandbConfig | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything that a run is made of. Immutable.
 
     make_phases   function (sections, steps) -> phases built from the same parts
     offload       name of the part of the state in host memory; '' for none
-    init_from     init_from.InitFrom, or None
+    settings      the parsed config: what the loop needs besides, such as log_every
     identity      checksums of the files next to a checkpoint (running/identity.py)
     notes         messages that are reported when the run begins
     evaluations   what train.py evaluates during training
@@ -128,8 +122,7 @@ class Recipe:
     phases: tuple
     make_phases: Callable
     offload: str
-    loop: Loop
-    init_from: Any
+    settings: settings.Config
     identity: dict
     notes: tuple
     evaluations: tuple = ()
@@ -154,44 +147,85 @@ class Recipe:
             if step > phase.start
         )
 
+    def meta(self, phase, step):
+        """Returns the metadata of a checkpoint at a step of a phase."""
+        return {
+            'phase': phase.index,
+            'fingerprint': self.fingerprint,
+            'steps': self.steps,
+            'draws': DRAWS,
+            'numerics': numerics.current(),
+            **self.identity,
+            'history': [
+                {'start': p.start, 'stop': min(p.stop, step), **p.section}
+                for p in self.phases[: phase.index + 1]
+            ],
+        }
 
-def meta(recipe, phase, step):
-    """Returns the metadata of a checkpoint at a step of a phase."""
-    return {
-        'phase': phase.index,
-        'fingerprint': recipe.fingerprint,
-        'steps': recipe.steps,
-        'draws': DRAWS,
-        'numerics': numerics.current(),
-        **recipe.identity,
-        'history': [
-            {'start': p.start, 'stop': min(p.stop, step), **p.section}
-            for p in recipe.phases[: phase.index + 1]
-        ],
-    }
+    def check_resumed(self, step, meta):
+        """Raises ValueError if a run would not continue as it was trained until `step`.
 
+        That is, with other rows, batches or seed than those in the metadata of its
+        checkpoint, or other draws on the device (objectives/base.py).
+        """
+        stream.check_fingerprint(meta['fingerprint'], self.fingerprint)
+        draws, phase = meta.get('draws', 1), self.phases[meta['phase']]
+        if draws != DRAWS and phase.objective.compares and step < self.steps:
+            raise ValueError(
+                f'The checkpoint of step {step:,} was trained by another version, which '
+                'drew the directions of regularizers and the negatives of InfoNCE in '
+                f'another way (draws {draws}, now {DRAWS}), so the run would not '
+                'continue as it began. Finish it with the version that began it, or '
+                'start over from its weights (init_from) in a new workdir.'
+            )
 
-def check_resumed(recipe, step, meta):
-    """Raises ValueError if a run would not continue as it was trained until `step`.
+    def shapes(self, phase):
+        """Returns shapes and dtypes of the state in a phase."""
+        return _shapes(phase.network.encoder, phase.objective, self.optimizer)
 
-    That is, with other rows, batches or seed than those in the metadata of its
-    checkpoint, or other draws on the device (objectives/base.py).
-    """
-    stream.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
-    draws, phase = meta.get('draws', 1), recipe.phases[meta['phase']]
-    if draws != DRAWS and phase.objective.compares and step < recipe.steps:
-        raise ValueError(
-            f'The checkpoint of step {step:,} was trained by another version, which drew '
-            f'the directions of regularizers and the negatives of InfoNCE in another way '
-            f'(draws {draws}, now {DRAWS}), so the run would not continue as it began. '
-            'Finish it with the version that began it, or start over from its weights '
-            '(init_from) in a new workdir.'
+    def shardings(self, phase):
+        """Returns the sharding of every leaf of the state in a phase."""
+        return sharding.shardings(self.shapes(phase), self.mesh, self.offload)
+
+    def abstract_state(self, phase):
+        """Returns shapes, dtypes and shardings of the state in a phase."""
+        return sharding.sharded(self.shapes(phase), self.mesh, self.offload)
+
+    def random_row(self, phase, rng):
+        """Returns a row of random tokens, which are one document, not masked."""
+        length = phase.length
+        tokens = np.setdiff1d(
+            np.arange(self.tokenizer.vocab_size), [*self.tokenizer.special_ids]
         )
+        return {
+            'tokens': rng.choice(tokens, length).astype(np.int32),
+            'segment_ids': np.ones(length, np.int32),
+            'positions': np.arange(length, dtype=np.int32),
+        }
 
+    def batch(self, phase, rows):
+        """Returns a batch of random rows, masked by the objective."""
+        rng = np.random.default_rng(0)
+        made = []
+        for _ in range(rows):
+            row = phase.corrupt(self.random_row(phase, rng), rng, phase.start)
+            if phase.mixture and len(phase.mixture.parts) > 1:
+                row[mixtures.PART] = phase.mixture.one_hot(0)
+            made.append(row)
+        return {key: np.stack([row[key] for row in made]) for key in made[0]}
 
-def shapes(recipe, phase):
-    """Returns shapes and dtypes of the state in a phase."""
-    return _shapes(phase.network.encoder, phase.objective, recipe.optimizer)
+    def abstract_batch(self, phase, rows=None):
+        """Returns shapes and dtypes of a batch of `rows` rows, or of one step."""
+        rows = phase.batch_size if rows is None else rows
+        return {
+            key: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype)
+            for key, row in self.batch(phase, 1).items()
+        }
+
+    def cost(self, phase):
+        """Returns the flops.Count of a step of a phase."""
+        batch = self.abstract_batch(phase)
+        return steps.cost(phase.network, phase.objective, batch)
 
 
 @memo.memoize
@@ -200,51 +234,224 @@ def _shapes(encoder, objective, optimizer):
     return state.replace(opt_state=jax.eval_shape(optimizer.init, state.params))
 
 
-def shardings(recipe, phase):
-    """Returns the sharding of every leaf of the state in a phase."""
-    return sharding.shardings(shapes(recipe, phase), recipe.mesh, recipe.offload)
+def size(config, devices=None):
+    """Returns (rows per step, steps of the run) on `devices` devices.
+
+    The default is the devices of this machine. Raises ValueError for a budget in tokens
+    if a phase reads other data, so that steps have different sizes.
+    """
+    devices = jax.device_count() if devices is None else devices
+    steps, tokens = config.get('steps', 0), config.get('tokens', 0)
+    if tokens and any(phase.get('data') for phase in config['phases']):
+        raise ValueError(
+            f'tokens={tokens:,}, but a phase has its own data, so steps differ in '
+            'size. Set steps instead.'
+        )
+    return budget.size(config['data'], devices, steps, tokens)
 
 
-def abstract_state(recipe, phase):
-    """Returns shapes, dtypes and shardings of the state in a phase."""
-    return sharding.sharded(shapes(recipe, phase), recipe.mesh, recipe.offload)
+def outline(config, mesh, vocab_size=None):
+    """Returns the Recipe of a config on a mesh, without rows; only reads a tokenizer.
+
+    Raises ValueError for settings that do not fit together.
+    """
+    parsed = schema.read(settings.Config, config)
+    return _recipe(config, parsed, mesh, tokenizer_of(config, vocab_size))
 
 
-def random_row(recipe, phase, rng):
-    """Returns a row of random tokens, which are one document, not masked."""
-    length = phase.length
-    tokens = np.setdiff1d(
-        np.arange(recipe.tokenizer.vocab_size), [*recipe.tokenizer.special_ids]
+def make(config, evaluations=()):
+    """Returns the Recipe of a config on the devices of this machine.
+
+    `evaluations` are further ones besides the losses and the geometry of held-out rows
+    (training/heldout.py): functions of (recipe, section `evaluate`) that return an
+    evaluation or None. Raises ValueError for settings that do not fit together.
+    """
+    parsed = schema.read(settings.Config, config)
+    folder = downloaded.fetch(_first_folder(config), shards=False)
+    row_folder.read_manifest(folder)
+    tokenizer = tokenizers.load(folder / 'tokenizer.json')
+    recipe = _recipe(config, parsed, mesh(config), tokenizer)
+    recipe = dataclasses.replace(
+        recipe, phases=data_position.with_mixtures(recipe.phases, tokenizer)
     )
-    return {
-        'tokens': rng.choice(tokens, length).astype(np.int32),
-        'segment_ids': np.ones(length, np.int32),
-        'positions': np.arange(length, dtype=np.int32),
-    }
+    data_position.check(recipe.phases, parsed.data.repeat)
+    preflight.batch_size(recipe, parsed.accumulate)
+    preflight.memory(recipe, parsed.accumulate)
+    if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
+        preflight.lr_multipliers(recipe, parsed.optimizer)
+    made = [
+        heldout.make(recipe, parsed.evaluate),
+        geometry.make(recipe, parsed.geometry),
+        *(make(recipe, parsed.evaluate) for make in evaluations),
+    ]
+    return dataclasses.replace(recipe, evaluations=tuple(filter(None, made)))
 
 
-def batch(recipe, phase, rows):
-    """Returns a batch of random tokens, one document per row, masked by the objective."""
-    rng = np.random.default_rng(0)
-    made = []
-    for _ in range(rows):
-        row = phase.corrupt(random_row(recipe, phase, rng), rng, phase.start)
-        if phase.mixture and len(phase.mixture.parts) > 1:
-            row[mixtures.PART] = phase.mixture.one_hot(0)
-        made.append(row)
-    return {key: np.stack([row[key] for row in made]) for key in made[0]}
+def objectives(config):
+    """Returns the objectives of a config, made with the bundled tokenizer."""
+    sections, total = config['phases'], size(config, devices=1)[1]
+    return [
+        resolve.build(
+            'objectives',
+            phase['objective'],
+            tokenizer=tokenizers.load(tokenizers.BUNDLED),
+            length=reads.changed(config['data'], phase.get('data'))['row_length'],
+            steps=stop - start,
+        )
+        for phase, (start, stop) in zip(sections, budget.spans(sections, total))
+    ]
 
 
-def abstract_batch(recipe, phase, rows=None):
-    """Returns shapes and dtypes of a batch of `rows` rows; None: those of one step."""
-    rows = phase.batch_size if rows is None else rows
-    return {
-        key: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype)
-        for key, row in batch(recipe, phase, 1).items()
-    }
+def _recipe(config, parsed, mesh, tokenizer):
+    total = size(config, mesh.size)[1]
+    extensions = parsed.extended or ()
+    optimizer = optimizers.make(parsed.optimizer)
+    make_phases = functools.partial(
+        _phases,
+        data=config['data'],
+        devices=mesh.size,
+        model=parsed.model,
+        tokenizer=tokenizer,
+        schedule=schedules.for_run(parsed.schedule, total, extensions),
+        optimizer=optimizer,
+        clip_norm=parsed.clip_norm,
+        accumulate=parsed.accumulate,
+        diagnostics_every=parsed.telemetry.every,
+    )
+    made = make_phases(config['phases'], total)
+    recipe = Recipe(
+        seed=parsed.seed,
+        steps=total,
+        tokenizer=tokenizer,
+        mesh=mesh,
+        optimizer=optimizer,
+        phases=made,
+        make_phases=make_phases,
+        offload=OFFLOADED[parsed.offload],
+        settings=parsed,
+        identity=identity.fingerprints(config, tokenizer),
+        notes=(
+            *extend.lines(
+                extensions,
+                parsed.schedule,
+                total,
+                made[-1].name,
+                extend.stretched(extensions, made[-1], tokenizer),
+            ),
+            *_unreachable(parsed.checkpoint.keep_at, total),
+        ),
+    )
+    preflight.context(recipe)
+    for phase in recipe.phases:
+        preflight.own_code_of(recipe, phase, parsed.model)
+    return recipe
 
 
-def cost(recipe, phase):
-    """Returns the flops.Count of a step of a phase."""
-    batch = abstract_batch(recipe, phase)
-    return steps.cost(phase.network, phase.objective, batch)
+def _unreachable(keep_at, total):
+    """Yields a note if checkpoints are to be kept at steps after the last one."""
+    if beyond := [step for step in keep_at if step > total]:
+        listed = ', '.join(f'{step:,}' for step in beyond)
+        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {total:,}.'
+
+
+def mesh(config):
+    """Returns the mesh of the devices of this job."""
+    return sharding.make_mesh(**config['mesh'])
+
+
+def _phases(
+    sections, total, *, data, devices, model, tokenizer, schedule, **step_options
+):
+    """Returns the phases of a run of `total` steps.
+
+    `data` and `model` are sections of the config, which a phase may change; `schedule` is
+    the learning rate of the run. `step_options` are the remaining arguments of
+    step.make_step. Raises ValueError for an invalid section.
+    """
+    phases, row, encoders = [], 0, {}
+    for index, (section, (start, stop)) in enumerate(
+        zip(sections, budget.spans(sections, total))
+    ):
+        own_data = reads.changed(data, section.get('data'))
+        batch_size = budget.rows_of_step(own_data, devices)
+        objective = resolve.build(
+            'objectives',
+            section['objective'],
+            tokenizer=tokenizer,
+            length=own_data['row_length'],
+            steps=stop - start,
+        )
+        preflight.returned_objective(section['objective'], objective)
+        # Phases of equal rope_theta share an encoder, and so its compiled programs.
+        theta = section.get('rope_theta')
+        if theta not in encoders:
+            encoders[theta] = resolve.build(
+                'models', stack.with_theta(model, theta), vocab_size=tokenizer.vocab_size
+            )
+            preflight.returned_encoder(model, encoders[theta])
+        with own_code.faults(own_code.names(section['objective'])):
+            network = Network(encoders[theta], objective)
+        reset, rewarm = _at_switch(section, index, stop - start)
+        rate = schedules.rewarmed(schedule, start, rewarm)
+        step = steps.make_step(
+            network, objective, schedule=rate, phase_start=start, **step_options
+        )
+        phases.append(
+            Phase(
+                index=index,
+                start=start,
+                stop=stop,
+                section=section,
+                data=own_data,
+                batch_size=batch_size,
+                length=own_data['row_length'],
+                cursor=stream.Cursor(start, row),
+                objective=objective,
+                network=network,
+                reset=reset,
+                schedule=rate,
+                step=step,
+            )
+        )
+        row += batch_size * (stop - start)
+    return tuple(phases)
+
+
+def _at_switch(section, index, steps):
+    """Returns (pattern of what is reset or None, steps of a new warm-up) of a phase."""
+    at_switch = section.get('at_switch') or {}
+    if at_switch and not index:
+        raise ValueError(
+            'phases.0: at_switch is only for later phases, as no phase precedes the '
+            'first. Remove it.'
+        )
+    return at_switch.get('reset'), ranges.in_steps(at_switch.get('rewarm', 0), steps)
+
+
+def tokenizer_of(config, vocab_size=None):
+    """Returns the tokenizer of the rows.
+
+    Before rows exist, returns the tokenizer that `prepare` would use, or, if that does
+    not exist either, a stand-in with `vocab_size` tokens. Raises ValueError if none of
+    them is available.
+    """
+    folder = _first_folder(config)
+    if folder and downloaded.exists(folder, 'tokenizer.json'):
+        return tokenizers.load(downloaded.fetch(folder, shards=False) / 'tokenizer.json')
+    wanted = (config.get('prepare') or {}).get('tokenizer', '')
+    if named_tokenizer.exists(wanted):
+        return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer
+    if vocab_size:
+        bundled = tokenizers.load(tokenizers.BUNDLED)
+        return dataclasses.replace(bundled, vocab_size=vocab_size)
+    raise ValueError(
+        f'The size of the vocabulary is unknown: data.folder={folder!r} has no '
+        f'tokenizer.json, and prepare.tokenizer={wanted!r} does not exist. Set one of '
+        'them, or plan.vocab_size.'
+    )
+
+
+def _first_folder(config):
+    """The first folder of rows of the first phase; its tokenizer is that of the run."""
+    own = reads.changed(config['data'], config['phases'][0].get('data'))
+    return reads.folders(own)[0][0]

@@ -1,4 +1,11 @@
-"""The training state: one pytree, and its transition from phase to phase."""
+"""The training state: one pytree, its first value, and its transition between phases.
+
+    create, enter_phase      pure functions
+    first, entered           the same, compiled for the phases of a recipe and its mesh
+
+Phases with equal parts have the same programs, also if they belong to different runs of
+this process, as the members of a study: each is traced and compiled once (cost/memo.py).
+"""
 
 import functools
 import re
@@ -7,10 +14,11 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jepa_text.cost import memo
-from jepa_text.models.network import Network, key_of
+from jepa_text.models.network import Network, key_from, key_of
 from jepa_text.optim.leaves import path_name
 
 
@@ -176,3 +184,60 @@ def _carry(old, new, reset):
         return carried[name] if same_shape else leaf
 
     return jax.tree_util.tree_map_with_path(choose, new)
+
+
+def first(recipe, phase):
+    """Returns the first state of a run that begins with a phase, on its devices."""
+    return _creating(
+        phase.network,
+        phase.objective,
+        recipe.optimizer,
+        recipe.shardings(phase),
+    )(_key_data(recipe))
+
+
+@memo.memoize
+def _creating(network, objective, optimizer, shardings):
+    def make(data):
+        # An argument, so that one program serves all seeds.
+        key = key_from(data)
+        return create(network, objective, optimizer, key)
+
+    return jax.jit(make, out_shardings=shardings)
+
+
+def entered(recipe, phase, state):
+    """Returns the state at the first step of a phase, with the shardings of the phase."""
+    return _enter(recipe, phase)(state, _key_data(recipe))
+
+
+def entered_shapes(recipe, phase, state):
+    """Returns shapes and dtypes of what `entered` returns, given those of the state."""
+    return _enter(recipe, phase).eval_shape(state, _key_data(recipe))
+
+
+def _enter(recipe, phase):
+    before = recipe.phases[max(phase.index - 1, 0)].objective
+    return _entering(
+        phase.network,
+        phase.objective,
+        recipe.optimizer,
+        phase.reset,
+        phase.objective.forgotten(before),
+        recipe.shardings(phase),
+    )
+
+
+@memo.memoize
+def _entering(network, objective, optimizer, reset, forgotten, shardings):
+    def enter(state, data):
+        key = key_from(data)
+        new = network, objective, optimizer, key
+        return enter_phase(state, *new, reset, forgotten)
+
+    return jax.jit(enter, out_shardings=shardings)
+
+
+def _key_data(recipe):
+    """Returns the random key of the run's seed as numbers, the same on all processes."""
+    return np.asarray(jax.random.key_data(key_of(recipe.seed)))

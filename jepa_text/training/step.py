@@ -12,8 +12,10 @@ import optax
 from einops import rearrange
 
 from jepa_text.cost import flops, memo
+from jepa_text.models.attention import attend
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
+from jepa_text.parallel import sharding
 from jepa_text.training import state as states
 
 
@@ -218,3 +220,45 @@ def _guard(new, old, finite):
         skipped=old.skipped + ~finite,
         skipped_in_row=jnp.where(finite, 0, old.skipped_in_row + 1),
     )
+
+
+def compiled(recipe, phase):
+    """Returns the compiled step of a phase: `(state, batch) -> (state, metrics)`.
+
+    On CPUs, a call waits until the previous step has ended
+    (`sharding.synchronous_on_cpu`).
+    """
+    step = sharding.with_mesh(recipe.mesh, jitted(recipe, phase))
+    return sharding.synchronous_on_cpu(recipe.mesh, step)
+
+
+def jitted(recipe, phase):
+    """Returns the jitted step, to be called or lowered inside the context of the mesh.
+
+    The state is donated. A part of it in host memory is copied to the devices and back.
+    """
+    shardings = recipe.shardings(phase)
+    return _jitted(
+        phase.step, shardings, recipe.mesh, recipe.offload, phase.max_documents
+    )
+
+
+@memo.memoize
+def _jitted(step, shardings, mesh, offload, max_documents):
+    step = _fetching(step, offload) if offload else step
+    return jax.jit(
+        attend.with_max_documents(max_documents, step),
+        in_shardings=(shardings, sharding.batch_sharding(mesh)),
+        out_shardings=(shardings, sharding.replicated(mesh)),
+        donate_argnums=0,
+    )
+
+
+def _fetching(step, part):
+    """Returns a step that first copies a part of the state from the host to devices."""
+
+    def fetched(state, batch):
+        on_device = jax.device_put(getattr(state, part), jax.memory.Space.Device)
+        return step(state.replace(**{part: on_device}), batch)
+
+    return fetched

@@ -1,8 +1,8 @@
 """`train(config, workdir) -> state`: trains the phases of a run, or resumes it.
 
-    build.build              config -> Recipe; locks the workdir
-    begin.restore_or_init    the newest good checkpoint, or the first state of the run
-    for each phase           programs.enter, then one compiled step per batch
+    begin.recipe_of          config -> Recipe (recipe.py); locks the workdir
+    begin.restore_or_init    the newest good checkpoint, or the first state (state.py)
+    for each phase           state.entered, then one compiled step (step.py) per batch
     result                   the final TrainState
 
 The same call again resumes exactly from the newest good checkpoint: the step number is
@@ -19,15 +19,9 @@ from jepa_text.data import stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, mirror, xla_flags
-from jepa_text.training import (
-    begin,
-    build,
-    data_position,
-    descriptions,
-    programs,
-    switches,
-)
-from jepa_text.training import recipe as recipes
+from jepa_text.training import begin, data_position, descriptions, preflight
+from jepa_text.training import state as states
+from jepa_text.training import step as steps
 
 
 def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None):
@@ -37,8 +31,7 @@ def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None)
       config: the config of a run (training/config.py).
       workdir: a folder, an address, or a mirror.Part; the last two are worked on in a
         local copy.
-      evaluations: what is evaluated during training, as in evals.EVALUATIONS: pairs
-        (section of the config, function that makes the evaluation).
+      evaluations: further evaluations during training, as in recipe.make.
       restart: whether to start from scratch if no checkpoint of the run is good;
         otherwise that is an error (running/fresh_start.py).
       stop: the signals.StopRequests of a caller that has more to do after the last step.
@@ -57,7 +50,7 @@ def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None)
         with exits.config_errors():
             place = stack.enter_context(mirror.opened(workdir))
             folder = place.folder
-            recipe, watchdog = build.build(config, folder, stack, evaluations)
+            recipe, watchdog = begin.recipe_of(config, folder, stack, evaluations)
             tools, state, meta = begin.restore_or_init(
                 recipe, folder, stack, restart, stop, place.save, trunk
             )
@@ -111,7 +104,7 @@ class _Loop:
     """The training loop of one phase, with logging, evaluation and checkpoints."""
 
     def __init__(self, recipe, watchdog, tools):
-        self.recipe, self.settings, self.watchdog = recipe, recipe.loop, watchdog
+        self.recipe, self.settings, self.watchdog = recipe, recipe.settings, watchdog
         self.store, self.report, self.trace = tools.store, tools.report, tools.trace
         self.stop, self.vote = tools.stop, processes.Vote()
         self.last = recipe.phases[-1].stop
@@ -120,22 +113,22 @@ class _Loop:
 
     def enter(self, phase, state):
         """Returns the state at the start of a phase; reports reinitialized modules."""
-        for name in switches.reinitialized(self.recipe, phase):
+        for name in preflight.reinitialized(self.recipe, phase):
             self.report.log(
                 f'phase {phase.index}: {name} is reinitialized, because its shapes '
                 f'differ from those in phase {phase.index - 1}.'
             )
         with self._pause():
-            return programs.enter(self.recipe, phase, state)
+            return states.entered(self.recipe, phase, state)
 
     def train_phase(self, phase, state):
         """Trains from the step of the state to the end of the phase."""
         recipe, clock = self.recipe, self.report.clock
-        step = programs.compiled(recipe, phase)
+        step = steps.compiled(recipe, phase)
         self.watchdog.expect('compile')
         # On all processes, because a kernel may be tried out for these lines.
         self.report.begin(
-            lambda: recipes.cost(recipe, phase).model / phase.tokens_per_step,
+            lambda: recipe.cost(phase).model / phase.tokens_per_step,
             descriptions.program(recipe, phase),
         )
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
@@ -149,7 +142,9 @@ class _Loop:
                     # Read the next batch while the device computes this step.
                     with clock.waiting(self.is_computing):
                         batch = next(batches)
-                milestone = number == phase.stop or number in self.settings.keep_at
+                milestone = (
+                    number == phase.stop or number in self.settings.checkpoint.keep_at
+                )
                 if milestone or number % self.settings.log_every == 0:
                     self.log(number, jax.device_get(values), state, phase)
                 self.watchdog.beat()
@@ -192,7 +187,7 @@ class _Loop:
         Saves the state and raises Diverged if the config asks to stop at a collapse.
         """
         collapse = phase.objective.collapse(values)
-        if collapse and self.settings.stop_at_collapse:
+        if collapse and self.settings.telemetry.on_collapse == 'stop':
             self.save(state, phase, wait=True)
             raise exits.Diverged(
                 f'step {number}: {" ".join(collapse.values())} The state is saved.'
@@ -216,15 +211,15 @@ class _Loop:
 
     def is_save_due(self, number, phase):
         """Whether a checkpoint is due after this step."""
-        every = self.settings.save_every
+        every = self.settings.checkpoint.every
         regular = every and (number % every == 0 or number == phase.stop)
-        return bool(regular) or number in self.settings.keep_at
+        return bool(regular) or number in self.settings.checkpoint.keep_at
 
     def save(self, state, phase, wait=False):
         """Saves a checkpoint of the state, with the metadata needed to resume."""
         with self._pause():
             meta = {
-                **recipes.meta(self.recipe, phase, int(state.step)),
+                **self.recipe.meta(phase, int(state.step)),
                 'skipped_in_row': int(state.skipped_in_row),
                 # Metrics reach the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),
@@ -265,5 +260,5 @@ class _Loop:
             cursor=phase.cursor,
             process_index=index,
             process_count=count,
-            threads=self.settings.threads,
+            threads=self.settings.data.threads,
         )

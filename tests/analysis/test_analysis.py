@@ -23,7 +23,7 @@ from jepa_text.measures import geometry
 from jepa_text.parallel import sharding
 from jepa_text.report import console
 from jepa_text.running import metrics
-from jepa_text.training.evals import geometry as geometry_eval
+from jepa_text.training import geometry as geometry_eval
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')

@@ -11,8 +11,8 @@ import pytest
 import tiny
 
 from jepa_text.parallel import sharding
-from jepa_text.training import assemble
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
@@ -43,7 +43,7 @@ def step_of_every_phase(preset, folder):
     config.data.batch_size = 8
     config.model = dict(name='transformer', preset='tiny', scan=False, depth=3)
     config.evaluate.every = 0
-    made = assemble.make(settings.plain(config))
+    made = recipes.make(settings.plain(config))
     for phase in made.phases:
         rows = [
             phase.corrupt(

@@ -6,9 +6,8 @@ import tiny
 from jepa_text.config import ranges
 from jepa_text.optim import multipliers, optimizers, schedules
 from jepa_text.parallel import exits, sharding
-from jepa_text.training import assemble
 from jepa_text.training import config as settings
-from jepa_text.training import phases as phase_list
+from jepa_text.training import recipe as recipes
 
 HALF = "dtype='float16'.*Available: bfloat16, float32"
 MLM = (dict(objective=dict(name='mlm')),)
@@ -49,7 +48,7 @@ MLM = (dict(objective=dict(name='mlm')),)
 def test_numbers_out_of_range_are_named(changes, words, tmp_path):
     config = tiny.config(tmp_path, phases=MLM, **changes)
     with pytest.raises(ValueError, match=words):
-        assemble.make(settings.plain(config))
+        recipes.make(settings.plain(config))
 
 
 def test_numbers_are_numbers():
@@ -110,13 +109,13 @@ def test_invalid_phases_are_rejected(phase, words, tmp_path):
     sections = [{**MLM[0], 'steps': 2}, {**MLM[0], **phase}]
     config = tiny.config(tmp_path, phases=sections, steps=4)
     with pytest.raises(ValueError, match=words):
-        assemble.outline(settings.plain(config), sharding.abstract_mesh(4))
+        recipes.outline(settings.plain(config), sharding.abstract_mesh(4))
 
 
 def test_at_switch_is_only_for_later_phases():
     with pytest.raises(ValueError, match='phases.0: at_switch is only for later phases'):
-        phase_list._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
-    assert phase_list._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
+        recipes._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
+    assert recipes._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
 
 
 def test_a_diverged_run_is_not_restarted():

@@ -11,8 +11,9 @@ import tiny
 from jepa_text import load
 from jepa_text.evaluation import during_training
 from jepa_text.running import metrics
-from jepa_text.training import assemble, train
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import train
 
 
 def config(folder, path, **changes):
@@ -45,7 +46,7 @@ def test_vectors_equal_encode(tmp_path):
     path = examined.file_of(tmp_path, 80)
     given = config(tmp_path, path)
     state = tiny.train(given, tmp_path / 'run')
-    recipe = assemble.make(settings.plain(given), during_training.EVALUATIONS)
+    recipe = recipes.make(settings.plain(given), during_training.EVALUATIONS)
     (prober,) = (e for e in recipe.evaluations if isinstance(e, during_training.Prober))
     rows = prober._parts['sea'][0][0]
     model = load.load(tmp_path / 'run')

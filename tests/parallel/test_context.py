@@ -10,8 +10,9 @@ import test_partitioning as small
 from numpy.testing import assert_allclose
 
 from jepa_text.parallel import sharding
-from jepa_text.training import assemble, programs
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import state as states
 
 MESHES = {
     4: (dict(context=4), dict(fsdp=2, context=2), dict(context=2, tensor=2)),
@@ -31,7 +32,7 @@ def outlined(objective, sizes, **changes):
     config = settings.plain(config | changes)
     devices = jax.devices()[: 1 if not sizes else None]
     mesh = sharding.make_mesh(devices=devices, **sizes)
-    return assemble.outline(config, mesh, small.WORDS)
+    return recipes.outline(config, mesh, small.WORDS)
 
 
 def batch_of(made, seed=0):
@@ -54,8 +55,8 @@ def batch_of(made, seed=0):
 def stepped(made, batch, steps=2):
     """Returns (losses, parameters) after steps on a batch."""
     (phase,) = made.phases
-    state = programs.create(made, phase)
-    step, found = programs.jitted(made, phase), []
+    state = states.first(made, phase)
+    step, found = steps.jitted(made, phase), []
     with jax.set_mesh(made.mesh):
         for _ in range(steps):
             state, metrics = step(state, sharding.put_batch(batch, made.mesh))

@@ -19,8 +19,9 @@ import tiny
 
 from jepa_text.parallel import activations, sharding
 from jepa_text.planning import memory
-from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import step as steps
 
 # All sizes below differ, so that an axis of rows is identified by its length.
 ROWS, LENGTH, WORDS, WIDTH, FFN, DEPTH, MASKS = 24, 40, 1000, 64, 208, 2, 3
@@ -63,22 +64,20 @@ def compiled(objective, sizes, words=WORDS, **changes):
         telemetry=dict(every=0, on_collapse='warn'),
     )
     config = settings.plain(config | changes)
-    made = assemble.outline(config, sharding.make_mesh(**sizes), words)
+    made = recipes.outline(config, sharding.make_mesh(**sizes), words)
     return lower(made).compile(), made
 
 
 def lower(made):
     (phase,) = made.phases
-    rows = recipe.abstract_batch(made, phase, made.phases[0].batch_size)
+    rows = made.abstract_batch(phase, made.phases[0].batch_size)
     place = sharding.batch_sharding(made.mesh)
     batch = {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
         for key, leaf in rows.items()
     }
     with jax.set_mesh(made.mesh):
-        return programs.jitted(made, phase).lower(
-            recipe.abstract_state(made, phase), batch
-        )
+        return steps.jitted(made, phase).lower(made.abstract_state(phase), batch)
 
 
 def parameters(made):
@@ -86,7 +85,7 @@ def parameters(made):
 
     These are (layers of the encoder, its tables, all others).
     """
-    state = recipe.abstract_state(made, made.phases[0])
+    state = made.abstract_state(made.phases[0])
     ways, parts = made.mesh.shape['tensor'], collections.Counter()
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
         name = jax.tree_util.keystr(path, simple=True, separator='/')

@@ -18,8 +18,10 @@ from jepa_text.models.attention import attend, trial, xla
 from jepa_text.parallel import sharding
 from jepa_text.planning import memory
 from jepa_text.running import compilation, self_test
-from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import state as states
+from jepa_text.training import step as steps
 
 WANTED = os.environ.get('ACCELERATOR') == 'cpu'
 PLATFORM = jax.default_backend()
@@ -96,11 +98,11 @@ def hybrid(folder, devices, dtype, **model):
         telemetry=dict(every=0),
     )
     mesh = sharding.make_mesh(**config['mesh'], devices=devices)
-    made = assemble.outline(settings.plain(config), mesh)
+    made = recipes.outline(settings.plain(config), mesh)
     return made, made.phases[0]
 
 
-def losses(made, phase, steps=12):
+def losses(made, phase, count=12):
     """The losses of training on the same four batches of random tokens."""
     rng = np.random.default_rng(0)
     rows = []
@@ -111,9 +113,9 @@ def losses(made, phase, steps=12):
             'positions': np.arange(phase.length, dtype=np.int32),
         }
         rows.append(phase.corrupt(row, rng, 0))
-    state = programs.create(made, phase)
-    step, curve = programs.compiled(made, phase), []
-    for number in range(steps):
+    state = states.first(made, phase)
+    step, curve = steps.compiled(made, phase), []
+    for number in range(count):
         start = number % 4 * phase.batch_size
         own = rows[start : start + phase.batch_size]
         batch = {key: np.stack([row[key] for row in own]) for key in own[0]}
@@ -133,8 +135,8 @@ def test_training_agrees_with_the_cpu(tmp_path):
 def test_memory_is_as_planned(tmp_path):
     made, phase = hybrid(tmp_path, jax.devices()[:1], 'bfloat16', remat='names')
     with jax.set_mesh(made.mesh):
-        inputs = recipe.shapes(made, phase), recipe.abstract_batch(made, phase)
-        program = programs.jitted(made, phase).lower(*inputs).compile()
+        inputs = made.shapes(phase), made.abstract_batch(phase)
+        program = steps.jitted(made, phase).lower(*inputs).compile()
     planned = memory.estimate(made, phase, microbatches=1, fused=PLATFORM != 'cpu')
     total = planned.total(phase.batch_size)
     # XLA recomputes more of a small model than the plan assumes.

@@ -58,7 +58,7 @@ def test_out_of_memory_of_libtpu_gives_the_peak(words, monkeypatch):
         def compile(self):
             raise RuntimeError(message)
 
-    monkeypatch.setattr(aot_process.programs, 'jitted', lambda *given: Lowered())
+    monkeypatch.setattr(aot_process.steps, 'jitted', lambda *given: Lowered())
     config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
     made = fit.size(config, 'v5e:1', 1024).made
     made = dataclasses.replace(made, mesh=sharding.make_mesh(devices=jax.devices()[:1]))

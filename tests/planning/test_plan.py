@@ -17,8 +17,9 @@ from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import aot, fit, memory, plan, tables
 from jepa_text.planning import compiled as compiled_programs
-from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import step as steps
 
 PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
 
@@ -42,8 +43,8 @@ def flops_of(argument):
     """{part: FLOPs per step}, without a plan."""
     config = config_of(argument)
     vocab_size = hardware.Options(**config['plan']).vocab_size
-    made = assemble.outline(config, sharding.abstract_mesh(8), vocab_size)
-    return recipe.cost(made, made.phases[0]).parts
+    made = recipes.outline(config, sharding.abstract_mesh(8), vocab_size)
+    return made.cost(made.phases[0]).parts
 
 
 @pytest.fixture(scope='module')
@@ -143,7 +144,7 @@ def test_factor_is_relative_to_the_own_mlm_of_the_objective(study):
 
 def shapes(folder, mesh, **changes):
     config = settings.plain(tiny.config(folder, **changes))
-    return assemble.outline(config, mesh)
+    return recipes.outline(config, mesh)
 
 
 @pytest.mark.slow
@@ -154,10 +155,10 @@ def test_state_is_as_large_as_the_inputs_of_the_compiled_step(tmp_path):
     real = shapes(tmp_path, sharding.make_mesh(**mesh), model=model)
     made = shapes(tmp_path, sharding.abstract_mesh(4, **mesh), model=model)
     for phase, its in zip(made.phases[1:], real.phases[1:]):
-        state = recipe.abstract_state(real, its)
-        batch = recipe.abstract_batch(real, its, its.batch_size)
+        state = real.abstract_state(its)
+        batch = real.abstract_batch(its, its.batch_size)
         with jax.set_mesh(real.mesh):
-            step = programs.jitted(real, its).lower(state, batch).compile()
+            step = steps.jitted(real, its).lower(state, batch).compile()
         taken = step.memory_analysis().argument_size_in_bytes
         held = memory.estimate(made, phase, microbatches=1, fused=False)
         rows = sum(v.size * v.dtype.itemsize for v in batch.values()) // 2
@@ -174,7 +175,7 @@ def test_tensor_axis_splits_heads_and_ffn():
 
     def kept(tensor):
         mesh = sharding.abstract_mesh(8, data=1, fsdp=8 // tensor, tensor=tensor)
-        made = assemble.outline(config, mesh, 1024)
+        made = recipes.outline(config, mesh, 1024)
         return memory.estimate(
             made, made.phases[0], microbatches=1, fused=True
         ).activations
@@ -423,8 +424,8 @@ def test_a_study_is_planned_run_by_run(tmp_path, capsys):
     }
     assert cost['mlm'] < cost['clm_mlm'] < cost['clm_jepa_mlm']
     first = plans['mlm'].phases[0]
-    made = assemble.outline(
+    made = recipes.outline(
         settings.of_runs(config)['mlm'],
         sharding.abstract_mesh(8),
     )
-    assert first.flops == recipe.cost(made, made.phases[0]).parts
+    assert first.flops == made.cost(made.phases[0]).parts

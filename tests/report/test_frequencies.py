@@ -10,7 +10,7 @@ import tiny
 from jepa_text.data import pipeline
 from jepa_text.report import frequencies
 from jepa_text.running import metrics
-from jepa_text.training.evals import token_counts
+from jepa_text.training import heldout
 
 
 @pytest.fixture(scope='module')
@@ -49,10 +49,10 @@ def test_the_entropy_is_of_the_evaluated_rows(folder):
     words = [token for token in np.concatenate(seen) if token > 5]
     _, counts = np.unique(words, return_counts=True)
     share = counts / counts.sum()
-    found = token_counts.unigram_entropy(rows, range(6), max_rows=4)
+    found = heldout.unigram_entropy(rows, range(6), max_rows=4)
     assert found == pytest.approx(-(share * np.log(share)).sum())
-    whole = token_counts.unigram_entropy(rows, range(6), max_rows=10**9)
-    assert whole == token_counts.unigram_entropy(rows, range(6), max_rows=len(rows))
+    whole = heldout.unigram_entropy(rows, range(6), max_rows=10**9)
+    assert whole == heldout.unigram_entropy(rows, range(6), max_rows=len(rows))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tiny
 from jepa_text.parallel import sharding
 from jepa_text.running import restore, workdir
 from jepa_text.study import members
-from jepa_text.training import assemble, completion
+from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -33,8 +33,8 @@ def config(folder, **changes):
 
 def total_flops(config):
     """Returns the FLOPs of all steps, and of the most expensive step."""
-    made = assemble.outline(config, sharding.abstract_mesh(4))
-    costs = [recipes.cost(made, phase).model for phase in made.phases]
+    made = recipes.outline(config, sharding.abstract_mesh(4))
+    costs = [made.cost(phase).model for phase in made.phases]
     steps = [phase.stop - phase.start for phase in made.phases]
     return sum(cost * count for cost, count in zip(costs, steps)), max(costs)
 
@@ -163,7 +163,7 @@ def test_a_baseline_may_lack_parameters_that_have_an_lr_multiplier(folder, tmp_p
     optimizer = dict(name='adamw', lr_multipliers=[['predictor', 0.5]])
     given = config(folder, optimizer=optimizer, baseline='flops')
     matched = completion.with_baseline(given, tmp_path)
-    assert assemble.make(matched).steps == matched['steps']
+    assert recipes.make(matched).steps == matched['steps']
     optimizer['lr_multipliers'] = [['predictr', 0.5]]
     with pytest.raises(ValueError, match="'predictr' matches no parameter"):
         completion.with_baseline(given | {'optimizer': optimizer}, tmp_path)

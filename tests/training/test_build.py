@@ -15,8 +15,8 @@ FOLDERS = ('training', 'running', 'models', 'objectives')
 BUILDERS = {
     'training/config',
     'training/completion',
-    'training/assemble',
-    'training/build',
+    'training/recipe',
+    'training/begin',
 }
 BUILDERS |= {'running/workdir'}
 # Functions that pass a config to the builder, or take a section of it.

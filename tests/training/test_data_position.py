@@ -14,8 +14,9 @@ from jepa_text.data import pipeline, prepare, stream, tokenizers
 from jepa_text.data.rows import row_folder
 from jepa_text.data.tokenizers import training
 from jepa_text.running import metrics, workdir
-from jepa_text.training import assemble, data_position, train
+from jepa_text.training import begin, data_position, train
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 MLM = dict(objective=dict(name='mlm'))
 QUIET = dict(every=0, rate=0.15, max_rows=16)
@@ -57,7 +58,7 @@ def both(folder, weights=(0.7, 0.3)):
 
 
 def made(config):
-    return assemble.make(settings.plain(config))
+    return recipes.make(settings.plain(config))
 
 
 # Rejected settings.
@@ -423,8 +424,8 @@ def test_microbatches_may_not_change_where_a_loss_depends_on_them(
     changes, depends, folder
 ):
     phases = ({'share': 0.5, **MLM}, dict(objective=dict(name='hybrid') | changes))
-    objectives = assemble.objectives(settings.plain(config(folder, phases)))
-    may_change = train.build.changeable_keys(objectives)
+    objectives = recipes.objectives(settings.plain(config(folder, phases)))
+    may_change = train.begin.changeable_keys(objectives)
     assert list(workdir.disallowed({'accumulate': (1, 2)}, may_change)) == (
         ['accumulate'] if depends else []
     )
@@ -437,7 +438,7 @@ def test_other_microbatches_are_rejected(folder, tmp_path):
 
     def build(config):
         with contextlib.ExitStack() as stack:
-            train.build.build(config, tmp_path / 'run', stack)
+            begin.recipe_of(config, tmp_path / 'run', stack)
 
     build(asked)
     step.mkdir(parents=True)
@@ -448,7 +449,7 @@ def test_other_microbatches_are_rejected(folder, tmp_path):
 
 def test_other_weights_are_rejected(folder, tmp_path):
     keys = dict.fromkeys(f'data.mixture.1.{key}' for key in ('folder', 'name', 'weight'))
-    rejected = workdir.disallowed(keys, train.build.MAY_CHANGE)
+    rejected = workdir.disallowed(keys, train.begin.MAY_CHANGE)
     assert list(rejected) == ['data.mixture.1.weight']
 
 

@@ -8,8 +8,9 @@ import tiny
 
 from jepa_text.optim import schedules
 from jepa_text.running import metrics, workdir
-from jepa_text.training import assemble, completion, extend
+from jepa_text.training import completion, extend
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 MLM = dict(objective=dict(name='mlm'))
 WSD = dict(name='wsd', peak=1e-2, warmup=0.25, decay=0.5)
@@ -118,7 +119,7 @@ def test_what_an_extension_changes_is_said(folder, schedule, objective, at, chan
         extended=[extension],
     )
     config = settings.plain(config)
-    lines = assemble.outline(config, assemble.mesh(config)).notes
+    lines = recipes.outline(config, recipes.mesh(config)).notes
     said = [line for line in lines if 'differs from that of a run of this length' in line]
     assert bool(said) == bool(changed)
     if changed:

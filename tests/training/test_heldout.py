@@ -20,7 +20,7 @@ from jepa_text.objectives.base import Objective
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics
-from jepa_text.training.evals import heldout, token_counts
+from jepa_text.training import heldout
 
 LENGTH = 32
 CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')
@@ -238,7 +238,7 @@ TEXTS = (
 @pytest.mark.parametrize('text', TEXTS)
 def test_the_bytes_of_tokens_add_up_to_the_text(text):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    bytes_V = token_counts.token_bytes(tokenizer, rows=None)
+    bytes_V = heldout.token_bytes(tokenizer, rows=None)
     assert bytes_V[tokenizer.encode(text)].sum() == len(text.encode())
     assert not bytes_V[list(tokenizer.special_ids)].any()
 
@@ -291,8 +291,8 @@ def test_bytes_of_lossy_tokens_add_up_over_a_split(folder):
         'decoder': {'type': 'WordPiece', 'prefix': '##', 'cleanup': True}
     }
     lossy = tokenizers.parse(content, 'test')
-    bytes_V = token_counts.token_bytes(lossy, rows)
-    counts_V = token_counts.of_rows(rows, lossy.special_ids, len(rows))
+    bytes_V = heldout.token_bytes(lossy, rows)
+    counts_V = heldout.counts_of_rows(rows, lossy.special_ids, len(rows))
     assert counts_V.any() and not counts_V[list(lossy.special_ids)].any()
     total = (counts_V * bytes_V.astype(np.float64)).sum()
     assert total == pytest.approx(rows.manifest['splits']['heldout']['bytes'], rel=1e-6)

@@ -21,17 +21,10 @@ from jepa_text.config import resolve
 from jepa_text.data import prepare, tokenizers
 from jepa_text.optim import leaves, multipliers, optimizers, schedules
 from jepa_text.running import restore, workdir
-from jepa_text.training import (
-    assemble,
-    build,
-    completion,
-    convert,
-    init_from,
-    recipe,
-)
+from jepa_text.training import begin, completion, convert, heldout, init_from
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
-from jepa_text.training.evals import heldout
 
 MLM = (dict(objective=dict(name='mlm')),)
 
@@ -69,14 +62,14 @@ def begun(config, folder, modules=('encoder', 'lm_head')):
     Modules that do not come from the start are only created if not in `modules`.
     """
     config = completion.with_init_from(settings.plain(config), folder)
-    made = assemble.make(config)
+    made = recipes.make(config)
     phase = made.phases[0]
-    state = recipe.abstract_state(made, phase)
+    state = made.abstract_state(phase)
     if set(state.params) - set(modules):
         init = functools.partial(
             states.create, phase.network, phase.objective, made.optimizer, made.seed
         )
-        state = jax.jit(init, out_shardings=recipe.shardings(made, phase))()
+        state = jax.jit(init, out_shardings=made.shardings(phase))()
     folder.mkdir(exist_ok=True)
     return made, init_from.initialize(made, state, folder)
 
@@ -387,7 +380,7 @@ def test_a_start_that_did_not_fit_can_be_corrected_in_the_same_folder(
     wrong = settings.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
-        with workdir.open_workdir(path, config, build.MAY_CHANGE, 'checkpoints'):
+        with workdir.open_workdir(path, config, begin.MAY_CHANGE, 'checkpoints'):
             return json.loads((path / 'config.json').read_text())
 
     opened(wrong)
@@ -445,7 +438,7 @@ def test_new_weights_equal_those_of_a_run_without_init_from(
     """The same model from scratch, as a baseline for the start."""
     config = config_of(folder, old, init_from=dict(weights='new'))
     _, state = begun(config, tmp_path / 'a', modules=())
-    made = assemble.make(completion.with_init_from(settings.plain(config)))
+    made = recipes.make(completion.with_init_from(settings.plain(config)))
     fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
     same(state.params, fresh)
     assert 'only shape and tokenizer' in capsys.readouterr().out

@@ -8,9 +8,10 @@ import test_configs
 from jepa_text.data import prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
-from jepa_text.training import assemble, recipe, step
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
+from jepa_text.training import step
 
 PRETRAIN = test_configs.module('pretrain')
 PRESETS = list(test_configs.module('presets').presets())
@@ -22,7 +23,7 @@ def built(argument):
     """Returns the config and outline of an argument on 64 abstract devices."""
     config = settings.plain(PRETRAIN.get_config(argument))
     words = config['plan']['vocab_size']
-    return config, assemble.outline(config, sharding.abstract_mesh(64), words)
+    return config, recipes.outline(config, sharding.abstract_mesh(64), words)
 
 
 def count(phase, modules):
@@ -37,9 +38,9 @@ def test_every_preset_is_valid(preset):
     assert config['name'] == f'{preset}_210m'
     for phase in made.phases:
         assert count(phase, ('encoder', 'lm_head')) == WITH_HEAD['210m']
-        state = recipe.shapes(made, phase)
+        state = made.shapes(phase)
         assert (state.target is not None) == phase.objective.has_target
-        batch = recipe.abstract_batch(made, phase, 8)
+        batch = made.abstract_batch(phase, 8)
         loss, _ = jax.eval_shape(
             step.loss(phase.network, phase.objective), state.params, state, batch
         )
@@ -99,7 +100,7 @@ def test_documented_differences_from_2507_00994_match_the_rows():
 
 def test_weight_decay_applies_to_all_parameters_except_the_balance():
     config, made = built('jepa_mlm_paper,210m')
-    state = recipe.shapes(made, made.phases[0])
+    state = made.shapes(made.phases[0])
     masked = leaves.mask(state.params, config['optimizer']['decay_paths'])
     assert not any(jax.tree.leaves(masked.pop('balance')))
     assert all(jax.tree.leaves(masked))

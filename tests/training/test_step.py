@@ -24,9 +24,9 @@ from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.parallel import sharding
-from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step
+from jepa_text.training.recipe import Recipe
 
 V, L, B = 31, 16, 8
 TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
@@ -545,4 +545,4 @@ def test_a_run_that_began_with_other_draws_is_not_resumed(
     meta = {'fingerprint': 'f', 'phase': 0, **draws}
     words = pytest.raises(ValueError, match='another version.*init_from')
     with words if refused else contextlib.nullcontext():
-        recipes.check_resumed(recipe, step_now, meta)
+        Recipe.check_resumed(recipe, step_now, meta)

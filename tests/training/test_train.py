@@ -19,8 +19,8 @@ from jepa_text.data import stream
 from jepa_text.optim import schedules
 from jepa_text.parallel import exits
 from jepa_text.running import budget, metrics
-from jepa_text.training import assemble, descriptions
 from jepa_text.training import config as settings
+from jepa_text.training import descriptions, preflight
 from jepa_text.training import recipe as recipes
 
 STEPS = 24
@@ -160,14 +160,14 @@ def test_parameters_and_flops_of_all_modules_are_said(folder):
     """Also those of a predictor that only a later phase has."""
     names = ('clm', 'hybrid')
     phases = tuple(dict(objective=dict(name=x), share=0.5) for x in names)
-    made = assemble.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
+    made = recipes.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
     (line,) = [x for x in descriptions.introduction(made) if x.startswith('network')]
-    params = recipes.shapes(made, made.phases[-1]).params
+    params = made.shapes(made.phases[-1]).params
     predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
-    assert 'predictor' not in recipes.shapes(made, made.phases[0]).params
+    assert 'predictor' not in made.shapes(made.phases[0]).params
     assert f'predictor {predictor:,}' in line and ' parameters: encoder ' in line
     for phase in made.phases:
-        flops = recipes.cost(made, phase)
+        flops = made.cost(phase)
         line, attention = descriptions.program(made, phase)
         assert line.startswith(f'FLOPs    {flops.model:.3g} per step: ')
         assert ('predictor' in line) == (phase.index == 1) and 'lm_head' in line
@@ -178,19 +178,19 @@ def test_a_batch_that_cannot_fit_in_memory_is_refused_before_it_is_compiled(
     folder, monkeypatch
 ):
     memory = mock.Mock(total=2**30)
-    monkeypatch.setattr(assemble.psutil, 'virtual_memory', lambda: memory)
+    monkeypatch.setattr(preflight.psutil, 'virtual_memory', lambda: memory)
     config = tiny.config(folder, phases=(dict(objective=dict(name='mlm')),))
     config['data'] |= dict(batch_size=2**20, repeat=True)
     with pytest.raises(ValueError, match=r'1,048,576 rows .* GiB, but .* accumulate'):
-        assemble.make(settings.plain(config))
+        recipes.make(settings.plain(config))
     config['data'] |= dict(batch_size=2**10)
-    assemble.make(settings.plain(config))
+    recipes.make(settings.plain(config))
 
 
 def test_mfu_only_counts_real_tokens(trained):
     config, workdir, _ = trained
-    made = assemble.make(settings.plain(config))
-    per_token = recipes.cost(made, made.phases[0]).model / (8 * tiny.LENGTH)
+    made = recipes.make(settings.plain(config))
+    per_token = made.cost(made.phases[0]).model / (8 * tiny.LENGTH)
     for line in metrics.read(workdir)[2:4]:
         speed = line['throughput/tokens_per_second']
         seconds = line['throughput/step_time']
@@ -390,7 +390,7 @@ def test_whatever_schedules_a_run_has_it_can_be_loaded(folder, tmp_path, monkeyp
         size = rng.choice([dict(steps=160), dict(steps=0, tokens=160 * 8 * tiny.LENGTH)])
         config = settings.plain(tiny.config(folder, phases=phases, **size))
         try:
-            recipe = assemble.outline(config, assemble.mesh(config))
+            recipe = recipes.outline(config, recipes.mesh(config))
         except ValueError:
             continue
         phase = recipe.phases[int(rng.integers(2))]

@@ -9,9 +9,9 @@ import tiny
 from jepa_text.data import pipeline
 from jepa_text.data.rows import downloaded
 from jepa_text.files import addresses, cache, transfer
-from jepa_text.training import assemble
 from jepa_text.training import config as settings
 from jepa_text.training import prepare as preparing
+from jepa_text.training import recipe as recipes
 
 ADDRESS = 'memory://shelf/rows'
 
@@ -122,7 +122,7 @@ def test_rows_are_prepared_at_an_address(store, local, capsys):
 def test_a_run_reads_rows_at_an_address(local, tmp_path):
     data = dict(folder=ADDRESS, row_length=tiny.LENGTH, batch_size=8)
     config = settings.plain(tiny.config(tmp_path, data=data))
-    away = assemble.make(config)
+    away = recipes.make(config)
     config['data']['folder'] = local
-    assert assemble.make(config).fingerprint == away.fingerprint
-    assert assemble.tokenizer_of(config).fingerprint == away.tokenizer.fingerprint
+    assert recipes.make(config).fingerprint == away.fingerprint
+    assert recipes.tokenizer_of(config).fingerprint == away.tokenizer.fingerprint

@@ -3,8 +3,9 @@
 import pytest
 import tiny
 
-from jepa_text.training import assemble, programs
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import step as steps
 
 HYBRID = dict(name='hybrid', predictor_width=16, balance=0.5)
 SCHEDULE = dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2)
@@ -18,8 +19,8 @@ def step(tmp_path_factory):
     def of(**changes):
         phases = dict(share=0.5, objective=dict(name='clm')), dict(objective=HYBRID)
         config = tiny.config(folder, **dict(phases=phases) | changes)
-        recipe = assemble.make(settings.plain(config))
-        return programs.jitted(recipe, recipe.phases[-1])
+        recipe = recipes.make(settings.plain(config))
+        return steps.jitted(recipe, recipe.phases[-1])
 
     return of
 

@@ -9,21 +9,29 @@ these names:
     mntp    the same tokens, predicted one position before
     clm     the next token, with causal attention
     prefix  the next token, after a prefix with bidirectional attention
+
+An evaluation during training is an object with
+
+    every                  steps between evaluations
+    run(params, network)   {metric: value}
+    why_not(network)       why the evaluation does not apply to a network; '' if it does
 """
 
 import dataclasses
 import functools
+import json
 import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jepa_text.config import ranges, resolve, schema
+from jepa_text.cost import memo
 from jepa_text.data import pipeline, stream
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
-from jepa_text.training.evals import compiled, token_counts
 
 _NEEDED = ('encoder', 'lm_head')  # modules whose parameters are scored
 
@@ -155,7 +163,7 @@ def metrics_of(totals, counts_V):
         if name == 'clm' and total[BYTES]:
             nats = total['loss'] / total[BYTES]
             values['heldout/bits_per_byte'] = nats / math.log(2)
-    return values | {frequencies.UNIGRAM: token_counts.entropy(counts_V)}
+    return values | {frequencies.UNIGRAM: entropy(counts_V)}
 
 
 class Evaluator:
@@ -184,7 +192,7 @@ class Evaluator:
             name: resolve.build('objectives', section, **arguments)
             for name, section in scorings(networks, rate).items()
         }
-        bytes_V = token_counts.token_bytes(tokenizer, rows)
+        bytes_V = token_bytes(tokenizer, rows)
         self._sums = {
             name: functools.partial(_sums, objective, bytes_V)
             for name, objective in self.objectives.items()
@@ -193,7 +201,7 @@ class Evaluator:
     @functools.cached_property
     def frequencies(self):
         """The count of each token that is scored in the rows, int64 [V]."""
-        return token_counts.of_rows(self.rows, self.special_ids, self.max_rows)
+        return counts_of_rows(self.rows, self.special_ids, self.max_rows)
 
     def run(self, params, network):
         """Returns {heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte,
@@ -210,7 +218,7 @@ class Evaluator:
         """Returns {name: {'loss', 'accuracy', COUNT, BYTES: sum over tokens}}."""
         needed, found = {name: params[name] for name in _NEEDED}, {}
         for name, objective in self.objectives.items():
-            sums = compiled.on_mesh(self.mesh, self._sums[name], network, _NEEDED)
+            sums = on_mesh(self.mesh, self._sums[name], network, _NEEDED)
             total = self._total(objective, sums, needed)
             found[name] = {key: total[key] for key in (COUNT, BYTES)} | {
                 kind: total[f'{objective.label}_{kind}'] for kind in ('loss', 'accuracy')
@@ -269,3 +277,83 @@ def masked_metric(values, kind):
     them; None if it does not."""
     keys = (f'heldout/{name}_{kind}' for name in ('mlm', 'mntp'))
     return next((values[key] for key in keys if key in values), None)
+
+
+def on_mesh(mesh, function, network, modules=('encoder',)):
+    """Returns `function(network, params, *arrays)` for a network, called as
+    `(params, *arrays)`.
+
+    `modules` are the names of the modules that the function uses. Compiled once for all
+    networks in which they are equal, as those of the phases of a run, except with
+    different `rope_theta`, and those of the runs of a study.
+    """
+    return _on_mesh(mesh, function, network.only(modules))
+
+
+@memo.memoize
+def _on_mesh(mesh, function, modules):
+    run = functools.partial(function, modules)
+    run = jax.jit(run, out_shardings=sharding.replicated(mesh))
+    return sharding.with_mesh(mesh, run)
+
+
+def token_bytes(tokenizer, rows):
+    """Returns the number of UTF-8 bytes that each token stands for, [V].
+
+    Special tokens have none. For byte-level BPE the counts are exact, int32: the tokens
+    of a text add up to its bytes. Other tokenizers lose some bytes (case, spaces, unknown
+    words); for them the letters of a token are counted, float32, and scaled so that all
+    tokens of the split of `rows` add up to its bytes.
+    """
+    content = json.loads(tokenizer.content)
+    by_byte = 'ByteLevel' in json.dumps(content.get('decoder'))
+    bytes_V = np.zeros(tokenizer.vocab_size, np.int32)
+    added = tokenizer.backend.get_added_tokens_decoder()
+    for token, i in tokenizer.backend.get_vocab(with_added_tokens=True).items():
+        # A byte-level vocabulary writes each byte as one character.
+        is_bytes = by_byte and i not in added
+        bytes_V[i] = len(token) if is_bytes else len(_letters(token).encode())
+    bytes_V[list(tokenizer.special_ids)] = 0
+    if by_byte:
+        return bytes_V
+    split = rows.manifest['splits'][rows.split]
+    total = (
+        counts_of_rows(rows, tokenizer.special_ids, len(rows)) * bytes_V.astype(np.int64)
+    ).sum()
+    return (bytes_V * (split['bytes'] / max(total, 1))).astype(np.float32)
+
+
+def _letters(token):
+    """The text that a token of another vocabulary stands for, approximately."""
+    if len(token) == 6 and token.startswith('<0x') and token.endswith('>'):
+        return ' '
+    return token.removeprefix('##').replace('▁', ' ')
+
+
+def counts_of_rows(rows, special_ids, max_rows):
+    """Returns the count of each token in the first `max_rows` rows, int64 [V].
+
+    It is 0 for special tokens, which are never predicted, and for padding.
+    """
+    counts = np.zeros(rows.manifest['vocab_size'], np.int64)
+    for index in range(min(max_rows, len(rows))):
+        row = rows[index]
+        counts += np.bincount(
+            row['tokens'][row['segment_ids'] > 0], minlength=len(counts)
+        )
+    counts[list(special_ids)] = 0
+    return counts
+
+
+def unigram_entropy(rows, special_ids, max_rows):
+    """Returns the entropy of non-special tokens in the first rows, in nats per token."""
+    return entropy(counts_of_rows(rows, special_ids, max_rows))
+
+
+def entropy(counts_V):
+    """Returns -sum p log p of the token frequencies, in nats per token.
+
+    This is the loss of a model that only knows the frequencies.
+    """
+    share = counts_V[counts_V > 0] / counts_V.sum()
+    return float(-(share * np.log(share)).sum())

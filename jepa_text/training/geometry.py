@@ -10,7 +10,7 @@ from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.measures import cloud, forms, geometry
 from jepa_text.models import pooling
-from jepa_text.training.evals import compiled, heldout
+from jepa_text.training import heldout
 
 MEASURES = {
     name: geometry.METRICS[name]
@@ -85,7 +85,7 @@ class Evaluator:
 
     def vectors(self, params, network):
         """Returns ({pooling: vectors_ND float32}, lengths_N) on each process."""
-        pooled = compiled.on_mesh(self.mesh, _pooled, network)
+        pooled = heldout.on_mesh(self.mesh, _pooled, network)
         found, lengths = {name: [] for name in _POOLINGS}, []
         for batch in heldout.batches(
             self.rows, _unmasked, self.mesh, self.batch_size, self.texts
