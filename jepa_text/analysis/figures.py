@@ -1,6 +1,13 @@
-"""Selects the rows of an analysis for each figure and draws them with charts.py."""
+"""Figures of an analysis: selects its rows, and draws them in the style of plots.py.
 
-from jepa_text.analysis import charts, findings
+A subject is (model, control). A model has the same color in all figures. Its controls
+have the same color, with other markers and line styles, so that figures are readable in
+grayscale. `models` are all model names in order, which determines the colors.
+"""
+
+import numpy as np
+
+from jepa_text.analysis import findings
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
 from jepa_text.running import download, metrics
@@ -23,6 +30,14 @@ TRAINING = (
 )
 _WITHOUT_RANK = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 FORMS = {'raw': 'raw', 'length_residualized': 'length-residualized'}
+# {control: (marker, line style)}
+_LOOKS = {
+    controls.UNTRAINED: ('o', (0, (4, 2))),
+    controls.BAG: ('s', (0, (1, 1.5))),
+    controls.TF_IDF: ('^', (0, (1, 3))),
+    controls.WHOLE: ('v', (0, (1, 5))),
+}
+_OTHER = 'D', (0, (6, 2, 1, 2))
 
 
 def probe_of(task):
@@ -35,26 +50,25 @@ def probe_of(task):
 def geometry(task, results):
     """Figures of the last measured layer: alignment and uniformity, eigenspectra, and
     effective rank by pooling."""
-    found, models = findings.final_rows(results['rows']), models_of(results)
+    final, models = findings.final_rows(results['rows']), models_of(results)
     planes, spectra = [], []
     for form, title in FORMS.items():
         points, values = {}, {}
         for subject in subjects(results, task['name']):
             up, near, across = (
-                found.get((task['name'], *subject, metric, form))
+                final.get((task['name'], *subject, metric, form))
                 for metric in ('class_alignment', 'alignment', 'uniformity')
             )
             if across and (up or near):
                 points[subject] = interval(across), interval(up or near)
         if points:
-            title = f'Alignment and uniformity, {title}'
-            planes.append(charts.plane(points, title, models))
+            planes.append(plane(points, f'Alignment and uniformity, {title}', models))
         for one in results['spectra']:
             is_first = one['pooling'] in (results['config']['poolings'][0], '', 'mean')
             if is_first and (one['task'], one['form']) == (task['name'], form):
                 values.setdefault((one['model'], one['control']), one['values'])
         title = 'Eigenspectrum' if form == 'raw' else f'Eigenspectrum, {FORMS[form]}'
-        spectra.append(charts.eigenspectra(values, title, models))
+        spectra.append(eigenspectra(values, title, models))
     return [*planes, *spectra, _by_pooling(task, results)]
 
 
@@ -66,7 +80,7 @@ def _by_pooling(task, results):
             # Rows with seed 'mean' come last and replace those of single seeds.
             groups.setdefault(row['pooling'], {})[subject] = interval(row)
     title = f'Effective rank by pooling in {deepest(results)}'
-    return charts.dots(groups, title, 'effective rank', models_of(results))
+    return dots(groups, title, 'effective rank', models_of(results))
 
 
 def layers(task, results):
@@ -75,21 +89,21 @@ def layers(task, results):
     if probe != LAYERED[0][0]:
         measures.insert(0, (probe, '', probe.replace('_', ' ')))
     for metric, form, label in measures:
-        lines, flat = {}, {}
+        runs, flat = {}, {}
         for row in rows_of(results, task['name'], metric, form):
             subject = row['model'], row['control']
             # Ranks of TF-IDF are not comparable, as its width differs.
             is_without_rank = not row['model'] or row['control'] in _WITHOUT_RANK
             if row['layer'] is not None:
                 if row['pooling'] == results['config']['poolings'][0]:
-                    lines.setdefault(subject, {})[row['layer']] = interval(row)
+                    runs.setdefault(subject, {})[row['layer']] = interval(row)
             elif metric != 'effective_rank' or not is_without_rank:
                 flat[subject] = row['value']
-        lines = {s: tuple(zip(*sorted(x.items()))) for s, x in lines.items()}
-        if lines:
+        if runs:
             title = f'{label[:1].upper()}{label[1:]} by layer'
-            models = models_of(results)
-            drawn.append(charts.by_layer(lines, title, label, models, flat))
+            looks = _looks([*runs, *flat], models_of(results))
+            axis = label, 'layer (0: the embedding)'
+            drawn.append(plots.errors(runs, title, *axis, looks, flat))
     return drawn
 
 
@@ -114,7 +128,7 @@ def similarity(results):
         one, two = map(named, sides)
         title = f'within {one}' if one == two else f'of {one} and {two}'
         figures.append(
-            charts.similarity(values_RC, f'Unbiased CKA {title}', one, two, numbers)
+            similarity_map(values_RC, f'Unbiased CKA {title}', one, two, numbers)
         )
     return figures and {
         'heading': f'Similarity of layers on {results["tasks"][0]["name"]}',
@@ -144,6 +158,111 @@ def training(results):
     return figures and {'heading': heading, 'figures': figures}
 
 
+def dots(groups, title, xlabel, models):
+    """Values with intervals, {group: {subject: interval}}: a block of lines for each
+    group."""
+    looks = _looks({subject for group in groups.values() for subject in group}, models)
+    return plots.dots(groups, title, xlabel, looks)
+
+
+def plane(points, title, models):
+    """Alignment against uniformity (Wang & Isola 2020): lower left is better.
+
+    `points` is {subject: (uniformity, alignment)}, intervals or numbers.
+    """
+    figure, axes = plots.blank(
+        title,
+        'alignment (squared distance of positive pairs)',
+        'uniformity (lower left is better)',
+        plots.height(points),
+    )
+    looks = _looks(points, models)
+    for subject, both in points.items():
+        (x, *across), (y, *up) = map(plots.ends, both)
+        style = dict(color=looks[subject]['color'], linewidth=1.1, alpha=0.8, zorder=2)
+        axes.plot(across, [y, y], **style)
+        axes.plot([x, x], up, **style)
+        mark = looks[subject] | {'linestyle': 'none', 'markersize': 6.5}
+        axes.plot([x], [y], **mark, zorder=4)
+    axes.margins(0.12)
+    axes.grid(True, axis='x', color=plots.GRID, linewidth=0.6)
+    plots.legend(figure, axes)
+    return figure
+
+
+def eigenspectra(values, title, models):
+    """Normalized eigenvalues on logarithmic axes, where a power law is a straight line.
+
+    `values` is {subject: eigenvalues in descending order}.
+    """
+    runs = {}
+    for subject, spectrum in values.items():
+        spectrum = np.asarray(spectrum, np.float64)
+        spectrum = spectrum[spectrum > 0]
+        runs[subject] = np.arange(1, spectrum.size + 1), spectrum / spectrum.sum()
+    looks = {
+        subject: look | {'marker': None} for subject, look in _looks(runs, models).items()
+    }
+    label = 'fraction of the first 64'
+    return plots.curves(
+        runs, title, label, xlabel='eigenvalue rank', looks=looks, log='xy'
+    )
+
+
+def similarity_map(values_RC, title, rows, columns, layers):
+    """Heat map of CKA from 0 to 1; `rows` and `columns` are the names of the two models.
+
+    `layers` are the layer numbers of both sides.
+    """
+    values_RC = np.asarray(values_RC)
+    names = f'layer of {rows}', f'layer of {columns}'
+    figure, axes = plots.blank(title, *names, height=3.6)
+    is_long = max(values_RC.shape) > 2 * min(values_RC.shape)
+    # One hue, monotone in lightness: readable in color, in grayscale and in print.
+    axes.imshow(
+        np.clip(values_RC, 0, 1),
+        **dict(cmap='Blues', vmin=0, vmax=1, origin='lower'),
+        aspect='auto' if is_long else 'equal',
+    )
+    if values_RC.size <= 196:
+        style = dict(ha='center', va='center', fontsize=7.5 - 1.5 * (values_RC.size > 64))
+        for (row, column), value in np.ndenumerate(values_RC):
+            text = f'{value:.2f}'.replace('0.', '.')
+            color = 'white' if value > 0.6 else plots.INK
+            axes.text(column, row, text, color=color, **style)
+    for axis, numbers in zip((axes.set_yticks, axes.set_xticks), layers):
+        ticks = range(0, len(numbers), max(1, len(numbers) // 12))
+        axis(ticks, [str(numbers[tick]) for tick in ticks])
+    axes.grid(False)
+    axes.spines['bottom'].set_visible(False)
+    return figure
+
+
+def label(model, control):
+    """The label of a subject.
+
+    >>> label('mlm', ''), label('mlm', 'untrained'), label('', 'TF-IDF')
+    ('mlm', 'mlm, untrained', 'TF-IDF')
+    """
+    return ', '.join(filter(None, (model, control)))
+
+
+def _looks(subjects, models):
+    """{subject: keywords of axes.plot}: filled for a model, hollow for a control."""
+    own, looks = plots.styles(models, ()), {}
+    for model, control in subjects:
+        # Later models are thinner, so that those below show where they coincide.
+        base = own.get(model, dict(color=plots.MUTED, linewidth=1.6))
+        look = dict(color=base['color'], linewidth=base['linewidth'])
+        marker, line = _LOOKS.get(control, _OTHER) if control else ('o', 'solid')
+        look |= dict(marker=marker, linestyle=line)
+        if control:
+            look |= dict(markerfacecolor='white', linewidth=0.75 * base['linewidth'])
+        name = plots.legend_label(label(model, control))
+        looks[model, control] = look | {'label': name, 'markeredgewidth': 1.2}
+    return looks
+
+
 def rows_of(results, task, metric, form):
     """The rows of a metric and form on a task."""
     wanted = task, metric, form
@@ -153,14 +272,14 @@ def rows_of(results, task, metric, form):
 
 def subjects(results, task):
     """[(model, control)] in display order: models, their controls, other controls."""
-    found = dict.fromkeys(
+    known = dict.fromkeys(
         (row['model'], row['control'])
         for row in results['rows']
         if row['task'] == task and not row['other']
     )
     names = '', *controls.CONTROLS, controls.WHOLE
     order = {name: place for place, name in enumerate(names)}
-    return sorted(found, key=lambda s: (not s[0], order.get(s[1], len(order))))
+    return sorted(known, key=lambda s: (not s[0], order.get(s[1], len(order))))
 
 
 def deepest(results):

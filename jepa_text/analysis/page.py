@@ -1,6 +1,6 @@
 """Report of an analysis: analysis.html, and a short table on the terminal."""
 
-from jepa_text.analysis import charts, features, figures, findings, measuring, verdicts
+from jepa_text.analysis import features, figures, findings, measuring, verdicts
 from jepa_text.data import truncation
 from jepa_text.evaluation import controls
 from jepa_text.models import pooling
@@ -46,7 +46,7 @@ def show(results):
 
 def table(results):
     """One row per task and model or control, in the order of COLUMNS."""
-    found, rows = findings.final_rows(results['rows']), []
+    final, rows = findings.final_rows(results['rows']), []
     for task in results['tasks']:
         values = (
             *((figures.probe_of(task), ''), ('word_recovery_auc', '')),
@@ -54,9 +54,9 @@ def table(results):
             ('effective_rank', 'raw'),
         )
         for subject in figures.subjects(results, task['name']):
-            cells = [found.get((task['name'], *subject, *value)) for value in values]
+            cells = [final.get((task['name'], *subject, *value)) for value in values]
             numbers = [row and row['value'] for row in cells]
-            rows.append([task['name'], charts.label(*subject), *numbers])
+            rows.append([task['name'], figures.label(*subject), *numbers])
     return rows
 
 
@@ -114,11 +114,13 @@ def _cuts(results):
 
 def _truncation(results):
     """The section of truncated texts, by model and task."""
-    rows = []
-    for one in _cuts(results):
-        row = [one.task, one.model, one.length, one.texts, truncation.percent(one)]
-        row.append(f'{100 * one.read:.0f} %')
-        rows += [] if row in rows else [row]
+    rows = dict.fromkeys(
+        (
+            *(one.task, one.model, one.length, one.texts),
+            *(truncation.percent(one), f'{100 * one.read:.0f} %'),
+        )
+        for one in _cuts(results)
+    )
     text = 'No text was truncated.'
     if any(one.cut for one in _cuts(results)):
         text = (
@@ -184,25 +186,25 @@ OTHERS = {
 
 
 def _probes(task, results):
-    found, groups = findings.final_rows(results['rows']), {}
+    final, groups = findings.final_rows(results['rows']), {}
     main = figures.probe_of(task)
     subjects = figures.subjects(results, task['name'])
-    columns, rows = ['model'], [[charts.label(*subject)] for subject in subjects]
+    columns, rows = ['model'], [[figures.label(*subject)] for subject in subjects]
     for metric in (main, *OTHERS[task['kind']]):
         name = verdicts.metric_label(metric)
         columns += [name, '95 %'] if metric == main else [name]
         for row, subject in zip(rows, subjects):
-            one = found.get((task['name'], *subject, metric, ''))
+            one = final.get((task['name'], *subject, metric, ''))
             row.append(one and one['value'])
             if metric == main:
-                row.append(one and verdicts.format_interval(one))
+                row.append(one and page.interval_text(figures.interval(one)))
             if one:
                 groups.setdefault(name, {})[subject] = figures.interval(one)
     title, models = f'Probes of {figures.deepest(results)}', figures.models_of(results)
     return {
         'text': _task_description(task),
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
-        'figures': [charts.dots(groups, title, '', models)] if groups else [],
+        'figures': [figures.dots(groups, title, '', models)] if groups else [],
     }
 
 

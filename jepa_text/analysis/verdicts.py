@@ -2,12 +2,10 @@
 
 import math
 
-import numpy as np
-
 from jepa_text.analysis import comparisons, figures, findings
 from jepa_text.measures import statistics
+from jepa_text.report import page
 
-_REACHED = 'found', 'reached'
 # The headline has the first of these that a task has.
 SCORES = ('probe_accuracy', 'probe_spearman', 'cosine_spearman')
 
@@ -77,12 +75,12 @@ def beyond(results):
         return None
     tasks = [task['name'] for task in results['tasks']]
     models = figures.models_of(results)
-    found = {(task, model): {} for task in tasks for model in models}
+    better = {(task, model): {} for task in tasks for model in models}
     for one in results['examined']:
         if one['beyond']:
-            found[one['task'], one['model']].setdefault(one['metric'], []).append(one)
+            better[one['task'], one['model']].setdefault(one['metric'], []).append(one)
     rows = [
-        [model, *(_metrics(found[task, model]) for task in tasks)] for model in models
+        [model, *(_metrics(better[task, model]) for task in tasks)] for model in models
     ]
     return {
         'heading': 'Values that no control explains',
@@ -107,12 +105,17 @@ def _metrics(by_metric):
 def explained(results):
     """The section of the values that a control explains or may explain; falsy if there
     are none."""
-    rows = []
-    for w in results['warnings']:
-        # Magnitudes differ between rows, so each value is formatted by itself.
-        found, reached = (f'{w[key]:.3g}'.replace('-', '−') for key in _REACHED)
-        rows.append([w['task'], w['model'], value_label(w)])
-        rows[-1] += [found, w['control'], reached, w['kind']]
+    rows = [
+        [
+            *(one['task'], one['model'], value_label(one)),
+            # Magnitudes differ between rows, so each value is formatted by itself.
+            f'{one["found"]:.3g}'.replace('-', '−'),
+            one['control'],
+            f'{one["reached"]:.3g}'.replace('-', '−'),
+            one['kind'],
+        ]
+        for one in results['warnings']
+    ]
     columns = 'task, model, value, result, control, control result, conclusion'
     return rows and {
         'heading': 'Values that a control explains',
@@ -130,10 +133,15 @@ def explained(results):
 
 def differences(results):
     """The section of the tests between models; falsy if there is only one model."""
-    rows = []
-    for t in results['tests']:
-        found = t['difference'], format_interval(t), t['over'], t['verdict']
-        rows.append([t['task'], t['first'], t['second'], value_label(t), *found])
+    rows = [
+        [
+            *(test['task'], test['first'], test['second'], value_label(test)),
+            test['difference'],
+            page.interval_text((test['difference'], test['low'], test['high'])),
+            *(test['over'], test['verdict']),
+        ]
+        for test in results['tests']
+    ]
     columns = 'task, first, second, value, first − second, 95 %, interval, verdict'
     return rows and {
         'heading': 'Differences between models',
@@ -159,10 +167,3 @@ def metric_label(metric):
     """The label of a metric, such as 'word recovery AUC' for word_recovery_auc."""
     text = metric.replace('paper_probe_gap', "paper's_probe_gap").replace('_', ' ')
     return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
-
-
-def format_interval(row):
-    """The interval of a row as text; None if it was not measured."""
-    if not np.isfinite(row['low']):
-        return None
-    return f'{row["low"]:.3f} to {row["high"]:.3f}'.replace('-', '−')

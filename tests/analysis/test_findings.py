@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from jepa_text.analysis import (
-    charts,
     figures,
     findings,
     measuring,
@@ -371,7 +370,7 @@ def test_plane_is_drawn_only_for_complete_forms():
 
 def test_unknown_controls_are_drawn():
     subjects = {('', controls.ALWAYS_ONE): 0.4, ('', controls.LARGEST): 0.1}
-    assert charts.dots({'probe F1': subjects}, 'Dots', '', ['a'])
+    assert figures.dots({'probe F1': subjects}, 'Dots', '', ['a'])
 
 
 def test_values_beyond_controls_are_listed():

@@ -155,6 +155,8 @@ def test_means_are_plotted_over_x_with_their_interval():
     figure.canvas.draw()
     labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert all(label.endswith('%') for label in labels)
+    # Without an interval, its ends are the value.
+    assert plots.ends((0.5, np.nan, None)) == plots.ends(0.5) == (0.5, 0.5, 0.5)
 
 
 def test_controls_are_hollow():

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from jepa_text.analysis import charts
+from jepa_text.analysis import figures
 from jepa_text.report import plots
 
 pytest.importorskip('matplotlib')
@@ -14,27 +14,19 @@ SUBJECTS = [('mlm', ''), ('mlm', 'untrained'), ('mlm', 'bag of embeddings'), ('c
 SUBJECTS += [('', 'TF-IDF'), ('', 'largest class')]
 POINT = (0.5, 0.4, 0.6)
 MAKERS = {
-    'plane': lambda: charts.plane(
+    'plane': lambda: figures.plane(
         dict.fromkeys(SUBJECTS, (POINT, (-1.0, -1.1, -0.9))), 'Plane', MODELS
     ),
-    'by_layer': lambda: charts.by_layer(
-        {subject: ([0, 1, 2], [POINT] * 3) for subject in SUBJECTS[:2]},
-        'Layers',
-        'rank',
-        MODELS,
-        {('', 'TF-IDF'): 0.7},
-    ),
-    'dots': lambda: charts.dots(
+    'dots': lambda: figures.dots(
         {'probe': dict.fromkeys(SUBJECTS, POINT), 'words': {('mlm', ''): POINT}},
         'Dots',
         'accuracy',
         MODELS,
-        {'chance': 0.3},
     ),
-    'eigenspectra': lambda: charts.eigenspectra(
+    'eigenspectra': lambda: figures.eigenspectra(
         {('mlm', ''): [4.0, 1.0, 0.0], ('clm', ''): [0.0]}, 'Spectra', MODELS
     ),
-    'similarity': lambda: charts.similarity(
+    'similarity': lambda: figures.similarity_map(
         np.eye(3), 'CKA', 'mlm', 'clm', [range(3)] * 2
     ),
 }
@@ -75,7 +67,7 @@ def test_controls_are_hollow_with_the_color_of_their_model(name):
     assert marks['mlm'].get_markerfacecolor() == marks['mlm'].get_color()
     assert marks['mlm, untrained'].get_markerfacecolor() == 'white'
     assert marks['TF-IDF'].get_color() == plots.MUTED
-    shapes = {marks[charts.label(*subject)].get_marker() for subject in SUBJECTS}
+    shapes = {marks[figures.label(*subject)].get_marker() for subject in SUBJECTS}
     assert len(shapes) == 4
 
 
@@ -85,19 +77,11 @@ def test_values_and_intervals_are_drawn_correctly():
     axes = MAKERS['dots']().axes[0]
     assert list(axes.lines[0].get_xdata()) == [0.4, 0.6]
     assert [t.get_text() for t in axes.get_yticklabels()] == ['probe', 'words']
-    line = labeled(MAKERS['by_layer']())['mlm']
-    assert line.get_ydata().tolist() == [0.5] * 3
     share = labeled(MAKERS['eigenspectra']())['mlm']
     np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
 
 
-def test_missing_ends_give_no_interval():
-    nothing = (0.5, float('nan'), None)
-    assert charts._interval(nothing) == (0.5, 0.5, 0.5)
-    assert charts._interval(2) == (2.0, 2.0, 2.0)
-
-
 def test_similarity_map_shows_numbers_if_legible():
     assert {t.get_text() for t in MAKERS['similarity']().axes[0].texts} == {'1.00', '.00'}
-    many = charts.similarity(np.zeros((20, 20)), '', '', '', [range(20)] * 2)
+    many = figures.similarity_map(np.zeros((20, 20)), '', '', '', [range(20)] * 2)
     assert not many.axes[0].texts
