@@ -39,6 +39,11 @@ class Command:
     flags: dict = dataclasses.field(default_factory=dict)
 
 
+# Flags of the section `engine`, by its keys.
+ENGINE = {
+    'engine': ('ray', 'where members run: local, or ray for a cluster'),
+    'jobs': (2, 'members at a time on this machine, each in a process of its own'),
+}
 COMMANDS = {
     'tokenizer': Command(
         'train a tokenizer, or adapt an existing one',
@@ -87,7 +92,7 @@ COMMANDS = {
         '--config=configs/quickstart.py --workdir=runs/quickstart',
         'finished results are kept; the same command continues, and an unfinished run '
         'resumes from its newest checkpoint.',
-        {'dry-run': (True, 'print what would be trained, and exit')},
+        {'dry-run': (True, 'print what would be trained, and exit'), **ENGINE},
     ),
     'analyze': Command(
         'analyze the representations of models',

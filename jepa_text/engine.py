@@ -100,6 +100,10 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
 
+class Skipped(RuntimeError):
+    """A task did not run, as one that it comes after failed."""
+
+
 @contextlib.contextmanager
 def opened(options, workdir):
     """Yields a function (tasks, on_end=None) -> {name: Outcome} that runs tasks.
@@ -144,7 +148,7 @@ def _run(options, place, executor, tasks, on_end=None):
             for task in list(waiting):
                 failed = [n for n in task.after if n in outcomes and outcomes[n].error]
                 if failed:
-                    error = RuntimeError(f'not run, as {failed[0]} failed')
+                    error = Skipped(f'not run, as {failed[0]} failed')
                     outcomes[task.name] = Outcome(error=error)
                     on_end(task.name, outcomes[task.name])
                 elif len(running) < slots and outcomes.keys() >= {*task.after}:

@@ -84,7 +84,7 @@ def main(argv):
     *_, flags, own_flags = _split(argv)
     switches = {}
     if command in WITH_SWITCHES:
-        switches = {name.replace('-', '_'): True for name in own_flags if own_flags[name]}
+        switches = {n.replace('-', '_'): True for n in own_flags if own_flags[n] is True}
     try:
         if command in MULTI_PROCESS:
             _join(flags.distributed)
@@ -152,6 +152,10 @@ def _read(argv):
     config = overrides.apply(root, file, settings)
     if command == 'plan' and own_flags:
         config = config | {'plan': {**config.get('plan', {}), **own_flags}}
+    names = {'engine': 'name', 'jobs': 'jobs'}
+    # As in commands.ENGINE.
+    if given := {names[flag]: x for flag, x in own_flags.items() if flag in names}:
+        config = config | {'engine': {**config.get('engine', {}), **given}}
     schema.read(root, config)
     return command, config, file, flags.workdir
 

@@ -54,7 +54,7 @@ jax.config.update('jax_numpy_rank_promotion', 'raise')
 
 # Files whose slow tests take a minute or more, the longest first.
 LONG = (
-    'study/test_workers',
+    'study/test_work',
     'training/test_train',
     'parallel/test_processes',
     'running/test_faults',

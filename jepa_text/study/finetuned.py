@@ -1,6 +1,6 @@
 """Examines the members of a study: fine-tunes them to tasks, as `jepa-text evaluate`.
 
-workdir/examined/<name>/    results, claims, tables and evaluation.html of that command
+workdir/examined/<name>/    results, tables and evaluation.html of that command
 workdir/examined/<name>/members/<member>.json    the metrics that the study reports
 
 `examine` is {name: config of evaluate, without models}. The learning rate of each member
@@ -70,18 +70,18 @@ def check_run(sections, filling, recipe):
             )
 
 
-def run(sections, place, fingerprints):
+def run(sections, workdir, fingerprints):
     """Examines members, and returns their metrics and those of controls.
 
     Returns {'values': {member: {metric: value}}, 'beside': {metric: {control: value}}}.
 
-    `place` is as of shared_runs.opened; `fingerprints` are {member: fingerprint}. Saved
-    results are not measured again. Members without a result whose checkpoints are missing
-    are reported and left out. Several workers may do this at once. Raises as evaluate.
+    `fingerprints` are {member: fingerprint}. Saved results are not measured again.
+    Members without a result whose checkpoints are missing are reported and left out.
+    Raises as evaluate.
     """
     values, controls = {member: {} for member in fingerprints}, {}
     for name, section in sections.items():
-        folder = place.folder / members.EXAMINED / name
+        folder = workdir / members.EXAMINED / name
         questions = {
             member: (
                 folder / 'members' / f'{member}.json',
@@ -89,7 +89,7 @@ def run(sections, place, fingerprints):
             )
             for member, fingerprint in fingerprints.items()
         }
-        _examine(name, section, place, questions)
+        _examine(name, section, workdir, questions)
         for member, (path, question) in questions.items():
             if found := _answer(path, question):
                 values[member] |= found['values']
@@ -121,31 +121,24 @@ def metrics_of(name, chosen, paths):
     return found, {control: float(np.mean(v)) for control, v in controls.items()}
 
 
-def _examine(name, section, place, questions):
+def _examine(name, section, workdir, questions):
     """Answers the open questions about members that have checkpoints."""
     wanted = [member for member, one in questions.items() if not _answer(*one)]
-    present = [m for m in questions if restore.steps(place.folder / m / 'checkpoints')]
+    present = [m for m in questions if restore.steps(workdir / m / 'checkpoints')]
     if missing := [member for member in wanted if member not in present]:
         print(f'Not examined, as their checkpoints are missing: {", ".join(missing)}')
     if not set(wanted) & set(present):
         return
-    # Named alike on all workers, which share the results of evaluate by these paths.
-    paths = {place.at(member): member for member in present}
+    paths = {str(workdir / member): member for member in present}
     config = {**section, 'models': list(paths)}
-    lines = evaluate.evaluate(config, place.at(f'{members.EXAMINED}/{name}'))['lines']
+    folder = workdir / members.EXAMINED / name
+    lines = evaluate.evaluate(config, folder)['lines']
     config = schema.read(Config, schema.plain(config))
     rule = dict(by=config.select_by, rule=config.selection, rates=selection.PAPER_RATES)
     values, controls = metrics_of(name, selection.select(lines, **rule), paths)
     for member in present:
         answer = {'values': values[member], 'beside': controls}
         cached_result.get_or_compute(*questions[member], lambda answer=answer: answer)
-    place.send()
-
-
-def is_left_out(name):
-    """Whether only `evaluate` uses a file at an address, so that it is not copied."""
-    parts = name.split('/')
-    return parts[0] == members.EXAMINED and parts[2:3] != ['members']
 
 
 def _answer(path, question):

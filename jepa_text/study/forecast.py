@@ -15,9 +15,7 @@ from jepa_text.cost import hardware
 from jepa_text.files import checksums
 from jepa_text.planning import fit, plan
 from jepa_text.report import console
-from jepa_text.running import mirror, restore
-from jepa_text.study import disk_space, members, tree, trunks
-from jepa_text.training import completion
+from jepa_text.study import members, tree, work
 from jepa_text.training import config as settings
 
 # Keys of a phase that do not affect the cost of a step.
@@ -25,9 +23,6 @@ _PHASE_KEYS = ('steps', 'share', 'at_switch')
 # Keys of a config that do not affect the cost of a step. (The phases already reflect
 # the baseline.)
 _RUN_KEYS = ('name', 'seed', 'tokens', 'baseline')
-
-# Below these seconds per step, launching its programs takes a considerable part.
-_SHORT = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,9 +38,7 @@ class Member:
     begun       steps up to its newest checkpoint
     left        (FLOPs, seconds) of the steps after it
     price       dollars per device and hour
-    bytes       disk space of the checkpoints that it retains
-    filled      disk space of all members at its end, if trained in order, including
-                checkpoints that others will continue from
+    bytes       disk space of the checkpoints that it keeps
     is_done     whether it is finished
     """
 
@@ -62,7 +55,6 @@ class Member:
     devices: int
     price: float | None
     bytes: int = 0
-    filled: int = 0
     is_done: bool = False
 
     @property
@@ -82,47 +74,60 @@ class Member:
         return seconds / 3600 * self.devices * self.price
 
 
-def outlook(configs, folder):
+def of_members(configs, folder):
     """Returns [Member] of a study.
 
     `configs` are as of members.configs; members finished in `folder` count as done.
     Raises ValueError for a run that is impossible with its settings.
     """
-    completed = {name: _completed(one, folder / name) for name, one in configs.items()}
+    completed = work.completed(configs, folder)
     courses, plans, sizes, cache = {}, {}, {}, {}
     recipe_of = tree.Recipes(_recipe).of
     for name, config in completed.items():
-        try:
+        with work.named(name):
             recipe = recipe_of(config)
             planned = [_planned(config, recipe, p, cache) for p in recipe.phases]
-        except ValueError as error:
-            raise ValueError(f'run {name!r}: {error}') from error
         plans[name] = [
             (phase.start, phase.stop, own)
             for phase, (own, _) in zip(recipe.phases, planned)
         ]
         sizes[name] = max(size for _, size in planned)
         courses[name] = tree.course(config, recipe)
-    done = {name for name in configs if _is_done(folder, name, configs[name])}
-    origins = trunks.origins(courses, folder, done)
-    begun = {
-        name: max(restore.steps(folder / name / mirror.STEPS), default=0)
-        for name in configs
-    }
-    found = [
-        dataclasses.replace(
-            _member(name, plans[name], origins[name][:1], begun[name]),
-            is_done=name in done,
+    saved = work.saved_steps(configs, folder)
+    done = {n for n, own in configs.items() if _is_done(folder, n, own, saved[n])}
+    # Of all members, also of those that have begun.
+    trunks = tree.trunks(courses, {name: saved[name] for name in done}, done)
+    branches = {name: [] for name in configs}
+    for trunk, step in filter(None, trunks.values()):
+        branches[trunk].append(step)
+    expected = []
+    for name, config in completed.items():
+        one = _member(name, plans[name], trunks[name], max(saved[name], default=0))
+        saves = [*(stop for _, stop, _ in plans[name]), *branches[name]]
+        keep_at = [*config['checkpoint']['keep_at'], *branches[name]]
+        kept = kept_steps(
+            config['checkpoint'] | {'keep_at': keep_at}, one.steps, saves, one.start
         )
-        for name in configs
-    ]
-    sections = {name: one['checkpoint'] for name, one in completed.items()}
-    ends = {name: [stop for _, stop, _ in plans[name]] for name in plans}
-    return disk_space.added(found, sections, sizes, ends)
+        size = len(kept) * sizes[name]
+        expected.append(dataclasses.replace(one, bytes=size, is_done=name in done))
+    return expected
 
 
-def show(found, stream=None):
-    """Prints the members of an outlook as a table, and its totals."""
+def kept_steps(section, steps, others, begin=0):
+    """Returns the steps whose checkpoints exist at the end of a run.
+
+    `section` is the section `checkpoint`, `others` are further steps that it saves, such
+    as ends of phases; it continues from a step `begin` of another run.
+    """
+    every, multiples = section['every'] or steps, section.get('keep_every')
+    candidates = {*range(every, steps, every), steps, *section['keep_at'], *others}
+    saved = sorted(step for step in candidates if begin < step <= steps)
+    kept = {step for step in saved if multiples and step % multiples == 0}
+    return kept | {*saved[-section['keep'] :]} | {*saved} & {*section['keep_at']}
+
+
+def show(expected, stream=None):
+    """Prints the forecast of members as a table, and its totals."""
     columns = ['run', 'steps', 'continues from', 'after', 'trains', 'FLOPs', 'hours']
     columns += ['US dollars', 'done']
     rows = [
@@ -137,42 +142,37 @@ def show(found, stream=None):
             None if (price := one.dollars(one.seconds)) is None else f'{price:,.2f}',
             'yes' if one.is_done else f'{one.begun:,} steps' if one.begun else None,
         ]
-        for one in found
+        for one in expected
     ]
     console.table('What would be trained', columns, rows, stream)
-    for line in sums(found):
+    for line in totals(expected):
         print(line, file=stream)
 
 
-def sums(found):
-    """Yields sentences with the totals of an outlook."""
-    steps, alone = sum(one.trained for one in found), sum(one.steps for one in found)
-    flops, naive = sum(one.flops for one in found), sum(one.alone for one in found)
+def totals(expected):
+    """Yields sentences with the totals of a forecast."""
+    steps = sum(one.trained for one in expected)
+    alone = sum(one.steps for one in expected)
+    flops, naive = sum(x.flops for x in expected), sum(x.alone for x in expected)
     yield (
-        f'{len(found):,} runs of {alone:,} steps, of which {steps:,} are trained: steps '
-        f'that runs have in common are trained once (saves {1 - steps / alone:.0%} of '
-        f'the steps, {1 - flops / naive:.0%} of {naive:.3g} FLOPs).'
+        f'{len(expected):,} runs of {alone:,} steps, of which {steps:,} are trained: '
+        f'steps that runs have in common are trained once (saves {1 - steps / alone:.0%} '
+        f'of the steps, {1 - flops / naive:.0%} of {naive:.3g} FLOPs).'
     )
-    left = [one for one in found if not one.is_done]
+    left = [one for one in expected if not one.is_done]
     begun = sum(one.begun > 0 for one in left)
-    if begun or len(left) < len(found):
+    if begun or len(left) < len(expected):
         yield (
-            f'{len(found) - len(left):,} runs are done and {begun:,} begun: '
+            f'{len(expected) - len(left):,} runs are done and {begun:,} begun: '
             f'{sum(one.left_steps for one in left):,} steps are left.'
         )
-    yield from _left(left)
-    peak, end = max(one.filled for one in found), sum(one.bytes for one in found)
-    yield (
-        f'Checkpoints need up to {peak / 1e9:,.3g} GB of disk space, and '
-        f'{end / 1e9:,.3g} GB at the end, without rows.'
-    )
+    yield _left(left) if left else 'Nothing is left to train.'
+    size = sum(one.bytes for one in expected)
+    yield f'Checkpoints need {size / 1e9:,.3g} GB of disk space, without rows.'
 
 
 def _left(left):
-    """Yields sentences on what is left to train, and on the reliability of the hours."""
-    if not left:
-        yield 'Nothing is left to train.'
-        return
+    """Returns a sentence on what is left to train."""
     flops, seconds = sum(one.left[0] for one in left), [one.left[1] for one in left]
     if None in seconds:
         details = '; no hours and no price, as not all runs fit the hardware'
@@ -182,20 +182,10 @@ def _left(left):
         dollars = [one.dollars(one.left[1]) for one in left]
         if None not in dollars:
             details += f', {sum(dollars):,.2f} US dollars'
-    yield f'Left: {flops:.3g} FLOPs{details}.'
-    steps = sum(one.left_steps for one in left)
-    if None not in seconds and sum(seconds) < _SHORT * steps:
-        yield (
-            f'This is {1e6 * sum(seconds) / steps:,.3g} microseconds per step, from '
-            'FLOPs and memory bandwidth alone. Launching the programs of such a short '
-            'step takes longer; measure it with jepa-text benchmark.'
-        )
-
-
-def _completed(config, folder):
-    """Returns the config with the model of its start and its baseline."""
-    config = completion.with_init_from(config, folder)
-    return completion.with_baseline(config, folder)
+    return (
+        f'Left: {flops:.3g} FLOPs{details}. Steps of less than a millisecond take longer '
+        'than that: measure them with jepa-text benchmark.'
+    )
 
 
 def _recipe(config):
@@ -218,8 +208,8 @@ def _planned(config, recipe, phase, cache):
     return cache[key]
 
 
-def _is_done(folder, name, config):
-    if restore.steps(folder / name / 'checkpoints'):  # it may have got more steps
+def _is_done(folder, name, config, saved):
+    if saved:  # it may have got more steps
         return members.finished(folder / name, config)
     return members.result_path(folder, name).is_file()
 
@@ -230,13 +220,13 @@ def _size(recipe, phase):
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def _member(name, plans, origins, begun):
+def _member(name, plans, trunk, begun):
     """Returns the Member with these (start, stop, plan.Plan) of its phases.
 
-    `origins` are [(member, steps in common)] of the trunk, or empty; `begun` is the step
-    of its newest checkpoint.
+    `trunk` is (member, steps in common) or None; `begun` is the step of its newest
+    checkpoint.
     """
-    trunk, begin = origins[0] if origins else ('', 0)
+    trunk, begin = trunk or ('', 0)
     (flops, seconds), (alone, _) = _work(plans, begin), _work(plans, 0)
     _, steps, planned = plans[-1]
     return Member(

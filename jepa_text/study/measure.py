@@ -4,8 +4,10 @@ workdir/evaluated/<member>.json   the question, which names the checkpoint; the 
                                   checksum
 """
 
+import functools
 import hashlib
 import json
+from pathlib import Path
 
 import jax
 
@@ -94,108 +96,103 @@ def recipes(configs):
     return found | analyze.run_names(alone, configs.get)
 
 
-class Measuring:
-    """Measures members of a study, each once. Members scored alike share a program.
+def is_measured(name, config, workdir, fingerprint):
+    """Whether a member, or the untrained model, is measured with these settings."""
+    known = cached_result.read(members.result_path(workdir, name))
+    return bool(known) and known['config'] == question(config, workdir, name, fingerprint)
 
-    `place` is as of shared_runs.opened; `fingerprints` are as of members.enroll; `probes`
-    is the result of `probes`.
+
+def once(name, config, workdir, fingerprint, first):
+    """Measures a member unless its result is saved, and returns the result.
+
+    For members.UNTRAINED, that is the model of the member `first` before any step.
+    Returns {'values': {metric: value}, 'answers': one per sentence, or empty}.
     """
+    return cached_result.get_or_compute(
+        members.result_path(workdir, name),
+        question(config, workdir, name, fingerprint),
+        lambda: _measured(name, config, workdir, first),
+    )
 
-    def __init__(self, config, place, fingerprints, probes):
-        self._place, self._workdir = place, place.folder
-        self._config, self._fingerprints = config, fingerprints
-        self._probes, self._missing = probes
-        self._split = split_of(config['study'])
-        self._rows = pipeline.Rows(place.folder / 'rows', self._split)
+
+def results(config, workdir, configs, fingerprints):
+    """Returns the results of measured members {name: config} and the untrained model.
+
+    {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts, split,
+    controls}, 'no_probe': {name: reason}, 'recipes': {member: (recipe, seed)},
+    'predictions': [...]}; saved in results.json.
+    """
+    sums = {
+        name: checksums.checksum(question(config, workdir, name, fingerprints[name]))
+        for name in (members.UNTRAINED, *configs)
+    }
+    return cached_result.get_or_compute(
+        workdir / 'results.json',
+        {'measured': sums},
+        lambda: _collected(config, workdir, configs),
+    )
+
+
+def _collected(config, workdir, configs):
+    split = split_of(config['study'])
+    rows = pipeline.Rows(workdir / 'rows', split)
+    tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
+    measured = {
+        name: cached_result.read(members.result_path(workdir, name))['results']
+        for name in (members.UNTRAINED, *configs)
+    }
+    predictions = []
+    for number, (text, answer) in enumerate(config['study']['sentences']):
+        answers = {name: measured[name]['answers'] for name in configs}
+        predicted = {name: own[number] for name, own in answers.items() if own}
+        predictions.append({'text': text, 'answer': answer, 'models': predicted})
+    built, missing = probes(config, workdir / 'rows')
+    return {
+        'models': {name: one['values'] for name, one in measured.items()},
+        'predictions': predictions,
+        'no_probe': missing,
+        'probes': {one.name: representation.described(one) for one in built},
+        'recipes': recipes(configs),
+        'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
+        'heldout_tokens': rows.manifest['splits'][split]['tokens'],
+    }
+
+
+def _measured(name, config, workdir, first):
+    print(f'evaluating {name}')
+    if name == members.UNTRAINED:
+        model = load.untrained(workdir / first)
+    else:
+        model = load.load(workdir / name)
+    tools = _tools(json.dumps([config, str(workdir)]))
+    values = {
+        **tools.scored(model).run(model.params, model.network),
+        **representation.run(model, tools.probes),
+        **tools.shape.run(model.params, model.network),
+        'geometry/dimensions': model.network.encoder.width,
+    }
+    predicts = name != members.UNTRAINED and 'lm_head' in model.params
+    sentences = config['study']['sentences'] if predicts else []
+    return {'values': values, 'answers': [model.fill(text)[0] for text, _ in sentences]}
+
+
+@functools.lru_cache(maxsize=1)
+def _tools(text):
+    config, workdir = json.loads(text)
+    return _Tools(config, Path(workdir))
+
+
+class _Tools:
+    """What measures the members of a study; members scored alike share a program."""
+
+    def __init__(self, config, workdir):
+        self.probes, _ = probes(config, workdir / 'rows')
+        self._rows = pipeline.Rows(workdir / 'rows', split_of(config['study']))
         self._mesh = sharding.make_mesh(devices=jax.devices()[:1])
+        self.shape = geometry.Evaluator(self._rows, self._mesh, batch_size=64)
         self._evaluators = {}
 
-    def is_known(self, name):
-        """Whether a member, or the untrained model, is measured with these settings."""
-        known = cached_result.read(members.result_path(self._workdir, name))
-        return bool(known) and known['config'] == self._question(name)
-
-    def questions(self, names):
-        """Returns {name: checksum of what its measurements depend on}."""
-        names = (members.UNTRAINED, *names)
-        return {name: checksums.checksum(self._question(name)) for name in names}
-
-    def once(self, name):
-        """Measures a member, or the untrained model, unless its result is saved.
-
-        Returns {'values': {metric: value}, 'answers': one per sentence, or empty}.
-        """
-        return cached_result.get_or_compute(
-            members.result_path(self._workdir, name),
-            self._question(name),
-            lambda: self._measured(name),
-        )
-
-    def results(self, configs):
-        """Returns the results of {member: config} and of the untrained model.
-
-        {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts,
-        split, controls}, 'no_probe': {name: reason}, 'recipes': {member: (recipe, seed)},
-        'predictions': [...]}
-        """
-        rows = self._rows
-        tokenizer = tokenizers.load(self._workdir / 'rows' / 'tokenizer.json')
-        found = {name: self.once(name) for name in (members.UNTRAINED, *configs)}
-        predictions = []
-        for number, (text, answer) in enumerate(self._sentences):
-            answers = {name: found[name]['answers'] for name in configs}
-            predicted = {name: own[number] for name, own in answers.items() if own}
-            predictions.append({'text': text, 'answer': answer, 'models': predicted})
-        return {
-            'models': {name: one['values'] for name, one in found.items()},
-            'predictions': predictions,
-            'no_probe': self._missing,
-            'probes': {one.name: representation.described(one) for one in self._probes},
-            'recipes': recipes(configs),
-            'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
-            'heldout_tokens': rows.manifest['splits'][self._split]['tokens'],
-        }
-
-    @property
-    def _first(self):
-        return next(iter(self._fingerprints))
-
-    @property
-    def _sentences(self):
-        return self._config['study']['sentences']
-
-    def _question(self, name):
-        # The untrained model is that of the first member.
-        fingerprint = self._fingerprints.get(name, self._fingerprints[self._first])
-        return question(self._config, self._workdir, name, fingerprint)
-
-    def _measured(self, name):
-        print(f'evaluating {name}')
-        if name == members.UNTRAINED:
-            model = load.untrained(self._workdir / self._first)
-        else:
-            self._download(name)
-            model = load.load(self._workdir / name)
-        shape = geometry.Evaluator(self._rows, self._mesh, batch_size=64)
-        values = {
-            **self._scored(model).run(model.params, model.network),
-            **representation.run(model, self._probes),
-            **shape.run(model.params, model.network),
-            'geometry/dimensions': model.network.encoder.width,
-        }
-        predicts = name != members.UNTRAINED and 'lm_head' in model.params
-        texts = [text for text, _ in self._sentences] if predicts else []
-        return {'values': values, 'answers': [model.fill(text)[0] for text in texts]}
-
-    def _download(self, name):
-        step = restore.newest_good_step(self._workdir / name / 'checkpoints')
-        if step is None or not self._place.fetch(name, step):
-            raise RuntimeError(
-                f'{name}: its last checkpoint is damaged or missing. Run the same '
-                'command to train the missing steps.'
-            )
-
-    def _scored(self, model):
+    def scored(self, model):
         """Returns the Evaluator for the last objective of a model."""
         key = json.dumps(heldout.scorings([model.network]))
         if key not in self._evaluators:

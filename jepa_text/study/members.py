@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from jepa_text import engine
 from jepa_text.config import ranges
 from jepa_text.files import atomic, checksums
 from jepa_text.running import restore, workdir
@@ -25,8 +26,8 @@ EVALUATED = 'evaluated'
 EXAMINED = 'examined'
 # Names that runs cannot have, as they are used for other files in the workdir.
 TAKEN = (
-    *(UNTRAINED, EVALUATED, EXAMINED, 'rows', 'claims', 'figures', FILE),
-    *('results.json', 'report.html', 'appendix.md'),
+    *(UNTRAINED, EVALUATED, EXAMINED, engine.LOGS, engine.LOCK, 'rows', 'figures'),
+    *(FILE, 'results.json', 'report.html', 'appendix.md'),
 )
 # Keys that are decided when a run begins or is extended.
 _SETTLED = ('steps', 'tokens', 'schedule', 'phases', 'baseline', 'extended')
@@ -107,12 +108,6 @@ def enroll(folder, configs, write=True):
             f'{", ".join(sorted(others))}'
         )
     return {name: now[name]['fingerprint'] for name in configs}
-
-
-def is_enrolled(folder, configs):
-    """Whether study.json already has these members. Raises as `enroll`."""
-    before, now = _entries(Path(folder), configs)
-    return before == now
 
 
 def _entries(folder, configs):

@@ -9,37 +9,34 @@ workdir/
   examined/         fine-tuning of the members, if configured (finetuned.py)
   results.json      all numbers and predictions of the report
   report.html       the report; for a study with seeds also appendix.md (appendix.py)
-  claims/           which worker works on what (running/claims.py)
+  logs/             the output of tasks in processes of their own (engine.py)
 """
 
 import contextlib
 import dataclasses
-import functools
-import re
 import time
+from pathlib import Path
 
+from jepa_text import engine
 from jepa_text.config import schema
 from jepa_text.data import prepare as prepared
-from jepa_text.data.rows import row_folder
+from jepa_text.engine import Options
 from jepa_text.evaluation import representation
-from jepa_text.files import cached_result
+from jepa_text.files import paths
 from jepa_text.parallel import exits
-from jepa_text.running import claims, compilation, shared_runs, xla_flags
+from jepa_text.running import compilation, xla_flags
 from jepa_text.study import (
-    checks,
     finetuned,
     forecast,
     measure,
     members,
     papers,
     report,
-    training_work,
     verdicts,
+    work,
 )
-from jepa_text.training import completion, prepare
 from jepa_text.training import config as settings
-
-_ERROR_TYPE = re.compile(r'^[\w.]+: ')
+from jepa_text.training import prepare
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,12 +75,7 @@ class Config(settings.Shared):
     seeds: tuple[int, ...] = schema.field(
         (), 'seeds of each run; a run may have its own `seeds`', minimum=0
     )
-    attempts: int = schema.field(
-        3, 'attempts at a run that fails without progress', minimum=1
-    )
-    lease: float = schema.field(
-        claims.LEASE, 'seconds after which a silent worker loses its claim', above=0
-    )
+    engine: Options = schema.section(Options, 'where members run')
     study: Measured = schema.section(Measured, 'what is measured for each run')
     report: papers.Reported = schema.section(papers.Reported, 'what is compared')
     examine: dict = schema.field(
@@ -119,73 +111,85 @@ def study(config, workdir, dry_run=False):
     """Prepares rows, trains and evaluates all members of the study, and writes a report.
 
     Returns the results. Finished work is not repeated: the same call resumes, and with
-    more runs or seeds it trains these. Several workers may make the same call, with one
-    shared folder or one address. With `dry_run`, prints what would be trained, writes
-    nothing, and returns [forecast.Member].
+    more runs or seeds it trains these. With `dry_run`, prints what would be trained,
+    writes nothing, and returns [forecast.Member]. Raises exits.ConfigError for what can
+    never be trained; RuntimeError, or exits.Diverged, if members failed, after the others
+    are done.
     """
     xla_flags.apply()
     with contextlib.ExitStack() as stack:
         with exits.config_errors():
-            opened = shared_runs.opened(workdir, members.TAKEN, finetuned.is_left_out)
-            place = stack.enter_context(opened)
-        return (_dry_run if dry_run else _study)(config, place)
+            config, folder = plain(config), Path(paths.local('The workdir', workdir))
+            folder = folder.expanduser().absolute()
+            if dry_run:
+                return _dry_run(config, folder)
+            compilation.use_cache(config['compilation_cache'])
+            options = schema.read(engine.Options, config['engine'], 'engine')
+            run = stack.enter_context(engine.opened(options, folder))
+        return _study(config, folder, run)
 
 
-def _study(config, place):
-    start, workdir = time.monotonic(), place.folder
+def _study(config, folder, run):
+    """Returns the results; `run` runs tasks."""
+    start = time.monotonic()
     with exits.config_errors():
-        config = plain(config)
-        compilation.use_cache(config['compilation_cache'])
-        plain_configs = checks.member_configs(config, workdir)
-        _prepare(config, place)
-        # Everything that may be missing is checked before training, not after it.
-        probes = measure.probes(config, workdir / 'rows')
-        filling = finetuned.check(config['examine'])
-        configs = {
-            name: _completed(member, workdir / name)
-            for name, member in plain_configs.items()
-        }
-        checks.check_runs(config, configs, workdir, filling)
-        fingerprints = _enroll(plain_configs, place, config['lease'])
-        to_train = dict(configs)
-        for name, fingerprint in fingerprints.items():
-            if measure.is_known(config, workdir, name, fingerprint):
-                print(f'{name}: complete by its result; it has no checkpoints here')
-                del to_train[name]
-    with training_work.Worker(place, config['lease'], config['attempts']) as worker:
-        failed = training_work.train_all(to_train, worker)
-        trained = {n: mark for n, mark in fingerprints.items() if n not in failed}
-        if not trained:
-            raise _failure(failed, fingerprints)
-        measuring = measure.Measuring(config, place, trained, probes)
-        wanted = [members.UNTRAINED, *trained]
-        unmeasured = worker.share('measure', wanted, measuring.is_known, measuring.once)
-    failed |= unmeasured
-    measured = {n: mark for n, mark in trained.items() if n not in unmeasured}
-    if members.UNTRAINED in unmeasured or not measured:
+        prepare.run(config, folder / 'rows')
+    plan = _checked(run([_task('check', 'check', config, folder)], lambda *_: None))
+    fingerprints, configs = plan['fingerprints'], plan['configs']
+    to_train = [
+        _task(f'train {name}', 'train', name, configs[name], folder, trunk, trunk=trunk)
+        for name, trunk in plan['to_train']
+    ]
+    failed = _errors(run(to_train)) if to_train else {}
+    trained = {name: mark for name, mark in fingerprints.items() if name not in failed}
+    if not trained:
         raise _failure(failed, fingerprints)
-    results = cached_result.get_or_compute(
-        workdir / 'results.json',
-        {'measured': measuring.questions(measured)},
-        lambda: measuring.results({name: configs[name] for name in measured}),
-    )
-    recipes = measure.recipes(configs).items()
+    marks = {members.UNTRAINED: fingerprints[next(iter(trained))], **trained}
+    to_measure = [
+        _task(f'measure {name}', 'measure_member', name, config, folder, mark, first)
+        for first in [next(iter(trained))]
+        for name, mark in marks.items()
+        if not measure.is_measured(name, config, folder, mark)
+    ]
+    failed |= _errors(run(to_measure))
+    measured = {name: mark for name, mark in trained.items() if name not in failed}
+    if members.UNTRAINED in failed or not measured:
+        raise _failure(failed, fingerprints)
+    configs = {name: configs[name] for name in measured}
+    results = measure.results(config, folder, configs, marks)
+    recipes = measure.recipes(plan['configs']).items()
     results['missing'] = {name: pair for name, pair in recipes if name in failed}
     if config['examine']:
-        results['examined'] = finetuned.run(config['examine'], place, measured)
-    completed = {n: members.as_trained(configs[n], workdir / n) for n in measured}
-    path = report.write(workdir, results, completed, config['report'])
-    place.send()
+        results['examined'] = finetuned.run(config['examine'], folder, measured)
+    completed = {n: members.as_trained(own, folder / n) for n, own in configs.items()}
+    path = report.write(folder, results, completed, config['report'])
     print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')
     if failed:
         raise _failure(failed, fingerprints)
     return results
 
 
-def _completed(config, folder):
-    """Returns the config of a member with the model of its start and its baseline."""
-    config = completion.with_init_from(config, folder)
-    return completion.with_baseline(config, folder)
+def _task(name, function, *arguments, trunk=None):
+    after = (f'train {trunk[0]}',) if trunk else ()
+    arguments = [str(x) if isinstance(x, Path) else x for x in arguments]
+    return engine.Task(name, f'{work.__name__}.{function}', arguments, after)
+
+
+def _checked(outcomes):
+    """Returns the value of the only task, or raises its error."""
+    (outcome,) = outcomes.values()
+    if outcome.error:
+        raise outcome.error
+    return outcome.value
+
+
+def _errors(outcomes):
+    """Returns {member: error} of its failed tasks."""
+    return {
+        name.partition(' ')[2]: outcome.error
+        for name, outcome in outcomes.items()
+        if outcome.error
+    }
 
 
 def _failure(failed, fingerprints):
@@ -193,45 +197,27 @@ def _failure(failed, fingerprints):
 
     It is Diverged if the same command can only fail again, else a RuntimeError.
     """
-    last = {name: text.strip().splitlines()[-1] for name, text in failed.items()}
-    is_final = all(text.startswith(exits.__name__) for text in last.values())
-    # Tracebacks end with the type of the error, which helps programs only.
-    listed = [f'{name}: {_ERROR_TYPE.sub("", text)}' for name, text in last.items()]
+    own = [x for x in failed.values() if not isinstance(x, engine.Skipped)]
+    is_final = all(exits.code_of(error) == exits.USAGE for error in own)
+    listed = '; '.join(f'{name}: {error}' for name, error in failed.items())
     return (exits.Diverged if is_final else RuntimeError)(
-        f'Of {len(fingerprints)} runs, these have no results: {"; ".join(listed)} The '
-        'others are done. Run the same command to try these again.'
+        f'Of {len(fingerprints)} runs, these have no results: {listed} The others are '
+        'done. Run the same command to try these again.'
     )
 
 
-def _prepare(config, place):
-    """Prepares the rows once for all workers, or reports that they exist."""
-    rows = place.folder / 'rows'
-    make = functools.partial(prepare.run, config, rows)
-    exist = (rows / row_folder.MANIFEST).is_file
-    return place.once('prepare', exist, make, config['lease']) or make()
-
-
-def _enroll(configs, place, lease):
-    """Like members.enroll; only one worker at a time writes."""
-    is_done = functools.partial(members.is_enrolled, place.folder, configs)
-    enroll = functools.partial(members.enroll, place.folder, configs)
-    return place.once('enroll', is_done, enroll, lease) or enroll()
-
-
-def _dry_run(config, place):
+def _dry_run(config, folder):
     """Prints what a study would train and cost, and returns [forecast.Member]."""
-    with exits.config_errors():
-        config, workdir = plain(config), place.folder
-        configs = checks.member_configs(config, workdir)
-        members.enroll(workdir, configs, write=False)
-        whole = {n: one | {'prepare': config['prepare']} for n, one in configs.items()}
-        found = forecast.outlook(whole, workdir)
-        forecast.show(found)
-        missing, filling = checks.missing_tasks(config, configs)
-        if (workdir / 'rows').is_dir():
-            checks.check_runs(config, configs, workdir, filling)
-        else:
-            print('There are no rows yet, so their number was not checked.')
-        for error in missing:
-            print(f'Missing on this machine, where the study would fail: {error}')
-    return found
+    configs = work.member_configs(config, folder)
+    members.enroll(folder, configs, write=False)
+    whole = {n: one | {'prepare': config['prepare']} for n, one in configs.items()}
+    expected = forecast.of_members(whole, folder)
+    forecast.show(expected)
+    missing, filling = work.missing_tasks(config, configs)
+    if (folder / 'rows').is_dir():
+        work.check_runs(config, work.completed(configs, folder), folder, filling)
+    else:
+        print('There are no rows yet, so their number was not checked.')
+    for error in missing:
+        print(f'Missing on this machine, where the study would fail: {error}')
+    return expected

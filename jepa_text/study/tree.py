@@ -102,30 +102,26 @@ def common_steps(first, second):
     return int(min(end, last, *differ[:1]))
 
 
-def origins(courses):
-    """Returns {name: [(name of an earlier run, steps in common)]}, most steps first.
+def trunks(courses, saved, ended=()):
+    """Returns {name: (trunk, step), or None} of all runs.
 
-    A run that continues from the first of them trains no step that an earlier run has
-    already trained.
+    A run that has not begun continues from the run before it with which it has most steps
+    in common, so that no step is trained twice. Runs that have `ended` come before all
+    others, and their steps count as far as their checkpoints reach; `saved` are {name:
+    steps of its checkpoints}.
     """
-    names, found = list(courses), {}
-    for index, name in enumerate(names):
-        shared = [
-            (other, common_steps(courses[name], courses[other]))
-            for other in names[:index]
-        ]
-        shared = [pair for pair in shared if pair[1]]
-        found[name] = sorted(shared, key=lambda pair: -pair[1])
-    return found
-
-
-def milestones(origins):
-    """Returns {name: steps after which other runs continue from it}."""
-    found = {name: set() for name in origins}
-    for shared in origins.values():
-        for other, count in shared[:1]:
-            found[other].add(count)
-    return found
+    order = sorted(courses, key=lambda name: name not in ended)
+    chosen = {}
+    for index, name in enumerate(order):
+        shared = []
+        for other in order[:index] if not saved.get(name) else ():
+            step = common_steps(courses[name], courses[other])
+            if other in ended:
+                step = max((s for s in saved.get(other, ()) if s <= step), default=0)
+            shared.append((other, step))
+        best = max(shared, key=lambda pair: pair[1], default=('', 0))
+        chosen[name] = best if best[1] else None
+    return {name: chosen[name] for name in courses}
 
 
 @functools.lru_cache(maxsize=64)  # seeds of a run share a schedule

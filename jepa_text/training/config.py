@@ -31,7 +31,7 @@ OF_A_STUDY = (
     'config of a single run has `phases`, as configs/toy.py.'
 )
 # Keys of a study that do not belong to its runs.
-OF_STUDIES = ('runs', 'seeds', 'attempts', 'lease', 'study', 'examine', 'report')
+OF_STUDIES = ('runs', 'seeds', 'engine', 'study', 'examine', 'report')
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 

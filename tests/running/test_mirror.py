@@ -24,7 +24,6 @@ from jepa_text.running import (
     fresh_start,
     mirror,
     restore,
-    shared_runs,
 )
 
 ADDRESS = 'memory://shelf/runs/one'
@@ -235,30 +234,6 @@ def test_unwritable_addresses_raise(address):
     ):
         pass
     assert not cache.root().exists()
-
-
-def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
-    def both(steps):
-        """Saves steps of two runs; returns the steps from which they resumed."""
-        found = {}
-        with shared_runs.opened(ADDRESS, ('results.json',)) as whole:
-            (whole.folder / 'results.json').write_text(str(steps))
-            whole.send()
-            for name in ('a', 'b/seed_1'):
-                place = whole.run(name, lambda: None)
-                found[name] = run(steps, address=place, keep=1)
-        return found
-
-    assert both([1, 2]) == {'a': None, 'b/seed_1': None}
-    names = transfer.list_files(ADDRESS)
-    assert download.runs(names) == {'a/': [2], 'b/seed_1/': [2]}
-    # On another machine, with one of them damaged.
-    store.rm(f'/shelf/runs/one/a/checkpoints/2/{checksums.NAME}')
-    elsewhere(monkeypatch, tmp_path, 'second')
-    assert both([3]) == {'a': None, 'b/seed_1': 2}
-    assert download.runs(transfer.list_files(ADDRESS)) == {'a/': [3], 'b/seed_1/': [3]}
-    assert transfer.read(f'{ADDRESS}/results.json') == b'[3]'
-    assert transfer.read(f'{ADDRESS}/b/seed_1/metrics.jsonl') == b'1\n2\n3\n'
 
 
 @pytest.mark.slow

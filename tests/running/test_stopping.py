@@ -2,22 +2,16 @@
 
 import errno
 import json
-import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from types import SimpleNamespace
-from unittest import mock
 
 import pytest
 import tiny
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
-from jepa_text.running import shared_runs
-from jepa_text.study import training_work
 
 ASKED = SimpleNamespace(requested=True)
 
@@ -46,27 +40,6 @@ def test_a_failed_save_is_not_reported_as_saved(tmp_path, monkeypatch):
     assert exits.code_of(caught.value) == exits.FAILED
     with pytest.raises(exits.Stopped, match='after step 1 of 4'):
         tiny.train(settings, tmp_path / 'run', stop=ASKED)
-
-
-def test_a_study_stops_after_the_current_run(tmp_path, monkeypatch):
-    trained = []
-
-    def last_step(name, config, trunks, stop):
-        trained.append(name)
-        os.kill(os.getpid(), signal.SIGTERM)
-        deadline = time.monotonic() + 60
-        while not stop.requested and time.monotonic() < deadline:
-            time.sleep(0.005)
-
-    monkeypatch.setattr(training_work, 'train_one', last_step)
-    monkeypatch.setattr(training_work, 'Trunks', mock.MagicMock())
-    monkeypatch.setattr(training_work, 'courses', lambda *_: {})
-    with (
-        training_work.Worker(shared_runs.Local(tmp_path), 60, 3) as worker,
-        pytest.raises(exits.Stopped),
-    ):
-        training_work.train_all({'first': {}, 'second': {}}, worker)
-    assert trained == ['first']
 
 
 HANGS = """

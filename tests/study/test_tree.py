@@ -4,11 +4,12 @@ import dataclasses
 import itertools
 import random
 
+import numpy as np
 import pytest
 import tiny
 
-from jepa_text.running import restore, shared_runs
-from jepa_text.study import disk_space, forecast, members, study, training_work, tree
+from jepa_text.running import restore
+from jepa_text.study import forecast, members, study, tree, work
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
@@ -40,7 +41,7 @@ def courses(folder, *runs, **changes):
     configs = members.configs(config, folder / 'rows')
     for one in configs.values():
         one['prepare'] = config['prepare']
-    return training_work.courses(configs, folder)
+    return work.courses(configs, folder)
 
 
 BASE = run(40, phase(CLM, 20), phase(MLM))
@@ -113,15 +114,40 @@ def test_each_step_is_trained_once_in_any_order_of_runs(tmp_path):
     totals = set()
     for seed in range(6):
         order = random.Random(seed).sample(sorted(found), len(found))
-        origins = tree.origins({name: found[name] for name in order})
-        steps = {name: len(found[name].rates_N) for name in found}
-        totals.add(sum(steps[n] - (origins[n][0][1] if origins[n] else 0) for n in order))
-        for name, kept in tree.milestones(origins).items():
-            begins = origins[name][0][1] if origins[name] else 0
-            # A run cannot retain a checkpoint that it only continues from.
-            assert all(begins < step <= steps[name] for step in kept)
+        trunks = tree.trunks({name: found[name] for name in order}, {})
+        begins = {name: trunk[1] if trunk else 0 for name, trunk in trunks.items()}
+        totals.add(sum(len(found[name].rates_N) - begins[name] for name in order))
+        # A run cannot keep a checkpoint that it only continues from.
+        assert all(begins[name] < step for name, step in filter(None, trunks.values()))
     # Per seed: MLM, and a decay of 4 from 16; the same from CLM after 4, and after 8.
     assert totals == {2 * ((30 + 4) + (30 + 4) + (26 + 4))}
+
+
+def straight(steps, decay):
+    """Returns a Course whose rate is 1 until its decay to a distinct value."""
+    rates_N = np.where(np.arange(steps) < decay, 1, 1 / steps).astype(np.float32)
+    return tree.Course('alike', ((0, steps, {}, None),), rates_N)
+
+
+# n continues from m after 16 steps, k after 30.
+COURSES = dict(m=straight(50, 40), n=straight(20, 16), k=straight(35, 30))
+
+
+@pytest.mark.parametrize(
+    'saved, ended, trunks',
+    [
+        ({}, '', dict(m=None, n=('m', 16), k=('m', 30))),
+        # Runs that have begun continue from their own checkpoints.
+        (dict(k=[4], n=[3]), '', dict(m=None, n=None, k=None)),
+        # Of a run that has ended, only checkpoints that it has kept.
+        (dict(m=[10, 16, 50]), 'm', dict(m=None, n=('m', 16), k=('m', 16))),
+        (dict(m=[50]), 'm', dict(m=None, n=None, k=('n', 16))),
+        (dict(m=[50], n=[20]), 'mn', dict(m=None, n=None, k=None)),
+        (dict(k=[30, 35]), 'k', dict(m=('k', 30), n=('m', 16), k=None)),
+    ],
+)
+def test_a_run_continues_from_the_checkpoint_after_most_steps(saved, ended, trunks):
+    assert tree.trunks(COURSES, saved, {*ended}) == trunks
 
 
 def pfs(budgets):
@@ -183,25 +209,29 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     assert (one.trunk, one.start, one.trained) == ('a/seed_1', 16, 4)
     assert one.flops == pytest.approx(one.alone / 5)
     assert one.dollars(one.seconds) == pytest.approx(one.seconds / 3600 * 8 * 2.0)
-    # Two checkpoints of each run; that of a after 16 until b has ended.
-    assert {two.bytes for two in found.values()} == {one.bytes}
-    filled = [two.filled / one.bytes for two in found.values()]
-    assert filled == pytest.approx([1.5, 3, 4, 4.5])
+    # Two checkpoints of each run, and that of a after 16, from which b continues.
+    size = one.bytes
+    kept = [two.bytes / size for two in found.values()]
+    assert kept == pytest.approx([3, 3, 1, 1])
     said = ' '.join(capsys.readouterr().out.split())
-    gigabytes = [f'{n * one.bytes / 1e9:.3g} GB' for n in (4.5, 4)]
-    assert (
-        f'need up to {gigabytes[0]} of disk space, and {gigabytes[1]} at the end' in said
-    )
-    every = checkpoint | {'keep_at': [], 'keep_every': 20}
-    assert disk_space.retained(every, 70, ()) == {20, 40, 60, 70}
-    # A trunk checkpoint among the newest is retained instead of another.
-    every = checkpoint | {'keep_at': []}
-    assert disk_space.retained(every, 40, [36]) == {36, 40}
-    assert disk_space.retained(every, 40, [16]) == {30, 40}
-    # So is the end of a phase. A run that continues from step 20 has no older ones.
-    assert disk_space.retained(dict(every=100, keep=3, keep_at=[]), 12, [7]) == {7, 12}
-    every = checkpoint | {'keep_at': [10, 20, 30]}
-    assert disk_space.retained(every, 60, [], begin=20) == {20, 30, 50, 60}
+    assert f'Checkpoints need {8 * size / 1e9:.3g} GB of disk space' in said
+
+
+@pytest.mark.parametrize(
+    'section, steps, others, begin, kept',
+    [
+        (dict(every=10, keep=2, keep_every=20), 70, [], 0, {20, 40, 60, 70}),
+        # A trunk checkpoint among the newest is retained instead of another.
+        (dict(every=10, keep=2), 40, [36], 0, {36, 40}),
+        (dict(every=10, keep=2), 40, [16], 0, {30, 40}),
+        # So is the end of a phase. A run that continues has no earlier checkpoints.
+        (dict(every=100, keep=3), 12, [7], 0, {7, 12}),
+        (dict(every=10, keep=2, keep_at=[10, 20, 30]), 60, [], 20, {30, 50, 60}),
+    ],
+)
+def test_checkpoints_that_a_run_keeps_are_known(section, steps, others, begin, kept):
+    section = {'keep_at': [], **section}
+    assert forecast.kept_steps(section, steps, others, begin) == kept
 
 
 def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
@@ -213,35 +243,25 @@ def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
     path = members.result_path(tmp_path, name)
     path.parent.mkdir()
     path.write_text('{}')
-    assert forecast.outlook(configs, tmp_path)[0].is_done
+    assert forecast.of_members(configs, tmp_path)[0].is_done
     (tmp_path / name / 'checkpoints' / '3').mkdir(parents=True)
-    one, *others = forecast.outlook(configs, tmp_path)
+    one, *others = forecast.of_members(configs, tmp_path)
     assert not one.is_done and (one.steps, one.left_steps) == (6, 3)
     # What is left is half of it; what the study trains is all of it.
     assert one.left == pytest.approx((one.flops / 2, one.seconds / 2))
     left = sum(other.trained for other in others) + 3
-    said = ' '.join(forecast.sums([one, *others]))
+    said = ' '.join(forecast.totals([one, *others]))
     assert f'0 runs are done and 1 begun: {left:,} steps are left.' in said
     # A run that has begun continues from its own checkpoint, not from a later trunk.
     behind = dataclasses.replace(one, start=5)
     assert (behind.trained, behind.left_steps) == (1, 3)
 
 
-def test_an_outlook_says_how_reliable_its_hours_are():
-    whole = dict(start=0, trunk='', flops=1.0, alone=1.0, hardware='h100', devices=1)
-    whole |= dict(begun=0, seconds=100.0, left=(1.0, 100.0), price=None)
-    one = forecast.Member(name='a', steps=100, **whole)
-    brief = dataclasses.replace(one, seconds=1e-3, left=(1.0, 1e-3))
-
-    def said(*members):
-        return ' '.join(forecast.sums(members))
-
-    assert 'microseconds' not in said(one) and 'Left' in said(one)
-    assert 'This is 10 microseconds per step' in said(brief)
-    # Neither is mentioned for finished runs.
-    there = dataclasses.replace(brief, is_done=True)
-    assert 'Nothing is left to train.' in said(there) and 'Left' not in said(there)
-    assert 'microseconds' not in said(there)
+def of_one_start(**changes):
+    """Returns configs of a hybrid and its baseline."""
+    runs = dict(hybrid=run(6, phase(STEADY)))
+    runs['flops'] = run(6, phase(STEADY), baseline='flops')
+    return made(runs, schedule=1e-3, **changes)
 
 
 @pytest.mark.parametrize(
@@ -277,15 +297,22 @@ def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
     )
     base['runs'] = [{'name': name, **one} for name, one in runs.items()]
     configs = members.configs(study.plain(base), tiny.rows(tmp_path))
-    with training_work.Worker(shared_runs.Local(tmp_path / 'study'), 60, 1) as worker:
-        assert training_work.train_all(configs, worker) == {}
+    trunks = tree.trunks(work.courses(configs, tmp_path / 'study'), {})
+    assert trunks == dict(
+        clm=None, short=('clm', 5), split=('clm', 5), jepa=('clm', 5), late=('jepa', 9)
+    )
+    keep_at = {'clm': [5], 'jepa': [9]}
+    for name, config in configs.items():
+        config = work.with_milestones(config, keep_at.get(name, ()))
+        work.train(name, config, str(tmp_path / 'study'), trunks[name])
     # At a branching step there is one more evaluation, also in copies of the log.
     more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
     for name, config in configs.items():
         alone, shared = tmp_path / 'alone' / name, tmp_path / 'study' / name
         state = tiny.train(config, alone)
         assert members.finished(shared, config)
-        assert restore.steps(shared / 'checkpoints') == [config['steps']]
+        steps = [*keep_at.get(name, ()), config['steps']]
+        assert restore.steps(shared / 'checkpoints') == steps
         # Only the last checkpoint is read, and nothing is trained.
         assert tiny.fingerprint(tiny.train(config, shared)) == tiny.fingerprint(state)
         ours, its = tiny.log(shared), tiny.log(alone)

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from jepa_text.objectives.latent import balance
 from jepa_text.parallel import sharding
-from jepa_text.study import checks
+from jepa_text.study import work
 from jepa_text.training import config as settings
 from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
@@ -231,7 +231,7 @@ def test_a_study_is_rejected_before_its_first_run_trains(folder, tmp_path):
         'examine': {},
     }
     with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
-        checks.check_runs(config, {'good': good, 'bad': bad}, tmp_path, set())
+        work.check_runs(config, {'good': good, 'bad': bad}, tmp_path, set())
 
 
 @pytest.mark.slow

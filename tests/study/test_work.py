@@ -1,4 +1,4 @@
-"""Workers that share the folder of a study train each run once and lose nothing."""
+"""Members are trained once, whatever is killed, and a failure stops no other."""
 
 import json
 import os
@@ -8,20 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from types import SimpleNamespace
-from unittest import mock
 
 import draws
 import jax
 import numpy as np
+import psutil
 import pytest
 import tiny
 
 from jepa_text import load
 from jepa_text.parallel import exits
-from jepa_text.running import shared_runs, workdir
-from jepa_text.study import study, training_work
+from jepa_text.running import workdir
+from jepa_text.study import study, work
 
 PROGRAM = """
 import json, sys
@@ -55,27 +53,19 @@ def config(folder, **changes):
         prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
         runs=[dict(name=name, **run) for name, run in RUNS.items()],
         study=dict(tasks=[], sentences=[]),
-        lease=20,
     )
     made['data'] |= dict(folder='')
     return made | changes
 
 
-def start(folder, made, out, **environment):
+def start(folder, made, out):
     (folder / 'config.json').write_text(json.dumps(made))
     return subprocess.Popen(
         [sys.executable, '-c', PROGRAM, str(folder / 'config.json'), str(out)],
-        env=os.environ | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'} | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def ended(worker):
-    _, said = worker.communicate(timeout=300)
-    assert worker.returncode == 0, said
-    return said
 
 
 def outcome(out, names=tuple(RUNS)):
@@ -90,17 +80,6 @@ def outcome(out, names=tuple(RUNS)):
     return found
 
 
-def kinds(out, name):
-    """Returns the kinds of the claim entries on the training of a member."""
-    found = (out / 'claims').glob(f'{training_work.item_of("train", name)}@*')
-    return Counter(json.loads(path.read_text())['kind'] for path in found)
-
-
-def entries(out):
-    """Returns the number of claim entries on the training of all members."""
-    return sum(kinds(out, name).total() for name in RUNS)
-
-
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
     """The folder of a study that a single worker completed without interruption."""
@@ -110,40 +89,26 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_workers_train_each_run_once_with_equal_results(alone, tmp_path):
-    workers = [start(alone, config(alone), tmp_path / 'out') for _ in range(2)]
-    for worker in workers:
-        ended(worker)
-    once = Counter(claim=1, writing=1, done=1)
-    assert {name: kinds(tmp_path / 'out', name) for name in RUNS} == dict.fromkeys(
-        RUNS, once
-    )
-    assert outcome(tmp_path / 'out') == outcome(alone / 'out')
-    assert (tmp_path / 'out' / 'report.html').is_file()
-
-
-@pytest.mark.slow
-def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
-    out, rng, made = tmp_path / 'out', random.Random(draws.seed()), config(alone)
-    workers = [start(alone, made, out) for _ in range(2)]
-    known, codes = 0, []
-    for _ in range(2):
-        # A random time after something new was claimed or done, not while they start.
-        end = time.monotonic() + 120
-        while entries(out) == known and time.monotonic() < end:
-            time.sleep(0.05)
-        time.sleep(rng.uniform(0, 2))
-        doomed = rng.randrange(2)
-        workers[doomed].send_signal(signal.SIGKILL)
-        workers[doomed].communicate()
-        codes.append(workers[doomed].returncode)
-        known = entries(out)
-        assert known
-        workers[doomed] = start(alone, made, out)
-    assert -signal.SIGKILL in codes, 'the kills came too late to mean anything'
-    for worker in workers:
-        ended(worker)
+def test_a_driver_and_tasks_that_are_killed_at_random_change_nothing(alone, tmp_path):
+    """Two tasks at a time: one of them is killed, then the driver, which is started
+    again."""
+    out, rng = tmp_path / 'out', random.Random(draws.seed())
+    made = config(alone, engine=dict(jobs=2))
+    driver = start(alone, made, out)
+    while not list(out.glob('logs/train-*')) and driver.poll() is None:
+        time.sleep(0.05)
+    for victim in ('task', 'driver'):
+        time.sleep(rng.uniform(0, 3))
+        processes = psutil.Process(driver.pid).children()
+        doomed = driver if victim == 'driver' else rng.choice(processes)
+        os.kill(doomed.pid, signal.SIGKILL)
+    assert driver.wait(60) == -signal.SIGKILL
+    assert not (out / 'report.html').exists(), 'the kill came too late'
+    last = start(alone, made, out)
+    _, said = last.communicate(timeout=300)
+    assert last.returncode == 0, said
     assert outcome(out) == outcome(alone / 'out')
+    assert (out / 'report.html').is_file() and (out / 'logs' / 'train-clm.log').is_file()
 
 
 def train(monkeypatch, does):
@@ -154,40 +119,55 @@ def train(monkeypatch, does):
         order.append(name)
         does(name)
 
-    monkeypatch.setattr(training_work, 'train_one', one)
+    monkeypatch.setattr(work, 'train', one)
     return order
 
 
 @pytest.mark.slow
-def test_a_failing_run_is_retried_reported_and_stops_no_other(tmp_path, monkeypatch):
+def test_a_failing_run_stops_only_what_continues_from_it(tmp_path, monkeypatch):
     def fails(name):
-        if name == 'split':
+        if name == 'clm':
             raise OSError(5, 'the disk is gone')
-        if name == 'mlm':
-            raise exits.Diverged('no number')
 
     order = train(monkeypatch, fails)
-    seen = []
-    measuring, report = mock.MagicMock(), mock.MagicMock()
-    measuring.return_value.results = lambda configs: seen.append(configs) or {}
-    measuring.return_value.questions = dict
-    monkeypatch.setattr(study.measure, 'Measuring', measuring)
-    monkeypatch.setattr(study, 'report', report)
-    made = config(tmp_path, attempts=2)
-    with pytest.raises(RuntimeError, match='split: .*the disk is gone') as caught:
+    measured, written = [], []
+    monkeypatch.setattr(work, 'measure_member', lambda name, *_: measured.append(name))
+    monkeypatch.setattr(study.measure, 'is_measured', lambda *_: False)
+    monkeypatch.setattr(study.measure, 'results', lambda *_: {})
+    monkeypatch.setattr(study.members, 'as_trained', lambda config, _: config)
+    monkeypatch.setattr(study.report, 'write', lambda *given: written.append(given))
+    made = config(tmp_path)
+    with pytest.raises(RuntimeError, match='Of 4 runs, .*the disk is gone') as caught:
         study.study(made, tmp_path / 'out')
-    assert (
-        'mlm: no number' in str(caught.value)
-        and exits.code_of(caught.value) == exits.FAILED
-    )
-    assert [list(one) for one in seen] == [['clm', 'short']]
-    _, results, *_ = report.write.call_args.args
-    assert results['missing'] == {'split': ('split', 0), 'mlm': ('mlm', 0)}
-    # A run that can only diverge again is not retried.
-    assert Counter(order) == Counter(clm=1, split=2, short=1, mlm=1)
-    with pytest.raises(RuntimeError, match='Of 4 runs, these have no results: '):
+    assert 'split: not run, as train clm failed' in str(caught.value)
+    assert exits.code_of(caught.value) == exits.FAILED
+    # `split` and `short` continue from `clm`.
+    assert order == ['clm', 'mlm'] and measured == ['untrained', 'mlm']
+    ((_, results, *_),) = written
+    assert results['missing'] == {name: (name, 0) for name in ('clm', 'split', 'short')}
+    with pytest.raises(RuntimeError, match='Of 4 runs, '):
         study.study(made, tmp_path / 'out')
-    assert Counter(order)['split'] == 4
+    assert order == ['clm', 'mlm'] * 2
+
+
+@pytest.mark.slow
+def test_a_study_of_diverged_runs_is_not_tried_again(tmp_path, monkeypatch):
+    def fails(name):
+        raise exits.Diverged('no number')
+
+    train(monkeypatch, fails)
+    with pytest.raises(exits.Diverged, match='clm: no number; split: not run'):
+        study.study(config(tmp_path), tmp_path / 'out')
+
+
+def test_a_stop_in_the_last_step_of_a_run_stops_the_study(tmp_path, monkeypatch):
+    def last_step(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(work.training, 'train', last_step)
+    with pytest.raises(exits.Stopped):
+        work.train('a', {}, str(tmp_path), None)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +177,8 @@ def test_a_failing_run_is_retried_reported_and_stops_no_other(tmp_path, monkeypa
         (dict(study=dict(tasks=['word_ordr'])), 'word_ordr'),
         (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
         (dict(runs=[dict(name='a', phases=[MLM])] * 2), "2 runs have the name 'a'"),
-        (dict(attempts=0), 'attempts=0'),
+        (dict(engine=dict(jobs=0)), 'engine.jobs=0'),
+        (dict(engine=dict(name='beam')), 'engine.name=.beam.'),
         (dict(examine=dict(x=dict(tasks=[dict(name='sst9')]))), 'examine.x: .*sst9'),
         (dict(examine=dict(x=dict(tasks=[dict(name='cloze')], step=1))), "no key 'step'"),
         (dict(examine=dict(x=dict(models=['hf:a']))), 'examine.x=.*without models'),
@@ -214,10 +195,8 @@ def test_an_invalid_study_fails_before_training(tmp_path, monkeypatch, changes, 
     assert not order and not list((tmp_path / 'out').glob('*/checkpoints'))
 
 
-def test_a_member_is_not_trained_while_another_worker_still_trains_it(
-    tmp_path, monkeypatch
-):
-    """For example one that was suspended longer than its lease, and holds the lock."""
+def test_a_member_waits_for_the_process_that_still_saves_it(tmp_path, monkeypatch):
+    """For example one whose driver was killed, and which holds the lock."""
     order, folder = [], tmp_path / 'a'
     folder.mkdir()
     ended = threading.Event()
@@ -228,18 +207,12 @@ def test_a_member_is_not_trained_while_another_worker_still_trains_it(
             ended.wait(20)
             order.append('left')
 
-    monkeypatch.setattr(
-        training_work.train, 'train', lambda *_, **__: order.append('trained')
-    )
+    monkeypatch.setattr(work.training, 'train', lambda *_, **__: order.append('trained'))
     thread = threading.Thread(target=other)
     thread.start()
     while not order:
         time.sleep(0.01)
     threading.Timer(0.3, ended.set).start()
-    trunks = SimpleNamespace(
-        of=lambda name: None, retrained=lambda name: '', milestones={'a': {3}}
-    )
-    with training_work.Worker(shared_runs.Local(tmp_path), 60, 1) as worker:
-        training_work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
+    work.train('a', {}, str(tmp_path), None)
     thread.join()
     assert order == ['held', 'left', 'trained']

@@ -1,0 +1,190 @@
+"""What the tasks of a study do: check all of it, train a member, measure a member.
+
+    check     -> {'configs', 'fingerprints', 'to_train': [(name, trunk or None)]}
+    train     writes the folder of a member
+    measure   writes evaluated/<member>.json (measure.py)
+
+They run in whichever process the engine chooses, with the devices of the members; the
+driver of a study needs none. A member with steps in common with an earlier one starts
+from the checkpoint of that one, its trunk, which is kept.
+"""
+
+import contextlib
+import time
+from pathlib import Path
+
+from jepa_text.data import tokenizers
+from jepa_text.evaluation import tasks
+from jepa_text.evaluation.during_training import EVALUATIONS
+from jepa_text.parallel import exits, signals
+from jepa_text.running import compilation, restore, workdir
+from jepa_text.study import finetuned, measure, members, time_to_target, tree
+from jepa_text.training import completion, preflight
+from jepa_text.training import recipe as recipes
+from jepa_text.training import train as training
+
+_WAIT = 0.5  # seconds between polls
+
+
+def check(config, folder):
+    """Returns the members of a study and what is left to train; writes study.json.
+
+    Everything that may be missing is checked before training, not after it. Raises
+    exits.ConfigError for a member, sentence, probe or exam that would fail later.
+    """
+    folder = Path(folder)
+    with exits.config_errors():
+        configs = member_configs(config, folder)
+        measure.probes(config, folder / 'rows')
+        filling = finetuned.check(config['examine'])
+        whole = completed(configs, folder)
+        check_runs(config, whole, folder, filling)
+        fingerprints = members.enroll(folder, configs)
+        ended = {n for n, own in whole.items() if members.finished(folder / n, own)}
+        by_result = {
+            name
+            for name, mark in fingerprints.items()
+            if measure.is_known(config, folder, name, mark)
+        }
+    trunks = tree.trunks(courses(whole, folder), saved_steps(configs, folder), ended)
+    keep_at = {name: set() for name in configs}
+    for other, step in filter(None, trunks.values()):
+        keep_at[other].add(step)
+    for name in ended:
+        print(f'{name}: complete, {recipes.size(whole[name])[1]:,} steps')
+    for name in by_result - ended:
+        print(f'{name}: complete by its result; it has no checkpoints here')
+    return {
+        'configs': {
+            name: with_milestones(own, keep_at[name]) for name, own in whole.items()
+        },
+        'fingerprints': fingerprints,
+        'to_train': [
+            (name, trunks[name]) for name in configs if name not in ended | by_result
+        ],
+    }
+
+
+def train(name, config, folder, trunk):
+    """Trains or resumes a member; a new one starts from `trunk` (name, step), or from an
+    earlier checkpoint of it if that one is damaged. Raises as train.train."""
+    own = Path(folder, name)
+    while workdir.is_locked(own):  # by a process whose driver was killed, and which saves
+        time.sleep(_WAIT)
+    if trunk:
+        other, step = trunk
+        steps = Path(folder, other, 'checkpoints')
+        if start := _newest_intact(steps, step):
+            print(f'{name}: continues from {other} after {start:,} steps')
+            trunk = Path(folder, other), start
+        else:
+            print(f'{name}: {other} has no good checkpoint up to step {step:,} any more.')
+            trunk = None
+    with signals.StopRequests() as requests:
+        training.train(config, own, EVALUATIONS, trunk=trunk)
+        if requests.requested:  # in the last step
+            raise exits.Stopped('stopped as requested; the same command resumes.')
+
+
+def measure_member(name, config, folder, fingerprint, first):
+    """Measures a member, or the untrained model of the member `first`."""
+    compilation.use_cache(config['compilation_cache'])
+    measure.once(name, config, Path(folder), fingerprint, first)
+
+
+def member_configs(config, folder):
+    """Returns {name: config} of all members.
+
+    Raises ValueError for a member whose final state or target could not be read.
+    """
+    configs = members.configs(config, folder / 'rows')
+    for name, own in configs.items():
+        with named(name):
+            if not own['checkpoint']['every']:
+                raise ValueError(
+                    'checkpoint.every=0 saves no checkpoint, but a study needs the last.'
+                )
+            time_to_target.check_run(config['report']['target'], own['evaluate'])
+    return configs
+
+
+def completed(configs, folder):
+    """Returns the configs with the models of their starts and their baselines."""
+    started = {n: completion.with_init_from(c, folder / n) for n, c in configs.items()}
+    return {n: completion.with_baseline(c, folder / n) for n, c in started.items()}
+
+
+def check_runs(config, configs, folder, filling):
+    """Raises ValueError for a run or a sentence that would only fail after training."""
+    tokenizer = tokenizers.load(folder / 'rows' / 'tokenizer.json')
+    for text, _ in config['study']['sentences']:
+        maximum = config['data']['row_length'] - 2
+        if (count := len(tokenizer.encode_masked(text))) > maximum:
+            raise ValueError(
+                f'study.sentences: {text!r} has {count} tokens, but rows only have '
+                f'room for {maximum}. Shorten it, or increase data.row_length.'
+            )
+    checked, made = [], []
+    for name, own in configs.items():
+        # Seeds of a run differ in nothing else.
+        key = {k: v for k, v in own.items() if k not in ('name', 'seed')}
+        if key in checked:
+            continue
+        checked.append(key)
+        with named(name):
+            made.append(recipes.make(own, EVALUATIONS))
+            preflight.switches(made[-1])
+            finetuned.check_run(config['examine'], filling, made[-1])
+    time_to_target.check_logged(config['report']['target'], made)
+
+
+def missing_tasks(config, configs):
+    """Returns ([error of a missing task], result of finetuned.check, empty after one)."""
+    texts = {text for one in configs.values() for text in one['evaluate']['tasks']}
+    missing, filling = [], set()
+    checks = [lambda: filling.update(finetuned.check(config['examine']))]
+    checks += [lambda text=text: tasks.build(tasks.section_of(text)) for text in texts]
+    for one in checks:
+        try:
+            one()
+        except (ValueError, OSError) as error:
+            missing.append(error)
+    return missing, filling
+
+
+def courses(configs, folder):
+    """Returns {name: tree.Course} of completed configs, on this machine's devices."""
+    outlines = tree.Recipes(lambda own: recipes.outline(own, recipes.mesh(own)))
+    extended = {
+        name: completion.with_extension(own, folder / name)
+        for name, own in configs.items()
+    }
+    return {name: tree.course(own, outlines.of(own)) for name, own in extended.items()}
+
+
+def saved_steps(names, folder):
+    """Returns {name: steps of its checkpoints} of members."""
+    return {name: restore.steps(folder / name / 'checkpoints') for name in names}
+
+
+def with_milestones(config, steps):
+    """Returns the config of a run that also keeps its checkpoints at these steps."""
+    section = config['checkpoint']
+    steps = sorted({*section['keep_at'], *steps})
+    return config | {'checkpoint': section | {'keep_at': steps}}
+
+
+@contextlib.contextmanager
+def named(name):
+    """Adds the name of a run to a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f'run {name!r}: {error}') from error
+
+
+def _newest_intact(steps, last):
+    """Returns the newest step up to `last` with an intact checkpoint; 0 if none."""
+    known = (step for step in reversed(restore.steps(steps)) if step <= last)
+    intact = (s for s in known if restore.problem(steps / str(s)) is None)
+    return next(intact, 0)
