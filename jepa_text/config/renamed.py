@@ -1,5 +1,7 @@
 """Keys and values of earlier versions, refused with what to write instead."""
 
+CLEANING = ('quality', 'stop_words', 'bad_words', 'repeated_spans', 'near_duplicates')
+DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cleaning.md'
 # {the last two names of a path, perhaps with =VALUE: what to do}
 INSTEAD = {
     '.start': 'it is now init_from',
@@ -7,10 +9,7 @@ INSTEAD = {
     'init_from.become': 'it is now adapt',
     'evaluate.most_rows': 'it is now max_rows',
     'optimizer.rates': 'it is now lr_multipliers',
-    'optimizer.balance_rate': 'it is now balance_lr_multiplier',
     'model.word_bias': 'it is now lm_head_bias',
-    'tasks.most': 'it is now max_texts',
-    '.halves': 'it is now half_samples',
     '.baseline=time': "it was removed: use baseline='flops'",
     'runs.baseline=time': "it was removed: use baseline='flops'",
     'balance.name=softmin': "it was removed: use name='gradient_ratio'",
@@ -18,6 +17,7 @@ INSTEAD = {
     'latent.distance=prototypes': "it was removed: use distance='info_nce'",
     'latent.prototypes': 'it was removed, as was that distance: leave it out',
     'latent.teacher_temperature': 'it was removed, as was that distance: leave it out',
+    **{f'clean.{key}': DATATROVE for key in (*CLEANING, 'permutations', 'ngram')},
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",
 }
 

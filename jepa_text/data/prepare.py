@@ -15,7 +15,7 @@ import pathlib
 import shutil
 
 from jepa_text.config import schema
-from jepa_text.data.cleaning import settings as cleaning
+from jepa_text.data.cleaning import cleaner
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.preparing import manifest as manifests
 from jepa_text.data.preparing import processes, unit
@@ -54,7 +54,7 @@ class Config:
     seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, 'add <bos> before each document')
     add_eos: bool = schema.field(True, 'add <eos> after each document')
-    clean: cleaning.Config = schema.section(cleaning.Config, 'cleaning of the documents')
+    clean: cleaner.Config = schema.section(cleaner.Config, 'cleaning of the documents')
     bad_documents: str = schema.field(
         invalid_text.ERROR,
         "for invalid text (not UTF-8, NUL, half a surrogate pair, null): 'skip' counts "
@@ -141,7 +141,7 @@ def _finished(folder, settings):
 
 def _non_default(commit, config):
     """Settings that are stored only if they are not the default."""
-    usual = schema.as_dict(cleaning.Config())
+    usual = schema.as_dict(cleaner.Config())
     clean = schema.as_dict(config.clean)
     changed = {key: value for key, value in clean.items() if value != usual[key]}
     bad = config.bad_documents if config.bad_documents != invalid_text.ERROR else ''
@@ -170,7 +170,7 @@ def _write(partial, corpora, tokenizer, run, about):
     work = works.load(partial, corpora)
     done = partial_files.done_parts(partial)
     left = [n for n in range(len(work.units)) if n not in done]
-    if left and work.clean.finds_duplicates:
+    if left and work.clean.exact_duplicates:
         unit.compare(work, run)
     run(work, 'prepare', left)
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)

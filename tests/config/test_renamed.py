@@ -22,6 +22,10 @@ def objective(**section):
         ({'runs': [{'start': {}}]}, 'has runs.start: it is now init_from'),
         ({'init_from': {'become': {}}}, 'has init_from.become: it is now adapt'),
         ({'evaluate': {'most_rows': 8}}, 'evaluate.most_rows: it is now max_rows'),
+        (
+            {'prepare': {'clean': {'near_duplicates': 0.8}}},
+            'near_duplicates: .*datatrove',
+        ),
         ({'baseline': 'time'}, "has baseline=time: .* use baseline='flops'"),
         ({'runs': [{'baseline': 'time'}]}, 'has runs.baseline=time: it was removed'),
         (objective(balance={'name': 'softmin'}), 'balance.name=softmin: .*gradient_rat'),

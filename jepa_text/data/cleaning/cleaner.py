@@ -1,14 +1,91 @@
-"""Cleaning of one document: returns the cleaned text, or the reason it is dropped.
+"""Cleaning of documents: the config section `clean`, and what it does to one document.
 
-    text -> normalize -> C4 lines -> length? -> Gopher? -> bad words? -> contaminated?
+    text -> normalize -> length? -> contaminated?
 
-Cleaning is idempotent.
+Cleaning a clean text again changes nothing. Duplicates are found when all documents are
+known (duplicates.py). By default, nothing is cleaned or dropped.
+
+Contamination is that of Brown et al. 2020 (arXiv 2005.14165), appendix C: a document
+shares 13 consecutive words with a text of a test set, ignoring case and punctuation; a
+text of fewer words must occur as a whole, and one of fewer than 8 words is ignored. (In
+the end they removed 200 characters on each side instead of the document, and ignored
+phrases that occur in more than ten documents; neither is done here.)
 """
 
+import dataclasses
 import typing
 import unicodedata
 
-from jepa_text.data.cleaning import c4, contamination, gopher, settings
+from jepa_text.config import schema
+from jepa_text.data.cleaning.words import Phrases
+from jepa_text.data.sets import tables
+
+NORMALIZATIONS = ('', 'NFC', 'NFKC')
+DROP, COUNT = 'drop', 'count'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationSet:
+    """A set that models are evaluated on."""
+
+    path: str = schema.field(
+        doc="a file, a folder, or 'hub:NAME', as the path of an evaluation task"
+    )
+    fields: tuple[str, ...] = schema.field((), 'that contain text; () for all that do')
+    name: str = schema.field('', "in the report; '' for the name of its file")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `clean`."""
+
+    normalize: str = schema.field(
+        '', "Unicode normalization: '' for none, 'NFC' or 'NFKC'", choices=NORMALIZATIONS
+    )
+    min_chars: int = schema.field(0, 'minimum length of a document', minimum=0)
+    max_chars: int = schema.field(
+        0, 'maximum length of a document; 0 for no limit', minimum=0
+    )
+    exact_duplicates: bool = schema.field(False, 'drop exact duplicates')
+    decontaminate: tuple[EvaluationSet, ...] = schema.field(
+        (), 'sets whose texts must not be trained on, as dict(path=...)'
+    )
+    contaminated: str = schema.field(
+        DROP, 'what to do with documents that contain their text', choices=(DROP, COUNT)
+    )
+    overlap: int = schema.field(
+        13,
+        'consecutive words shared with such a set that contaminate a document',
+        minimum=2,
+        maximum=64,
+    )
+    min_overlap: int = schema.field(
+        8, 'minimum words of a shorter text of such a set to search for', minimum=1
+    )
+
+    def __post_init__(self):
+        """Raises ValueError if settings contradict each other."""
+        if self.max_chars and self.max_chars < self.min_chars:
+            raise ValueError(
+                f'clean.max_chars={self.max_chars} is less than clean.min_chars='
+                f'{self.min_chars}: no document has such a length. 0 means no limit.'
+            )
+        if self.min_overlap > self.overlap:
+            raise ValueError(
+                f'clean.min_overlap={self.min_overlap} must be at most clean.overlap='
+                f'{self.overlap}.'
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class SetSummary:
+    """What was read of an evaluation set: its name, its file names, how many texts it
+    has, and how many of them are too short to be searched for."""
+
+    name: str
+    files: tuple[str, ...]
+    texts: int
+    short: int
 
 
 class Cleaned(typing.NamedTuple):
@@ -16,8 +93,8 @@ class Cleaned(typing.NamedTuple):
 
     text     the cleaned text; None if the document is dropped
     reason   why it is dropped; '' if it is kept
-    notes    further events to count: 'normalized', 'c4: lines left out', and
-             'contaminated: NAME' if contaminated documents are counted, not dropped
+    notes    further events to count: 'normalized', and 'contaminated: NAME' if
+             contaminated documents are counted, not dropped
     """
 
     text: str | None
@@ -26,64 +103,81 @@ class Cleaned(typing.NamedTuple):
 
 
 class Cleaner:
-    """Cleans documents as a settings.Config says.
+    """Cleans documents as a Config says.
 
-    `sets` is a tuple with the contamination.SetSummary of each set to decontaminate from.
-    Creating a Cleaner reads these sets.
+    `sets` is a tuple with the SetSummary of each set to decontaminate from. Creating a
+    Cleaner reads these sets.
     """
 
     def __init__(self, config):
-        """Raises ValueError or OSError if a set or the list of bad words is unusable."""
+        """Raises ValueError for a set without a text that is long enough to be searched
+        for, and what tables.read raises."""
         self.config = config
-        self._evaluation, self.sets = contamination.read(
-            config.decontaminate, config.overlap, config.min_overlap
+        read = [_read(one) for one in config.decontaminate]
+        shortest = min(config.min_overlap, config.overlap)
+        texts = [texts for texts, _ in read]
+        self._phrases = Phrases(texts, shortest, config.overlap)
+        self.sets = tuple(
+            SetSummary(one.name or tables.stem(one.path), files, len(texts), short)
+            for one, (texts, files), short in zip(
+                config.decontaminate, read, self._phrases.short, strict=True
+            )
         )
-        self._bad_words = (
-            contamination.bad_words(config.bad_words) if config.bad_words else None
-        )
+        for one, summary in zip(config.decontaminate, self.sets, strict=True):
+            if summary.texts == summary.short:
+                raise ValueError(
+                    f'clean.decontaminate: none of the {summary.texts:,} texts of '
+                    f'{one.path} ({", ".join(summary.files) or "no file"}) has '
+                    f'{shortest} words or more. Name the `fields` that contain text, or '
+                    'lower clean.min_overlap.'
+                )
 
     def clean(self, text):
         """Returns the Cleaned of a text."""
         config, notes = self.config, []
-        cleaned = self._normalize(text)
-        if cleaned != text:
+        before = text
+        if config.normalize:
+            text = unicodedata.normalize(config.normalize, text)
+        if text != before:
             notes.append('normalized')
-        if 'c4' in config.quality:
-            before = cleaned
-            cleaned, reason = c4.clean(before)
-            if reason:
-                return Cleaned(None, reason)
-            # Removing a citation mark may have joined a letter and a combining accent.
-            cleaned = self._normalize(cleaned)
-            if cleaned != before:
-                notes.append('c4: lines left out')
-        reason = self._reason(cleaned)
-        if not reason and (name := self._contaminated(cleaned)) is not None:
-            reason = f'contaminated: {name}'
-            if config.contaminated == settings.COUNT:
-                notes.append(reason)
-                reason = ''
-        return Cleaned(None, reason) if reason else Cleaned(cleaned, '', tuple(notes))
-
-    def _normalize(self, text):
-        form = self.config.normalize
-        return unicodedata.normalize(form, text) if form else text
-
-    def _reason(self, text):
-        """Why a text is dropped, apart from contamination; '' if it is kept."""
-        config = self.config
         if len(text) < config.min_chars:
-            return 'too short'
+            return Cleaned(None, 'too short')
         if config.max_chars and len(text) > config.max_chars:
-            return 'too long'
-        is_gopher = 'gopher' in config.quality
-        if is_gopher and (reason := gopher.reason(text, config.stop_words)):
-            return reason
-        if self._bad_words and self._bad_words.find(text) is not None:
-            return 'c4: bad words'
-        return ''
+            return Cleaned(None, 'too long')
+        number = self._phrases.find(text)
+        if number is not None:
+            reason = f'contaminated: {self.sets[number].name}'
+            if config.contaminated == DROP:
+                return Cleaned(None, reason)
+            notes.append(reason)
+        return Cleaned(text, '', tuple(notes))
 
-    def _contaminated(self, text):
-        """The name of the first evaluation set that shares a phrase with the text."""
-        number = self._evaluation.find(text)
-        return None if number is None else self.sets[number].name
+
+def _read(evaluation_set):
+    """Returns the texts of a set and the names of its files.
+
+    Of a set with several splits, the validation and test splits are read, otherwise all.
+    """
+    by_split, _ = tables.files(evaluation_set.path)
+    tested = [name for name in by_split if name in (*tables.VALIDATION, *tables.TEST)]
+    files = [file for split in tested or by_split for file in by_split[split]]
+    texts = [text for file in files for text in _texts(file, evaluation_set.fields)]
+    return texts, tuple(file.name for file in files)
+
+
+def _texts(file, fields):
+    """The texts of a file: those of the named fields, or of all if none are named."""
+    rows = tables.read(file)
+    if not fields:
+        return [text for row in rows for text in _strings(list(row.values()))]
+    columns = [tables.column(rows, field, file) for field in fields]
+    return [text for column in columns for text in _strings(column)]
+
+
+def _strings(value):
+    """Yields all strings in nested lists and dicts."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)

@@ -1,112 +1,99 @@
-"""Deduplication: decides which documents of a corpus are dropped as copies.
+"""Exact duplicates among the documents of a corpus: the first one is kept.
 
-Of documents with the same text, the first in corpus order is kept (by the number of its
-part, then its own). Of near duplicates, the one whose text has the lowest hash is kept;
-they are grouped transitively, so the two ends of a group may differ. Thus the same texts
-are kept whatever the order of documents and parts and the number of workers.
+Two texts are equal if their 128-bit hashes are. The parts of a corpus write the hashes of
+their documents into one folder, from any process and in any order:
 
-Disk space per document: 24 bytes, 4 for each permutation, and, while this runs, 25 in
-memory-mapped arrays and 16 for each band: 785 bytes with 128 permutations and a threshold
-of 0.8. Memory: about `memory` bytes whatever the corpus, plus the system's file cache.
+    000012.documents    DOCUMENT [documents], once the part is complete
+    000012.copies       int64 [copies], the numbers of its documents that are dropped
+
+The first is the one in the part of the lowest number, and the first in this part. So the
+same documents are kept for any number of processes.
 """
 
-import functools
+import hashlib
 import itertools
-import shutil
 from pathlib import Path
 
 import numpy as np
 
-from jepa_text.data.cleaning import components, exact, fingerprints, near, spans
+from jepa_text.data.corpora import invalid_text
 from jepa_text.files import atomic
 
+# The hash is in two halves, so that it can be sorted.
+DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
+REASON = 'exact duplicate'
 MEMORY = 2**28
-KEPT, EXACT, NEAR = range(3)
-REASONS = {EXACT: 'exact duplicate', NEAR: 'near duplicate'}
+ROW_BYTES = 64  # memory per document that is compared
 
 
-def decide(folder, parts, config, memory=MEMORY):
-    """Finds the duplicates among the documents fingerprinted in `folder`, and writes them
-    there for `left_out`, and repeated spans for `spans.repeated`.
+def write(folder, part, documents):
+    """Writes the hashes of a part; `documents` are pairs of number and text."""
+    rows = ((number, *_halves(text)) for number, text in documents)
+    atomic.write(_path(folder, part, 'documents'), np.fromiter(rows, DOCUMENT).tobytes())
 
-    `parts` are the numbers of all parts of the corpus. Raises ValueError if one of them
-    is incomplete, and for fingerprints made with other settings. Running it again writes
-    the same files.
+
+def is_written(folder, part):
+    """Whether a part has written its hashes."""
+    return _path(folder, part, 'documents').exists()
+
+
+def decide(folder, parts, memory=MEMORY):
+    """Finds the copies among the documents of the parts 0 to `parts` - 1, for `copies`.
+
+    Uses about `memory` bytes, and one per document: documents are compared in groups of
+    equal first bits of their hash. Running it again writes the same files.
     """
-    folder = Path(folder)
-    missing = [part for part in parts if not fingerprints.is_complete(folder, part)]
-    if missing:
+    documents = [_read(_path(folder, part, 'documents')) for part in range(parts)]
+    is_copy = [np.zeros(len(one), bool) for one in documents]
+    room = max(memory // ROW_BYTES, 1)
+    bits = max(-(-sum(map(len, documents)) // room) - 1, 0).bit_length()
+    for group in range(2**bits):
+        rows = [_rows_of(one, group, bits) for one in documents]
+        chosen = np.concatenate([one[at] for one, at in zip(documents, rows)])
+        # Stable, so of equal hashes the first in the corpus comes first.
+        order = np.lexsort([chosen['low'], chosen['high']])
+        hashes = chosen[order][['high', 'low']]
+        repeated = np.zeros(len(chosen), bool)
+        repeated[order[1:]] = hashes[1:] == hashes[:-1]
+        ends = np.cumsum([0, *map(len, rows)])
+        for one, at, (start, end) in zip(is_copy, rows, itertools.pairwise(ends)):
+            one[at] = repeated[start:end]
+    for part, (one, copies) in enumerate(zip(documents, is_copy)):
+        atomic.write(_path(folder, part, 'copies'), one['number'][copies].tobytes())
+
+
+def copies(folder, part):
+    """Returns the numbers of the documents of a part that are dropped, as a set."""
+    data = _path(folder, part, 'copies').read_bytes()
+    return set(np.frombuffer(data, np.int64).tolist())
+
+
+def _rows_of(documents, group, bits):
+    """Returns which documents have these first bits."""
+    if not bits:
+        return np.arange(len(documents))
+    return np.flatnonzero(documents['high'] >> np.uint64(64 - bits) == group)
+
+
+def _halves(text):
+    """The two halves of a text's 128-bit hash."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in invalid_text.encoded(text):
+        digest.update(part)
+    found = digest.digest()
+    return int.from_bytes(found[:8], 'big'), int.from_bytes(found[8:], 'big')
+
+
+def _read(path):
+    """Memory-maps a file read-only; an empty file, which cannot be mapped, is read."""
+    size = path.stat().st_size
+    if size % DOCUMENT.itemsize:
         raise ValueError(
-            f'{folder} has no fingerprints of {len(missing):,} parts, the first of them '
-            f'{missing[0]}. Write all fingerprints before looking for duplicates.'
+            f'{path} has {size:,} bytes, no multiple of {DOCUMENT.itemsize}: it is '
+            f'damaged. Delete {path.parent} and start over.'
         )
-    parts = [fingerprints.Part(folder, part) for part in sorted(parts)]
-    offsets = np.cumsum([0, *(part.count for part in parts)])
-    slices = [slice(start, end) for start, end in itertools.pairwise(offsets)]
-    scratch = folder / '.deciding'
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
-    try:
-        verdicts = _verdicts(parts, offsets, config, scratch, memory)
-        for part, documents in zip(parts, slices):
-            path = _path(folder, part.number)
-            atomic.write(path, np.asarray(verdicts[documents]).tobytes())
-        if config.repeated_spans:
-            out = [
-                functools.partial(_numbers_out, part, verdicts[documents])
-                for part, documents in zip(parts, slices)
-            ]
-            spans.decide(parts, out, scratch, memory)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    return np.memmap(path, DOCUMENT, 'r') if size else np.zeros(0, DOCUMENT)
 
 
-def left_out(folder, part):
-    """Returns {document number: reason} of the dropped documents of a part.
-
-    Raises FileNotFoundError before `decide` has run.
-    """
-    path = _path(folder, part)
-    if not path.exists():
-        raise FileNotFoundError(
-            f'{path} does not exist: duplicates.decide has not run for this part.'
-        )
-    verdicts = np.frombuffer(path.read_bytes(), np.uint8)
-    numbers = _numbers_out(fingerprints.Part(folder, part), verdicts)
-    reasons = (REASONS[int(verdict)] for verdict in verdicts[verdicts != KEPT])
-    return dict(zip(numbers.tolist(), reasons))
-
-
-def _numbers_out(part, verdicts):
-    """int64 [N], the numbers of the dropped documents of a part."""
-    return part.documents['number'][np.flatnonzero(verdicts)]
-
-
-def _verdicts(parts, offsets, config, scratch, memory):
-    """uint8 [documents]: KEPT, EXACT or NEAR."""
-    total = int(offsets[-1])
-    offsets = offsets[:-1]
-    ids, places = (_array(scratch / name, total, np.int64) for name in ('ids', 'places'))
-    ranks = exact.rank(parts, offsets, ids, places, scratch, memory // 2)
-    verdicts = _array(scratch / 'verdicts', total, np.uint8)
-    room = memory // 64
-    for start in range(0, total, room):
-        verdicts[start : start + room] = (ids[start : start + room] == exact.COPY) * EXACT
-    if config.near_duplicates > 0:
-        parents = _array(scratch / 'parents', ranks, np.int64)
-        components.reset(parents)
-        near.unite(parts, offsets, ids, places, parents, config, scratch, memory)
-        for start in range(0, ranks, room):
-            nodes = np.arange(start, min(start + room, ranks))
-            nodes = nodes[components.roots(parents, nodes) != nodes]
-            verdicts[places[nodes]] = NEAR
-    return verdicts
-
-
-def _array(path, count, dtype):
-    """A memory-mapped array of zeros; a plain one if empty, which cannot be mapped."""
-    return np.memmap(path, dtype, 'w+', shape=count) if count else np.zeros(0, dtype)
-
-
-def _path(folder, part):
-    return Path(folder) / f'{part:06d}.verdicts'
+def _path(folder, part, end):
+    return Path(folder) / f'{part:06d}.{end}'

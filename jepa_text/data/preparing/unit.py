@@ -5,7 +5,7 @@
 The first step is skipped unless duplicates are dropped.
 """
 
-from jepa_text.data.cleaning import duplicates, fingerprints, spans
+from jepa_text.data.cleaning import duplicates
 from jepa_text.data.preparing import tokenizing
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import shards, writing
@@ -20,13 +20,10 @@ COMPARED = f'{FINGERPRINTS}/*.documents'  # files of the units with fingerprints
 
 def fingerprint(work, number):
     """Writes the fingerprints of the documents of unit `number`."""
-    folder = work.folder / FINGERPRINTS
-    with (
-        shards.clear_disk_errors(work.folder),
-        fingerprints.Writer(folder, number, work.clean) as writer,
-    ):
-        for count, _, text in works.documents(work, number, works.Tally()):
-            writer.add(count, text)
+    found = works.documents(work, number, works.Tally())
+    with shards.clear_disk_errors(work.folder):
+        pairs = ((count, text) for count, _, text in found)
+        duplicates.write(work.folder / FINGERPRINTS, number, pairs)
 
 
 def compare(work, run):
@@ -34,10 +31,10 @@ def compare(work, run):
     does a task of processes.TASKS; what is already done is not repeated."""
     folder, numbers = work.folder / FINGERPRINTS, range(len(work.units))
     folder.mkdir(exist_ok=True)
-    left = [n for n in numbers if not fingerprints.is_complete(folder, n)]
+    left = [n for n in numbers if not duplicates.is_written(folder, n)]
     run(work, 'compare', left)
     if not (folder / DECIDED).is_file():
-        duplicates.decide(folder, numbers, work.clean)
+        duplicates.decide(folder, len(numbers))
         atomic.write(folder / DECIDED, '')
 
 
@@ -81,20 +78,11 @@ def make(work, number):
 
 def _originals(work, number, tally):
     """Yields the documents of a unit as dicts of split and text, without duplicates."""
-    copies, repeated = {}, {}
-    folder = work.folder / FINGERPRINTS
-    if work.clean.finds_duplicates:
-        copies = duplicates.left_out(folder, number)
-    if work.clean.repeated_spans:
-        repeated = spans.repeated(fingerprints.Part(folder, number))
+    copies = set()
+    if work.clean.exact_duplicates:
+        copies = duplicates.copies(work.folder / FINGERPRINTS, number)
     for count, split, text in works.documents(work, number, tally):
         if count in copies:
-            tally.drop(copies[count], text)
-            continue
-        if count in repeated:
-            before, text = text, spans.remove(text, repeated[count])
-            if not text:
-                tally.drop(spans.REASON, before)
-                continue
-            tally.changed[spans.NOTE] += 1
-        yield {'split': split, 'text': text}
+            tally.drop(duplicates.REASON, text)
+        else:
+            yield {'split': split, 'text': text}

@@ -13,7 +13,6 @@ import pathlib
 from jepa_text.config import schema
 from jepa_text.data import sources, tokenizers
 from jepa_text.data.cleaning import cleaner
-from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.files import partial
 from jepa_text.report import rows_page
@@ -33,7 +32,7 @@ class Work:
     units       [[piece, ...], ...], or [None] for a source without files
     corpora     {split: documents}
     tokenizer   a tokenizers.Tokenizer
-    clean       a cleaning.settings.Config
+    clean       a cleaner.Config
     cleaner     its Cleaner, or None if nothing is cleaned
     """
 
@@ -42,7 +41,7 @@ class Work:
     units: list
     corpora: dict
     tokenizer: tokenizers.Tokenizer
-    clean: cleaning.Config
+    clean: cleaner.Config
     cleaner: cleaner.Cleaner | None
 
 
@@ -101,7 +100,7 @@ def load(folder, found=None):
     `corpora`, if known."""
     plan = partial.read_plan(folder)
     settings = plan['settings']
-    clean = schema.read(cleaning.Config, settings.get('clean', {}), 'prepare.clean')
+    clean = schema.read(cleaner.Config, settings.get('clean', {}), 'prepare.clean')
     return Work(
         folder=pathlib.Path(folder),
         settings=settings,
@@ -109,7 +108,7 @@ def load(folder, found=None):
         corpora=found or corpora(settings),
         tokenizer=tokenizers.load(pathlib.Path(folder, TOKENIZER)),
         clean=clean,
-        cleaner=None if clean == cleaning.Config() else cleaner.Cleaner(clean),
+        cleaner=None if clean == cleaner.Config() else cleaner.Cleaner(clean),
     )
 
 

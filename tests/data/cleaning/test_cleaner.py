@@ -1,149 +1,146 @@
+"""Cleaning of one document, and the evaluation sets that it must not contain."""
+
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from test_c4 import LINES, PAGE
-from test_contamination import QUESTION, SHORT, rows
-from test_gopher import prose, text_of
 
 from jepa_text.config import schema
-from jepa_text.data.cleaning import cleaner, settings
+from jepa_text.data.cleaning import cleaner
+
+QUESTION = 'Which of the twelve gray ships sailed first, on the morning of May 3rd, 1901?'
+SHORT = 'Nine ships sailed out on that gray morning.'
+SEVEN = 'Seven words are too few for it.'
+
+
+def made(**config):
+    return cleaner.Cleaner(schema.read(cleaner.Config, config, 'clean'))
 
 
 def clean(text, **config):
-    made = schema.read(settings.Config, config, 'clean')
-    return cleaner.Cleaner(made).clean(text)
+    return made(**config).clean(text)
+
+
+def rows(path, *texts):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(''.join(json.dumps({'text': text}) + '\n' for text in texts))
+    return dict(path=str(path))
 
 
 def test_nothing_is_dropped_by_default():
-    config = settings.Config()
-    assert not config.finds_duplicates
     for text in ('', '\x00', 'a' * 10**6, 'e\u0301 {lorem ipsum}\ud800'):
-        assert cleaner.Cleaner(config).clean(text) == cleaner.Cleaned(text, '', ())
-
-
-def test_normalization_is_noted():
-    assert clean('e\u0301', normalize='NFC') == ('é', '', ('normalized',))
-    assert clean('ﬁn', normalize='NFC') == ('ﬁn', '', ())
-    assert clean('ﬁn', normalize='NFKC') == ('fin', '', ('normalized',))
-
-
-def test_text_joined_by_c4_is_normalized():
-    text = f'{PAGE}\nIt is said in the cafe[1]\u0301, too.'
-    found = clean(text, normalize='NFC', quality=['c4'])
-    assert found.text == f'{PAGE}\nIt is said in the café, too.'
+        assert cleaner.Cleaner(cleaner.Config()).clean(text) == (text, '', ())
 
 
 @pytest.mark.parametrize(
-    'text, reason',
-    [('abc', 'too short'), ('abcd', ''), ('abcdef', ''), ('abcdefg', 'too long')],
+    'text, config, expected',
+    [
+        ('e\u0301', dict(normalize='NFC'), ('é', '', ('normalized',))),
+        ('ﬁn', dict(normalize='NFC'), ('ﬁn', '', ())),
+        ('ﬁn', dict(normalize='NFKC'), ('fin', '', ('normalized',))),
+        ('abc', dict(min_chars=4), (None, 'too short', ())),
+        ('abcd', dict(min_chars=4, max_chars=4), ('abcd', '', ())),
+        ('abcde', dict(max_chars=4), (None, 'too long', ())),
+        # Limits apply to the cleaned text.
+        ('e\u0301', dict(normalize='NFC', min_chars=2), (None, 'too short', ())),
+    ],
 )
-def test_lengths_are_in_characters(text, reason):
-    found = clean(text, min_chars=4, max_chars=6)
-    assert found == (None if reason else text, reason, ())
+def test_normalization_and_lengths(text, config, expected):
+    assert clean(text, **config) == expected
 
 
-def test_length_limits_apply_to_the_cleaned_text():
-    assert clean('e\u0301', min_chars=2, normalize='NFC').reason == 'too short'
-    text = f'{PAGE}\nmenu'
-    assert clean(text, quality=['c4'], max_chars=len(PAGE)).text == PAGE
-    assert clean(text, quality=['c4'], min_chars=len(PAGE) + 1).reason == 'too short'
-
-
-def test_filters_in_any_order():
-    found = text_of(prose(100)).split('\n')
-    lines = [f'{line}.' for line in found]
-    lines[3] = lines[3][:-1]
-    text = '\n'.join(lines)
-    expected = '\n'.join([*lines[:3], *lines[4:]])
-    for quality in (['c4', 'gopher'], ['gopher', 'c4']):
-        assert clean(text, quality=quality) == (expected, '', ('c4: lines left out',))
-    assert clean(text, quality=['gopher']) == (text, '', ())
-    # Gopher is applied to the output of C4.
-    assert clean(text.replace('.\n', '\n', 5), quality=quality).reason == (
-        'gopher: too few words'
-    )
-    assert clean(PAGE, quality=['c4']) == (PAGE, '', ())
-    assert clean(PAGE, quality=['gopher']).reason == 'gopher: too few words'
-    assert clean('{', quality=['c4']).reason == 'c4: curly bracket'
-
-
-def test_stop_words_are_english():
-    text = text_of(prose(100)).replace('the of', 'der von')
-    assert clean(text, quality=['gopher']).reason == 'gopher: stop words'
-    assert clean(text, quality=['gopher'], stop_words=False).text == text
-
-
-def test_bad_words(tmp_path):
-    path = tmp_path / 'bad.txt'
-    path.write_text('sentence')
-    config = dict(quality=['c4'], bad_words=str(path))
-    assert clean(PAGE, **config).reason == 'c4: bad words'
-    assert clean(PAGE.replace('sentence', 'sentences'), **config).reason == ''
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(
+    text=st.text('a1\u0301éﬁ＂．１\u2028\n ', max_size=20),
+    form=st.sampled_from(['NFC', 'NFKC']),
+)
+def test_cleaning_is_idempotent(text, form):
+    once = clean(text, normalize=form).text
+    assert clean(once, normalize=form) == (once, '', ())
+    assert unicodedata.is_normalized(form, once)
 
 
 def test_contaminated_documents_are_dropped_or_counted(tmp_path):
-    sets = [dict(path=rows(tmp_path / 'quiz.jsonl', QUESTION, SHORT))]
+    sets = [rows(tmp_path / 'quiz.jsonl', QUESTION, SHORT)]
     text = f'It begins. {QUESTION} It ends.'
     assert clean(text, decontaminate=sets) == (None, 'contaminated: quiz', ())
     assert clean('It begins. It ends.', decontaminate=sets).reason == ''
     counted = clean(text, decontaminate=sets, contaminated='count')
     assert counted == (text, '', ('contaminated: quiz',))
-    made = schema.read(settings.Config, {'decontaminate': sets}, 'clean')
-    assert cleaner.Cleaner(made).sets[0].texts == 2
+
+
+def test_thirteen_consecutive_words_are_found(tmp_path):
+    one = made(decontaminate=[rows(tmp_path / 'quiz.jsonl', QUESTION, 'no')])
+    assert one.sets == (cleaner.SetSummary('quiz', ('quiz.jsonl',), texts=2, short=1),)
+    asked = QUESTION.split()
+    assert len(asked) == 15
+    for start in range(3):
+        thirteen = ' '.join(asked[start : start + 13])
+        assert one.clean(f'Before it; {thirteen.upper()} -- and after.').reason
+        twelve = ' '.join(asked[start : start + 12])
+        assert not one.clean(f'Before it; {twelve} and after.').reason
+        changed = thirteen.replace('sailed', 'sank')
+        assert not one.clean(f'Before it; {changed} and after.').reason
+
+
+def test_shorter_texts_are_found_as_a_whole(tmp_path):
+    path = rows(tmp_path / 'quiz.jsonl', SHORT, SEVEN)
+    one = made(decontaminate=[path])
+    assert one.sets[0].short == 1
+    assert one.clean('So it was: nine ships SAILED out\non that gray morning.').reason
+    for text in ('Nine ships sailed out on that gray evening.', SEVEN):
+        assert not one.clean(text).reason
+    lower = made(decontaminate=[path], min_overlap=7)
+    assert lower.sets[0].short == 0 and lower.clean(f'Here {SEVEN}').reason
+
+
+def test_the_first_matching_set_is_named(tmp_path):
+    first = rows(tmp_path / 'a.jsonl', SHORT) | dict(name='mine')
+    one = made(decontaminate=[first, rows(tmp_path / 'b.jsonl', QUESTION, SHORT)])
+    for text, name in ((QUESTION, 'b'), (SHORT, 'mine'), (f'{QUESTION} {SHORT}', 'mine')):
+        assert one.clean(text).reason == f'contaminated: {name}'
+
+
+def test_training_splits_are_not_searched_for(tmp_path):
+    rows(tmp_path / 'set' / 'train.jsonl', QUESTION)
+    rows(tmp_path / 'set' / 'test.jsonl', SHORT)
+    rows(tmp_path / 'set' / 'dev.jsonl', f'{SHORT} Now.')
+    one = made(decontaminate=[dict(path=str(tmp_path / 'set'))])
+    assert sorted(one.sets[0].files) == ['dev.jsonl', 'test.jsonl']
+    assert one.clean(SHORT).reason and not one.clean(QUESTION).reason
+
+
+def test_fields(tmp_path):
+    path = tmp_path / 'set.jsonl'
+    path.write_text(json.dumps({'q': QUESTION, 'a': {'texts': [SHORT, 'x']}, 'n': 3}))
+    every = made(decontaminate=[dict(path=str(path))])
+    assert every.sets[0].texts == 3
+    assert every.clean(QUESTION).reason and every.clean(SHORT).reason
+    some = made(decontaminate=[dict(path=str(path), fields=('a',))])
+    assert some.sets[0].texts == 2
+    assert some.clean(SHORT).reason and not some.clean(QUESTION).reason
 
 
 @pytest.mark.parametrize(
     'config, words',
     [
         ({'normalize': 'NFD'}, "choices: '', 'NFC', 'NFKC'"),
-        ({'quality': ['gofer']}, "quality.0.='gofer' is invalid; choices"),
         ({'min_chars': 5, 'max_chars': 4}, 'no document has such a length'),
-        ({'bad_words': 'bad.txt'}, "add 'c4' to"),
-        ({'near_duplicates': 1.5}, 'at most 1'),
         ({'min_overlap': 14}, 'at most clean.overlap=13'),
         ({'decontaminate': ['a.jsonl']}, 'must be a section'),
+        ({'decontaminate': [{'path': 'PATH/none'}]}, 'no file or folder'),
+        ({'decontaminate': [{'path': 'PATH/a.jsonl', 'fields': ['Q']}]}, "no field 'Q'"),
+        (
+            {'decontaminate': [{'path': 'PATH/a.jsonl'}]},
+            r'none of the 1 texts of .*\(a.jsonl\) has 8 words or more',
+        ),
     ],
 )
-def test_invalid_settings_raise(config, words):
-    with pytest.raises(ValueError, match=words):
+def test_errors_name_what_is_wrong(tmp_path, config, words):
+    rows(tmp_path / 'a.jsonl', 'Too short.')
+    config = json.loads(json.dumps(config).replace('PATH', str(tmp_path)))
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
         clean('', **config)
-
-
-CITED = (
-    'a[1]\u0301',
-    '[[1]]',
-    'e\u0301',
-    'ﬁ',
-    '＂',
-    '．',
-    '[',
-    ']',
-    '１',
-    '\u2028',
-    '\x1f',
-    '[edit]',
-    'menu',
-    'javascript',
-    'a',
-)
-PIECES = [*LINES, *CITED, 'It is so here and there', '\n', ' ', '.', '...', '{', '｛']
-
-
-@hypothesis_settings(max_examples=200, deadline=None)
-@given(
-    text=st.lists(st.sampled_from(PIECES), max_size=30).map(''.join),
-    normalize=st.sampled_from(settings.NORMALIZATIONS),
-    quality=st.sampled_from([(), ('c4',)]),
-)
-def test_cleaning_is_idempotent(text, normalize, quality):
-    once = clean(text, normalize=normalize, quality=quality)
-    if once.text is not None:
-        assert clean(once.text, normalize=normalize, quality=quality) == (
-            once.text,
-            '',
-            (),
-        )
-        assert not normalize or unicodedata.is_normalized(normalize, once.text)

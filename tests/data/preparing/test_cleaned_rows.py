@@ -1,4 +1,4 @@
-"""Tests for cleaning in `prepare`: poor texts, duplicates, contamination."""
+"""Tests for cleaning in `prepare`: lengths, duplicates, contamination."""
 
 import json
 
@@ -14,7 +14,7 @@ from jepa_text.report import rows_page
 
 @pytest.fixture
 def folder(tmp_path, units_of):
-    """Files with 20 distinct texts, 20 shared ones, and near duplicates of these."""
+    """Files with 20 distinct texts, and 20 shared ones, with variants."""
     units_of(3000)
     rng = np.random.default_rng(0)
     words = np.array([f'word{n}' for n in range(2000)])
@@ -62,16 +62,12 @@ def test_exact_duplicates_are_dropped_and_counted(folder, ours):
 
 
 @pytest.mark.slow
-def test_near_duplicates_do_not_depend_on_workers(folder, ours):
-    asked = dict(near_duplicates=0.8, normalize='NFC')
+def test_duplicates_do_not_depend_on_workers(folder, ours):
+    asked = dict(exact_duplicates=True, normalize='NFC')
     one, manifest = made(folder, 'one', ours, **asked)
-    assert manifest['left_out'] == {
-        'blank': 3,
-        'exact duplicate': 42,
-        'near duplicate': 60,
-    }
+    assert manifest['left_out'] == {'blank': 3, 'exact duplicate': 42}
     assert manifest['changed'] == {'normalized': 1}
-    assert len(manifest['examples']['near duplicate']) == 2
+    assert len(manifest['examples']['exact duplicate']) == 2
     two, other = made(folder, 'two', ours, workers=2, **asked)
     assert one == two and manifest == other
     assert len(row_folder.files(manifest)) > 6
@@ -117,8 +113,8 @@ def test_poor_and_contaminated_texts_are_dropped(folder, ours, tmp_path):
 
 
 def test_invalid_settings_raise_before_writing(folder, ours, tmp_path):
-    with pytest.raises(ValueError, match="prepare.clean has no key 'qualty'"):
-        made(folder, 'rows', ours, qualty=('c4',))
+    with pytest.raises(ValueError, match="prepare.clean has no key 'min_char'"):
+        made(folder, 'rows', ours, min_char=3)
     with pytest.raises(FileNotFoundError, match='quiz'):
         made(folder, 'rows', ours, decontaminate=({'path': str(tmp_path / 'quiz')},))
     assert not list(tmp_path.glob('*rows*'))
@@ -134,32 +130,3 @@ def test_changed_cleaning_settings_are_reported(folder, ours, tmp_path):
         "clean.normalize was '' and is now 'NFC'",
         'clean.min_chars was 4 and is now 5',
     ]
-
-
-@pytest.mark.slow
-def test_repeated_spans_do_not_depend_on_workers(tmp_path, ours, units_of):
-    units_of(3000)
-    rng = np.random.default_rng(0)
-    words = np.array([f'word{n}' for n in range(2000)])
-    place = tmp_path / 'texts'
-    place.mkdir()
-
-    def sentence():
-        return ' '.join(rng.choice(words, 8)).capitalize() + '.'
-
-    shared = ' '.join(sentence() for _ in range(4))
-    for number in range(4):
-        own = [[sentence() for _ in range(5)] for _ in range(12)]
-        texts = [' '.join([*some[:3], shared, *some[3:]]) for some in own]
-        lines = [json.dumps({'text': text}) for text in [*texts, shared]]
-        (place / f'{number}.jsonl').write_text('\n'.join(lines))
-    clean = {'quality': ('c4',), 'repeated_spans': True}
-    found, manifest = made(place, 'one', ours, **clean)
-    again, other = made(place, 'two', ours, workers=2, **clean)
-    assert found == again and manifest == other
-    # Of the copies one is kept, whose sentences are in the first document.
-    assert manifest['left_out'] == {'c4: repeated sentences': 1, 'exact duplicate': 3}
-    assert manifest['changed']['c4: repeated sentences left out'] == 47
-    texts = [text for some in found.values() for text in some]
-    assert len(texts) == 48 and sum(shared in text for text in texts) == 1
-    assert sorted(len(text.split()) for text in texts) == [40] * 47 + [72]
