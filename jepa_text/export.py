@@ -19,7 +19,7 @@ import numpy as np
 from jepa_text import load as loading
 from jepa_text.data import section as reads
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.files import addresses, atomic, checksums, paths, transfer
+from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.hf import card, files, load, sentence, shards, to_family, vocabulary
 from jepa_text.kinds import base, exported, saved
 from jepa_text.models import heads, pooling
@@ -70,7 +70,7 @@ def _place(folder):
         return
     with tempfile.TemporaryDirectory() as temporary:
         yield f'{temporary}/model'
-        transfer.upload_folder(f'{temporary}/model', folder, last='config.json')
+        addresses.upload_folder(f'{temporary}/model', folder, last='config.json')
 
 
 def of_run(workdir, step=None):
@@ -254,7 +254,7 @@ def _settings(task):
 def check_free(folder):
     """The folder as a Path, or the address; FileExistsError unless empty or missing."""
     if addresses.is_address(folder):
-        transfer.check_free(addresses.location('--to', folder))
+        addresses.check_free(addresses.location('--to', folder))
         return folder
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -1,4 +1,4 @@
-"""Remote addresses such as gs://bucket/texts or https://host/a.txt, opened with fsspec.
+"""Remote addresses such as gs://bucket/texts or https://host/a.txt, by fsspec.
 
 Each protocol needs its own package, which is installed by an extra of this package with
 the protocol's name. Credentials and endpoints are configured as these packages expect:
@@ -6,35 +6,30 @@ AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS,
 STORAGE_EMULATOR_HOST, HF_TOKEN, ...
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
+import posixpath
 import re
 import time
+from pathlib import Path
 
-from jepa_text.files import client_errors, paths, reachability
+from jepa_text.files import paths
 
-# protocol: (package, extra)
-PACKAGES = {
-    'gs': ('gcsfs', 'gs'),
-    'gcs': ('gcsfs', 'gs'),
-    's3': ('s3fs', 's3'),
-    's3a': ('s3fs', 's3'),
-    'hf': ('huggingface_hub', 'hf'),
-    'http': ('aiohttp', 'https'),
-    'https': ('aiohttp', 'https'),
-}
+GS = 'gcsfs', 'gs', '`gcloud auth application-default login`, FSSPEC_GS_TOKEN=anon'
+S3 = 's3fs', 's3', 'AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FSSPEC_S3_ANON=true'
+HF = 'huggingface_hub', 'hf', '`hf auth login`, HF_TOKEN'
+WEB = 'aiohttp', 'https', 'ask its owner'
+# protocol: (package, extra, how to get access)
+PACKAGES = {'gs': GS, 'gcs': GS, 's3': S3, 's3a': S3, 'hf': HF, 'http': WEB, 'https': WEB}
 # Protocols that can list folders and write files, so that they can store a run or model.
 STORES = ('gs', 'gcs', 's3', 's3a', 'file', 'memory')
-RETRIES = 6  # in a row, without receiving a byte in between
-PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds; each pause is twice the previous one
-# Retrying these would give the same result.
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+RETRIES, PAUSE = 6, 0.5  # seconds; each pause is twice the previous one
+PATIENCE = 60.0  # seconds after which a request is not repeated: clients retry, too
 # Keys of fsspec's file info that change with the content, the most reliable first.
 _VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
-
-_COMMIT = re.compile('hf://[^@]+@[0-9a-f]{40}/')
+# Parts of the names of errors about missing and expired credentials.
+_CREDENTIALS = re.compile('Credential|SSOToken|ExpiredToken|InvalidToken|RefreshError')
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -55,11 +50,7 @@ class File:
 
 
 class AddressError(OSError):
-    """An address could not be read: network failure, or an error from the server."""
-
-
-class ChangedError(AddressError):
-    """A file changed while it was read."""
+    """An address could not be read: a network failure, or its content changed."""
 
 
 def is_address(path):
@@ -95,11 +86,6 @@ def location(what, path, model=False):
     return text
 
 
-def is_fixed(address):
-    """Returns whether an address names a commit, so that its content never changes."""
-    return bool(_COMMIT.match(os.fspath(address)))
-
-
 def check(address):
     """Checks the syntax and the protocol of an address. Sends no requests.
 
@@ -115,69 +101,26 @@ def check(address):
             f'{text!r} is not a valid address. Expected a protocol, :// and a location, '
             'as in s3://bucket/folder. (pathlib.Path removes one of the two slashes.)'
         )
-    with _explained(text):
+    try:
         fsspec.get_filesystem_class(protocol)
-
-
-def filesystem(address, was_found=False):
-    """Returns (fsspec file system, path in it) of an address.
-
-    The first call for a server checks that it responds, unless another process has
-    already found the file (`was_found`). Raises AddressError if the server does not
-    respond within reachability.WITHIN seconds, and as `check` does.
-    """
-    import fsspec
-
-    check(address)
-    text = os.fspath(address)
-    protocol, _, rest = text.partition('://')
-    server = protocol, rest.split('/')[0]
-    if was_found:
-        reachability.mark_reachable(server)
-
-    def request():
-        system, path = fsspec.core.url_to_fs(text)
-        system.info(path)
-
-    if protocol in PACKAGES:
-        check_reachable(text, server, request)
-    with _explained(text):
-        return fsspec.core.url_to_fs(text)
-
-
-def check_reachable(address, server, request):
-    """Sends a request to a server unless it has already responded in this process.
-
-    Raises AddressError if there is no response within reachability.WITHIN seconds.
-    """
-    if reachability.is_reachable(server):
-        return
-    try:
-        reachability.check(server, request, functools.partial(_network_error, address))
-    except TimeoutError as error:
-        raise AddressError(
-            f'{address} cannot be reached: {error}. Check the address, the network of '
-            'this machine (proxy, firewall) and the environment variables for endpoints '
-            'and credentials, and run the same command again.'
-        ) from error
-
-
-@contextlib.contextmanager
-def _explained(text):
-    """Adds a remedy to fsspec's errors about protocols and packages."""
-    try:
-        yield
     except ValueError as error:
         raise ValueError(
             f'{text!r} has an unsupported protocol ({error}). Use one of '
             f'{", ".join(sorted(PACKAGES))}, or copy the files to this machine.'
         ) from error
     except ImportError as error:
-        package, extra = PACKAGES.get(text.partition('://')[0], (None, None))
-        remedy = f"pip install 'jepa-text[{extra}]'" if extra else str(error)
-        raise ModuleNotFoundError(
-            f'Reading {text} requires {package or "a missing package"}: {remedy}.'
-        ) from error
+        package, extra, _ = PACKAGES.get(protocol, (error, None, None))
+        remedy = f": pip install 'jepa-text[{extra}]'" if extra else ''
+        message = f'Reading {text} requires {package}{remedy}.'
+        raise ModuleNotFoundError(message) from error
+
+
+def filesystem(address):
+    """Returns (fsspec file system, path in it) of an address. Raises as `check` does."""
+    import fsspec
+
+    check(address)
+    return fsspec.core.url_to_fs(os.fspath(address))
 
 
 def stat(address):
@@ -193,10 +136,10 @@ def stat(address):
         return system.info(path)
 
     info = with_retries(address, request)
-    return None if info['type'] == 'directory' else file_from_info(address, info)
+    return None if info['type'] == 'directory' else file_of(address, info)
 
 
-def file_from_info(address, info):
+def file_of(address, info):
     """Returns the File that fsspec's info describes."""
     version = next((info[key] for key in _VERSIONS if info.get(key)), None)
     # A listing may give a time as a number where the file's own info gives a datetime.
@@ -206,65 +149,133 @@ def file_from_info(address, info):
     )
 
 
-def with_retries(address, call, sleep=time.sleep):
+def list_files(address):
+    """Returns {path below the address: File}; {} if nothing exists there."""
+    system, path = filesystem(address)
+    top = path.rstrip('/')
+
+    def request():
+        system.invalidate_cache()
+        return system.find(top, detail=True)
+
+    infos = with_retries(address, request)
+    named = {name.removeprefix(f'{top}/'): info for name, info in infos.items()}
+    return {
+        name: file_of(posixpath.join(address, name), info) for name, info in named.items()
+    }
+
+
+def upload_folder(folder, address, last):
+    """Uploads all files of a folder to an address, the one named `last` at the end.
+
+    So if that file exists at the address, the upload is complete. Raises AddressError if
+    a file has another size after its upload, and as `with_retries` does.
+    """
+    system, top = filesystem(address)
+    paths = [path for path in sorted(Path(folder).rglob('*')) if path.is_file()]
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    for names in (sorted(sizes.keys() - {last}), [last]):
+        sources = [os.path.join(folder, name) for name in names]
+        targets = [posixpath.join(top, name) for name in names]
+        if 'file' in system.protocol:  # the only one with folders to be created first
+            for target in targets:
+                system.makedirs(posixpath.dirname(target), exist_ok=True)
+        with_retries(address, functools.partial(system.put, sources, targets))
+        uploaded = list_files(address)
+        for name in names:
+            if name not in uploaded or uploaded[name].size != sizes[name]:
+                raise AddressError(
+                    f'{posixpath.join(address, name)} is not complete: {sizes[name]} '
+                    'bytes were written. Write it again. If the error persists, contact '
+                    'the operator of the store.'
+                )
+
+
+def check_free(address):
+    """Raises FileExistsError if a file exists at an address or below it."""
+    if list_files(address):
+        raise FileExistsError(
+            f'{address} already exists and is not overwritten: give another address, or '
+            'delete it first.'
+        )
+
+
+def with_retries(address, call):
     """Returns `call()`, repeating it after a pause if the network fails.
 
-    Pauses double, by `sleep`. Raises FileNotFoundError, PermissionError, or AddressError
-    for an error of the server or after RETRIES retries.
+    Raises FileNotFoundError, PermissionError, or AddressError after RETRIES retries or
+    PATIENCE seconds. Errors of Python that are not OSError are raised unchanged.
     """
-    attempt = 0
-    while True:
+    began = time.monotonic()
+    for retries in range(RETRIES + 1):
         try:
             return call()
         except Exception as raised:
-            # Clients raise many types; errors of other origin are raised unchanged.
-            error = client_errors.root_cause(raised)
-            is_of_client = client_errors.is_client_error(error)
-            if isinstance(error, AddressError) or not is_of_client:
+            error = _cause(raised)
+            if isinstance(error, AddressError) or _is_of_python(error):
                 raise
-            final = _final_error(address, error)
-            if final or attempt == RETRIES:
-                raise final or _retries_exhausted(address, error) from error
-        sleep(min(LONGEST_PAUSE, PAUSE * 2**attempt))
-        attempt += 1
-
-
-def _network_error(address, raised):
-    """Returns the error if the network gave no response; None for any other error."""
-    error = client_errors.root_cause(raised)
-    if not client_errors.is_client_error(error) or client_errors.is_response(error):
-        return None
-    return None if _final_error(address, error) else error
-
-
-def _final_error(address, error):
-    """Returns the error to raise if a retry would not help, else None."""
-    status = client_errors.http_status(error)
-    message = f'{type(error).__name__}: {error}'
-    # The Hub responds with 401 for nonexistent and for private repositories.
-    unknown = type(error).__name__ in ('RepositoryNotFoundError', 'RevisionNotFoundError')
-    if isinstance(error, FileNotFoundError) or unknown or status in (404, 410):
-        return FileNotFoundError(f'{address} does not exist ({message}).')
-    if denied := permission_error(address, error):
-        return denied
-    if isinstance(error, _FINAL) or (400 <= status < 500 and status not in (408, 429)):
-        return AddressError(f'{address} cannot be read ({message}).')
+            if final := final_error(address, error):
+                raise final from error
+            if retries == RETRIES or time.monotonic() - began > PATIENCE:
+                raise AddressError(
+                    f'{address} could not be read in {retries + 1} attempts. Last error: '
+                    f'{type(error).__name__}: {error}. Check the address, the network '
+                    '(proxy, firewall) and the environment variables for endpoints and '
+                    'credentials, and run the same command again.'
+                ) from error
+        time.sleep(PAUSE * 2**retries)
     return None
 
 
-def permission_error(address, error):
-    """Returns a PermissionError if credentials are missing or insufficient, else None."""
-    if not client_errors.is_access_denied(error):
-        return None
-    return PermissionError(
-        f'Access to {address} is denied with the credentials of this machine '
-        f'({type(error).__name__}: {error}). {client_errors.login_hint(address)}'
-    )
+def final_error(address, error):
+    """Returns a FileNotFoundError or PermissionError that explains the error of a client
+    with its remedy; None for another error, after which a retry may help."""
+    # s3fs makes errors of others, which have the response.
+    both = [_facts(one) for one in (error, error.__cause__)]
+    statuses, names = {status for status, _ in both}, ' '.join(name for _, name in both)
+    # The Hub's response is 401 for what does not exist.
+    is_unknown = re.search('RepositoryNotFound|RevisionNotFound', names)
+    if isinstance(error, FileNotFoundError) or is_unknown or 404 in statuses:
+        return FileNotFoundError(f'{address} does not exist ({error}).')
+    is_denied = isinstance(error, PermissionError) or statuses & {401, 403}
+    if is_denied or _CREDENTIALS.search(names):
+        *_, access = PACKAGES.get(os.fspath(address).partition(':')[0], WEB)
+        return PermissionError(
+            f'Access to {address} is denied with the credentials of this machine '
+            f'({type(error).__name__}: {error}). To get access: {access}.'
+        )
+    return None
 
 
-def _retries_exhausted(address, error):
-    return AddressError(
-        f'{address} could not be read in {RETRIES + 1} consecutive attempts. Last error: '
-        f'{type(error).__name__}: {error}. Check the network, and run the same command '
-        'again.'
-    )
+def _cause(error):
+    """The error that fsspec hides behind a misleading one.
+
+    For http(s), fsspec raises FileNotFoundError for any failure, including a broken
+    connection. s3fs raises IndexError for some broken connections.
+    """
+    if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
+        return error.__context__
+    if isinstance(error, FileNotFoundError) and not _is_of_python(error.__cause__):
+        return error.__cause__
+    return error
+
+
+def _is_of_python(error):
+    """Whether this is no error of a client, the network or the operating system."""
+    is_system = isinstance(error, OSError | EOFError)
+    return type(error).__module__ == 'builtins' and not is_system
+
+
+def _facts(error):
+    """(HTTP status in an error of a client, or 0; its name and its code in S3)."""
+    name = type(error).__name__
+    # gcsfs raises a plain OSError for 403.
+    if type(error) is OSError and str(error).startswith('Forbidden: '):
+        return 403, name
+    response = getattr(error, 'response', None)
+    if isinstance(response, dict):  # botocore
+        status = response.get('ResponseMetadata', {}).get('HTTPStatusCode', 0)
+        return status, f'{name} {response.get("Error", {}).get("Code", "")}'
+    places = (response, 'status_code'), (error, 'status'), (error, 'code')
+    values = (getattr(*place, None) for place in places)
+    return next((int(value) for value in values if str(value).isdigit()), 0), name

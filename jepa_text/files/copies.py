@@ -1,71 +1,81 @@
-"""Cached local copies of files at an address, kept up to date with the remote content.
+"""Local copies of files at an address, shared by all processes of a machine.
 
-A copy is identified by the versions that the store reports (ETag, generation): changed
-files are downloaded again, unchanged files are not.
+A copy is a folder below JEPA_TEXT_CACHE, by default jepa_text/copies in the user's cache
+folder, named by its content. It may be deleted while no process uses it.
 """
 
 import fnmatch
+import hashlib
+import os
 import posixpath
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jepa_text.files import addresses, cache, checksums, transfer
+from jepa_text.files import addresses, atomic, checksums, locks, streams
+
+THREADS = 4  # concurrent downloads
+_CHUNK = 2**20
 
 
-def list_files(address):
-    """Returns transfer.list_files(address). Raises FileNotFoundError if it is empty."""
-    files = transfer.list_files(address)
-    if not files:
-        raise FileNotFoundError(
-            f'There are no files at {address}. Check the address, and whether the files '
-            'were written.'
-        )
-    return files
+def root():
+    """Returns the folder of all copies."""
+    caches = Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache')
+    chosen = os.environ.get('JEPA_TEXT_CACHE') or caches / 'jepa_text' / 'copies'
+    return Path(chosen).expanduser().absolute()
 
 
 def copy_folder(address, wanted=('*',), unwanted=()):
     """Copies the files of an address whose names match, and returns the local folder.
 
-    `wanted` and `unwanted` are shell patterns. Raises FileNotFoundError if no file
-    matches, and as addresses.with_retries does.
+    `wanted` and `unwanted` are shell patterns. Files with a leading dot are left out.
+    Raises FileNotFoundError if no file matches, and as `copy_files` does.
     """
-    address = address.rstrip('/')
-    files = list_files(address)
 
     def matches(name, patterns):
         return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
+    files = addresses.list_files(address)
     chosen = {
         name: file
         for name, file in files.items()
-        if matches(name, wanted) and not matches(name, unwanted)
+        if matches(name, wanted) and not matches(name, ('.*', '*/.*', *unwanted))
     }
     if not chosen:
         raise FileNotFoundError(
             f'{address} has no file that matches {", ".join(wanted)}, but {len(files):,} '
-            f'others, such as {min(files)}.'
+            'others. Check the address, and whether the files were written.'
         )
     return copy_files(address, chosen)
 
 
-def copy_files(address, files):
-    """Copies the files {name: addresses.File} of a listing; returns the local folder."""
-    # Names with a leading dot are reserved by the cache, and are not part of a model.
-    entries = {
-        name: {'bytes': file.size}
-        for name, file in files.items()
-        if not name.startswith('.') and '/.' not in name
-    }
-    versions = [[name, files[name].size, files[name].version] for name in entries]
-    return copy_by_key(address, [address, versions], entries)
+def copy_files(address, files, sums=None):
+    """Copies the files {name below the address: addresses.File}; returns the folder.
 
-
-def copy_by_key(address, key, entries):
-    """Copies files with cache.download under a name that is a hash of a JSON key.
-
-    Returns the local folder, whose name is the last part of the address.
+    `sums` are {name: sha256} of those files whose checksum is known. A copy is identified
+    by the sizes and versions of the files, or by their checksums. If several processes
+    need one, the first downloads it. Raises ValueError for a file that does not match its
+    checksum, and for a name that leads out of the folder; and as streams.open_bytes does.
     """
-    name = f'copy-{checksums.checksum(key)[:32]}'
-    return cache.download(address, name, entries, below=posixpath.basename(address))
+    for name in files:
+        if name.startswith('/') or {'..', ''} & {*name.split('/')}:
+            raise ValueError(f'{address} has {name!r}, not a valid file name in it.')
+    address, sums = address.rstrip('/'), sums or {}
+    facts = [[n, file.size, sums.get(n, file.version)] for n, file in files.items()]
+    key = checksums.checksum([address, facts])
+    folder = root() / f'copy-{key[:32]}' / posixpath.basename(address)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / 'lock', 'ab') as lock:
+        locks.take(lock)
+        missing = [name for name in files if not (folder / name).is_file()]
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(  # raises the first error
+                pool.map(lambda n: _copy(files[n], folder / n, sums.get(n)), missing)
+            )
+    if missing:
+        size = sum(files[name].size or 0 for name in missing) / 1e6
+        print(f'{address}: {len(missing):,} files, {size:,.1f} MB, copied to {folder}')
+    return folder
 
 
 def local_file(what, place, name):
@@ -78,9 +88,33 @@ def local_file(what, place, name):
     if not addresses.is_address(text):
         path = Path(text)
         return path / name if path.is_dir() else path
-    address = text.rstrip('/')
-    file = addresses.stat(address)
+    file = addresses.stat(text.rstrip('/'))
     if file is None:
-        return copy_folder(address, (name,)) / name
-    parent, _, basename = address.rpartition('/')
+        return copy_folder(text, (name,)) / name
+    parent, _, basename = file.path.rpartition('/')
     return copy_files(parent, {basename: file}) / basename
+
+
+def _copy(file, path, wanted):
+    """Downloads a file under a temporary name, and renames it once it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f'.{path.name}.{uuid.uuid4().hex[:8]}.partial')
+    digest = hashlib.sha256()
+    try:
+        with (
+            streams.open_bytes(file, unpack=False) as stream,
+            open(partial, 'wb') as local,
+        ):
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                local.write(chunk)
+        sha256, size = digest.hexdigest(), partial.stat().st_size
+        if wanted not in (None, sha256) or file.size not in (None, size):
+            raise ValueError(
+                f'{file} is damaged: it has {size} bytes, sha256 {sha256[:16]}..., not '
+                f'{file.size}, {(wanted or "any")[:16]}.... Upload it again.'
+            )
+        atomic.flush(partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

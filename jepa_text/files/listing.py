@@ -8,14 +8,12 @@ import dataclasses
 import glob
 import os
 import re
-import stat
-from concurrent.futures import ThreadPoolExecutor
 
 from jepa_text.files import addresses, streams
 
 SHOWN = 5
-OTHER, AGAIN, BROKEN = 'other suffix', 'duplicate by a link', 'broken link'
-STRANGE, UNREADABLE, HIDDEN = 'not a regular file', 'unreadable', 'hidden'
+OTHER, AGAIN, HIDDEN = 'other suffix', 'duplicate by a link', 'hidden'
+UNREADABLE = 'broken link, not a regular file, or no permission'
 PACKED = 'compressed, also there uncompressed'
 
 
@@ -61,36 +59,38 @@ def expand(path, suffixes):
 
     Links are followed, and no file is taken twice, nor its compressed copy in the same
     folder: of a.txt and a.txt.gz, a.txt is taken. Raises FileNotFoundError if there is
-    no file to read, ValueError if more files are unreadable than readable, and as
+    no file to read, ValueError if a file with such a suffix is unreadable, and as
     `addresses.stat` does.
     """
     text = os.fspath(path)
-    is_remote = addresses.is_address(text)
-    files, others = _list_remote(text) if is_remote else _list_local(text)
-    if others is None:
+    list_files = _list_remote if addresses.is_address(text) else _list_local
+    top, files, others = list_files(text)
+    if top is None:
         return Found(text, tuple(files), {})
-    skipped = collections.defaultdict(list, others)
-    wanted, paths = [], {file.path for file in files}
+    endings = tuple(suffixes)
+    skipped, wanted = collections.defaultdict(list, others), []
+    paths = {file.path for file in files}
     for file in sorted(files, key=lambda file: file.path.split('/')):
         plain, end = os.path.splitext(file.path)
-        if end.lower() in streams.PACKED and plain in paths:
+        if hidden := re.match(r'(.*?/|)\.[^/]+', file.path.removeprefix(top)):
+            place = os.path.join(top, hidden[0].lstrip('/'))
+            if place not in skipped[HIDDEN]:
+                skipped[HIDDEN].append(place)
+        elif end.lower() in streams.PACKED and plain in paths:
             skipped[PACKED].append(file.path)
-        elif file.path.lower().endswith(tuple(suffixes)):
+        elif file.path.lower().endswith(endings):
             wanted.append(file)
         else:
             skipped[OTHER].append(file.path)
-    for reason in (BROKEN, UNREADABLE):
-        for place in skipped.pop(reason, ()):
-            suffix = os.path.splitext(place)[1].lower()
-            other = suffix and not place.lower().endswith(tuple(suffixes))
-            skipped[OTHER if other else reason].append(place)
-    found = Found(text, tuple(wanted), dict(skipped))
-    unreadable = [len(found.skipped.get(reason, ())) for reason in (BROKEN, UNREADABLE)]
-    if sum(unreadable) > len(wanted):
+    unread = [
+        name for name in others.get(UNREADABLE, ()) if name.lower().endswith(endings)
+    ]
+    if unread:
         raise ValueError(
-            f'Most files of {text} cannot be read: {found}. Repair the links and the '
-            'permissions, or give a folder that contains only the files to read.'
+            f'{unread[0]} cannot be read ({UNREADABLE}). Repair or remove it, or give a '
+            'pattern of the files to read.'
         )
+    found = Found(text, tuple(wanted), dict(skipped))
     if not wanted:
         existing = f' It contains: {found.skipped_summary}.' if skipped else ''
         raise FileNotFoundError(
@@ -101,91 +101,75 @@ def expand(path, suffixes):
 
 
 def _list_remote(address):
-    """Returns (Files, {}) at an address; (Files, None) if it is a single file."""
+    """Returns (the fixed part of the address, Files, {}); (None, [File], {}) of a single
+    file."""
     system, path = addresses.filesystem(address)
-    path, is_web = path.rstrip('/'), address.startswith(('http://', 'https://'))
+    is_web = address.startswith(('http://', 'https://'))
     is_pattern = any(sign in path for sign in ('*' if is_web else '*?['))
     if not is_web or not (is_pattern or address.endswith('/')):
         try:
             if file := addresses.stat(address):
-                return [file], None
+                return None, [file], {}
             is_pattern = False  # a folder whose name contains *, ? or [
         except FileNotFoundError:
             if not is_pattern:
                 raise
-    top = f'{path}/' if is_web and not is_pattern else path
 
     def request():
         system.invalidate_cache()
-        return (system.glob if is_pattern else system.find)(top, detail=True)
+        return (system.glob if is_pattern else system.find)(path, detail=True)
 
-    infos = addresses.with_retries(address, request)
-    fixed = len(re.match(r'([^*?[]*/)?', top)[0] if is_pattern else top)
-    names, hidden = [], set()
-    for name, info in infos.items():
-        found = re.match(r'(.*?/|)\.[^/]+', name[fixed:])
-        if found and info['type'] == 'file':
-            hidden.add(address.rstrip('/').removesuffix(path) + name[:fixed] + found[0])
-        elif info['type'] == 'file':
-            names.append(name)
-    skipped = {HIDDEN: sorted(hidden)} if hidden else {}
     # Names in a file system lack the start of the address.
-    named = {name: address.rstrip('/').removesuffix(path) + name for name in names}
-    if not is_web:
-        return [addresses.file_from_info(named[n], infos[n]) for n in names], skipped
+    start = address.rstrip('/').removesuffix(path.rstrip('/'))
+    infos = {
+        start + name: info
+        for name, info in addresses.with_retries(address, request).items()
+        if info['type'] == 'file'
+    }
+    top = _fixed(address) if is_pattern else address
     # The index page of a web folder does not contain sizes.
-    with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(addresses.stat, named.values())), skipped
+    files = (
+        addresses.stat(n) if is_web else addresses.file_of(n, infos[n]) for n in infos
+    )
+    return top, list(files), {}
 
 
 def _list_local(text):
-    """Returns (Files, {reason: skipped paths}); (Files, None) for a single file."""
+    """Returns (the fixed part of the path, Files, {reason: skipped paths});
+    (None, [File], {}) of a single file."""
     if os.path.isfile(text):
-        return [_file(text)], None
-    tops = [text] if os.path.isdir(text) else sorted(glob.glob(text, recursive=True))
+        return None, [_file(text)], {}
+    is_folder = os.path.isdir(text)
+    places = [text] if is_folder else sorted(glob.glob(text, recursive=True))[::-1]
     # glob also returns broken links.
-    if not tops or (tops == [text] and not os.path.exists(text)):
+    if not places or (places == [text] and not is_folder):
         raise FileNotFoundError(
             f'There is no file or folder at {text}, relative to {os.getcwd()}. Give a '
             "file, a folder, or a pattern such as 'texts/**/*.txt'."
         )
     files, skipped, seen = [], collections.defaultdict(list), set()
     # Links are visited last, so that files in the folder itself keep their own names.
-    places, links = tops[::-1], []
+    links = []
     while places or links:
         place = (places or links).pop()
-        inside, reason = _inspect(place, seen)
-        for entry in inside:
-            if os.path.basename(entry).startswith('.'):
-                skipped[HIDDEN].append(entry)
-                continue
-            (links if os.path.islink(entry) else places).append(entry)
-        if reason == '':
-            files.append(_file(place))
-        elif reason:
-            skipped[reason].append(place)
-    return files, skipped
-
-
-def _inspect(place, seen):
-    """Returns (entries if it is a folder, reason to skip it).
-
-    The reason is '' for a readable file and None for a folder.
-    """
-    real = os.path.realpath(place)
-    try:
-        mode = os.stat(place).st_mode
-        if real in seen:
-            return [], AGAIN
+        if (real := os.path.realpath(place)) in seen:
+            skipped[AGAIN].append(place)
+            continue
         seen.add(real)
-        if stat.S_ISDIR(mode):
-            with os.scandir(place) as entries:
-                return sorted(entry.path for entry in entries), None
-    except OSError:
-        return [], BROKEN if os.path.islink(place) else UNREADABLE
-    if not stat.S_ISREG(mode):
-        return [], STRANGE
-    return [], '' if os.access(place, os.R_OK) else UNREADABLE
+        if os.path.isdir(place) and os.access(place, os.R_OK | os.X_OK):
+            for name in sorted(os.listdir(place), reverse=True):
+                entry = os.path.join(place, name)
+                (links if os.path.islink(entry) else places).append(entry)
+        elif os.path.isfile(place) and os.access(place, os.R_OK):
+            files.append(_file(place))
+        else:
+            skipped[UNREADABLE].append(place)
+    return text if is_folder else _fixed(text), files, skipped
+
+
+def _fixed(pattern):
+    """The folder of a pattern before its first *, ? or [."""
+    return re.match(r'([^*?[]*/)?', pattern)[0]
 
 
 def _file(path):

@@ -37,7 +37,7 @@ def list_files(address):
                 f'{address} contains {name!r}, which is not a valid file name in it.'
             )
     return {
-        name: addresses.file_from_info(posixpath.join(address, name), info)
+        name: addresses.file_of(posixpath.join(address, name), info)
         for name, info in infos.items()
         if info['type'] == 'file'
     }
@@ -139,7 +139,7 @@ def download_files(address, path, names):
         file.parent.mkdir(parents=True, exist_ok=True)
         source = posixpath.join(address, name)
         for _ in range(_ATTEMPTS - 1):
-            with contextlib.suppress(addresses.ChangedError):
+            with contextlib.suppress(addresses.AddressError):
                 return _download(source, file)
         return _download(source, file)
 

@@ -102,7 +102,7 @@ def _download(name, revision, wanted):
             'online once, unset HF_HUB_OFFLINE, or give a folder.'
         ) from error
     except errors.HfHubHTTPError as error:
-        if barred := addresses.permission_error(f'hf:{where}', error):
+        if barred := addresses.final_error(f'hf:{where}', error):
             raise barred from error
         raise
 

@@ -59,12 +59,18 @@ class _RemovedError(FileNotFoundError):
 
 def _download(address, step):
     """The folder of a copy of the current content of an address."""
-    remote = copies.list_files(address)
+    remote = addresses.list_files(address)
+    if not remote:
+        raise FileNotFoundError(f'There are no files at {address}. Check the address.')
     complete = steps(remote)
     if complete or step is not None:
         return _run(address, remote, complete, step)
     # Incomplete checkpoints, and those of the runs of a study, are not copied.
-    small = {k: file for k, file in remote.items() if f'/{STEPS}/' not in f'/{k}'}
+    small = {
+        k: file
+        for k, file in remote.items()
+        if f'/{STEPS}/' not in f'/{k}' and '/.' not in f'/{k}'
+    }
     return copies.copy_files(address, small)
 
 
@@ -111,11 +117,16 @@ def _step(address, remote, step):
             raise cache.DamagedError(f'{name} has {found} bytes instead of {size}')
     entries[prefix + checksums.NAME] = {'bytes': len(sums)}
     key = [address, step, sums.decode()]
-    copy = copies.copy_by_key(address, key, entries)
+    copy = _copy_by_key(address, key, entries)
     if restore.problem(copy / prefix):  # only the local copy may be damaged
         shutil.rmtree(copy / prefix)
-        copy = copies.copy_by_key(address, key, entries)
+        copy = _copy_by_key(address, key, entries)
     return copy
+
+
+def _copy_by_key(address, key, entries):
+    name = f'copy-{checksums.checksum(key)[:32]}'
+    return cache.download(address, name, entries, below=address.rpartition('/')[2])
 
 
 def _refresh(address, folder, remote):

@@ -1,9 +1,8 @@
 """The command `jepa-text prepare`: turns text into rows on disk."""
 
 import os
-import shutil
+import tempfile
 import time
-import uuid
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.data.prepare import Config, prepare
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.files import addresses, cache, paths, transfer
+from jepa_text.files import addresses, paths
 from jepa_text.report import rows_page
 from jepa_text.training import named_tokenizer
 
@@ -85,13 +84,10 @@ def _sample(folder, manifest, tokenizer):
 
 def _make_remote(section, address, source, budget):
     """Like `make`, at an address: prepares locally, then uploads, the manifest last."""
-    transfer.check_free(address)
-    held = cache.hold(f'making-{uuid.uuid4().hex[:8]}')
-    try:
-        manifest = make(section, str(held / 'rows'), source, budget)
-        transfer.upload_folder(held / 'rows', address, row_folder.MANIFEST)
-    finally:
-        shutil.rmtree(held)
+    addresses.check_free(address)
+    with tempfile.TemporaryDirectory() as temporary:
+        manifest = make(section, f'{temporary}/rows', source, budget)
+        addresses.upload_folder(f'{temporary}/rows', address, row_folder.MANIFEST)
     print(f'{address}: uploaded')
     return manifest
 

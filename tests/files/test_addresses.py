@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from jepa_text.files import addresses
@@ -17,18 +18,18 @@ def test_what_is_an_address():
 
 
 @pytest.mark.parametrize(
-    'text', [Path('gs://b/x'), 'zip://a::s3://b/c', 's3://', 's3:/b']
+    'text, message',
+    [
+        *[
+            (text, 'is not a valid address')
+            for text in (Path('gs://b/x'), 'zip://a::s3://b/c', 's3://', 's3:/b')
+        ],
+        ('gopher://b/x', 'gopher.*unsupported protocol.*gcs, gs, hf, http'),
+    ],
 )
-def test_malformed_addresses_are_rejected(text):
-    with pytest.raises(ValueError, match='is not a valid address'):
+def test_invalid_addresses_are_rejected(text, message):
+    with pytest.raises(ValueError, match=message):
         addresses.filesystem(text)
-
-
-def test_unknown_protocols_are_rejected():
-    with pytest.raises(
-        ValueError, match='gopher.*unsupported protocol.*gcs, gs, hf, http'
-    ):
-        addresses.filesystem('gopher://b/x')
 
 
 @pytest.mark.parametrize(
@@ -48,36 +49,6 @@ def test_a_missing_package_is_named(address, package, extra, monkeypatch):
         addresses.filesystem(address)
 
 
-def failing(errors):
-    """Returns a function that raises each error, then returns 'well'; and its calls."""
-    left, calls = list(errors), []
-
-    def call():
-        calls.append(1)
-        if left:
-            raise left.pop(0)
-        return 'well'
-
-    return call, calls
-
-
-def test_network_failures_are_retried_with_growing_pauses():
-    call, calls = failing([ConnectionError('cut'), TimeoutError(), EOFError('short')])
-    pauses = []
-    assert addresses.with_retries('s3://b/x', call, pauses.append) == 'well'
-    assert len(calls) == 4
-    assert pauses == [addresses.PAUSE * 2**i for i in range(3)]
-
-
-def test_the_last_error_explains_that_retries_are_exhausted():
-    call, calls = failing([ConnectionError('cut')] * 100)
-    pauses = []
-    with pytest.raises(addresses.AddressError, match='s3://b/x could not.*: cut'):
-        addresses.with_retries('s3://b/x', call, pauses.append)
-    assert len(calls) == addresses.RETRIES + 1 and len(pauses) == addresses.RETRIES
-    assert max(pauses) <= addresses.LONGEST_PAUSE
-
-
 class Answer(Exception):
     """An error with an HTTP status, as raised by aiohttp."""
 
@@ -86,71 +57,138 @@ class Answer(Exception):
         self.status = status
 
 
-Answer.__module__ = 'aiohttp.client_exceptions'
-
-
 class Refusal(Exception):
     """An error as raised by botocore."""
 
-    def __init__(self, status):
+    def __init__(self, status, code=''):
         super().__init__(f'status {status}')
-        self.response = {'ResponseMetadata': {'HTTPStatusCode': status}}
+        metadata = {'HTTPStatusCode': status}
+        self.response = {'ResponseMetadata': metadata, 'Error': {'Code': code}}
 
 
-Refusal.__module__ = 'botocore.errorfactory'
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between attempts, which are not waited for."""
+    waited = []
+    monkeypatch.setattr(addresses.time, 'sleep', waited.append)
+    return waited
+
+
+def attempt(*errors):
+    """Calls a function that raises each error, then returns 'well'."""
+    left = list(errors)
+
+    def call():
+        if left:
+            raise left.pop(0)
+        return 'well'
+
+    return addresses.with_retries('s3://b/x', call)
 
 
 @pytest.mark.parametrize(
-    'error, raised, match',
+    'error',
     [
-        (Answer(404), FileNotFoundError, 's3://b/x does not exist'),
-        (Refusal(404), FileNotFoundError, 's3://b/x does not exist'),
-        (Answer(403), PermissionError, 'credentials of this machine'),
-        (Refusal(403), PermissionError, 'credentials of this machine'),
-        (FileNotFoundError('x'), FileNotFoundError, 's3://b/x does not exist'),
-        (PermissionError('x'), PermissionError, 'credentials of this machine'),
-        (Answer(400), addresses.AddressError, 'cannot be read .*status 400'),
-        (ValueError('a fault of ours'), ValueError, '^a fault of ours$'),
+        ConnectionError('cut'),
+        TimeoutError(),
+        EOFError('short'),
+        *map(Answer, (408, 429, 500, 503)),
+        Refusal(503),
+        # aiohttp gives a truncated response 400; s3fs converts the responses of S3.
+        caused(ConnectionError('not enough data'), Answer(400)),
+        caused(OSError('precondition'), Refusal(412)),
+        # fsspec raises this for any failure of a web address.
+        caused(FileNotFoundError('http://h/x'), ConnectionError('cut')),
     ],
 )
-def test_final_errors_are_not_retried(error, raised, match):
-    call, calls = failing([error])
-    with pytest.raises(raised, match=match):
-        addresses.with_retries('s3://b/x', call, sleep=None)
-    assert len(calls) == 1
+def test_network_failures_are_retried_with_growing_pauses(error, pauses):
+    assert attempt(error, error, error) == 'well'
+    assert pauses == [addresses.PAUSE * 2**i for i in range(3)]
 
 
-@pytest.mark.parametrize('status', [408, 429, 500, 503])
-def test_a_busy_server_is_retried(status):
-    call, calls = failing([Answer(status), Refusal(status)])
-    assert addresses.with_retries('s3://b/x', call, lambda pause: None) == 'well'
-    assert len(calls) == 3
-
-
-@pytest.mark.parametrize('cause', [Answer(400), Refusal(412)])
-def test_the_cause_of_a_truncated_response_is_not_final(cause):
-    # aiohttp gives a truncated response 400; s3fs converts the responses of S3.
-    error = ConnectionError('not enough data')
-    error.__cause__ = cause
-    call, calls = failing([error])
-    assert addresses.with_retries('s3://b/x', call, lambda pause: None) == 'well'
-    assert len(calls) == 2
+DENIED = PermissionError, 's3://b/x is denied with the credentials.*AWS_ACCESS_KEY_ID'
+MISSING = FileNotFoundError, 's3://b/x does not exist'
 
 
 @pytest.mark.parametrize(
-    ('status', 'code'), [(400, 'InvalidToken'), (400, 'ExpiredToken'), (401, '401')]
+    'error, raised',
+    [
+        (Answer(404), MISSING),
+        (Refusal(404), MISSING),
+        (FileNotFoundError('x'), MISSING),
+        (Answer(401), DENIED),
+        (Answer(403), DENIED),
+        (Refusal(403), DENIED),
+        (PermissionError('x'), DENIED),
+        (OSError('Forbidden: https://storage/x'), DENIED),
+        (caused(OSError(22, 'no good'), Refusal(400, 'InvalidToken')), DENIED),
+        (caused(OSError(22, 'no good'), Refusal(400, 'ExpiredToken')), DENIED),
+        (caused(OSError(22, 'no good'), Refusal(401, '401')), DENIED),
+        (ValueError('a fault of ours'), (ValueError, '^a fault of ours$')),
+        (addresses.AddressError('it changed'), (addresses.AddressError, '^it changed$')),
+    ],
 )
-def test_invalid_s3_credentials_raise_permission_errors(status, code):
-    error = OSError(22, 'the token is no good')
-    error.__cause__ = Refusal(status)
-    error.__cause__.response['Error'] = {'Code': code}
-    with pytest.raises(PermissionError, match='AWS_ACCESS_KEY_ID'):
-        addresses.with_retries('s3://b/x', failing([error])[0], sleep=None)
+def test_final_errors_are_not_retried(error, raised, pauses):
+    with pytest.raises(raised[0], match=raised[1]):
+        attempt(error)
+    assert not pauses
 
 
-def test_a_file_missing_due_to_a_broken_connection_is_retried():
-    # fsspec raises this for any failure of a web address.
-    error = FileNotFoundError('http://h/x')
-    error.__cause__ = ConnectionError('cut')
-    call, calls = failing([error])
-    assert addresses.with_retries('http://h/x', call, lambda pause: None) == 'well'
+def test_the_last_error_explains_that_retries_are_exhausted(pauses, monkeypatch):
+    error = ConnectionError('cut')
+    with pytest.raises(addresses.AddressError, match='s3://b/x could not.* 7 att.*: cut'):
+        attempt(*[error] * 9)
+    assert len(pauses) == addresses.RETRIES
+    # A client that has taken so long has repeated the request by itself.
+    monkeypatch.setattr(addresses, 'PATIENCE', -1.0)
+    with pytest.raises(addresses.AddressError, match='in 1 attempts'):
+        attempt(error)
+
+
+@pytest.fixture
+def store(tmp_path, pauses):
+    (tmp_path / 'deep').mkdir()
+    for name in ('z.bin', 'manifest.json', 'deep/a.txt'):
+        (tmp_path / name).write_text(name)
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    return store
+
+
+def test_a_folder_is_uploaded_with_its_last_file_at_the_end(store, tmp_path, monkeypatch):
+    order, put, failures = [], type(store).put_file, [ConnectionError('cut')]
+
+    def noting(self, source, name, **options):
+        if failures:
+            raise failures.pop()
+        order.append(name)
+        return put(self, source, name, **options)
+
+    monkeypatch.setattr(type(store), 'put_file', noting)
+    addresses.check_free('memory://shelf/x')
+    addresses.upload_folder(tmp_path, 'memory://shelf/x/', last='manifest.json')
+    assert order == ['/shelf/x/deep/a.txt', '/shelf/x/z.bin', '/shelf/x/manifest.json']
+    for name in order:
+        assert store.cat(name).decode() == name.removeprefix('/shelf/x/')
+    with pytest.raises(FileExistsError, match='memory://shelf/x already exists'):
+        addresses.check_free('memory://shelf/x')
+    place = f'file://{tmp_path}/new'
+    addresses.upload_folder(tmp_path / 'deep', place, last='a.txt')
+    assert {name: file.size for name, file in addresses.list_files(place).items()} == {
+        'a.txt': 10
+    }
+
+
+def test_incomplete_uploads_are_detected(store, tmp_path, monkeypatch):
+    def losing(self, source, name, **options):
+        self.pipe_file(name, b'less')
+
+    monkeypatch.setattr(type(store), 'put_file', losing)
+    with pytest.raises(addresses.AddressError, match='deep/a.txt is not complete'):
+        addresses.upload_folder(tmp_path, 'memory://shelf/x', last='manifest.json')
+    assert not store.exists('/shelf/x/manifest.json')

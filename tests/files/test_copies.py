@@ -40,7 +40,7 @@ def test_patterns_select_files():
     assert [path.name for path in some.iterdir()] == ['a.json']
     with pytest.raises(FileNotFoundError, match=r'that matches \*\.txt, but 4 others'):
         copies.copy_folder(ADDRESS, ('*.txt',))
-    with pytest.raises(FileNotFoundError, match='no files at memory://shelf/no'):
+    with pytest.raises(FileNotFoundError, match='memory://shelf/no has no file'):
         copies.copy_folder('memory://shelf/no')
 
 

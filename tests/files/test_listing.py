@@ -16,7 +16,7 @@ TREE = {
     'deep/er/e.txt': b'',
     'we[i]rd.txt': b'w',
 }
-ENDINGS = ('.txt', '.txt.gz')
+ENDINGS = ('.txt', '.txt.gz')  # in any case of letters
 
 
 @pytest.fixture(params=['here', 'away'])
@@ -101,17 +101,23 @@ def test_an_empty_listing_is_an_error(top):
             listing.expand(f'{top}/{name}', ENDINGS)
 
 
-def test_links_are_followed_without_duplicates(tmp_path):
+def test_links_are_followed_without_duplicates(tmp_path, monkeypatch):
     top = tmp_path / 'top'
     (top / 'deep').mkdir(parents=True)
+    (top / 'closed').mkdir()
     (top / 'a.txt').write_text('a')
     (tmp_path / 'outside').mkdir()
     (tmp_path / 'outside' / 'o.txt').write_text('o')
     (top / 'b.txt').symlink_to(top / 'a.txt')
     (top / 'deep' / 'round').symlink_to(top)
     (top / 'out').symlink_to(tmp_path / 'outside')
-    (top / 'broken.txt').symlink_to(top / 'gone')
-    os.mkfifo(top / 'pipe.txt')
+    (top / 'broken').symlink_to(top / 'gone')
+    os.mkfifo(top / 'pipe')
+    # As permissions do for users other than root.
+    access = os.access
+    monkeypatch.setattr(
+        os, 'access', lambda path, mode: 'closed' not in path and access(path, mode)
+    )
     found = listing.expand(top, ENDINGS)
     assert names(found, str(top)) == ['a.txt', 'out/o.txt']
     assert {
@@ -119,9 +125,14 @@ def test_links_are_followed_without_duplicates(tmp_path):
         for why, paths in found.skipped.items()
     } == {
         listing.AGAIN: ['b.txt', 'round'],
-        listing.BROKEN: ['broken.txt'],
-        listing.STRANGE: ['pipe.txt'],
+        listing.UNREADABLE: ['broken', 'closed', 'pipe'],
     }
+    # That it is one of the texts is known by its name.
+    for name in ('broken.txt', 'closed.txt'):
+        (top / name).symlink_to(top / 'none')
+        with pytest.raises(ValueError, match=f'{name} cannot be read'):
+            listing.expand(top, ENDINGS)
+        (top / name).unlink()
 
 
 def test_a_version_changes_with_the_content():

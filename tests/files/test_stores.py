@@ -20,7 +20,7 @@ from pyarrow import parquet
 from jepa_text import main
 from jepa_text.data import pipeline
 from jepa_text.data.corpora import row_groups
-from jepa_text.files import addresses, listing, reachability, streams, transfer
+from jepa_text.files import addresses, listing, streams, transfer
 from jepa_text.parallel import exits
 from jepa_text.training import prepare
 
@@ -164,7 +164,7 @@ def test_changes_while_reading_are_reported(place, shelf):
     with streams.open_bytes(f'{place}/other.bin') as stream:
         stream.read(1000)
         put(BIG[::-1])
-        with pytest.raises(addresses.ChangedError, match='changed while it was read'):
+        with pytest.raises(addresses.AddressError, match='changed while it was read'):
             stream.read()
 
 
@@ -182,14 +182,14 @@ def test_an_unreachable_server_is_reported(shelf, monkeypatch):
     with stores.web(shelf) as place:
         with pytest.raises(PermissionError, match='403'):
             streams.open_bytes(f'{place}/secret')
-        with pytest.raises(addresses.AddressError, match='7 consecutive attempts.*503'):
+        with pytest.raises(addresses.AddressError, match='7 attempts.*503'):
             streams.open_bytes(f'{place}/busy')
         stream = streams.open_bytes(f'{place}/big.bin')
         stream.read(1000)
     # The server has ended.
-    with pytest.raises(addresses.AddressError, match='7 consecutive attempts'):
+    with pytest.raises(addresses.AddressError, match='7 attempts'):
         stream.read()
-    with pytest.raises(addresses.AddressError, match='7 consecutive attempts'):
+    with pytest.raises(addresses.AddressError, match='7 attempts'):
         streams.open_bytes(f'{place}/big.bin')
 
 
@@ -223,7 +223,7 @@ def test_an_address_without_a_response_is_given_up(kind, nobody, fresh, monkeypa
     url = f'http://127.0.0.1:{nobody}'
     for name, value in stores.environments(url)[kind].items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(reachability, 'WITHIN', 1.0)
+    monkeypatch.setattr(addresses, 'PATIENCE', 1.0)
     address = url if kind == 'http' else f'{kind}://nobody-{nobody}'
     for ask in (streams.open_bytes, transfer.list_files):
         began = time.monotonic()
@@ -236,7 +236,7 @@ def test_an_address_without_a_response_is_given_up(kind, nobody, fresh, monkeypa
 
 
 REMEDY = {
-    'http': 'Ask its owner',
+    'http': 'ask its owner',
     's3': 'FSSPEC_S3_ANON=true',
     'gs': 'gcloud auth application-default login',
 }

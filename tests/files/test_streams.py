@@ -4,8 +4,6 @@ import gzip
 import io
 import lzma
 import random
-import threading
-import time
 
 import fsspec
 import pyarrow
@@ -32,28 +30,12 @@ class Torn(memory.MemoryFileSystem):
     def _strip_protocol(cls, path):
         return super()._strip_protocol(path.removeprefix('torn://'))
 
-    def _open(self, path, mode='rb', **kwargs):
-        file = super()._open(path, mode, **kwargs)
-        return TornFile(file, self) if mode == 'rb' else file
-
-
-class TornFile:
-    """One connection."""
-
-    def __init__(self, file, system):
-        self._file, self._system, self._left = file, system, None
-
-    def seek(self, at):
-        self._at = at
-
-    def read(self, count):
-        limit = self._system.random.randrange(self._system.longest)
-        self._system.asked.append((self._at, count, limit >= count))
-        if limit < count:
-            raise ConnectionResetError(f'cut after {limit} of {count} bytes')
-        data = self._file.getvalue()[self._at : self._at + count]
-        self._at += count
-        return data
+    def cat_file(self, path, start=None, end=None):
+        limit = self.random.randrange(self.longest)
+        self.asked.append((start, end - start, limit >= end - start))
+        if limit < end - start:
+            raise ConnectionResetError(f'cut after {limit} of {end - start} bytes')
+        return super().cat_file(path, start, end)
 
 
 @pytest.fixture(autouse=True)
@@ -82,17 +64,15 @@ def test_broken_connections_give_the_same_bytes(torn):
 
 def test_requests_grow_while_they_succeed(torn):
     with streams.open_bytes(ADDRESS) as stream:
-        stream.read()
+        assert stream.read() == DATA
     counts = [count for _, count, _ in torn.asked]
-    assert counts[:3] == [streams.FIRST, 2 * streams.FIRST, 4 * streams.FIRST]
+    assert counts[:2] == [4 * streams.SMALLEST, 8 * streams.SMALLEST]
     assert sum(counts) == len(DATA)
 
 
 def test_a_permanent_network_failure_is_reported(torn):
     torn.longest = 1
-    with pytest.raises(
-        addresses.AddressError, match=r'from byte 0 on.*7 consecutive attempts'
-    ):
+    with pytest.raises(addresses.AddressError, match='from byte 0 on.* 7 attempts'):
         streams.open_bytes(ADDRESS).read()
     assert len(torn.asked) == addresses.RETRIES + 1
 
@@ -103,7 +83,7 @@ def test_a_change_while_reading_is_detected(torn):
         stream = streams.open_bytes(ADDRESS)
         stream.read(10)
         torn().pipe_file('/shelf/data.bin', changed)
-        with pytest.raises((addresses.ChangedError, addresses.AddressError)):
+        with pytest.raises(addresses.AddressError):
             stream.read()
 
 
@@ -112,15 +92,14 @@ def test_a_listed_file_must_be_unchanged(torn):
     with streams.open_bytes(listed) as stream:
         assert stream.read() == DATA
     torn().pipe_file('/shelf/data.bin', DATA[::-1])
-    with pytest.raises(addresses.ChangedError, match='changed while it was read'):
-        streams.open_bytes(listed).read()
+    with pytest.raises(addresses.AddressError, match='changed while it was read'):
+        streams.open_bytes(listed)
 
 
 def test_a_file_deleted_while_reading_is_reported(torn):
     stream = streams.open_bytes(ADDRESS)
     stream.read(10)
     torn.store.clear()
-    torn.longest = 1
     with pytest.raises(FileNotFoundError, match='torn:.* does not exist'):
         stream.read()
 
@@ -216,7 +195,7 @@ def test_damaged_compressed_files_are_reported(put, ending, damage):
 def test_network_failures_are_not_damage(torn):
     torn().pipe_file('/shelf/x.gz', gzip.compress(DATA))
     torn.longest = 1
-    with pytest.raises(addresses.AddressError, match='consecutive attempts'):
+    with pytest.raises(addresses.AddressError, match='7 attempts'):
         streams.open_bytes('torn://shelf/x.gz').read()
 
 
@@ -229,17 +208,6 @@ def test_parquet_is_read_from_an_address(torn, tmp_path):
     torn.longest = 2_000_000
     with streams.open_bytes('torn://shelf/x.parquet') as stream:
         assert parquet.read_table(stream, columns=['text'])['text'].to_pylist() == texts
-
-
-def test_closing_early_leaves_no_threads_or_files():
-    before = threading.active_count()
-    for _ in range(5):
-        with streams.open_bytes(ADDRESS) as stream:
-            stream.read(10)
-    end = time.monotonic() + 60
-    while threading.active_count() > before:
-        assert time.monotonic() < end, threading.enumerate()
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize('start', [0, 1])

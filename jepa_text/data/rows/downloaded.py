@@ -3,21 +3,22 @@
 import hashlib
 import os
 import pathlib
+import tempfile
 
 from jepa_text.data.rows import row_folder
-from jepa_text.files import addresses, cache, paths, streams
+from jepa_text.files import addresses, copies, paths, streams
 
 
 def fetch(folder, shards=True):
-    """Returns the local path of a folder of rows. One at an address is copied to the
-    cache first: the manifest, the tokenizer and, with `shards`, all rows.
+    """Returns the local path of a folder of rows. One at an address is copied first: the
+    manifest, the tokenizer and, with `shards`, all rows.
 
-    Raises FileNotFoundError if there is no manifest, ValueError if it is damaged, and
-    what `cache.download` raises.
+    Raises FileNotFoundError if there is no manifest, ValueError if it or a file is
+    damaged, and what `copies.copy_files` raises.
     """
     if not addresses.is_address(folder):
         return pathlib.Path(paths.local('data.folder', folder))
-    folder = os.fspath(folder)
+    folder = os.fspath(folder).rstrip('/')
     try:
         with streams.open_bytes(_within(folder, row_folder.MANIFEST)) as stream:
             content = stream.read()
@@ -26,13 +27,21 @@ def fetch(folder, shards=True):
             f'There are no prepared rows in {folder}: it has no {row_folder.MANIFEST} '
             f'({error})'
         ) from error
-    name = f'rows-{hashlib.sha256(content).hexdigest()[:32]}'
-    try:
-        manifest = row_folder.read_manifest(cache.put(name, row_folder.MANIFEST, content))
-    except ValueError as error:
-        raise ValueError(f'{folder}: {error}') from error
-    entries = dict(row_folder.files(manifest, None if shards else ()))
-    return cache.download(folder, name, entries)
+    with tempfile.TemporaryDirectory() as temporary:
+        pathlib.Path(temporary, row_folder.MANIFEST).write_bytes(content)
+        try:
+            manifest = row_folder.read_manifest(temporary)
+        except ValueError as error:
+            raise ValueError(f'{folder}: {error}') from error
+    digest = hashlib.sha256(content).hexdigest()
+    entries = {row_folder.MANIFEST: {'bytes': len(content), 'sha256': digest}}
+    entries |= row_folder.files(manifest, None if shards else ())
+    files = {
+        name: addresses.File(_within(folder, name), entry['bytes'])
+        for name, entry in entries.items()
+    }
+    sums = {name: entry['sha256'] for name, entry in entries.items()}
+    return copies.copy_files(folder, files, sums)
 
 
 def check(address):
