@@ -143,34 +143,28 @@ def test_addresses_are_rejected_wherever_a_local_path_is_required(
 
 
 @pytest.mark.parametrize('command', main.COMMANDS)
-@pytest.mark.parametrize('supervised', [False, True])
 @pytest.mark.parametrize('workdir', ['https://host/run', 'hf://NAME', 'hf:NAME'])
 def test_the_command_line_rejects_invalid_workdirs_before_running(
-    command, supervised, workdir, tmp_path, monkeypatch, capsys
+    command, workdir, tmp_path, monkeypatch, capsys
 ):
     if workdir == 'hf:NAME' and command == 'export':
         return
     config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
     given = ['--to=out'] if command == 'export' else [config]
     monkeypatch.chdir(tmp_path)
-    words = [*(['supervise'] if supervised else []), command, *given]
-    assert main.main(['jepa-text', *words, f'--workdir={workdir}']) == 2
+    assert main.main(['jepa-text', command, *given, f'--workdir={workdir}']) == 2
     assert 'is an address' in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('command', main.COMMANDS)
-@pytest.mark.parametrize('supervised', [False, True])
-def test_a_missing_package_is_a_usage_error(
-    command, supervised, tmp_path, monkeypatch, capsys
-):
+def test_a_missing_package_is_a_usage_error(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, 'gcsfs', None)
     monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
     config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
     given = '--to=out' if command == 'export' else config
-    words = [*(['supervise'] if supervised else []), command, given]
-    assert main.main(['jepa-text', *words, '--workdir=gs://bucket/run']) == 2
+    assert main.main(['jepa-text', command, given, '--workdir=gs://bucket/run']) == 2
     assert "pip install 'jepa-text[gs]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
