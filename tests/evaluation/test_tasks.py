@@ -146,10 +146,10 @@ def test_labeled_pairs_and_scored_texts(tmp_path):
     task = build('labeled', label='y', **given)
     assert task.kind == 'labels' and task.template == given['template']
     assert task.test.second[0] == task.test.first[0] + '!'
-    task = build('scored', path=path, text='a', score='z')
+    task = build('labeled', path=path, text='a', label='z', kind='scores')
     assert task.kind == 'scores' and task.test.second is None
     assert task.template == '' and task.train.target.dtype == float
-    assert build('scored', score='z', **given).test.second is not None
+    assert build('labeled', label='z', kind='scores', **given).test.second is not None
 
 
 OWN = [
@@ -276,7 +276,6 @@ def test_texts_shared_by_train_and_test_are_said(
 GROUPED = [
     ('labeled', dict(text='a', label='y')),
     ('labeled', dict(text='a', label='z', kind='scores')),
-    ('scored', dict(text='a', score='z')),
     ('pairs', dict(first='a', second='b', score='z')),
     ('query_pairs', dict(query='a', document='b')),
 ]

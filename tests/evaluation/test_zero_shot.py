@@ -123,7 +123,13 @@ PROMPT = dict(template='{text} is <mask>.', words={'0': 'old', '1': 'new'})
         ('near.jsonl', dict(name='own'), ALL_PAIRS),
         (
             'near.jsonl',
-            dict(name='scored', text='text_a', second='text_b'),
+            dict(
+                name='labeled',
+                text='text_a',
+                second='text_b',
+                label='score',
+                kind='scores',
+            ),
             ALL_PAIRS,
         ),
         ('near.jsonl', dict(name='query_pairs'), ASKED),
@@ -254,7 +260,7 @@ def test_vectors_that_are_not_finite_are_recorded(tmp_path):
 def test_unsupported_zero_shot_tasks_raise(tmp_path):
     rows = [dict(text=f'the whale {n}', score=n % 3) for n in range(40)]
     (tmp_path / 'single.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-    single = dict(name='scored', path=str(tmp_path / 'single.jsonl'), zero_shot=True)
+    single = dict(name='own', path=str(tmp_path / 'single.jsonl'), zero_shot=True)
     with pytest.raises(ValueError, match='single has scores of single texts, and'):
         examiner.task_of(single)
     with pytest.raises(ValueError, match="near has scores, and zero_shot='cosine'"):

@@ -290,9 +290,15 @@ def is_untyped(path):
     return kind_of(path) in ('csv', 'tsv')
 
 
-def column(rows, name, where):
-    """Returns the values of one field; ValueError with the known fields if missing."""
-    return [value(row, name, f'{where}, row {n}') for n, row in enumerate(rows, 1)]
+def columns(rows, names, where):
+    """Returns the values of each of some fields, None for the name ''; ValueError with
+    the known fields if one is missing."""
+    return [
+        [value(row, name, f'{where}, row {n}') for n, row in enumerate(rows, 1)]
+        if name
+        else None
+        for name in names
+    ]
 
 
 def value(row, name, where):

@@ -29,17 +29,15 @@ def make(path, text='text', answer='answer', candidates=CANDIDATES, title=''):
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
-        texts, answers = (tables.column(rows, name, where) for name in (text, answer))
-        others = (
-            tables.column(rows, candidates, where)
-            if has_candidates
-            else [None] * len(rows)
-        )
+        fields = (text, answer, candidates if has_candidates else '')
+        texts, answers, others = tables.columns(rows, fields, where)
         if len(rows) < 4:
             raise ValueError(f'{where}: {len(rows)} rows, but at least four are needed.')
         questions = [
             _question(*question, has_candidates, f'{where}, row {number}')
-            for number, question in enumerate(zip(texts, answers, others), 1)
+            for number, question in enumerate(
+                zip(texts, answers, others or [None] * len(rows)), 1
+            )
         ]
         texts, targets = map(list, zip(*questions))
         return tasks.Examples(texts, None, targets)

@@ -144,7 +144,7 @@ def _examples(rows, known, where):
     if not rows:
         raise ValueError(f'{where}: the file has no rows.')
     fields = next((f for f in known.fields if set(f) <= set(rows[0])), known.fields[-1])
-    *texts, values = (tables.column(rows, name, where) for name in fields)
+    *texts, values = tables.columns(rows, fields, where)
     if known.skips:
         kept = [n for n, value in enumerate(values) if str(value) in known.classes]
         *texts, values = ([column[n] for n in kept] for column in (*texts, values))

@@ -1,16 +1,15 @@
-"""Text classification from files: single texts or pairs with a class each.
+"""Classification and regression of texts from files: texts or pairs of texts with a class
+or a number each.
 
 Formats are .jsonl, .tsv, .csv and .parquet, as a file, a folder or a name on the hub.
 """
 
-import functools
 import warnings
 
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.evaluation.tasks import scored
 
 _HIDDEN = (
     'If the labels are hidden, remove that file: without a test set, the validation set '
@@ -32,7 +31,7 @@ def make(
     seed=0,
     zero_shot=False,
 ):
-    """Makes a classification task.
+    """Makes a task of classes or, for kind='scores', of numbers.
 
     text, label    names of the fields
     second         field of the second text of a pair; '' for single texts
@@ -40,45 +39,65 @@ def make(
     labels         all classes in order; other labels are then an error. By default they
                    are those of the set, numbers in order. Classes given as numbers get
                    the names that a Parquet file has for them, in the order of these
-    kind           'labels', or 'scores' for regression, as in scored.py; '': regression
-                   for more than targets.FEW numbers that are not integers, which is said
+    kind           'labels', or 'scores' for regression; '': regression for more than
+                   targets.FEW numbers that are not integers, which is said
     group          field whose equal values stay on one side of a random split; '': none
     title          the name in tables (default: the file's name)
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps
     its splits. Of a single file, 40 % are the test set, drawn by `seed`; for a
-    `zero_shot` task, all of it.
+    `zero_shot` task, all of it. For pairs whose vectors should be as similar as the
+    number says, use pairs.py.
     """
     resolve.check_choice('labeled: kind', kind, KINDS)
     title = title or tables.stem(path)
-    splits, names = _read(path, label, not labels, zero_shot)
     where = f'{title}, {{}}, in {path}'.format
-    columns = [
-        rows and tables.column(rows, label, where(split))
-        for split, rows in zip(tasks.SPLITS, splits)
-    ]
-    values = [value for column in columns for value in column or ()]
-    fractions = targets.fractions(values)
-    if not kind and not labels and len(fractions) > targets.FEW:
-        kind = 'scores'
-        print(
-            f'{title}: the field {label!r} has {len(fractions):,} fractions such as '
-            f"{fractions[0]:g}: scores, to regress on; kind='labels' makes them classes."
-        )
-    if kind == 'scores':
-        given = path, text, label, second, template, group, title, seed, zero_shot
-        return scored.of_splits(splits, *given)
-    if names:
+    splits, names = _read(path, label, not labels, zero_shot)
+    values = _values(splits, label, where)
+    if not kind and not labels:
+        kind = _kind_of(values, f'{title}: the field {label!r}')
+    if names and kind != 'scores':
         splits = _without_class(splits, label, names, where)
     known = tuple(map(str, labels or names)) or None
-    make_split = functools.partial(_examples, (text, second, label, group), known, where)
-    parts = tasks.make_splits(splits, make_split, seed, zero_shot)
-    _check_hidden(parts, f'{title} in {path}')
+
+    def examples(rows, split):
+        place = where(split)
+        fields = (text, second, group, label)
+        texts, others, groups, given = tables.columns(rows, fields, place)
+        if kind == 'scores':
+            target = targets.scores(given or [1.0] * len(rows), place)
+        else:
+            target = targets.labels(given, place, known)
+        return tasks.examples(texts, others, target, place, groups)
+
+    parts = tasks.make_splits(splits, examples, seed, zero_shot)
     if second:
         targets.check_template(template, title)
         parts['template'] = template
+    if kind == 'scores':
+        return tasks.Task(title, 'scores', 'spearman', **parts)
+    _check_hidden(parts, f'{title} in {path}')
     given = tuple(labels or names) or targets.classes(values)
     return tasks.Task(title, 'labels', 'accuracy', **parts, classes=given)
+
+
+def _values(splits, label, where):
+    """Returns the labels of all splits."""
+    sides = zip(tasks.SPLITS, splits)
+    columns = [rows and tables.columns(rows, [label], where(k))[0] for k, rows in sides]
+    return [value for column in columns for value in column or ()]
+
+
+def _kind_of(values, where):
+    """Returns 'scores' for more than a few fractions, and says so; else 'labels'."""
+    fractions = targets.fractions(values)
+    if len(fractions) <= targets.FEW:
+        return 'labels'
+    print(
+        f'{where} has {len(fractions):,} fractions such as {fractions[0]:g}: scores, to '
+        "regress on; kind='labels' makes them classes."
+    )
+    return 'scores'
 
 
 def _read(path, label, typed, zero_shot):
@@ -118,20 +137,9 @@ def _without_class(splits, label, names, where):
                 f'and are dropped, the first in row {numbers[0] + 1:,}.',
                 stacklevel=3,
             )
-            dropped = set(numbers)
-            rows = [row for n, row in enumerate(rows) if n not in dropped]
+            rows = [row for row, x in zip(rows, given) if not isinstance(x, int)]
         kept.append(rows)
     return splits._replace(**dict(zip(tasks.SPLITS, kept)))
-
-
-def _examples(fields, known, where_of, rows, split):
-    (text, second, label, group), where = fields, where_of(split)
-    labels = targets.labels(tables.column(rows, label, where), where, known)
-    others, groups = (
-        tables.column(rows, name, where) if name else None for name in (second, group)
-    )
-    texts = tables.column(rows, text, where)
-    return tasks.examples(texts, others, labels, where, groups)
 
 
 def _check_hidden(parts, where):

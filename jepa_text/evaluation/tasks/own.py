@@ -31,7 +31,7 @@ FIELDS = (
     *(('labeled', (*pair, LABEL), ('text', 'second', 'label')) for pair in _PAIRS),
     ('cloze', (('text',), ('answer',)), ()),
     ('labeled', (TEXT, LABEL), ('text', 'label')),
-    ('scored', (TEXT, SCORE), ('text', 'score')),
+    ('labeled', (TEXT, SCORE), ('text', 'label')),
 )
 
 
@@ -46,8 +46,8 @@ def make(path, kind='', group='', title='', seed=0, zero_shot=False):
     section |= {'group': group} if group else {}
     if name != 'cloze':  # never split
         section['seed'] = seed
-    if kind and name == 'labeled':
-        section['kind'] = kind
+    if name == 'labeled':
+        section['kind'] = kind or ('scores' if fields['label'] in SCORE else '')
     elif kind:
         raise ValueError(
             f'{path} has the fields of {name}, so kind={kind!r} cannot be chosen: name '

@@ -1,13 +1,14 @@
 """Text similarity from files: pairs of texts with a score each.
 
-Formats are .jsonl, .tsv, .csv and .parquet.
+Formats are those of labeled.py.
 """
+
+import dataclasses
 
 import numpy as np
 
-from jepa_text.data.sets import tables
-from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.evaluation.tasks import labeled
 
 
 def make(
@@ -33,34 +34,19 @@ def make(
     template, group         as in labeled.py
     zero_shot               whether all rows are the test set if there is no file `test`
     """
-    title = title or tables.stem(path)
-    fields, where = (first, second, score, group), f'{title} in {path}'
-    targets.check_template(template, title)
-    parts = tasks.make_splits(
-        tables.splits(path, zero_shot=zero_shot),
-        lambda rows, _: _examples(rows, fields, where),
-        seed,
-        zero_shot,
-    )
-    parts['template'] = template
+    given = dict(kind='scores', group=group, title=title, seed=seed, zero_shot=zero_shot)
+    task = labeled.make(path, first, score, second, template, **given)
     if not score:
-        for name in ('train', 'validation', 'test'):
-            if parts[name] is not None:
-                parts[name] = _with_negatives(parts[name], seed, where)
-        return tasks.Task(title, 'scores', 'spearman', **parts, positive=1.0)
+        parts = {name: getattr(task, name) for name in tasks.SPLITS}
+        made = {
+            name: part and _with_negatives(part, seed, f'{task.name} in {path}')
+            for name, part in parts.items()
+        }
+        return dataclasses.replace(task, **made, positive=1.0)
     if positive is None:
-        known = parts['train'] if len(parts['train']) else parts['test']
+        known = task.train if len(task.train) else task.test
         positive = float(np.quantile(known.target, 0.75))
-    return tasks.Task(title, 'scores', 'spearman', **parts, positive=positive)
-
-
-def _examples(rows, fields, where):
-    first, second = (tables.column(rows, name, where) for name in fields[:2])
-    values = np.ones(len(rows))
-    if fields[2]:
-        values = targets.scores(tables.column(rows, fields[2], where), where)
-    group = tables.column(rows, fields[3], where) if fields[3] else None
-    return tasks.examples(first, second, values, where, group)
+    return dataclasses.replace(task, positive=positive)
 
 
 def _with_negatives(positives, seed, where):

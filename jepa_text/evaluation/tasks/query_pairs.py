@@ -29,9 +29,8 @@ def make(
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
-        columns = (tables.column(rows, name, where) for name in (query, document))
-        groups = tables.column(rows, group, where) if group else None
-        return tasks.examples(*columns, where=where, group=groups)
+        queries, documents, groups = tables.columns(rows, (query, document, group), where)
+        return tasks.examples(queries, documents, None, where, groups)
 
     splits = tables.splits(path, zero_shot=zero_shot)
     splits = tasks.make_splits(splits, examples, seed, zero_shot)

@@ -126,10 +126,8 @@ def _relevant_pairs(qrels, queries, texts):
 def _read_pairs(path, document, query, where):
     """Returns ([(query text, document text), ...], the commit on the hub or '')."""
     splits = tables.splits(path)
-    texts, positives = (
-        tables.column(splits.train, name, f'{where}, pairs of {path}')
-        for name in ('query', 'positive')
-    )
+    where = f'{where}, pairs of {path}'
+    texts, positives = tables.columns(splits.train, ('query', 'positive'), where)
 
     def fill(template, text, number):
         return beir.fill_template(template, {'text': text}, f'{path}, row {number}')

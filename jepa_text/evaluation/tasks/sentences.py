@@ -78,6 +78,6 @@ def _texts(path, field):
             for _, line in reading.lines(file)
         ]
     else:
-        values = tables.column(tables.splits(path)[0], field, path)
+        (values,) = tables.columns(tables.splits(path)[0], [field], path)
         texts = tasks.examples(values, where=path).first
     return list(dict.fromkeys(text for text in texts if text.strip()))

@@ -20,7 +20,7 @@ def make(path, text='text', title='', seed=0):
     if not on_hub and tables.kind_of(path) == 'txt':
         texts = [line for _, line in reading.lines(Path(path)) if line.strip()]
     else:
-        texts = tables.column(tables.splits(path)[0], text, where)
+        (texts,) = tables.columns(tables.splits(path)[0], [text], where)
     valid = tasks.examples(texts, where=where).first
     whole = tasks.Examples(list(dict.fromkeys(valid)))
     return tasks.Task(title, 'texts', '', *tasks.train_test_split(whole, seed))

@@ -106,10 +106,10 @@ def test_repeated_and_nested_names_of_columns(tmp_path):
         tables.read(path)
     path = write(tmp_path / 'set.jsonl', '{"meta": {"label": 1}, "a.b": 2}\n')
     rows = tables.read(path)
-    assert tables.column(rows, 'meta.label', path) == [1]
-    assert tables.column(rows, 'a.b', path) == [2]
+    assert tables.columns(rows, ['meta.label'], path)[0] == [1]
+    assert tables.columns(rows, ['a.b'], path)[0] == [2]
     with pytest.raises(ValueError, match="row 1, meta, has no field 'lable'.*'label'"):
-        tables.column(rows, 'meta.lable', path)
+        tables.columns(rows, ['meta.lable'], path)[0]
 
 
 SAVED = {'text': ['a', 'b', 'c'], 'label': [1, 0, 1]}
@@ -265,7 +265,7 @@ def test_numbers_are_replaced_by_the_names_of_classes(tmp_path):
     rows = [{'tag': 'yes'}, {'tag': 7}, {'tag': 'no'}]
     assert tables.read_named(cells, 'tag') == (rows, names)
     with pytest.raises(ValueError, match="row 1, has no field 'label'"):
-        tables.column(tables.read_named(path, 'label')[0], 'label', path)
+        tables.columns(tables.read_named(path, 'label')[0], ['label'], path)[0]
 
 
 def test_prepared_tensorflow_datasets_are_read(tmp_path, monkeypatch):

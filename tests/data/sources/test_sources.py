@@ -431,7 +431,7 @@ def test_damaged_parquet_files_raise(tmp_path):
 
 
 def both_of(path):
-    return tables.column(tables.read(path), 'text', str(path))
+    return tables.columns(tables.read(path), ['text'], str(path))[0]
 
 
 def test_too_deep_json_raises(tmp_path):
