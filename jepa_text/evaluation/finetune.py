@@ -246,12 +246,10 @@ def measure(kind_name, kind, examples, rows, answers):
         return scores.measure(examples.target, [answer['score'] for answer in answers])
     if kind_name == 'tags':
         return tags.measure(examples.target, [answer['tags'] for answer in answers])
-    has_unanswerable = not all(examples.target)
     return spans.measure(
         examples.target,
         [answer['text'] for answer in answers],
-        [answer['no_answer'] for answer in answers] if has_unanswerable else None,
-        positions=(kind.gold(rows), [answer['tokens'] for answer in answers]),
+        (kind.gold(rows), [answer['tokens'] for answer in answers]),
     )
 
 
@@ -261,7 +259,7 @@ def gold_answers(kind, examples, rows):
         key = {'labels': 'label', 'scores': 'score', 'tags': 'tags'}[kind.name]
         return [{key: x} for x in examples.target]
     return [
-        {'text': spans[0][1] if spans else '', 'no_answer': 0.0, 'tokens': tokens}
+        {'text': spans[0][1] if spans else '', 'tokens': tokens}
         for spans, tokens in zip(examples.target, kind.gold(rows))
     ]
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from jepa_text.data.corpora import reading
 
 _NO_WORD = re.compile(r'\d+[-.]\d+')
-_BRACKETS = re.compile(r'(\(([^()*]+))?\*(\))?')
 
 
 class Sentence(NamedTuple):
@@ -33,8 +32,7 @@ def sentences(path, words=0, tags=-1):
     """Returns the Sentences of a file; `words` and `tags` are column numbers, from 0, or
     negative from the end.
 
-    Bracketed entity tags as in the OntoNotes files, '(ORG*', '*', '*)', become B-ORG,
-    I-ORG, I-ORG. Raises ValueError, with the line, if a line lacks a column or has a
+    Raises ValueError, with the line, if a line lacks a column or has a
     different number of columns from the line before, and if `words` are only numbers.
     """
     lines = [(f'{path}, line {n}', line) for n, line in reading.lines(path)]
@@ -47,11 +45,11 @@ def sentences(path, words=0, tags=-1):
         for where, cells, _ in lines
         if len(cells) > 1 and cells[0][:1] != '#'
     }
-    found, rows = [], []
+    made, rows = [], []
     for where, cells, is_bare in [*lines, ('', [], False)]:
         if not cells or (not rows and _is_comment(cells, tags, known_tags, is_bare)):
             if rows:
-                found.append(_sentence(rows, words, tags))
+                made.append(_sentence(rows, words, tags))
             rows = []
             continue
         if rows and len(cells) != len(rows[-1][1]):
@@ -61,14 +59,17 @@ def sentences(path, words=0, tags=-1):
                 'blank line ends a sentence.'
             )
         rows.append((where, cells))
-    if found and all(_are_numbers(one.words) for one in found):
+    if made and all(_are_numbers(one.words) for one in made):
         raise ValueError(
             f'{path}: column {words} only numbers the words. Give the column of the '
             'words themselves, such as words=1.'
         )
-    if all('*' in tag for one in found for tag in one.tags):
-        return [one._replace(tags=_unbracketed(one.tags, one.where)) for one in found]
-    return found
+    if made and all('*' in tag for one in made for tag in one.tags):
+        raise ValueError(
+            f'{path} has bracketed tags such as {made[0].tags[0]!r}. Convert them to '
+            'IOB2, where the first word of an entity has B- and its type, others I-.'
+        )
+    return made
 
 
 def _sentence(rows, words, tags):
@@ -111,25 +112,3 @@ def _cell(cells, column, where, content):
             'word and its tag.'
         )
     return cells[column].strip(' ')
-
-
-def _unbracketed(tags, where):
-    """Converts tags such as '(ORG*', '*', '*)' and '(DATE)' or '(DATE*)' to IOB2."""
-    found, inside = [], ''
-    for tag in tags:
-        parts = _BRACKETS.fullmatch(tag)
-        if (
-            parts is None
-            or (parts[2] and inside)
-            or (parts[3] and not (inside or parts[2]))
-        ):
-            raise ValueError(
-                f'{where}: the sentence has the tag {tag!r}, but (TYPE*, *, *) or '
-                '(TYPE*) is expected here: entities must not overlap or end before they '
-                'begin.'
-            )
-        found.append(f'B-{parts[2]}' if parts[2] else f'I-{inside}' if inside else 'O')
-        inside = '' if parts[3] else parts[2] or inside
-    if inside:
-        raise ValueError(f'{where}: the entity {inside} does not end in its sentence.')
-    return found

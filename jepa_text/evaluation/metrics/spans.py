@@ -9,7 +9,6 @@ MLQA (Lewis et al. 2020).
 
 import collections
 import itertools
-import math
 import re
 import string
 import unicodedata
@@ -22,14 +21,10 @@ from jepa_text.evaluation.metrics import base
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
 
 
-def measure(
-    references, predicted, no_answer_N=None, *, threshold=math.inf, positions=None
-):
+def measure(references, predicted, positions=None):
     """Returns the Measured of one answer per question; '' means no answer.
 
     references     for each question, all correct answers: texts, or (start, text)
-    no_answer_N    the model's confidence that there is no answer, on any scale
-    threshold      answers with a higher no_answer_N are replaced by no answer
     positions      (gold sets, predicted sets) of token positions, for the paper's metric
 
     em, f1                    exact match and F1 of words (`word_f1`), each the maximum
@@ -37,15 +32,11 @@ def measure(
                               2018)
     has_answer_*, no_answer_* the same over questions with and without references, if some
                               questions have none
-    best_em, best_f1, *_threshold    with no_answer_N: the values at the best threshold.
-                              The threshold is chosen on these same answers, so this is
-                              not a test result; `threshold` is for one chosen on
-                              validation
     paper: token_f1           F1 of the token positions of the first reference and of the
                               prediction, where {} is {0} (arXiv 2507.00994, section 3);
                               absent without `positions`
 
-    Raises ValueError for lengths that differ and values that are not finite.
+    Raises ValueError for lengths that differ.
     """
     base.check_lengths(references, predicted, 'questions')
     texts = list(map(_texts, references))
@@ -58,17 +49,6 @@ def measure(
         for name, score in scores.items()
     }
     standard = {}
-    if no_answer_N is not None:
-        no_answer_N = _checked_confidence(no_answer_N, len(texts))
-        false_N = np.array([-1.0 if answer else 0.0 for answer in predicted])
-        for name, values_N in per_instance.items():
-            gain_N = np.where(has_answer_N, values_N, false_N)
-            best = _best_threshold(gain_N, np.sum(~has_answer_N), no_answer_N)
-            standard[f'best_{name}'], standard[f'best_{name}_threshold'] = best
-            none_N = no_answer_N > threshold
-            per_instance[name] = np.where(none_N, ~has_answer_N, values_N)
-    elif threshold != math.inf:
-        raise ValueError(f'threshold={threshold} needs no_answer_N, but it is None.')
     sides = {'': np.ones(len(texts), bool)}
     if not has_answer_N.all():
         sides |= {'has_answer_': has_answer_N, 'no_answer_': ~has_answer_N}
@@ -145,32 +125,6 @@ def _best(score, answer, texts, apart):
     """Returns the best score over references, without those that normalize to ''."""
     known = [text for text in texts if normalized(text, apart)]
     return max(score(answer, text, apart) for text in known or [''])
-
-
-def _checked_confidence(no_answer_N, count):
-    no_answer_N = np.asarray(no_answer_N, np.float64)
-    if no_answer_N.shape != (count,):
-        raise ValueError(
-            f'no_answer_N has shape {no_answer_N.shape}, but must have one number for '
-            f'each of {count} questions.'
-        )
-    base.check_finite(no_answer_N, 'no_answer_N')
-    return no_answer_N
-
-
-def _best_threshold(gain_N, unanswerable, no_answer_N):
-    """Returns (value, threshold) of the best threshold, as SQuAD 2.0's script.
-
-    With no answers, all `unanswerable` questions are correct. Answers are then added one
-    at a time, the lowest no_answer_N first, and each changes the total by its gain: its
-    score, or -1 for an answer to an unanswerable question.
-    """
-    order_N = np.argsort(no_answer_N, kind='stable')
-    total_N = np.cumsum([unanswerable, *gain_N[order_N]])
-    best = int(np.argmax(total_N))
-    # If no answer is best, the script returns 0, as its numbers are probabilities.
-    threshold = no_answer_N[order_N[best - 1]] if best else 0.0
-    return float(total_N[best] / len(gain_N)), float(threshold)
 
 
 def _position_f1(gold, predicted, count):

@@ -26,8 +26,6 @@ def measure(gold, predicted):
                       (Tjong Kim Sang & Buchholz 2000): I- may also start an entity
     token_accuracy    share of correct words; the value of a sentence is its influence on
                       it, so that the mean over sentences is the share
-    micro_f1          over words, all tags but O. (With O it equals token_accuracy, which
-                      some tables call micro-F1.)
     paper: sentence_macro_f1    mean over sentences of the macro-F1 of a sentence's tags,
                       including O (arXiv 2507.00994, section 3). It ignores entity
                       boundaries; it is 1 for a sentence of correct O tags
@@ -35,7 +33,6 @@ def measure(gold, predicted):
     Raises ValueError for numbers of words that differ, a sentence without words, gold
     entities that do not start with B-, and gold tags of which only some are in IOB2.
     """
-    metrics = base.extra('sklearn.metrics')
     _check(gold, predicted)
     lengths_N = [len(sentence) for sentence in gold]
     names, tag_M = np.unique(
@@ -49,13 +46,9 @@ def measure(gold, predicted):
     # Long sentences count more: the accuracy is a ratio of two sums over sentences.
     excess_N = np.bincount(sentence_M, is_right_M - accuracy)
     influence_N = accuracy + excess_N / np.mean(lengths_N)
-    inside = np.flatnonzero(names != OUTSIDE)
-    averaged = dict(labels=inside, average='micro', zero_division=0)
-    micro_f1 = metrics.f1_score(gold_M, predicted_M, **averaged) if len(inside) else 0.0
     standard = {
         **(_entities(gold, predicted) if _has_entities(gold, predicted) else {}),
         'token_accuracy': accuracy,
-        'micro_f1': float(micro_f1),
     }
     macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))
     return base.Measured(

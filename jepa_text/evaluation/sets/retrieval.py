@@ -1,10 +1,34 @@
-"""The retrieval task: queries, documents, relevance judgments and training pairs."""
+"""The retrieval task, and the reading of sets in the layouts of BEIR and MLDR.
+
+    corpus.jsonl    {"_id": "d1", "title": "...", "text": "..."} per line
+    queries.jsonl   {"_id": "q1", "text": "..."}
+    qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv. Or, also as
+                    test.txt, TREC's columns without a header: query, 0, document, score;
+                    then also qrels.txt or qrels.test.txt beside the corpus
+
+Files may be gzipped (.gz), or be another kind of table (data/sets/tables.py).
+"""
 
 import dataclasses
+import re
+import warnings
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from jepa_text.config import resolve
+from jepa_text.data.corpora import invalid_text, reading, row_groups
+from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.files import paths
+
+IDS, QUERY_IDS = ('_id', 'id', 'docid'), ('query-id', 'query_id', 'qid')
+LAYOUT = (
+    'A set needs files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv, '
+    "or TREC's qrels.txt."
+)
+DOCUMENT_IDS, SCORES = ('corpus-id', 'corpus_id', 'docid', 'doc_id'), ('score',)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,4 +72,270 @@ def shared_texts(task):
     known = {tasks.normalize_spaces(query) for query, _ in task.pairs}
     return sum(
         tasks.normalize_spaces(task.queries[query]) in known for query in task.qrels
+    )
+
+
+class Files(NamedTuple):
+    """Files of each part, `qrels` by split; the commits on the hub, or ''."""
+
+    corpus: list
+    queries: list
+    qrels: dict
+    revision: str
+
+
+class Queries(NamedTuple):
+    """Query texts {query: text} and qrels {split: {query: {document: score}}}."""
+
+    queries: dict
+    qrels: dict
+
+
+def read_texts(files, template, wanted=None):
+    """Reads {id: text} from files, only of the ids `wanted` if it is not None.
+
+    `template` is filled with the fields of a row, e.g. '{title} {text}'; a missing title
+    is ''. Raises ValueError for a missing or duplicate id, and for a field that a row
+    lacks.
+    """
+    texts = {}
+    for file in files:
+        for number, row in enumerate(_rows(file), 1):
+            where = f'{file}, row {number}'
+            key = str(_value(row, IDS, where))
+            if wanted is not None and key not in wanted:
+                continue
+            if key in texts:
+                raise ValueError(
+                    f'{where}: the id {key!r} is a duplicate. Ids must be unique: remove '
+                    'one of the two rows.'
+                )
+            texts[key] = fill_template(template, row, where)
+    return texts
+
+
+def read_qrels(files):
+    """Reads {query: {document: score}} from files of judgments.
+
+    Raises ValueError for a score that is not an integer, and for a pair with two
+    different scores.
+    """
+    qrels = {}
+    for file in files:
+        for number, row in enumerate(_trec_rows(file) or _rows(file), 1):
+            where = f'{file}, row {number}'
+            query = str(_value(row, QUERY_IDS, where))
+            document = str(_value(row, DOCUMENT_IDS, where))
+            score = _integer(_value(row, SCORES, where), where)
+            known = qrels.setdefault(query, {}).setdefault(document, score)
+            if known != score:
+                raise ValueError(
+                    f'{where}: document {document!r} has score {score} for query '
+                    f'{query!r}, but an earlier row says {known}: remove one of them.'
+                )
+    return qrels
+
+
+def _trec_rows(file):
+    """The rows of a file in TREC's format; None for others."""
+    if tables.kind_of(file) in ('parquet', 'arrow', 'json', 'jsonl', 'ndjson'):
+        return None
+    columns = QUERY_IDS[0], 'iteration', DOCUMENT_IDS[0], SCORES[0]
+    rows = []
+    for number, line in reading.lines(file):
+        cells = line.split()
+        is_trec = len(cells) == 4 and re.fullmatch(r'-?\d+', cells[3])
+        if cells and not is_trec:
+            if not rows:
+                return None
+            raise ValueError(
+                f'{file}, line {number}: {line!r} is no judgment. Without a header, a '
+                'line has the columns of TREC: query, 0, document, integer.'
+            )
+        rows += [dict(zip(columns, cells))] if cells else []
+    return rows
+
+
+def find_files(path, where_qrels=''):
+    """Finds the Files of a set in a folder, or by a name on the hub."""
+    if hub.is_name(path):
+        name, at, revision = path.partition('@')
+        return _on_hub(name, at + revision, where_qrels or f'{name}-qrels')
+    top = Path(paths.local('The path of the set', path))
+    if not top.is_dir():
+        raise FileNotFoundError(f'Folder {path} does not exist. {LAYOUT}')
+    beside = sorted(top.glob('qrels.*'))
+    if Path(where_qrels).is_file():
+        qrels, revision = {'test': [Path(where_qrels)]}, ''
+    elif where_qrels or (top / 'qrels').is_dir():
+        qrels, revision = tables.files(where_qrels or top / 'qrels')
+    elif beside:
+        known, qrels, revision = (*tables.TRAIN, *tables.VALIDATION), {}, ''
+        for file in beside:
+            word = file.name.split('.')[1]
+            qrels.setdefault(word if word in known else 'test', []).append(file)
+    else:
+        qrels, revision = tables.files(top)
+    corpus, queries = _files_named(top, 'corpus'), _files_named(top, 'queries')
+    return _checked(Files(corpus, queries, qrels, revision))
+
+
+def _on_hub(name, revision, where_qrels):
+    corpus, commit = hub.find(f'{name}/corpus{revision}')
+    is_same = where_qrels.startswith(f'{name}/') and '@' not in where_qrels
+    qrels, other = hub.find(where_qrels + revision * is_same)
+    queries = {}
+    # If the judgments contain the query texts, as in MLDR, there is no queries file.
+    if not where_qrels.startswith(f'{name}/'):
+        queries, _ = hub.find(f'{name}/queries{revision}')
+    corpus, queries = (sum(part.values(), []) for part in (corpus, queries))
+    commits = ' '.join(dict.fromkeys([commit, other]))
+    return _checked(Files(corpus, queries, qrels, commits))
+
+
+def _checked(files):
+    """Returns the Files with split dev renamed to validation.
+
+    Raises FileNotFoundError for a missing part.
+    """
+    qrels = {tables.CALLED.get(name, name): paths for name, paths in files.qrels.items()}
+    qrels = {
+        name: qrels[name] for name in ('train', 'validation', 'test') if name in qrels
+    }
+    missing = 'corpus' if not files.corpus else 'test' if 'test' not in qrels else ''
+    if missing:
+        raise FileNotFoundError(f'Among the files, {missing} is missing. {LAYOUT}')
+    return files._replace(qrels=qrels)
+
+
+def _files_named(folder, name):
+    return sorted(
+        file
+        for file in folder.iterdir()
+        if file.name.endswith(tables.SUFFIXES) and file.name.split('.')[0] == name
+    )
+
+
+def read_queries(files, template, where):
+    """Reads the Queries of Files; `template` makes the text of a query.
+
+    Raises ValueError if the qrels name unknown queries, or if no query of a split has a
+    relevant document.
+    """
+    if not files.queries:
+        return _read_passages(files.qrels, template)
+    queries = read_texts(files.queries, template)
+    qrels = {split: read_qrels(paths) for split, paths in files.qrels.items()}
+    for split, judged in qrels.items():
+        check_known(judged, queries, 'queries', f'{where}, {split}')
+        if split != 'train':
+            _check_relevant(judged, f'{where}, {split}')
+    return Queries(queries, qrels)
+
+
+def _read_passages(files, template):
+    """Reads the Queries of rows with a query and its `positive_passages`, as in MLDR."""
+    queries, qrels = {}, {split: {} for split in files}
+    for split, split_files in files.items():
+        for file in split_files:
+            for number, row in enumerate(_rows(file), 1):
+                where = f'{file}, row {number}'
+                key = str(_value(row, QUERY_IDS, where))
+                fields = {'text': _value(row, ('query', 'text'), where)}
+                queries[key] = fill_template(template, fields, where)
+                passages = _value(row, ('positive_passages',), where)
+                ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
+                qrels[split][key] = dict.fromkeys(ids, 1)
+    return Queries(queries, qrels)
+
+
+def check_known(judged, known, what, where):
+    """Raises ValueError if `judged` ids are not `known`; `what` says what they name."""
+    unknown = [key for key in dict.fromkeys(judged) if key not in known]
+    if unknown:
+        raise ValueError(
+            f'{where}: the qrels name {len(unknown):,} {what} that do not exist, the '
+            f'first {unknown[0]!r}. Use files of the same set and version.'
+        )
+
+
+def _check_relevant(qrels, where):
+    """Raises ValueError if no query of a split has a relevant document.
+
+    Warns of queries without one, which count as 0.
+    """
+    bare = [q for q, scores in qrels.items() if max(scores.values(), default=0) < 1]
+    if qrels and len(bare) == len(qrels):
+        raise ValueError(
+            f'{where}: no query has a relevant document, as all scores are below 1. '
+            'Check that the score column is the right one.'
+        )
+    if bare:
+        warnings.warn(
+            f'{where}: {len(bare):,} of {len(qrels):,} queries have no relevant document '
+            f'and count as 0, the first {bare[0]!r}.',
+            stacklevel=3,
+        )
+
+
+def drop_empty(texts, judged, what, where):
+    """Drops empty texts, with a warning; raises ValueError if one of them was judged."""
+    empty = [key for key, text in texts.items() if not text.strip()]
+    if bad := [key for key in empty if key in judged]:
+        raise ValueError(
+            f'{where}: {len(bad):,} {what} that the qrels name are empty, the first '
+            f'{bad[0]!r}. Check the field in the template, or remove them from the qrels.'
+        )
+    if empty:
+        warnings.warn(
+            f'{where}: {len(empty):,} of {len(texts):,} {what} are empty and are '
+            f'dropped, the first {empty[0]!r}; the qrels name none of them.',
+            stacklevel=3,
+        )
+    return {key: text for key, text in texts.items() if text.strip()}
+
+
+def _rows(file):
+    """Yields rows, one at a time if the format allows it, as a corpus may be large."""
+    if tables.kind_of(file) in ('parquet', 'arrow'):
+        return row_groups.rows(file)
+    if tables.kind_of(file) in ('jsonl', 'ndjson'):
+        return (row for _, row in reading.objects(file))
+    return tables.read(file)
+
+
+def _value(row, usual, where):
+    name = next((name for name in usual if name in row), None)
+    if name is None:
+        near = resolve.nearest(usual[0], [str(key) for key in row])
+        raise ValueError(f'{where}, has no field {usual[0]!r}.{near}')
+    return row[name]
+
+
+def fill_template(template, row, where):
+    """Fills the template with a row's fields.
+
+    Raises ValueError for a missing field and for text that is not valid Unicode.
+    """
+    try:
+        values = {key: '' if value is None else value for key, value in row.items()}
+        text = template.format(**({'title': ''} | values)).strip()
+    except (KeyError, IndexError, ValueError) as error:
+        near = resolve.nearest(str(error).strip("'"), [str(key) for key in row])
+        raise ValueError(
+            f'{where} does not fit the template {template!r}: {error}.{near}'
+        ) from error
+    invalid_text.check_unicode(text, where)
+    return text
+
+
+def _integer(value, where):
+    try:
+        if float(value) == int(float(value)):
+            return int(float(value))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f'{where}: the score is {value!r}, but must be an integer: 0 for a document that '
+        'is not relevant, 1 or more for a relevant one.'
     )

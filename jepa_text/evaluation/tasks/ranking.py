@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
-from jepa_text.evaluation.sets import beir
+from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.evaluation.sets.retrieval import Retrieval, split_queries
 
 PROTOCOLS = ('full', 'paper')
 
@@ -51,7 +50,7 @@ def make(
 ):
     """Makes a retrieval task: one of TASKS by `task`, or the set at `path`.
 
-    path        a folder as in sets/beir.py, or a name on the hub with the configs corpus
+    path        a folder (sets/retrieval.py), or a name on the hub with the configs corpus
                 and queries
     qrels       location of the qrels (default: path/qrels)
     pairs       file or name on the hub with the fields query and positive, to train on
@@ -70,14 +69,14 @@ def make(
     document = document or (chosen.document if is_paper else '{title} {text}')
     query = query or ('Query: {text}' if is_paper else '{text}')
     qrels = qrels or ('' if path else chosen.qrels)
-    files = beir.find_files(path or chosen.path, qrels)
+    files = retrieval.find_files(path or chosen.path, qrels)
     where = title or task or tables.stem(path)
-    read = beir.read_queries(files, query, where)
+    read = retrieval.read_queries(files, query, where)
     train, validation, test = _with_validation(read.qrels, is_paper, seed)
     scored = _documents(validation) | _documents(test)
     wanted = scored if pairs else scored | _documents(train)
-    texts = beir.read_texts(files.corpus, document, wanted if is_paper else None)
-    beir.check_known(wanted, texts, 'documents', where)
+    texts = retrieval.read_texts(files.corpus, document, wanted if is_paper else None)
+    retrieval.check_known(wanted, texts, 'documents', where)
     if pairs:
         train_pairs, commit = _read_pairs(pairs, document, query, where)
     else:
@@ -85,10 +84,10 @@ def make(
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in scored}
     queries = {name: read.queries[name] for name in validation | test}
-    return Retrieval(
+    return retrieval.Retrieval(
         where,
-        queries=beir.drop_empty(queries, queries, 'queries', where),
-        corpus=beir.drop_empty(texts, scored, 'documents', where),
+        queries=retrieval.drop_empty(queries, queries, 'queries', where),
+        corpus=retrieval.drop_empty(texts, scored, 'documents', where),
         qrels=test,
         validation_qrels=validation or None,
         pairs=train_pairs,
@@ -108,9 +107,9 @@ def _with_validation(qrels, is_paper, seed):
     )
     if not validation and train:
         rule = tasks.VALIDATION_SHARE, tasks.VALIDATION_SEED
-        validation, train = split_queries(train, *rule)
+        validation, train = retrieval.split_queries(train, *rule)
     elif not validation and is_paper:
-        validation, test = split_queries(test, 0.5, seed)
+        validation, test = retrieval.split_queries(test, 0.5, seed)
     return train, validation, test
 
 
@@ -130,7 +129,7 @@ def _read_pairs(path, document, query, where):
     texts, positives = tables.columns(splits.train, ('query', 'positive'), where)
 
     def fill(template, text, number):
-        return beir.fill_template(template, {'text': text}, f'{path}, row {number}')
+        return retrieval.fill_template(template, {'text': text}, f'{path}, row {number}')
 
     pairs = [
         (fill(query, text, number), fill(document, positive, number))
