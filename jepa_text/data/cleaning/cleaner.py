@@ -170,7 +170,7 @@ def _texts(file, fields):
     rows = tables.read(file)
     if not fields:
         return [text for row in rows for text in _strings(list(row.values()))]
-    columns = [tables.column(rows, field, file) for field in fields]
+    columns = tables.columns(rows, fields, file)
     return [text for column in columns for text in _strings(column)]
 
 

@@ -61,8 +61,7 @@ def make(
     known = tuple(map(str, labels or names)) or None
 
     def examples(rows, split):
-        place = where(split)
-        fields = (text, second, group, label)
+        place, fields = where(split), (text, second, group, label)
         texts, others, groups, given = tables.columns(rows, fields, place)
         if kind == 'scores':
             target = targets.scores(given or [1.0] * len(rows), place)
