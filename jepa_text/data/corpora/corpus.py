@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from jepa_text.data.corpora import invalid_text, reading, row_groups
+from jepa_text.data.corpora import invalid_text, reading
 from jepa_text.files import addresses, listing, paths
 
 # Bytes per unit: the size of the corpus / SHARE, clipped to [SMALLEST, LARGEST]. A byte
@@ -49,11 +49,6 @@ class Piece(NamedTuple):
     def describe(self, number):
         """Names a document in messages, by its number from 1."""
         return f'{self.path}, document {number:,}{reading.after(self.start)}'
-
-    def describe_row(self, number):
-        """Names a row of a Parquet file in messages, by its number from 1."""
-        before = row_groups.rows_before(self.file, self.start)
-        return f'{self.path}, row {before + number:,}'
 
 
 def piece_of(file, start=0, stop=None):
@@ -98,7 +93,6 @@ class Corpus:
     read(piece)         yields all documents of a piece: dicts with `text` and other
                         fields, and an invalid_text.Bad for each that cannot be read
     cut(file, size)     cuts a file into pieces of about `size` bytes: [(Piece, bytes)]
-    describe(piece, n)  names document n (from 1) of a piece in messages
     """
 
     found: listing.Found
@@ -106,13 +100,12 @@ class Corpus:
     split: str
     heldout_every: int
     cut: Callable = whole
-    describe: Callable = Piece.describe
 
     def documents(self, piece):
         """Yields the checked documents of a piece: dicts with `text`,
         invalid_text.Bad."""
         for number, document in enumerate(self.read(piece), 1):
-            describe = functools.partial(self.describe, piece, number)
+            describe = functools.partial(piece.describe, number)
             yield invalid_text.check(document, describe)
 
     def with_bad(self):

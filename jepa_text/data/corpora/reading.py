@@ -22,14 +22,8 @@ LONGEST = 2**28  # maximum bytes of a line
 CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = ('.gz', '.zst', '.xz')
 ENDS = ('', *PACKED)
-BLOCK = 2**20  # bytes of a line that are read at a time
-# What compressed files begin with.
-FORMATS = {
-    b'\x1f\x8b': ('gzip', '.gz'),
-    b'\xfd7zXZ': ('xz', '.xz'),
-    b'\x28\xb5\x2f\xfd': ('Zstandard', '.zst'),
-}
-BOM, UTF16 = b'\xef\xbb\xbf', (b'\xff\xfe', b'\xfe\xff')
+BOM = b'\xef\xbb\xbf'
+UTF16 = 0xFF, 0xFE  # what its byte order mark begins with
 
 
 def check_split(split, heldout_every):
@@ -59,41 +53,19 @@ def lines(path, start=0, stop=None, strict=True):
 
     `path` is a local path, an address, or an addresses.File. A byte order mark at the
     beginning is dropped; \\n, \\r\\n and \\r end a line. Raises ValueError with the byte
-    offset for invalid UTF-8 (without `strict`, yields an invalid_text.Bad instead, one
-    for the whole of a file that begins as UTF-16), for a damaged file, and for a line of
-    more than LONGEST bytes; and what streams.open_bytes raises.
+    offset for invalid UTF-8 (without `strict`, yields an invalid_text.Bad instead), for a
+    damaged file, and for a line of more than LONGEST bytes; and what streams.open_bytes
+    raises.
     """
-    offset = start
-    with streams.open_bytes(path, start, stop) as file:
-        for number, data in enumerate(_raw_lines(file, path), 1):
-            line = data
-            if offset == 0:
-                line = line.removeprefix(BOM)
-            try:
-                text = line.decode('utf-8').removesuffix('\n').removesuffix('\r')
-            except UnicodeDecodeError as error:
-                at = offset + len(data) - len(line) + error.start
-                place = f'{number}{after(start)}'
-                head = b'' if offset else data
-                message = _not_utf8(path, place, at, line[error.start], head)
-                if strict:
-                    raise ValueError(message) from error
-                text = invalid_text.Bad(invalid_text.NOT_UTF8, message)
-                if offset == 0 and data.startswith(UTF16):
-                    yield number, text
-                    return
-            offset += len(data)
-            yield number, text
-
-
-def _escaped_lines(path):
-    """Yields (number from 1, line without its end), with bytes that are not UTF-8
-    escaped."""
-    with streams.open_bytes(path) as file:
-        for number, data in enumerate(_raw_lines(file, path), 1):
-            data = data.removeprefix(BOM) if number == 1 else data
-            line = data.decode('utf-8', 'surrogateescape')
-            yield number, line.removesuffix('\n').removesuffix('\r')
+    for number, at, data in _raw_lines(path, start, stop):
+        try:
+            yield number, _without_end(data.decode('utf-8'))
+        except UnicodeDecodeError as error:
+            place = f'{number}{after(start)}'
+            message = _not_utf8(path, place, at + error.start, data[error.start])
+            if strict:
+                raise ValueError(message) from error
+            yield number, invalid_text.Bad(invalid_text.NOT_UTF8, message)
 
 
 def line_starts(file, size, blank=False):
@@ -122,42 +94,37 @@ def after(start):
     return f' after byte {start:,}' if start else ''
 
 
-def _raw_lines(file, path):
-    r"""Yields the lines of a stream of bytes with their ends: \n, \r\n or \r."""
-    parts, size, maximum = [], 0, min(BLOCK, LONGEST)
-    while data := file.readline(maximum):
-        if not parts and data.endswith(b'\n') and data.find(b'\r', 0, -2) < 0:
-            yield data
-            continue
-        while data.endswith(b'\r') and (following := file.read(1)):
-            data += following
-        for line in data.splitlines(keepends=True):
-            parts.append(line)
-            size += len(line)
-            if size > LONGEST:
+def _raw_lines(path, start, stop):
+    r"""Yields (number from 1, offset, bytes of a line with its end: \n, \r\n or \r)."""
+    number, at = 0, start
+    with streams.open_bytes(path, start, stop) as file:
+        if at == 0 and file.peek(len(BOM)).startswith(BOM):
+            at = len(file.read(len(BOM)))
+        while data := file.readline(LONGEST + 1):
+            if len(data) > LONGEST:
                 raise ValueError(
                     f'{path} has a line of more than {LONGEST:,} bytes, which begins '
-                    f'with {parts[0][:60]!r}. Split it into documents.'
+                    f'with {data[:60]!r}. Split it into documents.'
                 )
-            if line.endswith((b'\n', b'\r')):
-                yield b''.join(parts)
-                parts, size = [], 0
-    if parts:
-        yield b''.join(parts)
+            for line in data.splitlines(keepends=True):
+                number += 1
+                yield number, at, line
+                at += len(line)
 
 
-def _not_utf8(path, number, offset, byte, head):
-    for start, (name, suffix) in FORMATS.items():
-        if head.startswith(start) and not is_compressed(path):
-            right = f'{os.path.basename(str(path))}{suffix}'
-            return f'{path} is {name} data, not text: name it {right} to have it read.'
+def _without_end(line):
+    return line.removesuffix('\n').removesuffix('\r')
+
+
+def _not_utf8(path, number, offset, byte):
     unpacked = ' of the decompressed text' if is_compressed(path) else ''
-    is_utf16 = not offset and bytes([byte]) in [mark[:1] for mark in UTF16]
+    is_utf16 = not offset and byte in UTF16
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
         f'{number}. Convert it first, for example `iconv -f '
         f'{"UTF-16" if is_utf16 else "WINDOWS-1252"} -t UTF-8 '
-        f'{os.path.basename(str(path))} > utf8.txt`.'
+        f'{os.path.basename(str(path))} > utf8.txt`; if it is compressed, its name must '
+        f'end in {", ".join(PACKED)}.'
     )
 
 
@@ -170,7 +137,13 @@ def records(path, is_tsv, strict=True, delimiter=','):
     any other CSV, and what `lines` raises; but without `strict`, each byte that is not
     UTF-8 is escaped as a lone surrogate (PEP 383).
     """
-    read = lines(path) if strict else _escaped_lines(path)
+    if strict:
+        read = lines(path)
+    else:
+        read = (
+            (number, _without_end(data.decode('utf-8', 'surrogateescape')))
+            for number, _, data in _raw_lines(path, 0, None)
+        )
     if is_tsv:
         yield from ((n, line.split('\t')) for n, line in read if line.strip())
         return

@@ -110,16 +110,6 @@ def _batch_size(group, wanted):
     return max(1, min(ROWS, BYTES * group.num_rows // max(size, 1)))
 
 
-def rows_before(path, start):
-    """Returns how many rows are in the groups that begin before byte `start`."""
-    from pyarrow import parquet
-
-    if not start:
-        return 0
-    with _clear_errors(path):
-        return _select(parquet.read_metadata(_seekable(path)), start, None)[1]
-
-
 def _select(metadata, start, stop):
     """(numbers of the row groups that begin in [start, stop), number of rows before)."""
     groups, rows_before = [], 0

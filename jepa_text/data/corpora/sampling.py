@@ -13,10 +13,11 @@ document is truncated, so that it does not displace all others.
 
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import math
 import pathlib
+
+from jepa_text.data.rows import shards
 
 STEPS = 8  # of t, per halving
 LAST = 25 * STEPS  # the last step; one file per step is open
@@ -62,7 +63,7 @@ def draw(texts, folder, size, limit=0):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     steps, first, read, is_all = {}, 0, {'documents': 0, 'bytes': 0}, True
-    with _clear_disk_errors(folder), contextlib.ExitStack() as opened:
+    with shards.clear_disk_errors(folder), contextlib.ExitStack() as opened:
         for text in texts:
             if not text or text.isspace():
                 continue
@@ -112,18 +113,3 @@ class _Step:
     def delete(self):
         self._file.close()
         self._path.unlink()
-
-
-@contextlib.contextmanager
-def _clear_disk_errors(folder):
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise OSError(
-            error.errno,
-            f'The disk of {folder} is full: a sample of the corpus could not be written '
-            f'({error.strerror}). Free some space, use a workdir on another disk, or '
-            'take a smaller sample (sample.bytes).',
-        ) from error

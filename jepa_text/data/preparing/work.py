@@ -195,6 +195,6 @@ def _read(work, pieces, tally):
     for piece in (corpus.Piece(*fields) for fields in pieces):
         number = 0
         for number, document in enumerate(one.documents(piece), 1):
-            yield None, document, functools.partial(one.describe, piece, number)
+            yield None, document, functools.partial(piece.describe, number)
         if not number and piece.is_whole:
             tally.drop_named(rows_page.EMPTY, piece.path)

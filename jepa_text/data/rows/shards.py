@@ -75,7 +75,7 @@ def clear_disk_errors(folder):
             raise
         raise OSError(
             errno.ENOSPC,
-            f'The disk of {folder.parent} was full while writing the rows '
+            f'The disk of {folder.parent} is full: {folder.name} could not be written '
             f'({error}). Free some space, or choose a folder on another disk, and run '
             'the same command again.',
         ) from error

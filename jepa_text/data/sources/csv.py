@@ -34,6 +34,9 @@ def make(split, path, field='text', columns=(), delimiter=',', heldout_every=100
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every)
 
 
+cut = corpus.whole
+
+
 def documents(piece, field, columns, delimiter=','):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
     name = piece.path.lower()

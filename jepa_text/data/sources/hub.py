@@ -13,10 +13,6 @@ A new plan made from a newer commit is a different plan, and their rows are neve
 The manifest records the commit.
 """
 
-import functools
-
-import fsspec
-
 from jepa_text.data.corpora import corpus, reading
 from jepa_text.data.sets import hub
 from jepa_text.data.sources import csv, jsonl, parquet
@@ -43,40 +39,20 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
             known = ', '.join(sorted(listed.splits))
             raise ValueError(f'{path} has no split {name!r}; it has: {known}.')
     top = f'hf://datasets/{listed.name}@{listed.commit}'
-    files = tuple(
-        _file(f'{top}/{file}')
-        for name in dict.fromkeys(splits)
-        for file in listed.splits[name]
-    )
+    names = (n for name in dict.fromkeys(splits) for n in listed.splits[name])
+    files = tuple(addresses.stat(f'{top}/{name}') for name in names)
     found = listing.Found(top, files, {}, listed.commit)
-    read = functools.partial(_documents, field=field, columns=columns)
-    options = {'cut': _cut, 'describe': _describe}
-    return corpus.Corpus(found, read, split, heldout_every, **options)
+
+    def read(piece):
+        return _source_of(piece).documents(piece, field, columns)
+
+    def cut(file, size):
+        return _source_of(file).cut(file, size)
+
+    return corpus.Corpus(found, read, split, heldout_every, cut)
 
 
-def _file(address):
-    system, path = fsspec.core.url_to_fs(address)
-    about = system.info(path)
-    return addresses.File(address, about['size'], about['blob_id'])
-
-
-def _documents(piece, field, columns):
-    if piece.path.endswith(parquet.SUFFIXES):
-        return parquet.documents(piece, field, columns)
-    if piece.path.endswith(csv.SUFFIXES):
-        return csv.documents(piece, field, columns)
-    return jsonl.documents(piece, field)
-
-
-def _cut(file, size):
-    if file.path.endswith(parquet.SUFFIXES):
-        return parquet.cut(file, size)
-    if file.path.endswith(csv.SUFFIXES):
-        return corpus.whole(file, size)
-    return jsonl.cut(file, size)
-
-
-def _describe(piece, number):
-    if piece.path.endswith(parquet.SUFFIXES):
-        return piece.describe_row(number)
-    return piece.describe(number)
+def _source_of(file):
+    """The source that reads a file."""
+    kinds = (module for module in (parquet, csv) if file.path.endswith(module.SUFFIXES))
+    return next(kinds, jsonl)

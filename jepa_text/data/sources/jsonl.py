@@ -7,6 +7,7 @@ may also be a list of such objects. In a folder, .json files are read if there i
 .jsonl.
 """
 
+import contextlib
 import functools
 import json
 
@@ -23,34 +24,26 @@ def make(split, path, field='text', heldout_every=100):
     About one in `heldout_every` is held out, by its text (corpora/reading.py); blank
     lines are skipped. A line that is not UTF-8, or a null text, is an invalid_text.Bad.
     Raises FileNotFoundError for a missing path, and ValueError with file and line for
-    invalid JSON, anything but an object, a list of more than reading.LONGEST characters,
+    invalid JSON, anything but an object, a list of more than reading.LONGEST bytes,
     and a `field` that is missing or not a string.
     """
     read = functools.partial(documents, field=field)
-    make_of = functools.partial(
-        corpus.of_files,
-        path,
-        read=read,
-        split=split,
-        heldout_every=heldout_every,
-        cut=cut,
-    )
+    given = read, split, heldout_every
     try:
-        return make_of(SUFFIXES)
+        return corpus.of_files(path, SUFFIXES, *given, cut=cut)
     except FileNotFoundError as error:
-        try:
-            return make_of(JSON)
-        except FileNotFoundError:
-            raise error from None
+        with contextlib.suppress(FileNotFoundError):
+            return corpus.of_files(path, JSON, *given, cut=cut)
+        raise error
 
 
 def cut(file, size):
-    """Returns [(corpus.Piece, bytes), ...] of a file, cut between lines; a list is not
-    cut."""
+    """Returns [(corpus.Piece, bytes), ...] of a file, cut between lines, unless it is a
+    list."""
     return (corpus.whole if _is_list(file) else corpus.cut_lines)(file, size)
 
 
-def documents(piece, field):
+def documents(piece, field, _columns=()):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
     read = reading.objects(*piece.extent, strict=False)
     if piece.is_whole and _is_list(piece.file):
@@ -68,23 +61,16 @@ def _is_list(file):
 
 
 def _elements(piece):
-    """Yields ('FILE, element N', dict) of a list; an invalid_text.Bad for a file that is
-    not UTF-8."""
-    lines, size = [], 0
-    for _, line in reading.lines(piece.file, strict=False):
-        if isinstance(line, invalid_text.Bad):
-            yield piece.path, line
-            return
-        lines.append(line)
-        size += len(line)
-        if size > reading.LONGEST:
-            raise ValueError(
-                f'{piece.path} is a JSON list of more than {reading.LONGEST:,} '
-                "characters, too long to read at once. Make it lines: jq -c '.[]' IN > "
-                'OUT.jsonl'
-            )
+    """Yields ('FILE, element N', dict) of a list."""
+    with streams.open_bytes(piece.file) as stream:
+        data = stream.read(reading.LONGEST + 1)
+    if len(data) > reading.LONGEST:
+        raise ValueError(
+            f'{piece.path} is a JSON list of more than {reading.LONGEST:,} bytes, too '
+            "long to read at once. Make it lines: jq -c '.[]' IN > OUT.jsonl"
+        )
     try:
-        elements = json.loads('\n'.join(lines))
+        elements = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f'{piece.path} is not valid JSON: {error}.') from error
     for number, element in enumerate(elements, 1):

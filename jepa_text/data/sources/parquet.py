@@ -22,8 +22,7 @@ def make(split, path, field='text', columns=(), heldout_every=100):
     Parquet or Arrow, or lacks a column, or if `field` is not text.
     """
     read = functools.partial(documents, field=field, columns=columns)
-    options = {'cut': cut, 'describe': corpus.Piece.describe_row}
-    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, **options)
+    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut=cut)
 
 
 def documents(piece, field, columns):

@@ -8,7 +8,7 @@ import sys
 import pyarrow
 import pytest
 
-from jepa_text.data.corpora import bundling, reading, row_groups
+from jepa_text.data.corpora import reading, row_groups
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import bundled, jsonl, parquet, text, tfds
 
@@ -88,52 +88,6 @@ def test_bundled_errors(monkeypatch, tmp_path):
         bundled.make('train')
 
 
-def test_bundled_is_built_from_originals(tmp_path):
-    sotu = tmp_path / 'sotu'
-    sotu.mkdir()
-    for year in range(1970, 2022):
-        row = {
-            'year': year,
-            'name': 'A B',
-            'party': 'x',
-            'text': f'Of  {year} (Applause.).',
-        }
-        (sotu / f'{year}_a_b.json').write_text(json.dumps(row))
-    chapter = (
-        'CHAPTER {}. Name\nof it.\n\n“Hard\nwrapped”--_yes_.\n\n    Verse\n    two\n\n\n'
-    )
-    moby = tmp_path / 'moby.txt'
-    moby.write_text(''.join(chapter.format(n) for n in range(1, 21)), 'utf-8')
-    novel = ''.join(f'Chapter {n}\n\n\nText {n}.\n\n' for n in range(1, 11))
-    austen = tmp_path / 'austen.txt.gz'
-    titles = [*bundling.AUSTEN, 'EMMA']
-    novels = ''.join(f'{t}\n\nBy Jane\n\n{novel}\nTHE END\n\n' for t in titles)
-    austen.write_bytes(gzip.compress(novels.encode()))
-    arguments = [str(sotu), str(moby), str(austen)]
-    for out in ('one', 'two'):
-        bundling.main([*arguments, str(tmp_path / out)])
-    for split in ('train', 'heldout'):
-        one, two = (tmp_path / out / f'{split}.jsonl.gz' for out in ('one', 'two'))
-        assert one.read_bytes() == two.read_bytes()
-    lines = gzip.decompress(one.read_bytes()).decode().splitlines()
-    heldout = [json.loads(line) for line in lines]
-    # Eight addresses, a tenth of ten chapters, a tenth of twenty.
-    assert len(heldout) == 8 + 1 + 2
-    assert heldout[0]['text'] == 'Of 2014 .'
-    assert heldout[8]['text'] == 'Text 10.'
-    assert heldout[10]['title'] == 'Moby Dick, chapter 20: Name of it.'
-    assert heldout[10]['text'] == '"Hard wrapped"—yes.\n\nVerse\ntwo'
-
-
-def test_corpus_build_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r'no \*.json files'):
-        bundling.addresses(tmp_path)
-    with pytest.raises(ValueError, match="no line 'PRIDE AND PREJUDICE'"):
-        bundling.austen('nothing')
-    with pytest.raises(ValueError, match='Moby Dick has no line that starts'):
-        bundling.chapters('nothing', 'Herman Melville', 'Moby Dick', 1851)
-
-
 # Text.
 
 
@@ -201,10 +155,8 @@ def test_text_errors(tmp_path):
             text.make('train', path=tmp_path, heldout_every=every)
 
 
-@pytest.mark.parametrize('block', [1, 2, 3, 2**20])
 @pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
-def test_all_ends_of_lines_are_read(tmp_path, monkeypatch, end, block):
-    monkeypatch.setattr(reading, 'BLOCK', block)
+def test_all_ends_of_lines_are_read(tmp_path, end):
     lines = ['', '', 'one é', 'two', '', '', 'three']
     path = tmp_path / 'a.txt'
     path.write_bytes(end.join(lines).encode())
