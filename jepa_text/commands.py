@@ -41,8 +41,8 @@ class Command:
 
 # Flags of the section `engine`, by its keys.
 ENGINE = {
-    'engine': ('ray', 'where members run: local, or ray for a cluster'),
-    'jobs': (2, 'members at a time on this machine, each in a process of its own'),
+    'engine': ('ray', 'where tasks run: local, or ray for a cluster'),
+    'jobs': (2, 'tasks at a time on this machine, each in a process of its own'),
 }
 COMMANDS = {
     'tokenizer': Command(
@@ -66,7 +66,13 @@ COMMANDS = {
         TRAIN,
         '--config=configs/toy.py:mlm --workdir=runs/rows-64',
         'finished parts are kept; the same command prepares the remaining ones.',
-        {'verify': (False, 'verify the checksums of the rows in the workdir, and exit')},
+        {
+            'verify': (
+                False,
+                'verify the checksums of the rows in the workdir, and exit',
+            ),
+            **ENGINE,
+        },
     ),
     'train': Command(
         'pretrain a model, or resume pretraining',

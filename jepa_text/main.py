@@ -155,7 +155,9 @@ def _read(argv):
     names = {'engine': 'name', 'jobs': 'jobs'}
     # As in commands.ENGINE.
     if given := {names[flag]: x for flag, x in own_flags.items() if flag in names}:
-        config = config | {'engine': {**config.get('engine', {}), **given}}
+        of = dict(config.get('prepare') or {}) if command == 'prepare' else config
+        of = of | {'engine': {**of.get('engine', {}), **given}}
+        config = config | {'prepare': of} if command == 'prepare' else of
     schema.read(root, config)
     return command, config, file, flags.workdir
 

@@ -1,6 +1,6 @@
 """`prepare` beside the bare library: seconds of `encode_batch` / seconds of rows.
 
-    python tests/prepare_speed.py FOLDER_OF_TEXT [ROUNDS] [WORKERS]
+    python tests/prepare_speed.py FOLDER_OF_TEXT [ROUNDS] [JOBS]
 
 Both sides get the same documents and cores: the bare one from a list in memory, ours from
 the files, up to rows with checksums on the disk. Prints wall-clock and CPU seconds of
@@ -14,8 +14,7 @@ import sys
 import tempfile
 import time
 
-from jepa_text.data import prepare, tokenizers
-from jepa_text.data.preparing import work as works
+from jepa_text.data import prepare, tokenizers, units
 
 
 def timed(call):
@@ -26,11 +25,11 @@ def timed(call):
     return time.perf_counter() - began, sum(after[:4]) - sum(before[:4])
 
 
-def main(folder, rounds=3, workers=0):
+def main(folder, rounds=3, jobs=1):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     source = {'name': 'text', 'path': folder}
     splits = prepare.Config.splits
-    found = works.corpora({'source': source, 'splits': splits})
+    found = units.corpora({'source': source, 'splits': splits})
     texts = [one['text'] for documents in found.values() for one in documents]
     print(f'{len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters')
 
@@ -40,7 +39,9 @@ def main(folder, rounds=3, workers=0):
 
     def ours():
         rows = tempfile.mkdtemp()
-        prepare.prepare(source, tokenizer, rows, row_length=512, workers=int(workers))
+        prepare.prepare(
+            source, tokenizer, rows, row_length=512, engine={'jobs': int(jobs)}
+        )
         shutil.rmtree(rows)
 
     ratios = []

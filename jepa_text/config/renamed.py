@@ -6,10 +6,10 @@ DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cle
 INSTEAD = {
     '.start': 'it is now init_from',
     'runs.start': 'it is now init_from',
-    'init_from.become': 'it is now adapt',
     'evaluate.most_rows': 'it is now max_rows',
-    'optimizer.rates': 'it is now lr_multipliers',
-    'model.word_bias': 'it is now lm_head_bias',
+    'prepare.workers': 'it is now engine.jobs',
+    'prepare.engine=beam': "it was removed: use prepare.engine.name='ray'",
+    'prepare.beam': "it was removed: use prepare.engine.name='ray'",
     '.baseline=time': "it was removed: use baseline='flops'",
     'runs.baseline=time': "it was removed: use baseline='flops'",
     'balance.name=softmin': "it was removed: use name='gradient_ratio'",

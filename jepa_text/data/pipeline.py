@@ -165,8 +165,7 @@ def changed_settings(config, folder):
     before = _flat(manifest['settings'])
     before.setdefault('bad_documents', invalid_text.ERROR)
     now = _flat(json.loads(json.dumps(config)))
-    for key in ('workers', 'engine', 'beam'):  # which do not affect the output
-        now.pop(key, None)
+    now.pop('engine', None)  # which does not affect the output
     name, about = now.pop('tokenizer', None) or '', manifest.get('tokenizer') or {}
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name)
     if name and path.exists() and not name.endswith(formats.SUFFIXES):

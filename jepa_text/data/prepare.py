@@ -2,29 +2,33 @@
 
     source --> units --tokenizer--> [bos] ids [eos] --packing--> rows --by seed--> shards
 
-A folder is written atomically: one with a manifest is complete. Units are distributed to
-processes, and each is done once, so that an interrupted run resumes when called again.
-The output is the same for any number of processes and interruptions.
+A folder is written atomically: one with a manifest is complete. The engine distributes
+the units, and each is done once, so that an interrupted run resumes when called again.
+The output is the same for every engine, any number of processes and interruptions.
 """
 
+import collections
 import dataclasses
-import functools
+import hashlib
+import itertools
 import json
 import os
 import pathlib
 import shutil
 
+from jepa_text import engine
 from jepa_text.config import schema
-from jepa_text.data.cleaning import cleaner
+from jepa_text.data import units
+from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.corpora import invalid_text
-from jepa_text.data.preparing import manifest as manifests
-from jepa_text.data.preparing import processes, unit
-from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import packing as packings
-from jepa_text.data.rows import row_folder, shards
+from jepa_text.data.rows import row_folder, shards, writing
+from jepa_text.engine import Options
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
+from jepa_text.report import rows_page
 
+TASKS = 100  # at most, in processes of their own, which take a second to start
 # Fields that are always part of a manifest's settings, in this order.
 STORED = ('source', 'tokenizer', 'splits', 'row_length', 'packing', 'shards', 'seed')
 STORED = (*STORED, 'add_bos', 'add_eos')
@@ -61,15 +65,7 @@ class Config:
         'and reports it',
         choices=(invalid_text.ERROR, invalid_text.SKIP),
     )
-    workers: int = schema.field(
-        0, 'number of processes; 0 for the number of cores', minimum=0
-    )
-    engine: str = schema.field(
-        'local',
-        "'local' processes, or 'beam' for machines that share the folder",
-        choices=('local', 'beam'),
-    )
-    beam: tuple[str, ...] = schema.field((), "Beam flags, such as '--runner=FlinkRunner'")
+    engine: Options = schema.section(Options, 'where units are prepared')
 
     def __post_init__(self):
         if not self.splits:
@@ -100,13 +96,12 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     if finished := _finished(folder, settings):
         return finished
     # Sources are opened before anything is written, so that a wrong name fails early.
-    corpora = works.corpora(settings)
-    works.check_splits(corpora, settings)
-    plan = dict(settings=settings, units=works.units(corpora), marks=unit.MARKS)
-    run = _engine(config)
+    corpora = units.corpora(settings)
+    units.check_splits(corpora, settings)
+    plan = dict(settings=settings, units=units.of(corpora), marks=units.MARKS)
     try:
-        with partial_files.open_folder(folder, plan, unit.COMPARED) as partial:
-            return _write(partial, corpora, tokenizer, run, about)
+        with partial_files.open_folder(folder, plan, units.HASHES) as partial:
+            return _write(partial, tokenizer, config.engine, about)
     except OSError:
         # Another process may have completed the folder first.
         if finished := _finished(folder, settings):
@@ -149,30 +144,135 @@ def _non_default(commit, config):
     return {key: value for key, value in settings.items() if value}
 
 
-def _engine(config):
-    """Returns run(work, task, numbers), which does a task for the units of `numbers`."""
-    if config.engine == 'local':
-        return functools.partial(processes.run, workers=config.workers)
-    try:
-        from jepa_text.data.preparing import beam
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "prepare.engine='beam' needs Apache Beam, here and on the workers: pip "
-            f"install 'jepa-text[beam]' ({error})."
-        ) from error
-    return functools.partial(beam.run, flags=config.beam)
-
-
-def _write(partial, corpora, tokenizer, run, about):
+def _write(partial, tokenizer, options, about):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
     with shards.clear_disk_errors(partial):
-        tokenizer.save(partial / works.TOKENIZER)
-    work = works.load(partial, corpora)
-    done = partial_files.done_parts(partial)
-    left = [n for n in range(len(work.units)) if n not in done]
-    if left and work.clean.exact_duplicates:
-        unit.compare(work, run)
-    run(work, 'prepare', left)
-    shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
+        tokenizer.save(partial / units.TOKENIZER)
+    work = units.load(partial)
+    with engine.opened(options, partial / units.SCRATCH) as run:
+        # In this process, a task shows its own progress.
+        on_end = (lambda *_: None) if options.is_in_process else None
+        outcomes = run(_tasks(work, options), on_end)
+    for outcome in outcomes.values():
+        if outcome.error:  # of the first task that failed
+            raise outcome.error
+    shutil.rmtree(partial / units.SCRATCH)
     with shards.clear_disk_errors(partial):
-        return row_folder.write_manifest(partial, manifests.build(work, about))
+        return row_folder.write_manifest(partial, _manifest(work, about))
+
+
+def _tasks(work, options):
+    """Returns the engine.Tasks for what is not done yet."""
+    done, scratch = partial_files.done_parts(work.folder), work.folder / units.SCRATCH
+    left = [number for number in range(len(work.units)) if number not in done]
+    if not left:
+        return []
+    if not work.clean.exact_duplicates:
+        return _shared(units.make_shards, work, left, options)
+    count = len(work.units)
+    new = [n for n in range(count) if not duplicates.is_written(scratch, n)]
+    hashed = _shared(units.hash_documents, work, new, options)
+    after = tuple(task.name for task in hashed)
+    compared = _task(units.find_duplicates, work, count, '', options, after)
+    after = (compared.name,)
+    return [*hashed, compared, *_shared(units.make_shards, work, left, options, after)]
+
+
+def _shared(function, work, numbers, options, after=()):
+    """Returns tasks that call function(folder, some of the numbers)."""
+    most = 1 if options.is_in_process else TASKS
+    some = [numbers[at::most] for at in range(min(most, len(numbers)))]
+    return [
+        _task(function, work, one, f' {at} of {len(some)}', options, after)
+        for at, one in enumerate(some, 1)
+    ]
+
+
+def _task(function, work, argument, label, options, after):
+    """Returns the engine.Task function(folder, argument), with its share of the cores."""
+    threads = options.cpus
+    if options.name == 'local':
+        threads = (os.cpu_count() or 1) // options.jobs
+    return engine.Task(
+        function.__name__.replace('_', ' ') + label,
+        f'{function.__module__}.{function.__name__}',
+        [str(work.folder.absolute()), argument],
+        after,
+        # For the tokenizers library.
+        {'RAYON_NUM_THREADS': f'{max(1, threads):.0f}', 'TOKENIZERS_PARALLELISM': 'true'},
+    )
+
+
+def _manifest(work, about):
+    """Returns the manifest of a folder whose units are all done. `about` describes the
+    tokenizer. Raises ValueError for a split without text."""
+    settings, tokenizer = work.settings, work.tokenizer
+    parts = [part for _, part in sorted(partial_files.done_parts(work.folder).items())]
+    manifest = {
+        'format': row_folder.FORMAT,
+        'settings': settings,
+        'tokenizer': about,
+        'tokenizer_fingerprint': tokenizer.fingerprint,
+        'vocab_size': tokenizer.vocab_size,
+        'pad_id': tokenizer.pad_id,
+        'dtype': row_folder.dtype_for(tokenizer.vocab_size, settings['row_length']),
+        'row_length': settings['row_length'],
+        'packing': settings['packing'],
+        'files': [row_folder.entry(work.folder / units.TOKENIZER)],
+        'left_out': _sum(part['left_out'] for part in parts),
+        'changed': _sum(part['changed'] for part in parts),
+        'examples': _examples(part['examples'] for part in parts),
+        'splits': {},
+    }
+    # For a corpus of files: how many were read, and which were skipped.
+    if found := getattr(next(iter(work.corpora.values())), 'found', None):
+        manifest['read'] = str(found)
+    if sets := work.cleaner.sets if work.cleaner else ():
+        manifest['evaluation_sets'] = [dataclasses.asdict(one) for one in sets]
+    for split in settings['splits']:
+        counts = _merged([part['splits'][split] for part in parts])
+        if not counts['documents']:
+            partial_files.discard_done(work.folder)
+            left_out = rows_page.counted(manifest['left_out'])
+            raise ValueError(
+                f'The corpus has no text in the split {split!r} (source '
+                f'{settings["source"]}); documents dropped from all splits: '
+                f'{left_out or "none"}. Give a source with more documents that are not '
+                'blank; of a small one, change heldout_every, drop less, or prepare only '
+                "one split, as splits=('train',)."
+            )
+        capacity = counts['rows'] * settings['row_length']
+        manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / capacity}
+    return manifest
+
+
+def _merged(counts):
+    """The counts of a split over all units."""
+    digests = [one['text_sha256'] for one in counts]
+    lengths = itertools.zip_longest(*(one['lengths'] for one in counts), fillvalue=0)
+    return {
+        **{key: sum(one[key] for one in counts) for key in writing.COUNTED},
+        'lengths': [sum(column) for column in lengths],
+        'max_documents': max(one['max_documents'] for one in counts),
+        'text_sha256': digests[0]
+        if len(digests) == 1
+        else hashlib.sha256(''.join(digests).encode()).hexdigest(),
+        'files': [file for one in counts for file in one['files']],
+    }
+
+
+def _sum(counts):
+    total = collections.Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def _examples(parts):
+    """The first examples for each reason."""
+    merged = {}
+    for part in parts:
+        for reason, examples in part.items():
+            known = merged.setdefault(reason, [])
+            known += examples[: units.max_examples(reason) - len(known)]
+    return dict(sorted(merged.items()))

@@ -13,9 +13,8 @@ import shutil
 
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.data import sources, tokenizers
+from jepa_text.data import sources, tokenizers, units
 from jepa_text.data.corpora import invalid_text, sampling
-from jepa_text.data.preparing import work as works
 from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic, checksums
 from jepa_text.report import rows_page, tokenizer_pages
@@ -185,7 +184,7 @@ def _measured_on(parsed, partial, trained_on):
 def _sample(parsed, partial, split, size):
     """Returns (the sampling.Sample of a split, lines on skipped documents)."""
     found = sources.build(parsed.source, split)
-    tally = works.Tally()
+    tally = units.Tally()
     skip = tally.drop_bad if parsed.bad_documents == invalid_text.SKIP else None
     good = invalid_text.valid(invalid_text.with_bad(found, parsed.source['name']), skip)
     texts, folder = (document['text'] for document in good), partial / 'sample' / split

@@ -20,7 +20,8 @@ def objective(**section):
     [
         ({'start': {'become': {}}}, 'has start: it is now init_from'),
         ({'runs': [{'start': {}}]}, 'has runs.start: it is now init_from'),
-        ({'init_from': {'become': {}}}, 'has init_from.become: it is now adapt'),
+        ({'prepare': {'workers': 2}}, 'has prepare.workers: it is now engine.jobs'),
+        ({'prepare': {'engine': 'beam'}}, "prepare.engine=beam: .* .*name='ray'"),
         ({'evaluate': {'most_rows': 8}}, 'evaluate.most_rows: it is now max_rows'),
         (
             {'prepare': {'clean': {'near_duplicates': 0.8}}},
@@ -57,9 +58,12 @@ def test_the_command_line_and_files_are_checked(tmp_path):
             overrides.apply(settings.Config, {}, [(path, text)])
     with pytest.raises(ValueError, match='evaluate.most_rows: it is now max_rows'):
         schema.read(settings.Config, {'evaluate': {'most_rows': 8}})
-    config = {'evaluate': {'most_rows': 8}, 'model': {'word_bias': True}, 'phases': []}
+    config = {'evaluate': {'most_rows': 8}, 'model': {}}
+    config |= objective(balance={'name': 'softmin'})
     (tmp_path / 'config.json').write_text(json.dumps(config))
-    with pytest.raises(ValueError, match='config.json has model.word_bias: it is now'):
+    with pytest.raises(
+        ValueError, match='config.json has phases.objective.balance.name=softmin'
+    ):
         load.load(tmp_path)
     own = workdir.open_workdir(tmp_path, tiny.config(tmp_path))
     with pytest.raises(ValueError, match='config.json has evaluate.most_rows'), own:

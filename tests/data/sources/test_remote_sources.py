@@ -6,8 +6,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from jepa_text.data import prepare, tokenizers
-from jepa_text.data.preparing import work as works
+from jepa_text.data import prepare, tokenizers, units
 from jepa_text.data.rows import row_folder
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
@@ -68,7 +67,6 @@ def test_remote_documents_units_and_rows_match_local_ones(both, tmp_path):
             tokenizers.load(tokenizers.BUNDLED),
             tmp_path / name,
             row_length=32,
-            workers=1,
         )
         assert manifest['read'].startswith('4 files read')
         sums.append([entry['sha256'] for _, entry in row_folder.files(manifest)])
@@ -78,7 +76,7 @@ def test_remote_documents_units_and_rows_match_local_ones(both, tmp_path):
 def test_patterns_select_files(both):
     module, folder, address = both
     for top in (str(folder), address):
-        found = works.corpora(
+        found = units.corpora(
             {
                 'source': {
                     'name': module.__name__.rpartition('.')[2],

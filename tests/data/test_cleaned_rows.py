@@ -7,7 +7,7 @@ import pytest
 import read_back
 
 from jepa_text.data import pipeline, prepare
-from jepa_text.data.preparing import processes, unit
+from jepa_text.data.cleaning import duplicates
 from jepa_text.data.rows import row_folder
 from jepa_text.report import rows_page
 
@@ -30,12 +30,12 @@ def folder(tmp_path, units_of):
     return place
 
 
-def made(folder, name, tokenizer, workers=1, **clean):
+def made(folder, name, tokenizer, jobs=1, **clean):
     """Returns (texts in the rows, manifest)."""
     source = {'name': 'jsonl', 'path': str(folder), 'heldout_every': 6}
     place = folder.parent / name
     manifest = prepare.prepare(
-        source, tokenizer, place, row_length=2048, clean=clean, workers=workers
+        source, tokenizer, place, row_length=2048, clean=clean, engine=dict(jobs=jobs)
     )
     found = {}
     for split in ('train', 'heldout'):
@@ -62,37 +62,37 @@ def test_exact_duplicates_are_dropped_and_counted(folder, ours):
 
 
 @pytest.mark.slow
-def test_duplicates_do_not_depend_on_workers(folder, ours):
+def test_duplicates_do_not_depend_on_jobs(folder, ours):
     asked = dict(exact_duplicates=True, normalize='NFC')
     one, manifest = made(folder, 'one', ours, **asked)
     assert manifest['left_out'] == {'blank': 3, 'exact duplicate': 42}
     assert manifest['changed'] == {'normalized': 1}
     assert len(manifest['examples']['exact duplicate']) == 2
-    two, other = made(folder, 'two', ours, workers=2, **asked)
+    two, other = made(folder, 'two', ours, jobs=2, **asked)
     assert one == two and manifest == other
     assert len(row_folder.files(manifest)) > 6
     assert not list(folder.parent.glob('.*')) and not list(folder.parent.glob('*/f*'))
 
 
-def test_fingerprints_are_not_computed_again(folder, ours, monkeypatch):
+def test_hashes_are_not_computed_again(folder, ours, monkeypatch):
     asked = dict(exact_duplicates=True)
     straight = made(folder, 'straight', ours, **asked)
-    real, numbers = unit.fingerprint, []
+    real, numbers = duplicates.write, []
 
-    def compare(work, number):
+    def write(place, number, documents):
         numbers.append(number)
         if len(numbers) == 3:
             raise KeyboardInterrupt
-        real(work, number)
+        real(place, number, documents)
 
-    monkeypatch.setitem(processes.TASKS, 'compare', compare)
+    monkeypatch.setattr(duplicates, 'write', write)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours, **asked)
     with monkeypatch.context() as patch:
         patch.setattr(row_folder, 'write_manifest', None)
         with pytest.raises(TypeError):
             made(folder, 'rows', ours, **asked)
-    # Nor when all units are done, and their fingerprints deleted.
+    # Nor when all units are done, and their hashes deleted.
     assert made(folder, 'rows', ours, **asked) == straight
     assert numbers == [0, 1, 2, *range(2, max(numbers) + 1)]
     assert not list(folder.parent.glob('.*'))

@@ -102,7 +102,7 @@ def made(tmp_path, ours, units_of):
         place.mkdir(exist_ok=True)
         source, named = write(place)
         source |= {'path': str(place), 'heldout_every': 5}
-        given = dict(row_length=64, workers=1, bad_documents='skip') | changed
+        given = dict(row_length=64, bad_documents='skip') | changed
         return prepare.prepare(source, ours, tmp_path / name, **given), named
 
     return call
@@ -150,9 +150,10 @@ def test_files_in_utf16_are_skipped(made, write, encoding):
     assert sum(split['documents'] for split in manifest['splits'].values()) == len(GOOD)
 
 
-def test_results_do_not_depend_on_workers(made):
+@pytest.mark.slow
+def test_results_do_not_depend_on_jobs(made):
     one, _ = made(blocks)
-    two, _ = made(blocks, 'two', workers=2)
+    two, _ = made(blocks, 'two', engine=dict(jobs=2))
     assert one == two
     assert len(row_folder.files(one, ['train'])) > 4
     assert any(' after byte ' in name for name in one['examples']['bad: not UTF-8'])

@@ -1,7 +1,6 @@
 """Tests for preparation in units by processes that may be killed."""
 
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -17,16 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jepa_text.data import pipeline, prepare
+from jepa_text.data import pipeline, prepare, units
 from jepa_text.data.corpora import corpus, invalid_text, reading, row_groups
-from jepa_text.data.preparing import processes, unit
-from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
 from jepa_text.files import partial
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -53,7 +50,7 @@ def folder(tmp_path):
 def made(folder, name, tokenizer, **changed):
     """Returns (checksums of the shards, manifest) of small rows."""
     source = {'name': 'text', 'path': str(folder), 'heldout_every': 5}
-    given = dict(row_length=32, workers=1) | changed
+    given = dict(row_length=32) | changed
     manifest = prepare.prepare(source, tokenizer, folder.parent / name, **given)
     sums = [entry['sha256'] for _, entry in row_folder.files(manifest)]
     return sums, manifest
@@ -250,16 +247,17 @@ def test_lengths_are_counted_by_powers_of_two(folder, ours):
     assert sum(counts['lengths']) == counts['documents']
 
 
-# Processes.
+# The engine.
 
 
-def test_output_does_not_depend_on_workers(folder, ours, small):
+@pytest.mark.slow
+def test_output_does_not_depend_on_jobs(folder, ours, small):
     one, manifest = made(folder, 'one', ours)
     assert (
         len({Path(name).name[:11] for name, _ in row_folder.files(manifest, ['train'])})
         > 4
     )
-    two, other = made(folder, 'two', ours, workers=2)
+    two, other = made(folder, 'two', ours, engine=dict(jobs=2))
     assert one == two and manifest == other
     assert pipeline.verify(folder.parent / 'two') == other
     assert not list(folder.parent.glob('.*'))
@@ -276,7 +274,7 @@ corpus.SMALLEST = corpus.LARGEST = 2000
 threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), signal.SIGKILL)).start()
 source = {'name': 'text', 'path': sys.argv[1], 'heldout_every': 5}
 prepare.prepare(source, tokenizers.load(tokenizers.BUNDLED), sys.argv[2], row_length=32,
-                workers=2)
+                engine=dict(jobs=2))
 os._exit(0)
 """
 
@@ -296,7 +294,7 @@ def test_resuming_after_a_kill_gives_the_same_output(folder, ours, small):
 
 def test_finished_units_are_not_repeated(folder, ours, small, monkeypatch):
     straight, manifest = made(folder, 'straight', ours)
-    real, numbers = unit.make, []
+    real, numbers = units._make_shards, []
 
     def make(work, number):
         numbers.append(number)
@@ -304,7 +302,7 @@ def test_finished_units_are_not_repeated(folder, ours, small, monkeypatch):
             raise KeyboardInterrupt
         real(work, number)
 
-    monkeypatch.setitem(processes.TASKS, 'prepare', make)
+    monkeypatch.setattr(units, '_make_shards', make)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours)
     assert len(partial.done_parts(folder.parent / '.rows.partial')) == 3
@@ -314,20 +312,20 @@ def test_finished_units_are_not_repeated(folder, ours, small, monkeypatch):
 
 @pytest.mark.parametrize('changed', ['plan', 'version'])
 def test_another_plan_or_version_starts_over(changed, folder, ours, small, monkeypatch):
-    real = unit.make
+    real = units._make_shards
 
     def make(*given):
         real(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(processes.TASKS, 'prepare', make)
+    monkeypatch.setattr(units, '_make_shards', make)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours)
     monkeypatch.undo()
     partial_folder = folder.parent / '.rows.partial'
     assert list(partial_folder.glob('train*'))
     if changed == 'version':
-        monkeypatch.setattr(unit, 'MARKS', unit.MARKS + 1)
+        monkeypatch.setattr(units, 'MARKS', units.MARKS + 1)
         # Like the marks of another version, which have fewer entries.
         for path in partial_folder.glob('part-*.json'):
             path.write_text('{}')
@@ -336,135 +334,17 @@ def test_another_plan_or_version_starts_over(changed, folder, ours, small, monke
     assert (found, manifest) == made(folder, 'straight', ours, seed=seed)
 
 
-@pytest.mark.parametrize('workers', [1, 2])
-def test_invalid_files_raise_and_finished_units_are_kept(folder, ours, small, workers):
+@pytest.mark.parametrize('jobs', [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_invalid_files_raise_and_finished_units_are_kept(folder, ours, small, jobs):
     good = (folder / '4.txt').read_bytes()
     (folder / '4.txt').write_bytes(b'\xff' + good[1:])
     with pytest.raises(ValueError, match='4.txt is not UTF-8: byte 0xff at byte off'):
-        made(folder, 'rows', ours, workers=workers)
+        made(folder, 'rows', ours, engine=dict(jobs=jobs))
     kept = partial.done_parts(folder.parent / '.rows.partial')
     assert kept
     (folder / '4.txt').write_bytes(good)
     straight = made(folder, 'straight', ours)
     assert made(folder, 'rows', ours) == straight
-
-
-def test_a_killed_worker_raises(folder, ours, small, monkeypatch):
-    real = processes._start
-
-    def started(*given):
-        worker = real(*given)
-        worker.kill()
-        worker.wait()
-        return worker
-
-    monkeypatch.setattr(processes, '_start', started)
-    with pytest.raises(RuntimeError, match='ended with signal 9.*workers=1'):
-        made(folder, 'rows', ours, workers=2)
-    assert not list(folder.parent.glob('.*'))
-
-
-@pytest.mark.parametrize(
-    'raised, expected',
-    [
-        (ValueError('of this'), ValueError),
-        (json.JSONDecodeError('of this', 'x', 0), ValueError),
-        (UnicodeDecodeError('utf-8', b'\xff', 0, 1, 'of this'), ValueError),
-        (FileNotFoundError('of this'), FileNotFoundError),
-        (OSError(28, 'of this', 'a'), OSError),
-        (PermissionError(13, 'of this', 'a'), PermissionError),
-        (ZeroDivisionError('of this'), RuntimeError),
-    ],
-)
-def test_errors_survive_serialization(raised, expected):
-    content = processes.error_to_dict(raised)
-    found = processes.error_from_dict(json.loads(json.dumps(content)))
-    assert type(found) is expected
-    assert getattr(found, 'errno', None) == getattr(raised, 'errno', None)
-    if expected is not RuntimeError:
-        assert 'of this' in str(found)
-
-
-SLOW = """
-import os, pathlib, time
-from jepa_text.data.corpora import corpus
-
-def read(piece):
-    text = pathlib.Path(piece.path).read_text()
-    if os.environ.get('SLOW') and 'stay' in piece.path:
-        pathlib.Path(os.environ['SLOW'], str(os.getpid())).touch()
-        time.sleep(120)
-    return [{'text': text}]
-
-def make(split, path):
-    return corpus.of_files(path, ('.txt',), read, split, 5)
-"""
-INTERRUPTED = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
-from jepa_text.data import prepare, tokenizers
-from jepa_text.data.corpora import corpus
-corpus.SMALLEST = corpus.LARGEST = 1
-source = {'name': 'lab.slow', 'path': sys.argv[1]}
-prepare.prepare(source, tokenizers.load(tokenizers.BUNDLED), sys.argv[2], row_length=32,
-                workers=2, splits=['train'])
-"""
-
-
-def is_alive(pid):
-    """Whether the process exists and is not a zombie."""
-    try:
-        state = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != 'Z'
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('to', ['group', 'parent'])
-def test_an_interrupt_ends_the_workers(tmp_path, to):
-    texts, pids = tmp_path / 'texts', tmp_path / 'pids'
-    for folder in (texts, pids, tmp_path / 'lab'):
-        folder.mkdir()
-    (tmp_path / 'lab' / 'slow.py').write_text(SLOW)
-    for number in range(8):
-        name = f'{number}-stay.txt' if number > 3 else f'{number}.txt'
-        (texts / name).write_text(f'text number {number}')
-    rows = tmp_path / 'rows'
-    paths = f'{ROOT}{os.pathsep}{tmp_path}'
-    command = [sys.executable, '-c', INTERRUPTED, str(texts), str(rows)]
-    environment = os.environ | {'PYTHONPATH': paths, 'SLOW': str(pids)}
-    parent = subprocess.Popen(
-        command,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    while len(list(pids.iterdir())) < 2:
-        assert parent.poll() is None, parent.stderr.read()
-        time.sleep(0.05)
-    workers = [int(file.name) for file in pids.iterdir()]
-    began = time.monotonic()
-    if to == 'group':
-        os.killpg(parent.pid, signal.SIGINT)
-    else:
-        parent.send_signal(signal.SIGINT)
-    errors = parent.communicate(timeout=60)[1]
-    assert time.monotonic() - began < 40
-    assert parent.returncode == -signal.SIGINT and not any(map(is_alive, workers))
-    # Only the parent reports it.
-    assert errors.count('KeyboardInterrupt') == 1
-    kept = partial.done_parts(tmp_path / '.rows.partial')
-    assert sorted(kept) == [0, 1, 2, 3]
-    environment.pop('SLOW')
-    subprocess.run(command, env=environment, check=True)
-    subprocess.run(
-        [*command[:-1], str(tmp_path / 'straight')], env=environment, check=True
-    )
-    assert row_folder.read_manifest(rows) == row_folder.read_manifest(
-        tmp_path / 'straight'
-    )
 
 
 def test_concurrent_calls_create_one_folder(folder, ours, small):
@@ -504,5 +384,5 @@ def test_a_second_process_waits_for_the_first(tmp_path, capfd):
 
 
 def test_a_source_without_files_is_one_unit(ours, tmp_path):
-    found = works.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
-    assert works.units(found) == [None]
+    found = units.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
+    assert units.of(found) == [None]

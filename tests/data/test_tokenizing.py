@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from jepa_text.data import tokenizers
-from jepa_text.data.preparing import tokenizing
+from jepa_text.data import tokenizers, tokenizing
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 LLAMA = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'

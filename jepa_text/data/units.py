@@ -1,6 +1,13 @@
-"""The state that a process needs to prepare units, and the cleaned documents of a unit.
+"""Units of a corpus: what one process prepares at a time, from documents to shards.
 
     unit --read--> document --cleaned--> text --by its hash--> (number, split, text)
+         --without duplicates--> tokens --> rows --> shards
+
+The tasks of the engine, each for some units of a partial folder (files/partial.py):
+
+    hash_documents(folder, numbers)   hashes of the documents      only if duplicates
+    find_duplicates(folder, count)    of all units                 are dropped
+    make_shards(folder, numbers)      shards, and the mark that a unit is done
 
 Documents are numbered within their unit, including those that are dropped.
 """
@@ -11,13 +18,19 @@ import functools
 import pathlib
 
 from jepa_text.config import schema
-from jepa_text.data import sources, tokenizers
-from jepa_text.data.cleaning import cleaner
+from jepa_text.data import sources, tokenizers, tokenizing
+from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.corpora import corpus, invalid_text, reading
+from jepa_text.data.rows import shards, writing
 from jepa_text.files import partial
-from jepa_text.report import rows_page
+from jepa_text.parallel import exits
+from jepa_text.report import console, rows_page
 
-TOKENIZER = 'tokenizer.json'
+TOKENIZER, SCRATCH = 'tokenizer.json', 'work'  # names in the partial folder
+HASHES = f'{SCRATCH}/*.documents'
+# The format version of a unit's mark; a partial folder of another version starts over.
+MARKS = 3
+NO_TOKENS = 'no tokens'  # a reason to drop a document
 # Reported per reason: examples of dropped texts, their characters, and names of
 # documents.
 EXAMPLES, SHOWN, NAMED = 2, 80, 100
@@ -51,7 +64,7 @@ def corpora(settings):
     return {split: sources.build(source, split) for split in settings['splits']}
 
 
-def units(found):
+def of(found):
     """Returns the units of `corpora`, [[piece, ...], ...]; [None] if the source has no
     files, so that its documents are one unit."""
     one = next(iter(found.values()))
@@ -95,9 +108,8 @@ def check_splits(found, settings):
     )
 
 
-def load(folder, found=None):
-    """Returns the Work of a partial folder that has a tokenizer; `found` is the result of
-    `corpora`, if known."""
+def load(folder):
+    """Returns the Work of a partial folder that has a tokenizer."""
     plan = partial.read_plan(folder)
     settings = plan['settings']
     clean = schema.read(cleaner.Config, settings.get('clean', {}), 'prepare.clean')
@@ -105,11 +117,91 @@ def load(folder, found=None):
         folder=pathlib.Path(folder),
         settings=settings,
         units=plan['units'],
-        corpora=found or corpora(settings),
+        corpora=corpora(settings),
         tokenizer=tokenizers.load(pathlib.Path(folder, TOKENIZER)),
         clean=clean,
         cleaner=None if clean == cleaner.Config() else cleaner.Cleaner(clean),
     )
+
+
+def hash_documents(folder, numbers):
+    """Writes the hashes of the documents of units."""
+    with exits.config_errors():
+        work = load(folder)
+        for number in _shown('hash', numbers):
+            pairs = ((count, text) for count, _, text in documents(work, number, Tally()))
+            with shards.clear_disk_errors(work.folder):
+                duplicates.write(work.folder / SCRATCH, number, pairs)
+
+
+def find_duplicates(folder, count):
+    """Finds the duplicates among the documents of all units, so many."""
+    with shards.clear_disk_errors(folder):
+        duplicates.decide(pathlib.Path(folder, SCRATCH), count)
+
+
+def make_shards(folder, numbers):
+    """Writes the shards of units into the folder, and marks each as done.
+
+    Raises ValueError for a long document that cannot be cut, OSError if the disk is full,
+    and what the source raises.
+    """
+    with exits.config_errors():
+        work = load(folder)
+        for number in _shown('prepare', numbers):
+            _make_shards(work, number)
+
+
+def _shown(label, numbers):
+    """Yields the numbers with a progress bar."""
+    with console.Progress(label, len(numbers)) as bar:
+        for count, number in enumerate(numbers, 1):
+            yield number
+            bar.update(count)
+
+
+def _make_shards(work, number):
+    settings, tally, count = work.settings, Tally(), len(work.units)
+    share = -(-settings['shards'] // count)
+    writers = {
+        split: writing.Writer(
+            work.folder,
+            split,
+            [settings['seed'], order, number],
+            share,
+            work.tokenizer,
+            settings,
+        )
+        for order, split in enumerate(settings['splits'])
+    }
+    try:
+        originals = _originals(work, number, tally)
+        for document, ids in tokenizing.encoded(originals, work.tokenizer):
+            if len(ids) or settings['add_bos'] or settings['add_eos']:
+                writers[document['split']].add(document['text'], ids)
+            else:
+                tally.drop(NO_TOKENS, document['text'])
+        splits = {
+            split: writer.close(number * share, count * share)
+            for split, writer in writers.items()
+        }
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+    with shards.clear_disk_errors(work.folder):
+        partial.mark_done(work.folder, number, {'splits': splits, **tally.as_dict()})
+
+
+def _originals(work, number, tally):
+    """Yields the documents of a unit as dicts of split and text, without duplicates."""
+    copies = set()
+    if work.clean.exact_duplicates:
+        copies = duplicates.copies(work.folder / SCRATCH, number)
+    for count, split, text in documents(work, number, tally):
+        if count in copies:
+            tally.drop(duplicates.REASON, text)
+        else:
+            yield {'split': split, 'text': text}
 
 
 def max_examples(reason):

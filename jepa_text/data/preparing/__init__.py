@@ -1,1 +1,0 @@
-"""Preparation of the units of a corpus in parallel."""
