@@ -180,8 +180,8 @@ def _tasks(work, options):
 
 def _shared(function, work, numbers, options, after=()):
     """Returns tasks that call function(folder, some of the numbers)."""
-    most = 1 if options.is_in_process else TASKS
-    some = [numbers[at::most] for at in range(min(most, len(numbers)))]
+    limit = 1 if options.is_in_process else TASKS
+    some = [numbers[at::limit] for at in range(min(limit, len(numbers)))]
     return [
         _task(function, work, one, f' {at} of {len(some)}', options, after)
         for at, one in enumerate(some, 1)
