@@ -86,8 +86,7 @@ def make(documents_of, names, label, tokenizer, length, seed=0):
     documents_of    function that returns the documents of 'train' or 'heldout', dicts
                     with a `text`
     names           of tasks/sentences.SETS
-    label           field of the documents to be predicted, or 'century' if documents have
-                    a `year`; '' for none
+    label           field of the documents to be predicted; '' for none
     length          sentences with more tokens are left out, so that models and controls
                     read the same text
 
@@ -244,21 +243,11 @@ def _folds(documents_N):
 def _value(document, label):
     if label in document:
         return str(document[label])
-    if label == 'century' and 'year' in document:
-        return _century(int(document['year']))
     fields = ', '.join(sorted(set(document) - {'text'})) or 'none'
     raise ValueError(
         f'study.label={label!r} is not a field of a document; its fields: {fields}. Use '
         "one of these, or '' for no labeled probe."
     )
-
-
-def _century(year):
-    """Returns '19th' for 1851."""
-    number = (year - 1) // 100 + 1
-    endings = {1: 'st', 2: 'nd', 3: 'rd'}
-    teens = number % 100 in (11, 12, 13)
-    return f'{number}{"th" if teens else endings.get(number % 10, "th")}'
 
 
 def _labeled(label, pieces, values, first):

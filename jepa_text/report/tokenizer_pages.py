@@ -10,7 +10,6 @@ _CELLS = {
     'share unknown': '{unknown[share]:.3%}',
     'entries used': '{vocabulary[used]:,}',
     'share used': '{vocabulary[share_used]:.1%}',
-    'used once': '{vocabulary[once]:,}',
 }
 
 
@@ -40,19 +39,10 @@ def write(path, report):
 def _sections(report):
     """Returns the training, the fit to the text, and examples of the new tokenizer."""
     first = next(iter(report['tokenizers'].values()))
-    on, unknown, vocabulary = report['measured_on'], first['unknown'], first['vocabulary']
+    on, unknown = report['measured_on'], first['unknown']
     measured = f'{on["what"]}: {on["documents"]:,} documents, {on["bytes"]:,} bytes'
-    lists = {
-        f'Unknown characters (the most common of {unknown["kinds"]:,})': [
-            f'{c} (U+{ord(c):04X}) {n:,}' for c, n in unknown['characters']
-        ],
-        'Longest tokens in use, with their counts': [
-            f'{text!r} {count:,}' for text, count in first['longest']
-        ],
-        f'Last of {vocabulary["entries"] - vocabulary["used"]:,} unused tokens': [
-            ' '.join(map(repr, vocabulary['unused']))
-        ],
-    }
+    heading = f'Unknown characters (the most common of {unknown["kinds"]:,})'
+    lines = [f'{c} (U+{ord(c):04X}) {n:,}' for c, n in unknown['characters']]
     return [
         {'heading': 'Training', 'text': '\n\n'.join(report['said'])},
         {
@@ -63,11 +53,7 @@ def _sections(report):
                 'rows': _rows([*report['tokenizers'].values()]),
             },
         },
-        *(
-            {'heading': heading, 'text': '\n\n'.join(lines)}
-            for heading, lines in lists.items()
-            if any(lines)
-        ),
+        *([{'heading': heading, 'text': '\n\n'.join(lines)}] if lines else ()),
     ]
 
 
@@ -76,10 +62,4 @@ def _rows(tokenizers):
     rows = [['entries', *(one['vocab_size'] for one in tokenizers)]]
     for name, cell in _CELLS.items():
         rows.append([name, *(cell.format(**one) for one in tokenizers)])
-    for share in tokenizers[0]['vocabulary']['covering']:
-        counts = (one['vocabulary']['covering'][share] for one in tokenizers)
-        name = f'entries that cover {float(share):.0%} of the tokens'
-        rows.append([name, *(f'{count:,}' for count in counts)])
-    slopes = (one['vocabulary']['zipf'] for one in tokenizers)
-    texts = (None if slope is None else f'{slope:.2f}' for slope in slopes)
-    return [*rows, ['Zipf exponent', *texts]]
+    return rows

@@ -49,11 +49,6 @@ def test_folds_share_no_document_and_score_each_sentence_once(corpus):
         assert len(probe.texts) > 1500 and '27 held-out documents' in probe.split
 
 
-@pytest.mark.parametrize('year', [1851, '1851', 1851.0])
-def test_years_have_centuries(year):
-    assert representation._value({'text': 'x', 'year': year}, 'century') == '19th'
-
-
 class Encoder:
     """A model whose vector of a text is `reads(text)`."""
 
@@ -134,12 +129,3 @@ def test_vectors_that_are_not_finite_score_nan(corpus):
     values = representation.run(Encoder(lambda _: [np.nan] * 3), corpus[:1])
     assert np.isnan(values['representation/word_order'])
     assert 0.4 < values['representation/word_order_bag'] < 0.6
-
-
-@pytest.mark.parametrize(
-    ('year', 'name'),
-    [(1790, '18th'), (1800, '18th'), (1801, '19th'), (2021, '21st'), (1066, '11th')]
-    + [(150, '2nd'), (250, '3rd'), (1150, '12th')],
-)
-def test_centuries_of_years(year, name):
-    assert representation._value({'year': year}, 'century') == name

@@ -77,8 +77,6 @@ def test_letters_move_in_scripts_without_spaces(make, text, first, last):
         assert one != text and one.startswith(first) and one.endswith(last)
         assert Counter(words.words(one)) == Counter(words.words(text))
         assert one.count(' ') == text.count(' ')
-    lengths = [sentence_sets.length_bins([text, text[:5]], bins=2).labels_N.tolist()]
-    assert lengths == [[1, 0]]
 
 
 def test_odd_word_replaces_one_word_and_keeps_punctuation():
@@ -125,16 +123,6 @@ def test_word_content_has_exactly_one_of_the_words():
         others = [x for other, sets in by_label.items() if other != label for x in sets]
         assert any(all(word not in x for x in others) for word in named[label])
         assert sets
-
-
-def test_length_bins_are_in_order_and_about_equal():
-    found = sentence_sets.length_bins(TEXTS, bins=4)
-    count_N = np.array([len(text.split()) for text in found.texts])
-    assert np.bincount(found.labels_N).min() > 50
-    for label in range(3):
-        assert count_N[found.labels_N == label].max() < (
-            count_N[found.labels_N == label + 1].min()
-        )
 
 
 @pytest.mark.parametrize('make', CHANGED[:2])

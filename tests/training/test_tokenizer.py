@@ -63,7 +63,6 @@ def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
         'bytes per token',
         'share unknown',
         'bundled',
-        'Zipf',
     ):
         assert line in printed
     assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed

@@ -6,14 +6,12 @@ used               entries, without specials, that occur in the text
 """
 
 import collections
-import itertools
 import json
 
 import numpy as np
 
 BATCH = 1_000_000  # characters encoded at a time
 SHOWN = 8
-COVERED = (0.5, 0.9, 0.99)
 
 
 def measure(tokenizer, texts):
@@ -22,10 +20,7 @@ def measure(tokenizer, texts):
     counts         documents, bytes, characters, words, tokens
     fertility      tokens_per_word, bytes_per_token, characters_per_token
     unknown        count, share (of tokens), kinds, characters: [[character, count], ...]
-    vocabulary     entries, without specials; used, share_used, once; unused: examples;
-                   covering: {'0.9': how many of the most frequent entries make up this
-                   share of all tokens}; zipf: -slope of log count over log rank
-    longest        [[text, count], ...] of the longest entries that occur
+    vocabulary     entries, without specials; used, share_used
 
     Raises ValueError if the texts have no tokens.
     """
@@ -60,8 +55,11 @@ def measure(tokenizer, texts):
             'characters_per_token': total['characters'] / total['tokens'],
         },
         'unknown': _unknowns(tokenizer, counts_V, unknown, unknown_id),
-        'vocabulary': _use(tokenizer, counts_V, entries),
-        'longest': _longest(tokenizer, counts_V, entries),
+        'vocabulary': {
+            'entries': len(entries),
+            'used': (used := int(np.count_nonzero(counts_V[entries]))),
+            'share_used': used / max(1, len(entries)),
+        },
     }
 
 
@@ -114,40 +112,3 @@ def _unknowns(tokenizer, counts_V, characters, unknown_id):
         'kinds': len(found),
         'characters': [[c, n] for n, c in found[:SHOWN]],
     }
-
-
-def _use(tokenizer, counts_V, entries):
-    counts = counts_V[entries]
-    by_rank = np.sort(counts[counts > 0])[::-1]
-    reached = np.cumsum(by_rank) / max(1, by_rank.sum())
-    unused = [tokenizer.backend.id_to_token(int(i)) for i in entries[counts == 0]]
-    return {
-        'entries': len(entries),
-        'used': len(by_rank),
-        'share_used': len(by_rank) / max(1, len(entries)),
-        'once': int((by_rank == 1).sum()),
-        'unused': unused[-SHOWN:],
-        'covering': {
-            str(share): int(np.searchsorted(reached, share - 1e-12)) + 1
-            for share in COVERED
-        },
-        'zipf': _zipf(by_rank),
-    }
-
-
-def _zipf(by_rank):
-    """-slope of log count over log rank, for counts large enough to be reliable."""
-    by_rank = by_rank[by_rank >= 5]
-    if len(by_rank) < 10:
-        return None
-    ranks = np.log(np.arange(1, len(by_rank) + 1))
-    # Weighted so that each octave of ranks counts equally, not mostly the tail.
-    weights = 1 / np.arange(1, len(by_rank) + 1)
-    return float(-np.polyfit(ranks, np.log(by_rank), 1, w=np.sqrt(weights))[0])
-
-
-def _longest(tokenizer, counts_V, entries):
-    used = entries[counts_V[entries] > 0]
-    texts = {int(i): tokenizer.decode([i]) for i in used}
-    order = sorted(texts, key=lambda i: (-len(texts[i]), i))
-    return [[texts[i], int(counts_V[i])] for i in itertools.islice(order, SHOWN)]

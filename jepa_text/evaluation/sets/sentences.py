@@ -4,7 +4,6 @@
     bigram_shift    were two neighboring words swapped? (BShift)
     word_order      were the words shuffled?
     odd_word        was a word replaced by one of similar frequency? (SOMO)
-    length_bins     how long is it? (a control that any pooling passes)
 
 After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so that a
 random split never has a sentence on both sides, changed or not; the vocabulary is drawn
@@ -130,19 +129,6 @@ def _case(form):
     """Returns the case of a word: lower, upper, capitalized, or other."""
     shapes = form.islower(), form.isupper(), form[:1].isupper() and form[1:].islower()
     return shapes.index(True) if any(shapes) else len(shapes)
-
-
-def length_bins(texts, bins=6):
-    """Labels texts by the bin of their number of words; bins have about equal counts.
-
-    >>> length_bins(['a', 'a b', 'a b c', 'a b c d'], bins=2).labels_N.tolist()
-    [0, 0, 1, 1]
-    """
-    count_N = np.array([len(words.pieces(text)[0]) for text in texts])
-    edges = np.unique(np.quantile(count_N, np.arange(1, bins) / bins))
-    bin_N = np.searchsorted(edges, count_N, side='left')
-    labels_N = np.unique(bin_N, return_inverse=True)[1]
-    return SentenceSet(list(texts), labels_N, np.arange(len(texts)))
 
 
 def _half_changed(texts, change, seed):

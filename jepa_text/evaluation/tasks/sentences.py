@@ -18,7 +18,6 @@ SETS = {
     'word_order': sentence_sets.word_order,
     'odd_word': sentence_sets.odd_word,
     'word_content': sentence_sets.word_content,
-    'length_bins': sentence_sets.length_bins,
 }
 
 
