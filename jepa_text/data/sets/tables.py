@@ -67,17 +67,22 @@ def read(path, header=None, skip_short=False):
             f'There is no file {path}. Give one that ends in {_SHOWN}.'
         )
     kind = kind_of(path)
-    if kind in ('parquet', 'arrow'):
-        return list(row_groups.rows(path))
-    if not path.name.endswith(SUFFIXES):
+    if kind in ('tsv', 'csv'):
+        return _cells(path, header, kind, skip_short)
+    return _json(path) if kind == 'json' else list(rows(path))
+
+
+def rows(path):
+    """Yields the rows of a file, one at a time if possible; raises as `read`."""
+    if kind_of(path) in ('parquet', 'arrow'):
+        return row_groups.rows(path)
+    if kind_of(path) in ('jsonl', 'ndjson'):
+        return (row for _, row in reading.objects(path, parse=_parse))
+    if not str(path).endswith(SUFFIXES):
         raise ValueError(
             f'{path} is not a supported file: its name must end in {_SHOWN}.'
         )
-    if kind in ('tsv', 'csv'):
-        return _cells(path, header, kind, skip_short)
-    if kind == 'json':
-        return _json(path)
-    return [row for _, row in reading.objects(path, parse=_parse)]
+    return iter(read(path))
 
 
 def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False):
@@ -92,15 +97,15 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
     """
     words = (TRAIN, validation, test)
     if str(path).startswith(prepared.TFDS):
-        rows, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
+        parts, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
     else:
-        found, revision = files(path)
+        present, revision = files(path)
         chosen = [
-            next((found[name] for name in names if name in found), None)
+            next((present[name] for name in names if name in present), None)
             for names in words
         ]
         if chosen[0] is None and not (zero_shot and any(chosen)):
-            names = sorted(file.name for paths in found.values() for file in paths)
+            names = sorted(file.name for some in present.values() for file in some)
             raise ValueError(
                 f'{path} has no file whose name begins with {TRAIN[0]!r}{_FOLLOWED}; it '
                 f'has: {", ".join(names) or "none with a supported suffix"}. For scores '
@@ -108,13 +113,13 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
                 'zero_shot=True).'
             )
         if not hub.is_name(path):
-            _check_joined(path, found, chosen)
+            _check_joined(path, present, chosen)
         if validation:
-            _warn_of_unread(path, found, chosen)
-        rows = [
-            paths and [row for file in paths for row in reader(file)] for paths in chosen
+            _warn_of_unread(path, present, chosen)
+        parts = [
+            some and [row for file in some for row in reader(file)] for some in chosen
         ]
-    training, validating, testing = rows
+    training, validating, testing = parts
     if testing is None:
         validating, testing = None, validating
     return Splits(training, validating, testing, revision)
@@ -145,19 +150,14 @@ def _check_joined(path, found, chosen):
 
 def _warn_of_unread(path, found, chosen):
     """Warns of tables that are not read."""
-    unread = [
-        file.name
-        for files in found.values()
-        if files not in chosen
-        for file in files
-        if kind_of(file) not in ('txt', 'json') and not file.name.startswith('.')
-    ]
-    if unread:
+    others = [file for files in found.values() if files not in chosen for file in files]
+    tables = (file for file in others if kind_of(file) not in ('txt', 'json'))
+    if unread := sorted(f.name for f in tables if not f.name.startswith('.')):
         words = ', '.join(map(repr, (TRAIN[0], *VALIDATION, TEST[0])))
         warnings.warn(
-            f'{path}: {", ".join(sorted(unread))} are not read, as their names do not '
-            f'begin with one of {words}{_FOLLOWED}, or another is read. Rename '
-            'them to have them read, or move them away.',
+            f'{path}: {", ".join(unread)} are not read, as their names do not begin with '
+            f'one of {words}{_FOLLOWED}, or another is read. Rename them to have them '
+            'read, or move them away.',
             stacklevel=4,
         )
 
@@ -239,8 +239,8 @@ def class_names(path, field):
     if kind_of(path) not in ('parquet', 'arrow'):
         return _names_in(path.with_name(LABELS))
     metadata = row_groups.schema(path).metadata or {}
-    features = json.loads(metadata.get(b'huggingface', b'{}')).get('info', {})
-    feature = features.get('features', {}).get(field)
+    about = json.loads(metadata.get(b'huggingface', b'{}')).get('info', {})
+    feature = about.get('features', {}).get(field)
     while isinstance(feature, list | dict):
         if isinstance(feature, dict) and 'names' in feature:
             return tuple(feature['names'])
@@ -261,14 +261,14 @@ def _names_in(path):
 def read_named(path, field):
     """Returns (rows of a file like `read`, names of the classes in a field or ()); class
     numbers in the rows are replaced by the names."""
-    rows, names = read(path), class_names(path, field)
-    for row in rows if names else ():
+    table, names = read(path), class_names(path, field)
+    for row in table if names else ():
         number = row.get(field)
         if is_untyped(path) and re.fullmatch(r'-?\d+', number or ''):
             number = row[field] = int(number)
         if isinstance(number, int) and 0 <= number < len(names):
             row[field] = names[number]
-    return rows, names
+    return table, names
 
 
 def kind_of(path):
@@ -290,11 +290,11 @@ def is_untyped(path):
     return kind_of(path) in ('csv', 'tsv')
 
 
-def columns(rows, names, where):
+def columns(table, names, where):
     """Returns the values of each of some fields, None for the name ''; ValueError with
     the known fields if one is missing."""
     return [
-        [value(row, name, f'{where}, row {n}') for n, row in enumerate(rows, 1)]
+        [value(row, name, f'{where}, row {n}') for n, row in enumerate(table, 1)]
         if name
         else None
         for name in names
@@ -314,30 +314,28 @@ def value(row, name, where):
 
 
 def _cells(path, header, kind, skip_short):
-    rows, names, short = [], header, []
+    table, names, short = [], header, []
     for number, cells in _records(path, kind, header):
         if names is None:
-            names = cells
-            present = [name for name in names if name]
+            names, present = cells, [name for name in cells if name]
             if len(set(present)) < len(present):
                 raise ValueError(
                     f'{path}, line {number} repeats a column name: {", ".join(names)}.'
                 )
         elif len(cells) < len(names) or (kind == 'csv' and len(cells) > len(names)):
-            message = (
+            short.append(
                 f'{path}, line {number} has {len(cells)} cells, but there are '
                 f'{len(names)} columns: {", ".join(names)}.'
             )
             if not skip_short:
-                raise ValueError(message)
-            short.append(message)
+                raise ValueError(short[0])
         else:
-            rows.append(dict(zip(names, cells)))
+            table.append(dict(zip(names, cells)))
     if short:
         warnings.warn(
             f'{len(short):,} lines are skipped, the first: {short[0]}', stacklevel=4
         )
-    return rows
+    return table
 
 
 def _records(path, kind, header):
@@ -385,26 +383,26 @@ def _parse(text):
 
 
 def _unique(pairs):
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    made = dict(pairs)
+    if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise ValueError(f'an object has the key {repeated!r} more than once')
-    return found
+    return made
 
 
 def _json(path):
     try:
-        found = _parse('\n'.join(line for _, line in reading.lines(path)))
+        content = _parse('\n'.join(line for _, line in reading.lines(path)))
     except (ValueError, RecursionError) as error:
         # More than one value means one object per line.
         if getattr(error, 'msg', '') == 'Extra data':
             return [row for _, row in reading.objects(path, parse=_parse)]
         raise ValueError(f'{path} is not JSON: {error}.') from error
-    rows = found.get('data') if isinstance(found, dict) else found
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    table = content.get('data') if isinstance(content, dict) else content
+    if not isinstance(table, list) or not all(isinstance(row, dict) for row in table):
         raise ValueError(
             f'{path} must be a JSON list of objects, one per row, or an object with such '
             "a list as 'data'. A file with one object per line should end in .jsonl."
         )
-    return rows
+    return table

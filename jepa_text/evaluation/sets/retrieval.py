@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.data.corpora import invalid_text, reading, row_groups
+from jepa_text.data.corpora import invalid_text, reading
 from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.files import paths
@@ -100,7 +100,7 @@ def read_texts(files, template, wanted=None):
     """
     texts = {}
     for file in files:
-        for number, row in enumerate(_rows(file), 1):
+        for number, row in enumerate(tables.rows(file), 1):
             where = f'{file}, row {number}'
             key = str(_value(row, IDS, where))
             if wanted is not None and key not in wanted:
@@ -122,7 +122,7 @@ def read_qrels(files):
     """
     qrels = {}
     for file in files:
-        for number, row in enumerate(_trec_rows(file) or _rows(file), 1):
+        for number, row in enumerate(_trec_rows(file) or tables.rows(file), 1):
             where = f'{file}, row {number}'
             query = str(_value(row, QUERY_IDS, where))
             document = str(_value(row, DOCUMENT_IDS, where))
@@ -238,7 +238,7 @@ def _read_passages(files, template):
     queries, qrels = {}, {split: {} for split in files}
     for split, split_files in files.items():
         for file in split_files:
-            for number, row in enumerate(_rows(file), 1):
+            for number, row in enumerate(tables.rows(file), 1):
                 where = f'{file}, row {number}'
                 key = str(_value(row, QUERY_IDS, where))
                 fields = {'text': _value(row, ('query', 'text'), where)}
@@ -293,15 +293,6 @@ def drop_empty(texts, judged, what, where):
             stacklevel=3,
         )
     return {key: text for key, text in texts.items() if text.strip()}
-
-
-def _rows(file):
-    """Yields rows, one at a time if the format allows it, as a corpus may be large."""
-    if tables.kind_of(file) in ('parquet', 'arrow'):
-        return row_groups.rows(file)
-    if tables.kind_of(file) in ('jsonl', 'ndjson'):
-        return (row for _, row in reading.objects(file))
-    return tables.read(file)
 
 
 def _value(row, usual, where):

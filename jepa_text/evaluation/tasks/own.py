@@ -6,7 +6,6 @@ path='mine.csv', text='review', label='stars').
 
 from pathlib import Path
 
-from jepa_text.data.corpora import row_groups
 from jepa_text.data.sets import hub, prepared, tables
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.tasks import tags
@@ -72,7 +71,7 @@ def _found(path):
             raise FileNotFoundError(f'{path} has no files in a supported format.')
         if file.name.endswith(tables.COLUMNS):
             return 'texts' if tables.kind_of(file) == 'txt' else 'tags', {}
-        row = _first_row(file)
+        row = next(tables.rows(file), {})
     if not row:
         raise ValueError(f'{file} has no rows.')
     for kind, fields, keywords in FIELDS:
@@ -88,10 +87,3 @@ def _found(path):
         f'({kinds}). Choose the kind and name its fields, e.g. '
         "dict(name='labeled', path='...', text='...', label='...')."
     )
-
-
-def _first_row(file):
-    """Returns the first row of a file, or {}."""
-    is_rows = tables.kind_of(file) in ('parquet', 'arrow')
-    read = row_groups.rows if is_rows else tables.read
-    return next(iter(read(file)), {})
