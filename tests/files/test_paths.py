@@ -12,13 +12,12 @@ from jepa_text import export, load, main
 from jepa_text.analysis import analyze
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
-from jepa_text.data.sources import jsonl, parquet, text, tfds
+from jepa_text.data.sources import text, tfds
 from jepa_text.evaluation import evaluate, finetune_command
 from jepa_text.files import paths
 from jepa_text.hf import files
 from jepa_text.planning import benchmark, plan
-from jepa_text.running import checkpoint, claims, compilation, workdir
-from jepa_text.study import study
+from jepa_text.running import checkpoint, compilation, workdir
 from jepa_text.training import config as settings
 from jepa_text.training import init_from, tokenizer
 from jepa_text.training import prepare as preparing
@@ -48,12 +47,7 @@ def analysis(**changes):
 
 
 def exam(**changes):
-    task = dict(name='bundled')
-    return dict(models=['run'], tasks=[task]) | changes
-
-
-def tuning():
-    return dict(model='run', task=dict(name='bundled'))
+    return dict(models=['run'], tasks=[BUNDLED]) | changes
 
 
 def prepared(folder='rows', **changes):
@@ -66,7 +60,6 @@ ENTRANCES = {
     'prepare, function': lambda p: prepare.prepare(
         BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
     ),
-    'analyze, cache': lambda p: compilation.private_folder(str(p), 'features', 'cache'),
     'tasks': tables.splits,
     'tasks, file': tables.read,
     'tfds': lambda p: tfds.make('train', p),
@@ -78,39 +71,29 @@ ENTRANCES = {
 # Functions that also take addresses.
 DOORS = {
     'text': lambda p: text.make('train', p),
-    'jsonl': lambda p: jsonl.make('train', p),
-    'parquet': lambda p: parquet.make('train', p),
     'prepare, text': lambda p: prepared(source=dict(name='text', path=p)),
-    'train, prepare.source.path': lambda p: tiny.train(
-        quickstart(
-            data=data('rows'),
-            prepare=SECTION | dict(source=dict(name='text', path=str(p))),
-        ),
-        'run',
-    ),
+    'prepare, tokenizer': lambda p: prepared(tokenizer=str(p)),
+    'prepare, workdir': prepared,
     'train, workdir': lambda p: tiny.train(quickstart(data=data('rows')), p),
     'train, data.folder': lambda p: tiny.train(quickstart(data=data(p)), 'run'),
-    'prepare, workdir': prepared,
     'plan, data.folder': lambda p: plan.plan(quickstart(data=data(p))),
     'rows': lambda p: pipeline.Rows(p, 'train'),
     'export, to': lambda p: export.run({'to': p}, 'run'),
     'export, workdir': lambda p: export.run({'to': 'out'}, p),
-    'study': lambda p: study.study(test_configs.module('quickstart').get_config(), p),
     'analyze, workdir': lambda p: analyze.analyze(analysis(models=['run']), p),
     'analyze, models': lambda p: analyze.analyze(analysis(models=[str(p)]), 'x'),
     'evaluate, workdir': lambda p: evaluate.evaluate(exam(), p),
     'evaluate, models': lambda p: evaluate.evaluate(exam(models=[str(p)]), 'x'),
-    'finetune, workdir': lambda p: finetune_command.finetune(tuning(), p),
+    'finetune, workdir': lambda p: finetune_command.finetune(
+        dict(model='run', task=BUNDLED), p
+    ),
     'finetune, chosen_from': lambda p: finetune_command.chosen_rate(p, 'model', 'task'),
     'tokenizer, workdir': lambda p: tokenizer.run(dict(source=BUNDLED), p),
     'benchmark, workdir': lambda p: benchmark.benchmark(
         test_configs.module('benchmark').get_config(), p
     ),
-    'claims': lambda p: claims.work(p, ['a'], str.upper, print),
     'tokenizer': tokenizers.load,
-    'prepare, tokenizer': lambda p: prepared(tokenizer=str(p)),
     'load': load.load,
-    'untrained': load.untrained,
     'init_from': lambda p: init_from.parse(dict(path=str(p))),
     'hf': files.folder_of,
 }
@@ -143,29 +126,22 @@ def test_addresses_are_rejected_wherever_a_local_path_is_required(
 
 
 @pytest.mark.parametrize('command', main.COMMANDS)
-@pytest.mark.parametrize('workdir', ['https://host/run', 'hf://NAME', 'hf:NAME'])
 def test_the_command_line_rejects_invalid_workdirs_before_running(
-    command, workdir, tmp_path, monkeypatch, capsys
+    command, tmp_path, monkeypatch, capsys
 ):
-    if workdir == 'hf:NAME' and command == 'export':
-        return
-    config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
-    given = ['--to=out'] if command == 'export' else [config]
-    monkeypatch.chdir(tmp_path)
-    assert main.main(['jepa-text', command, *given, f'--workdir={workdir}']) == 2
-    assert 'is an address' in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize('command', main.COMMANDS)
-def test_a_missing_package_is_a_usage_error(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, 'gcsfs', None)
     monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
     config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
     given = '--to=out' if command == 'export' else config
-    assert main.main(['jepa-text', command, given, '--workdir=gs://bucket/run']) == 2
-    assert "pip install 'jepa-text[gs]'" in capsys.readouterr().err
+    for place, message in (
+        ('https://host/run', 'is an address'),
+        ('hf://NAME', 'is an address'),
+        ('gs://bucket/run', "pip install 'jepa-text[gs]'"),
+    ):
+        words = ['jepa-text', command, given, f'--workdir={place}']
+        assert main.main(words) == 2
+        assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
