@@ -28,6 +28,7 @@ GEOMETRY = {
     'uniformity': 'geometry/uniformity',
     'effective rank': 'geometry/effective_rank',
     'effective rank, max pooling': 'geometry/effective_rank_max_pooled',
+    'mean cosine': 'geometry/mean_cosine',
 }
 DIMENSIONS = 'dimensions'
 TAKEN = (LOSS, CAUSAL, PROBES, DIMENSIONS, *GEOMETRY)  # names that no exam may have

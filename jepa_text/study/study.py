@@ -8,7 +8,7 @@ workdir/
   evaluated/        the measured results of each member, saved as soon as they exist
   examined/         fine-tuning of the members, if configured (finetuned.py)
   results.json      all numbers and predictions of the report
-  report.html       the report; for a study with seeds also appendix.md (appendix.py)
+  report.html       the report; for a study with seeds also appendix.md (report.py)
   logs/             the output of tasks in processes of their own (engine.py)
 """
 

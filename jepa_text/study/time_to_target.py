@@ -89,18 +89,24 @@ def reached(log, target):
     return None
 
 
-def section(target, members, logs, spent, arms):
-    """Returns a section with one row per arm.
+def section(study, arms):
+    """Returns a section with one row per arm of a report.Study; None without a target.
 
     A row has the number of seeds that reach the target; medians of the seconds, steps and
     FLOPs that this takes; and their ratios to those of the first arm that reaches it.
-    `members` are {arm: [its members]}, `logs` {member: its metrics}, `spent` {member:
-    Budget}; `arms` are as of arms.by_seed.
+    `arms` are as of arms.by_seed.
     """
+    target, members = study.report.get('target'), study.members
+    if not target:
+        return None
     found = {}
     for arm in dict.fromkeys((*members, *arms)):
         own = members.get(arm, [])
-        reached_by = [_spent(logs[m], target, spent[m]) for m in own if logs.get(m)]
+        reached_by = [
+            _spent(study.logs[member], target, study.spent[member])
+            for member in own
+            if study.logs.get(member)
+        ]
         # Members without results have not reached it either.
         lost = max(0, len(arms.get(arm, ())) - len(own))
         found[arm] = np.array(reached_by + [_NEVER_SPENT] * lost)

@@ -1,7 +1,8 @@
-"""Sections of the report of a study: verdicts and claims."""
+"""Sections of the report of a study: claims, verdicts, and whether they are fair."""
 
 import math
 
+from jepa_text.evaluation.results import published
 from jepa_text.measures import power, statistics
 from jepa_text.study import arms as of_arms
 from jepa_text.study import papers
@@ -79,12 +80,72 @@ def claims_section(ruled):
     }
 
 
+def budget_section(spent):
+    """Returns the section with the budget of each arm, from fairness.spent."""
+    first = next(iter(spent.values()))
+    rows = []
+    for arm, values in spent.items():
+        shares = [_of(own, base) for own, base in zip(values, first)]
+        steps, tokens, flops, took = values
+        hours = None if math.isnan(took) else f'{took / 3600:.3g}'
+        cells = [f'{steps:,.0f}', f'{tokens:,.0f}', f'{flops:.3g}', hours]
+        rows.append([arm, *(x for pair in zip(cells, shares) for x in pair)])
+    columns = ['']
+    for name in ('steps', 'tokens', 'FLOPs', 'hours'):
+        columns += [name, f'of {next(iter(spent))}']
+    return {
+        'heading': 'Training budget',
+        'text': 'Means over seeds. Tokens are positions in rows, including padding. '
+        'Hours are those of the training steps alone, without evaluation and '
+        'compilation, on this machine under its load at the time. Two runs are matched '
+        'by the budgets that are equal.',
+        'table': {'columns': columns, 'rows': rows},
+    }
+
+
+def fairness_section(checks):
+    """Returns the section with the results of fairness.checks."""
+    return {
+        'heading': 'Fairness checks',
+        'text': 'Runs of the same seed, compared by their logs and configs. Equal counts '
+        'do not prove equal rows, but different rows would have shown up.',
+        'table': {
+            'columns': ['check', 'data', 'runs', 'result'],
+            'rows': [list(check) for check in checks],
+        },
+    }
+
+
+def published_section(rows):
+    """Returns the section with the values of the paper; None if there are none."""
+    if not rows:
+        return None
+    columns = list(dict.fromkeys(f'{row["task"]}, {row["metric"]}' for row in rows))
+    lines = {}
+    for row in rows:
+        cell = published.cell_of(row)
+        reach = '' if math.isnan(cell.reach) else f' ± {100 * cell.reach:.2f}'
+        name = published.label_of(row)
+        text = f'{100 * cell.value:.2f}{reach}' if row['unit'] else f'{cell.value:g}'
+        lines.setdefault(name, {})[f'{row["task"]}, {row["metric"]}'] = text
+    return {
+        'heading': 'Published values',
+        'table': {
+            'columns': ['model', *columns],
+            'rows': [[name, *map(own.get, columns)] for name, own in lines.items()],
+            'note': 'Shares are in percent. Models, text and tasks differ from those '
+            'here: directions can be compared, values cannot.',
+            'fold': 'Values of the paper',
+        },
+    }
+
+
 def _published(claim):
-    found = papers.effect(claim, claim['metrics'][0])
-    if found is None:
+    effect = papers.effect(claim, claim['metrics'][0])
+    if effect is None:
         margin = claim.get('margin')
         return None if margin is None else f'within ± {margin:g}'
-    return _digits(found)
+    return _digits(effect)
 
 
 def _measured(ruling):
@@ -114,3 +175,9 @@ def _ends(low, high):
 
 def _share(value):
     return None if math.isnan(value) else f'{100 * value:.0f} %'
+
+
+def _of(value, base):
+    if math.isnan(value) or math.isnan(base):
+        return None
+    return f'{value / base:.0%}'

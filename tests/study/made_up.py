@@ -4,14 +4,14 @@ import numpy as np
 from config_of import shipped
 
 from jepa_text.running import budget
-from jepa_text.study import appendix, members
+from jepa_text.study import members, report
 
 SPAN = 0.02  # half width of the interval of a probe
 CONTROLS = {'largest class': 0.5, 'TF-IDF': 0.53}
 
 
 def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivity=None):
-    """Returns an appendix.Study of a shipped study at its smallest scale.
+    """Returns a report.Study of a shipped study at its smallest scale.
 
     `loss(config)` and `probe(config)` are the means over seeds. Noise of `deviation` is
     added per seed, and as much again per member.
@@ -41,7 +41,7 @@ def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivit
         'examined': examined,
     }
     logs = {member: log(one, models[member]) for member, one in configs.items()}
-    return appendix.Study(
+    return report.Study(
         results=results, configs=configs, logs=logs, report=config['report']
     )
 

@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from jepa_text.parallel import exits
-from jepa_text.study import measure, probes, report, study
+from jepa_text.study import arms, measure, outcomes, study
 
 SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
@@ -40,24 +40,34 @@ NAN = math.nan
     ],
 )
 def test_the_headline_names_the_best_and_the_useless_runs(losses, said, unsaid):
-    headline = report.headline(results(untrained=7.6, **losses))
+    headline = outcomes.headline(results(untrained=7.6, **losses))
     assert said in headline and unsaid not in headline
     # The untrained network is not a run, so it is never the best.
-    assert '`untrained` predicts' not in report.headline(results(untrained=4.0, a=5.0))
+    assert '`untrained` predicts' not in outcomes.headline(results(untrained=4.0, a=5.0))
+
+
+def outcome_table(results):
+    """The table of outcomes of single runs."""
+    names = [name for name in results['models'] if name != 'untrained']
+    results = results | {'recipes': {name: (name, 0) for name in names}}
+    section = outcomes.section(results, arms.by_seed(results), [arms.LOSS])
+    return section['table']
 
 
 def test_a_run_is_judged_by_its_own_masked_loss():
     """MNTP for a run trained with it; a run that predicts no tokens has none."""
-    found = results(a=5.0)
+    found = results(untrained=7.6, a=5.0)
     mntp = {'heldout/mntp_loss': 2.0, 'heldout/mntp_accuracy': 0.5}
     found['models']['b'] = SHAPE | mntp
     found['models']['c'] = SHAPE
-    assert '`b` predicts masked tokens best: 2.00' in report.headline(found)
-    rows = {row[0]: row[1:] for row in report._losses(found)['table']['rows']}
-    assert rows['b'][0] == 2.0 and rows['b'][2] == 0.5
-    assert rows['c'] == [None] * 4
+    assert '`b` predicts masked tokens best: 2.00' in outcomes.headline(found)
+    table = outcome_table(found)
+    rows = {row[0]: dict(zip(table['columns'], row)) for row in table['rows']}
+    assert rows['b']['masked loss'] == 2.0 and rows['b']['accuracy'] == 0.5
+    assert [*rows['c'].values()] == ['c', 1, None, None, None]
+    assert [*rows] == ['unigram entropy', 'untrained', 'a', 'b', 'c']
     found['models'] = {'c': SHAPE}
-    assert 'No run predicts tokens' in report.headline(found)
+    assert 'No run predicts tokens' in outcomes.headline(found)
 
 
 def told(**scores):
@@ -75,12 +85,12 @@ def told(**scores):
 
 def test_worse_than_untrained_and_no_better_than_a_control_are_headlines():
     found = told(untrained=(0.6, 0.5), a=(0.5, 0.5), b=(0.7, 0.5))
-    said = report.headline(found)
+    said = outcomes.headline(found)
     assert said.startswith('Worse than untrained (0.600) on word_order: `a` (0.500).')
     assert 'No run' not in said
     # A run must be better than every control, including bags and TF-IDF.
     for a in ((0.61, 0.5), (0.7, 0.69)):
-        said = report.headline(told(untrained=(0.6, 0.5), a=a))
+        said = outcomes.headline(told(untrained=(0.6, 0.5), a=a))
         assert 'No run is clearly better than every control on word_order.' in said
 
 
@@ -88,41 +98,30 @@ def test_a_collapsed_run_is_reported_and_never_better():
     for key, value in (('uniformity', -1e-7), ('effective_rank', 1), ('uniformity', NAN)):
         found = told(untrained=(0.5, 0.5), a=(0.9, 0.5))
         found['models']['a'][f'geometry/{key}'] = value
-        said = report.headline(found)
+        said = outcomes.headline(found)
         assert said.startswith('Collapsed') and '`a`. No run is clearly better' in said
 
 
 def test_every_probe_is_shown_with_all_controls():
     found = told(untrained=(0.5, 0.48), a=(0.7, 0.51))
-    columns, rows = probes.table(found)
-    assert columns == ['balanced accuracy', 'word_order']
-    assert [row[1] for row in rows] == [0.5, 0.5, 0.52, 0.5, 0.48, 0.7, 0.51]
-    page = probes.section(found)
+    page = outcomes.probes(found)
+    rows = page['table']['rows']
+    assert page['table']['columns'] == ['balanced accuracy', 'word_order']
+    shown = [float(row[1].split()[0]) for row in rows]
+    assert shown == [0.5, 0.5, 0.52, 0.5, 0.48, 0.7, 0.51]
     assert 'for this training run' in page['text'] and 'apart' in page['text']
-    assert page['table']['rows'][-2] == ['a', '0.700 (0.680 to 0.720)']
+    assert rows[-2] == ['a', '0.700 (0.680 to 0.720)']
     missing = found | {'probes': {}, 'no_probe': {'word_order': 'Too few.'}}
-    assert probes.section(missing)['text'] == 'No probe `word_order`: Too few.'
+    assert outcomes.probes(missing)['text'] == 'No probe `word_order`: Too few.'
 
 
-def test_the_summary_table_has_a_row_per_run():
-    found = results(a=4.0, b=3.0)
-    entropy, *rows = report.table(found)
-    assert entropy[:2] == ['unigram entropy', found['unigram']]
-    shape = [SHAPE[f'geometry/{key}'] for key in ('uniformity', 'effective_rank')]
-    assert rows == [['a', 4.0, None, *shape], ['b', 3.0, None, *shape]]
-
-
-@pytest.mark.parametrize('seeds', [1, 3, 4, 5])
-def test_a_verdict_between_recipes_needs_five_seeds(seeds):
-    names = {f'{name}-{n}': (name, n) for name in 'ab' for n in range(seeds)}
-    losses = {run: 4.0 + (name == 'b') + n / 50 for run, (name, n) in names.items()}
-    losses['b-0'] += 0.1
-    found = results(**losses) | {'recipes': names}
-    (row,) = probes.between(found)['table']['rows']
-    assert row[:3] == ['a', 'b', 'masked loss'] and row[3] == pytest.approx(-1, abs=0.2)
-    count = f'{seeds} seed' + 's' * (seeds > 1)
-    none = f'no verdict: {count}, 5 needed'
-    assert row[4] == none if seeds < 5 else row[4].startswith('a is below b (p = ')
+def test_guesses_are_shown_beside_the_answer():
+    said = {'a': [(' Whale', 0.62), ('x', 0.1)], 'b': [('of', 0.004)]}
+    item = {'text': 'The White <mask>.', 'answer': 'Whale', 'models': said}
+    table = outcomes.predictions({'predictions': [item]})['table']
+    assert table['columns'] == ['text', 'answer', 'a', 'b']
+    assert table['rows'] == [['The White <mask>.', 'Whale', 'Whale 62%   x 10%', 'of 0%']]
+    assert not outcomes.predictions({'predictions': [item | {'models': {}}]})
 
 
 def test_runs_that_only_differ_in_their_seed_are_one_recipe():

@@ -11,6 +11,7 @@ import pytest
 
 from jepa_text.config import config_file
 from jepa_text.data.sources import bundled
+from jepa_text.study import arms as arms_of
 from jepa_text.study import budgets, measure, report, study, time_to_target
 
 FILE = Path(__file__).parents[2] / 'configs' / 'speed.py'
@@ -58,6 +59,10 @@ def test_seconds_are_those_of_the_steps_until_the_target():
     assert math.isnan(budgets.seconds([log[1]], 15))
 
 
+def table_of(made):
+    return time_to_target.section(made, arms_of.by_seed(made.results))['table']
+
+
 def timed(losses):
     """Returns the rows of arms with one {step: loss} per seed.
 
@@ -75,7 +80,7 @@ def timed(losses):
         member: pair for member, pair in made.results['recipes'].items() if member in logs
     }
     made = dataclasses.replace(made, logs=logs, report={'target': {LOSS: 4.0}})
-    return dict(zip(losses, made.timed['table']['rows'])), made
+    return dict(zip(losses, table_of(made)['rows'])), made
 
 
 def test_medians_count_seeds_that_never_reach_the_target():
@@ -94,13 +99,13 @@ def test_a_run_without_results_has_not_reached_the_target():
     _, made = timed(dict(quick=[{10: 3.9}] * 3))
     lost = next(iter(made.logs))
     made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
-    (row,) = dataclasses.replace(made).timed['table']['rows']
+    (row,) = table_of(made)['rows']
     assert row[1:4] == ['2 of 3', '1.0', '1.0 to never']
     # Also if all its seeds failed.
     _, made = timed(dict(quick=[{10: 3.9}], other=[{10: 3.9}]))
     lost = list(made.logs)[1]
     made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
-    _, row = dataclasses.replace(made).timed['table']['rows']
+    _, row = table_of(made)['rows']
     assert row[1:4] == ['0 of 1', 'not reached', None]
 
 
@@ -111,7 +116,7 @@ def test_ratios_are_to_the_first_arm_that_reaches_the_target():
         *('not reached', None, 'not reached', None, *rows['never'][9:]),
     ]
     assert rows['slow'][2:7] == ['8.0', '8.0 to 8.0', '1.00', '40', '1.00']
-    assert made.timed['table']['columns'][4] == f'of {list(made.members)[1]}'
+    assert table_of(made)['columns'][4] == f'of {list(made.members)[1]}'
     rows, _ = timed(dict(never=[{40: 5.0}] * 3, neither=[{40: 5.0}] * 3))
     assert rows['neither'][1:5] == ['0 of 3', 'not reached', None, None]
 
@@ -120,7 +125,7 @@ def test_unknown_seconds_are_not_called_never():
     """All logged steps of a run of a few steps may have compiled."""
     _, made = timed(dict(quick=[{10: 3.9}] * 3))
     logs = {member: log[:1] for member, log in made.logs.items()}
-    (row,) = dataclasses.replace(made, logs=logs).timed['table']['rows']
+    (row,) = table_of(dataclasses.replace(made, logs=logs))['rows']
     assert row[1:7] == ['3 of 3', None, None, None, '10', '1.00']
 
 

@@ -9,16 +9,15 @@ import pytest
 
 from jepa_text.report import plots
 from jepa_text.study import (
-    appendix,
     arms,
     curves,
     finetuned,
     outcomes,
     papers,
+    report,
     sweeps,
     verdicts,
 )
-from jepa_text.study import report as reports
 
 
 def loss(config):
@@ -34,7 +33,7 @@ def pfs():
 
 @pytest.fixture(scope='module')
 def sections(pfs):
-    lead, found = appendix.parts(pfs)
+    lead, found = report.parts(pfs)
     return lead, {one.get('heading', ''): one for one in found}
 
 
@@ -68,11 +67,13 @@ def test_every_arm_is_shown_with_its_controls(sections, pfs):
     rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
     columns = found['Outcomes']['table']['columns']
     assert columns[2:] == [
-        *('masked loss', '± 95 %', 'probes', '± 95 %', 'bag of its embeddings')
+        *('masked loss', '± 95 %', 'against token frequencies', 'causal loss'),
+        *('probes', '± 95 %', 'bag of its embeddings'),
     ]
     assert rows['unigram entropy'][2] == 6.4 and rows['untrained'][2] == 7.6
-    assert rows['TF-IDF'][4] == 0.53 and rows['largest class'][4] == 0.5
-    assert rows['untrained'][6] == rows['clm25_42k'][6] == pytest.approx(0.51)
+    assert rows['untrained'][4] == '1.20 worse than token frequencies'
+    assert rows['TF-IDF'][6] == 0.53 and rows['largest class'][6] == 0.5
+    assert rows['untrained'][8] == rows['clm25_42k'][8] == pytest.approx(0.51)
     own = arms.by_seed(pfs.results)['clm25_42k']
     mean, low, high = arms.mean([one['masked loss'] for one in own.values()])
     assert rows['clm25_42k'][1:4] == [5, mean, pytest.approx(high - mean)]
@@ -113,8 +114,8 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
 @pytest.mark.slow
 def test_page_and_markdown_have_the_same_contents(tmp_path):
     made = made_up.study('data_efficiency', seeds=2)
-    assert appendix.has_seeds(made.results)
-    path = reports.write(tmp_path, made.results, made.configs, made.report)
+    assert made.has_seeds
+    path = report.write(tmp_path, made.results, made.configs, made.report)
     page, text = path.read_text(), (tmp_path / 'appendix.md').read_text()
     # Without logs there are no learning curves, and the page says so.
     assert 'Learning curves' not in page and 'not logged' in page
@@ -126,11 +127,6 @@ def test_page_and_markdown_have_the_same_contents(tmp_path):
     for name in figures:
         assert (tmp_path / name).stat().st_size > 1000
         assert (tmp_path / name).with_suffix('.pdf').is_file()
-
-
-def test_a_study_without_seeds_has_no_appendix(tmp_path):
-    made = made_up.study('pfs', seeds=1)
-    assert not appendix.has_seeds(made.results)
 
 
 def test_continued_pretraining_is_drawn_over_further_steps():
@@ -245,7 +241,7 @@ def sensitivity(config, rng):
 def test_fine_tuning_scores_are_outcomes():
     made = made_up.study('finetune_stability', sensitivity=sensitivity)
     made.results['examined']['beside'] = {'float32': {'TF-IDF': 0.6}}
-    _, found = appendix.parts(made)
+    _, found = report.parts(made)
     found = {one.get('heading', ''): one for one in found}
     states, reasons = (column(found['Claims'], name) for name in ('here', 'why'))
     assert states == ['reproduced', 'not resolvable here']
@@ -261,7 +257,7 @@ def test_a_run_without_results_prevents_verdicts_on_its_arm():
     made = made_up.study('finetune_stability', seeds=6, sensitivity=sensitivity)
     lost = 'mlm/seed_3'
     made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
-    lead, found = appendix.parts(made)
+    lead, found = report.parts(made)
     found = {one.get('heading', ''): one for one in found}
     assert column(found['Claims'], 'here') == ['not resolvable here'] * 2
     assert column(found['Claims'], 'why')[0] == 'no verdict: 1 value not finite'
@@ -276,7 +272,7 @@ def test_a_run_that_failed_with_all_seeds_is_in_the_tables():
     recipes = made.results['recipes']
     lost = [member for member, (arm, _) in recipes.items() if arm == 'mlm']
     made.results['missing'] = {member: recipes.pop(member) for member in lost}
-    _, found = appendix.parts(made)
+    _, found = report.parts(made)
     found = {one.get('heading', ''): one for one in found}
     rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
     assert rows['mlm'][1] == 5 and math.isnan(rows['mlm'][2])
@@ -332,7 +328,7 @@ def test_the_headline_says_why_there_are_no_verdicts():
     def said(seeds, names='ab'):
         found = {arm: {n: {arms.LOSS: n} for n in range(seeds)} for arm in names}
         asked = verdicts.questions(found, [arms.LOSS])
-        return appendix.headline(verdicts.decide(found, asked), [])
+        return report.headline(verdicts.decide(found, asked), [])
 
     assert said(2) == 'No verdicts: 2 seeds, 5 needed.'
     assert said(5, 'a') == 'No verdicts: there is nothing to compare.'
@@ -344,7 +340,7 @@ def test_comparisons_without_a_verdict_do_not_count_as_corrected():
     found = {arm: {n: {arms.LOSS: n} for n in range(own)} for arm, own in seeds.items()}
     decided = verdicts.decide(found, verdicts.questions(found, [arms.LOSS]))
     assert len(decided) == 3
-    assert appendix._facts(found, decided)['facts'][2][0] == '1'
+    assert report._facts(found, decided)['facts'][2][0] == '1'
 
 
 def test_a_run_has_the_same_color_in_all_learning_curves():
@@ -352,7 +348,7 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
     arm, key = list(made.members)[1], 'heldout/mntp_loss'
     for member in made.members[arm]:
         made.logs[member] = [{'step': 1, key: 4.0}, {'step': 2, 'heldout/mlm_loss': 4.0}]
-    drawn = curves.figures(made.members, made.logs, made.first_spent)
+    drawn = curves.figures(made)
     colors = {
         line.get_color()
         for figure in drawn
@@ -365,8 +361,14 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
 def test_every_switch_is_marked():
     made = made_up.study('pfs', seeds=1)
     members = [f'{name}_42k/seed_0' for name in ('mlm', 'clm25', 'clm50')]
-    configs, logs = ({m: of[m] for m in members} for of in (made.configs, made.logs))
-    first, *_ = reports.figures(logs, configs, made.results)
+    recipes, configs, logs = (
+        {m: of[m] for m in members}
+        for of in (made.results['recipes'], made.configs, made.logs)
+    )
+    results = made.results | {'recipes': recipes}
+    first, *_ = curves.figures(
+        report.Study(results=results, configs=configs, logs=logs, report={})
+    )
     marked = [text.get_text() for text in first.axes[0].texts]
     assert marked == ['unigram entropy', 'mlm', 'mlm']
 
@@ -384,14 +386,14 @@ def test_a_study_without_outcomes_has_a_report(tmp_path, capsys):
     for values in made.results['models'].values():
         del values['heldout/mlm_loss'], values['heldout/clm_loss']
     results = made.results | {'probes': {}}
-    assert reports.write(tmp_path, results, made.configs, {}).is_file()
+    assert report.write(tmp_path, results, made.configs, {}).is_file()
     assert 'No verdicts: there is nothing to compare.' in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_the_terminal_shows_arms_verdicts_and_claims_but_no_members(tmp_path, capsys):
     made = made_up.study('pfs', seeds=5)
-    reports.write(tmp_path, made.results, made.configs, made.report)
+    report.write(tmp_path, made.results, made.configs, made.report)
     said = capsys.readouterr().out
     assert 'seed_' not in said
     assert '  clm25_12k, mlm_12k, masked loss: ' in said
