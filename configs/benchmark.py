@@ -37,7 +37,7 @@ CASES = {
         _case('sentence', dict(name='sentence', mlm=dict(rate=0.4)), 'mlm'),
     ),
     # Diagnostics at every step, 100 times as often as by default: their default cost per
-    # step is a hundredth. And without metrics.
+    # step is a hundredth.
     'telemetry': (
         _case('hybrid, no diagnostics', HYBRID),
         _case(
@@ -46,7 +46,6 @@ CASES = {
             'hybrid, no diagnostics',
             telemetry=dict(every=1),
         ),
-        _case('no metrics', HYBRID, 'hybrid, no diagnostics', metrics=False),
     ),
 }
 

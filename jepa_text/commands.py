@@ -151,7 +151,7 @@ COMMANDS = {
             'hardware': ('h100:8', 'CHIP or CHIP:COUNT'),
             'mfu': (0.4, "fraction of the chips' peak FLOP/s"),
             'price': (2.5, 'US dollars per chip and hour'),
-            'compile': (True, 'compile the step to get its exact memory'),
+            'compile': ('h200:8', 'compile the steps for this hardware'),
         },
     ),
     'benchmark': Command(

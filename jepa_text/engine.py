@@ -78,6 +78,10 @@ class Options:
         return self.name == 'local' and self.jobs == 1
 
 
+# For tasks that are given one by one: each in a fresh process.
+OWN_PROCESS = Options(jobs=2, retries=0)
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A call of `function`, the full name of a function, with positional `arguments`.

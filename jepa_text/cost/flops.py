@@ -10,10 +10,11 @@ optimizer) are not counted.
              arXiv 2204.02311, appendix B), except that causal attention counts half,
              while PaLM counts all of it. The documents of a row are not distinguished.
              For padding, multiply by the share of real tokens.
-    program  `Count.program`: all products, with the masked half of attention.
+    program  `Count.program`: all products, with the masked half of attention;
+             `products` without those of attention.
 
 What a jaxpr does not contain is given by named scopes: the part of the model, the share
-of attention that is visible (`masked`), and the number of layers of each kind
+of attention that is visible (`attention`), and the number of layers of each kind
 (`layer_kinds`).
 """
 
@@ -26,7 +27,8 @@ import jax
 from jax.extend.core import jaxprs_in_params
 
 REMAT = 'rematted_computation'  # jax's name for what is computed again
-_MASKED, _KINDS = re.compile(r'counted_([\d.e-]+)'), re.compile(r'kinds_([\d_]+)')
+_SHARES = re.compile(r'(counted|attended)_([\d.e-]+)')
+_KINDS = re.compile(r'kinds_([\d_]+)')
 # Scopes that are not parts of the model.
 _NO_PART = ('', 'loss', REMAT)
 
@@ -37,10 +39,14 @@ class Count:
 
     parts      {scope: FLOPs of the model}
     program    FLOPs of the whole program
+    products   of them, those that are not attention
+    attention  FLOPs of the model in attention
     """
 
     parts: dict[str, float]
     program: float
+    products: float
+    attention: float
 
     @property
     def model(self):
@@ -56,13 +62,24 @@ def count(function, *inputs):
     ValueError for a loop with an unknown number of iterations.
     """
     jaxpr = jax.make_jaxpr(function)(*inputs).jaxpr
-    parts = _count(jaxpr, '', is_model=True)
-    return Count(parts, sum(_count(jaxpr, '', is_model=False).values()))
+    model, program = (_count(jaxpr, '', is_model) for is_model in (True, False))
+    by_part = ({part: flops} for (part, _), flops in model.items())
+    return Count(
+        parts=_weighted_sum(by_part, itertools.repeat(1)),
+        program=sum(program.values()),
+        products=sum(flops for (_, attends), flops in program.items() if not attends),
+        attention=sum(flops for (_, attends), flops in model.items() if attends),
+    )
 
 
 def masked(share):
     """Returns a scope for products of which a mask leaves only this share."""
     return jax.named_scope(f'counted_{share}')
+
+
+def attention(share):
+    """Returns a scope for the products of attention; its mask leaves this share."""
+    return jax.named_scope(f'attended_{share}')
 
 
 def visible(length, causal, window=None):
@@ -87,22 +104,22 @@ def layer_kinds(kinds):
 
 
 def _count(jaxpr, scope, is_model):
-    """Returns {part: FLOPs} of a jaxpr in a scope."""
+    """Returns {(part, whether it is attention): FLOPs} of a jaxpr in a scope."""
     counts = (_count_equation(equation, scope, is_model) for equation in jaxpr.eqns)
     return _weighted_sum(counts, itertools.repeat(1))
 
 
 def _weighted_sum(counts, weights):
-    """Returns the weighted sum of several {part: FLOPs}."""
+    """Returns the weighted sum of several {key: FLOPs}."""
     total = {}
     for count, weight in zip(counts, weights):
-        for part, flops in count.items():
-            total[part] = total.get(part, 0) + weight * flops
+        for key, flops in count.items():
+            total[key] = total.get(key, 0) + weight * flops
     return total
 
 
 def _count_equation(equation, scope, is_model):
-    """Returns {part: FLOPs} of an operation, including the jaxprs inside it."""
+    """Returns the same of an operation, including the jaxprs inside it."""
     name = equation.primitive.name
     inner = [] if name == 'pallas_call' else list(jaxprs_in_params(equation.params))
     if name != 'dot_general' and not inner:
@@ -111,8 +128,10 @@ def _count_equation(equation, scope, is_model):
     if is_model and REMAT in scope:
         return {}
     if name == 'dot_general':
-        shares = [float(share) for share in _MASKED.findall(scope)] if is_model else []
-        return {_part(scope): _product(equation) * math.prod(shares)}
+        shares = _SHARES.findall(scope)
+        counted = math.prod(float(share) for _, share in shares) if is_model else 1
+        attends = any(kind == 'attended' for kind, _ in shares)
+        return {(_part(scope), attends): _product(equation) * counted}
     counts = [_count(jaxpr, scope, is_model) for jaxpr in inner]
     if name == 'while' and any(counts):
         raise ValueError(

@@ -223,10 +223,17 @@ class Options:
     vocab_size: int | None = schema.field(
         None, 'vocabulary size if the tokenizer is not available', minimum=0
     )
-    compile: bool = schema.field(False, 'compile the step to get its exact memory')
+    compile: str | None = schema.field(
+        None, 'CHIP or CHIP:COUNT to compile the steps for; takes the place of `hardware`'
+    )
 
     def __post_init__(self):
-        find(self.hardware)
+        find(self.target)
+
+    @property
+    def target(self):
+        """The hardware to plan for."""
+        return self.compile or self.hardware
 
 
 def find(name):

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from jepa_text import engine
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.files import atomic
+from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
-from jepa_text.planning import child
 from jepa_text.report import console
-from jepa_text.running import compilation, mirror
+from jepa_text.running import compilation
 from jepa_text.training import config as settings
 
 COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
@@ -45,18 +45,7 @@ class Settings:
     accumulate: int = field(1, 'microbatches per step', minimum=1)
     mesh: sharding.Config = section(sharding.Config, 'the device mesh')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
-    metrics: bool = field(True, 'compute metrics; False lets the compiler remove them')
     compile: bool = field(True, 'use torch.compile in the cases of transformers')
-    # By default torch.compile creates a causal mask, which flash kernels do not support.
-    peer_attention: str = field(
-        'sdpa',
-        'attention of transformers: sdpa, or flash kernels only',
-        choices=('sdpa', 'flash'),
-    )
-    # Page faults can take up to half of a step on CPUs (LOG.md).
-    peer_keeps_memory: bool = field(
-        True, 'transformers does not return freed memory to the system, as ours'
-    )
     warmup: int = field(3, 'steps before timing starts', minimum=1)
     steps_a_round: int = field(8, 'timed steps per round', minimum=1)
     trace: str = field('', 'folder for a trace of some steps; no trace if empty')
@@ -93,46 +82,42 @@ def benchmark(config, workdir):
     """
     config = schema.resolved(Config, schema.plain(config))
     cases = {case['name']: case for case in resolve_cases(config)}
-    with mirror.opened(workdir) as place:
-        place.folder.mkdir(parents=True, exist_ok=True)
-        place.begin()
-        return _benchmark(config, cases, place.folder)
-
-
-def _benchmark(config, cases, workdir):
-    rounds = {name: [] for name in cases}
-    skipped = {}
-    for number in range(1, config['rounds'] + 1):
-        for name, case in cases.items():
-            if name in skipped:
-                continue
-            try:
-                measured = run_case(case)
-            except ValueError as error:
-                if not case['optional']:
-                    raise
-                skipped[name] = str(error)
-                print(f'{name}: skipped. {error}')
-            else:
-                rounds[name].append(measured)
-                print(
-                    f'round {number} of {config["rounds"]}: {name}, '
-                    f'{1e3 * measured["seconds"]:,.1f} ms/step by {measured["library"]}',
-                    flush=True,
-                )
-            results = {name: merge_rounds(some) for name, some in rounds.items() if some}
-            _write(workdir, config, results, skipped)
-    # A case that failed in a later round lacks rounds for the comparison.
-    results = {name: found for name, found in results.items() if name not in skipped}
-    add_ratios(results, {name: cases[name].get('against') for name in results})
-    _write(workdir, config, results, skipped)
+    rounds, skipped = {name: [] for name in cases}, {}
+    workdir = Path(paths.local('--workdir', workdir))
+    paths.check_folder('--workdir', str(workdir))
+    with engine.opened(engine.OWN_PROCESS, workdir) as run:
+        for number in range(1, config['rounds'] + 1):
+            for name, case in cases.items():
+                if name in skipped:
+                    continue
+                try:
+                    measured = run_case(case, run)
+                except ValueError as error:
+                    if not case['optional']:
+                        raise
+                    skipped[name] = str(error)
+                    print(f'{name}: skipped. {error}')
+                else:
+                    rounds[name].append(measured)
+                    print(
+                        f'round {number} of {config["rounds"]}: {name}, '
+                        f'{1e3 * measured["seconds"]:,.1f} ms/step by '
+                        f'{measured["library"]}',
+                        flush=True,
+                    )
+                results = {n: merge_rounds(some) for n, some in rounds.items() if some}
+                _write(workdir, config, results, skipped)
+        # A case that failed in a later round lacks rounds for the comparison.
+        results = {name: one for name, one in results.items() if name not in skipped}
+        add_ratios(results, {name: cases[name].get('against') for name in results})
+        _write(workdir, config, results, skipped)
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])
     return results
 
 
 def _write(workdir, config, results, skipped):
     contents = {'config': config, 'results': results, 'left_out': skipped}
-    atomic.write(Path(workdir) / 'benchmark.json', json.dumps(contents, indent=1))
+    atomic.write(workdir / 'benchmark.json', json.dumps(contents, indent=1))
 
 
 def resolve_cases(config):
@@ -168,33 +153,20 @@ def resolve_case(config, case):
     return schema.resolved(Case, {**shared, **case, 'model': model}, what)
 
 
-class CaseError(ValueError):
-    """A case that could not be measured here. `unsupported`: it could not be built."""
+def run_case(case, run):
+    """Measures a case in a process of its own, by `run` of engine.opened, and returns the
+    result of worker.measure.
 
-    def __init__(self, message, unsupported=False):
-        super().__init__(message)
-        self.unsupported = unsupported
-
-
-def run_case(case, timeout=None, python=None):
-    """Measures a case in a process of its own and returns the result of worker.py.
-
-    Raises CaseError if the case could not be measured, and the errors of child.call.
+    Raises exits.ConfigError if it cannot be built here, RuntimeError for other failures.
     """
+    name = case['name']
     # The process of transformers uses jax only to generate the batches.
-    environ = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
-    response = child.call(
-        'jepa_text.planning.worker',
-        case,
-        what := f'benchmark case {case["name"]!r}',
-        timeout=timeout,
-        python=python,
-        environ=environ,
-    )
-    if 'error' in response:
-        unsupported = response.get('unsupported', False)
-        raise CaseError(f'{what}: {response["error"]}', unsupported)
-    return response
+    variables = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
+    task = engine.Task(name, 'jepa_text.planning.worker.measure', [case], (), variables)
+    value, error = run([task], on_end=lambda *_: None)[name]
+    if error:
+        raise type(error)(f'benchmark case {name!r}: {error}') from error
+    return value
 
 
 def merge_rounds(rounds):

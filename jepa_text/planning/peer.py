@@ -1,13 +1,12 @@
 """Benchmark baseline: the same training step with transformers and PyTorch.
 
 EuroBERT (masked) or Llama (causal) of the trunk's sizes, configured as commonly used:
-scaled-dot-product attention (`peer_attention`: the default kernels, or flash kernels
-only), torch.compile, fused AdamW, gradient clipping; bfloat16 by autocast on a GPU,
-float32 on a CPU. The head scores every position, as in that library. Like ours, its
-process does not return freed memory to the system unless `peer_keeps_memory` is False.
+scaled-dot-product attention, torch.compile, fused AdamW, gradient clipping; bfloat16 by
+autocast on a GPU, float32 on a CPU. The head scores every position, as in that library.
+Rows are full, so attention gets no mask: with the causal one that torch.compile would
+create, flash kernels do not run.
 """
 
-import contextlib
 import inspect
 import itertools
 import resource
@@ -22,9 +21,7 @@ class Peer:
 
     def __init__(self, case, encoder, made):
         torch, transformers = _libraries()
-        self._flash = case['peer_attention'] == 'flash'
-        if self._flash:
-            transformers.AttentionInterface.register('unmasked', _unmasked)
+        transformers.AttentionInterface.register('unmasked', _unmasked)
         causal = case['objective']['name'] == 'clm'
         sizes = dict(
             vocab_size=encoder.vocab_size,
@@ -36,7 +33,7 @@ class Peer:
             max_position_embeddings=case['row_length'],
             rms_norm_eps=encoder.norm_eps,
             tie_word_embeddings=case['objective'].get('tied', False),
-            attn_implementation='unmasked' if self._flash else 'sdpa',
+            attn_implementation='unmasked',
             pad_token_id=0,
         )
         torch.manual_seed(case['seed'])
@@ -75,7 +72,7 @@ class Peer:
             self._device, dtype=torch.bfloat16, enabled=self._device == 'cuda'
         )
         for _ in range(count):
-            with bfloat16, self._kernels():
+            with bfloat16:
                 loss = self._run(**next(self._batches)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._clip)
@@ -83,14 +80,6 @@ class Peer:
             self._optimizer.zero_grad(set_to_none=True)
         if self._device == 'cuda':
             torch.cuda.synchronize()
-
-    def _kernels(self):
-        """Context manager for a step: restricts attention to flash kernels if
-        requested."""
-        kernels = self._torch.nn.attention
-        if not self._flash:
-            return contextlib.nullcontext()
-        return kernels.sdpa_kernel(kernels.SDPBackend.FLASH_ATTENTION)
 
     def memory(self):
         """Peak memory in bytes of the GPU, or of the process on a CPU."""

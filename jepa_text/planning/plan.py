@@ -12,7 +12,7 @@ import dataclasses
 import jax
 
 from jepa_text.config import resolve, schema
-from jepa_text.cost import hardware
+from jepa_text.cost import flops, hardware
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.planning import aot, fit, memory, roofline, tables
@@ -29,10 +29,10 @@ def plan(config, workdir=None):
     plans = {}
     for name, run in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, run['plan'], 'plan')
-        _, devices = hardware.find(options.hardware)
+        _, devices = hardware.find(options.target)
         mesh = sharding.abstract_mesh(devices, **run['mesh'])
-        plans[name] = made = make(completion.as_planned(run, mesh), options)
-        tables.show(name, made)
+        plans[name] = make(completion.as_planned(run, mesh), options)
+        tables.show(name, plans[name])
     return plans
 
 
@@ -55,9 +55,8 @@ class Phase:
     length         tokens per row
     rows_at_once   rows per device in one microbatch
     parameters     {part: number of parameters}
-    flops          {part: model FLOPs per step}
+    count          flops.Count of a step
     factor         FLOPs of a step relative to plain MLM on the same rows
-    computed       FLOPs executed by the program per model FLOP
     memory         estimated memory per device
     compiled       the compiled step; None unless compilation was requested
     """
@@ -68,9 +67,8 @@ class Phase:
     length: int
     rows_at_once: int
     parameters: dict
-    flops: dict
+    count: flops.Count
     factor: float
-    computed: float
     memory: memory.Memory
     compiled: aot.Compiled | None
 
@@ -109,9 +107,11 @@ class Plan:
         )
 
     def roofline(self, phase):
-        """The roofline.Roofline of a compiled phase."""
-        flops = sum(phase.flops.values()) / self.devices
-        return roofline.of(phase.compiled.kernels, self.chip, flops)
+        """The roofline.Roofline of a compiled phase; None without its traffic."""
+        traffic = phase.compiled and phase.compiled.traffic
+        if not traffic:
+            return None
+        return roofline.of(traffic, phase.count, self.chip, self.devices, self.dtype)
 
     @property
     def mfu(self):
@@ -125,11 +125,9 @@ class Plan:
 
     @property
     def bound(self):
-        """The lowest roofline MFU of all compiled phases; None without kernels."""
-        known = [
-            phase for phase in self.phases if phase.compiled and phase.compiled.kernels
-        ]
-        return min((self.roofline(phase).mfu for phase in known), default=None)
+        """The lowest roofline MFU of all compiled phases; None without any."""
+        bounds = filter(None, map(self.roofline, self.phases))
+        return min((bound.mfu for bound in bounds), default=None)
 
     @property
     def price(self):
@@ -143,7 +141,7 @@ class Plan:
     def step_seconds(self, phase, chip, mfu):
         """Seconds per step: FLOPs at the given MFU, but at least the time to read and
         write the training state, which dominates for small models."""
-        arithmetic = sum(phase.flops.values()) / (self.devices * chip.peak * mfu)
+        arithmetic = phase.count.model / (self.devices * chip.peak * mfu)
         return max(arithmetic, 2 * sum(phase.memory.state.values()) / chip.bandwidth)
 
     @property
@@ -154,19 +152,15 @@ class Plan:
 
 def make(config, options):
     """The Plan of a train config given as plain dicts."""
-    sized = fit.size(config, options.hardware, options.vocab_size)
+    sized = fit.size(config, options.target, options.vocab_size)
     made = sized.made
     compiled = [None] * len(made.phases)
     if options.compile:
-        compiled = aot.compile_phases(config, options.hardware, options.vocab_size)
-    counts = [made.cost(phase) for phase in made.phases]
-    planned = Plan(
-        options=options,
-        chip=sized.chip,
-        devices=sized.devices,
-        dtype=made.phases[0].network.encoder.dtype,
-        fused=sized.fused,
-        phases=tuple(
+        compiled = aot.compile_phases(config, options.target, options.vocab_size)
+    phases = []
+    for phase, estimate, program in zip(made.phases, sized.memories(), compiled):
+        count = made.cost(phase)
+        phases.append(
             Phase(
                 name=phase.name,
                 steps=phase.steps,
@@ -174,16 +168,19 @@ def make(config, options):
                 length=phase.length,
                 rows_at_once=sized.rows(phase),
                 parameters=parameters(made.shapes(phase).params),
-                flops=count.parts,
+                count=count,
                 factor=count.model / mlm_flops(made, phase),
-                computed=count.program / count.model,
                 memory=estimate,
                 compiled=program,
             )
-            for phase, count, estimate, program in zip(
-                made.phases, counts, sized.memories(), compiled
-            )
-        ),
+        )
+    planned = Plan(
+        options=options,
+        chip=sized.chip,
+        devices=sized.devices,
+        dtype=made.phases[0].network.encoder.dtype,
+        fused=sized.fused,
+        phases=tuple(phases),
     )
     if planned.fits(planned.chip):
         return planned

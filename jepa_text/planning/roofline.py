@@ -1,10 +1,10 @@
 """Roofline model of a compiled step: lower bound of its time, upper bound of its MFU.
 
 Kernels run one after the other: matrix products at the speed that large products reach in
-practice, attention at the speed of attention kernels, all others at memory bandwidth, and
-collectives at link bandwidth, minus the kernels that overlap them. Effects that are not
-modeled make a step slower: host latency, kernels too small to fill a device, networks
-between machines.
+practice, attention at the speed of attention kernels, all others at memory bandwidth.
+Collectives run at link bandwidth, asynchronous ones at the same time as the kernels. What
+is not modeled makes a step slower: collectives that wait for a kernel, host latency,
+kernels too small to fill a device, networks between machines.
 """
 
 import dataclasses
@@ -14,82 +14,50 @@ import dataclasses
 # achievable matmul FLOPS"). Attention with head width 64 reaches about 0.4, forward and
 # backward (Shah et al. 2024, arXiv 2407.08608, figures 5 and 6).
 PRODUCTS, ATTENTION = 0.8, 0.4
-KINDS = ('product', 'attention', 'pass', 'copy', 'collective')
+# Attention kernels compute the scores again in the backward pass: seven products, of
+# which the model needs six.
+_RECOMPUTED = 7 / 6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """Time bound of a step on one device.
+    """Time bound of a step on one device, in seconds.
 
-    seconds        {kind of kernel: seconds}; of collectives, only the exposed ones
-    communication  seconds of all collectives
-    exposed        seconds of collectives that no other kernel overlaps
-    mfu            upper bound of the MFU
+    kernels    {kind of kernel: seconds}
+    waits      of collectives that run alone
+    overlaps   of collectives that may run at the same time as kernels
+    mfu        upper bound of the MFU
     """
 
-    seconds: dict
-    communication: float
-    exposed: float
+    kernels: dict
+    waits: float
+    overlaps: float
     mfu: float
 
     @property
     def step(self):
         """Seconds per step."""
-        return sum(self.seconds.values())
+        return max(sum(self.kernels.values()), self.overlaps) + self.waits
 
 
-def of(kernels, chip, flops):
-    """The Roofline of kernels on a hardware.Chip; `flops` are the model FLOPs per step of
-    one device (cost/flops.py)."""
-    seconds = dict.fromkeys(KINDS, 0.0)
-    for kernel in kernels:
-        seconds[kernel.kind] += kernel_seconds(kernel, chip) * kernel.times
-    own = [n for n, kernel in enumerate(kernels) if kernel.kind == 'collective']
-    communication, exposed = collective_seconds(kernels, chip, own)
-    seconds['collective'] = exposed
-    total = sum(seconds.values())
-    return Roofline(
-        seconds=seconds,
-        communication=communication,
-        exposed=exposed,
-        mfu=flops / (chip.peak * total) if total else 0.0,
+def of(traffic, count, chip, devices, dtype):
+    """The Roofline of a hlo.Traffic and a flops.Count of all devices, on a hardware.Chip
+    that computes in a dtype."""
+    peak = chip.peak * devices * (chip.float32 if dtype == 'float32' else 1)
+    kernels = {
+        'products': count.products / (PRODUCTS * peak),
+        'attention': _RECOMPUTED * count.attention / (ATTENTION * peak),
+        'other kernels': traffic.bytes / chip.bandwidth,
+    }
+    waits, overlaps = (
+        sum(seconds(one, chip) for one in traffic.collectives if one.is_async == is_async)
+        for is_async in (False, True)
     )
+    bound = Roofline(kernels=kernels, waits=waits, overlaps=overlaps, mfu=0.0)
+    mfu = count.model / (chip.peak * devices * bound.step) if bound.step else 0.0
+    return dataclasses.replace(bound, mfu=mfu)
 
 
-def collective_seconds(kernels, chip, indices):
-    """(total, exposed) seconds of the collectives at these indices; exposed is the part
-    that no other kernel overlaps."""
-    total = exposed = 0.0
-    for index in indices:
-        own = kernels[index]
-        between = kernels[index + 1 : own.until] if own.until is not None else ()
-        overlapped = sum(
-            kernel_seconds(kernel, chip) * kernel.times
-            for kernel in between
-            if kernel.kind != 'collective'
-        )
-        time = kernel_seconds(own, chip) * own.times
-        total += time
-        exposed += max(0.0, time - overlapped)
-    return total, exposed
-
-
-def kernel_seconds(kernel, chip):
-    """Lower bound in seconds of one execution of a kernel."""
-    if kernel.kind == 'collective':
-        return kernel.sent / chip.links if chip.links else 0.0
-    moving = kernel.bytes / chip.bandwidth
-    share = ATTENTION if kernel.kind == 'attention' else PRODUCTS
-    peak = chip.peak * (chip.float32 if kernel.dtype == 'f32' else 1)
-    return max(moving, kernel.flops / (share * peak))
-
-
-def costliest(kernels, chip, count=10):
-    """[(kernel, seconds per step)] of the slowest kernels; kernels of the same kind, name
-    and shape are summed."""
-    totals = {}
-    for kernel in kernels:
-        key = (kernel.kind, kernel.name, kernel.shape)
-        first, total = totals.get(key, (kernel, 0.0))
-        totals[key] = first, total + kernel_seconds(kernel, chip) * kernel.times
-    return sorted(totals.values(), key=lambda one: -one[1])[:count]
+def seconds(collective, chip):
+    """Seconds per step of a hlo.Collective at the bandwidth of the chip's links."""
+    return collective.sent / chip.links if chip.links else 0.0

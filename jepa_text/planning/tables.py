@@ -1,11 +1,11 @@
 """Prints the plan of a run as tables: parameters, FLOPs, memory, time and cost."""
 
 from jepa_text.cost import hardware
-from jepa_text.planning import program_tables
+from jepa_text.planning import roofline
 from jepa_text.planning.memory import USABLE
 from jepa_text.report import console
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 
 
 def show(name, plan, stream=None):
@@ -15,10 +15,63 @@ def show(name, plan, stream=None):
     console.table(f'{name}: memory per device, GiB', *memory(plan), stream)
     for phase in plan.phases:
         if phase.compiled is not None:
-            program_tables.show(f'{name}: {phase.name}', plan, phase, stream)
+            _show_compiled(f'{name}: {phase.name}', plan, phase, stream)
     console.table(f'{name}: time and cost', *cost(plan), stream)
     for line in [*notes(plan), *verdict(plan)]:
         print(line, file=stream)
+
+
+def _show_compiled(name, plan, phase, stream):
+    """Prints the attention, roofline and collectives of a compiled phase."""
+    for line in phase.compiled.notes:
+        print(line, file=stream)
+    if bound := plan.roofline(phase):
+        console.table(
+            f'{name}: roofline per device', *kernels(plan, phase, bound), stream
+        )
+        if rows := collectives(plan, phase):
+            columns = ['collective', 'group', 'times/step', 'MiB sent', 'ms', 'overlaps']
+            console.table(f'{name}: collectives per device', columns, rows, stream)
+        print(
+            f'A step takes at least {1e3 * bound.step:.1f} ms, so MFU is at most '
+            f'{bound.mfu:.3f}, with products at {roofline.PRODUCTS:.0%} of the peak, '
+            f'attention at {roofline.ATTENTION:.0%}, and all other kernels at memory '
+            'bandwidth.',
+            file=stream,
+        )
+
+
+def kernels(plan, phase, bound):
+    """Columns and rows: what the kernels of a device compute or move, and its time."""
+    amounts = {
+        'products': f'{phase.count.products / plan.devices / 1e12:.2f} TFLOP',
+        'attention': f'{phase.count.attention / plan.devices / 1e12:.2f} TFLOP',
+        'other kernels': f'{phase.compiled.traffic.bytes / 1e9:.1f} GB',
+    }
+    times = bound.kernels | {'collectives alone': bound.waits}
+    rows = [
+        [kind, amounts.get(kind), f'{1e3 * seconds:.2f}', f'{seconds / bound.step:.1%}']
+        for kind, seconds in times.items()
+    ]
+    return ['kernels', 'amount', 'min ms', 'of the step'], rows
+
+
+def collectives(plan, phase):
+    """Rows: bytes sent and time of the collectives by kind and group size."""
+    groups = {}
+    for one in phase.compiled.traffic.collectives:
+        groups.setdefault((one.kind, one.group, one.is_async), []).append(one)
+    return [
+        [
+            kind,
+            f'{group}',
+            f'{sum(one.times for one in own):,}',
+            f'{sum(one.sent for one in own) / MIB:,.0f}',
+            f'{1e3 * sum(roofline.seconds(one, plan.chip) for one in own):.2f}',
+            'yes' if is_async else 'no',
+        ]
+        for (kind, group, is_async), own in groups.items()
+    ]
 
 
 def verdict(plan):
@@ -29,7 +82,7 @@ def verdict(plan):
     yield ''
     yield (
         f'Does not fit: {plan.peak_memory / GIB:.1f} GiB per device are needed, but '
-        f'{plan.options.hardware} has {room}. No time or cost is estimated.'
+        f'{plan.options.target} has {room}. No time or cost is estimated.'
     )
     if not plan.remedies:
         yield 'No tried change of the config makes it fit: use a smaller model.'
@@ -59,11 +112,12 @@ def parameters(plan):
 
 def arithmetic(plan):
     """Columns and rows: FLOPs per token in each phase, and the share of each part."""
-    names = list(dict.fromkeys(part for phase in plan.phases for part in phase.flops))
+    counts = [phase.count for phase in plan.phases]
+    names = list(dict.fromkeys(part for count in counts for part in count.parts))
     rows = []
     for number, phase in enumerate(plan.phases, start=1):
-        total = sum(phase.flops.values())
-        shares = [phase.flops.get(part, 0) / total for part in names]
+        total = phase.count.model
+        shares = [phase.count.parts.get(part, 0) / total for part in names]
         rows.append(
             [
                 f'{number} {phase.name}',
@@ -72,7 +126,7 @@ def arithmetic(plan):
                 f'{total / phase.tokens / 1e9:.4g}',
                 f'{phase.factor:.2f}',
                 *(f'{share:.1%}' if share else '' for share in shares),
-                f'{phase.computed:.2f}',
+                f'{phase.count.program / total:.2f}',
             ]
         )
     columns = ['phase', 'steps', 'G tokens', 'GFLOP/token', 'x MLM', *names, 'computed']
@@ -117,7 +171,7 @@ def cost(plan):
         'chip hours',
         'US dollars',
     ]
-    rows = [_cost(plan, plan.options.hardware, plan.chip, plan.mfu, plan.price)]
+    rows = [_cost(plan, plan.options.target, plan.chip, plan.mfu, plan.price)]
     for name, chip in hardware.CHIPS.items():
         if chip is not plan.chip:
             mfu, label = chip.share(plan.dtype), f'{name}:{plan.devices}'
@@ -146,38 +200,29 @@ def _cost(plan, label, chip, mfu, price):
 def notes(plan):
     """Yields sentences that state the assumptions of the plan."""
     chip, options = plan.chip, plan.options
-    yield ''
-    yield (
-        'Arithmetic: model FLOPs (PaLM, appendix B), with half of the scores for causal '
-        'attention. "computed" is the FLOPs that the program executes per model FLOP, '
-        'including rematerialization and the masked half of attention.'
-    )
-    attention = (
-        'attention is assumed to store no array of row length squared, as in fused '
-        'kernels (`xla` stores one; `auto` falls back to it if no kernel supports the '
-        'request: for mixtures, in float32 on GPUs, and on GPUs before Ampere)'
-        if plan.fused
-        else "XLA's attention stores scores of row length squared"
-    )
-    yield (
-        'Memory: the state is exact, from sharding.TABLE; the rest is read from the '
-        f'traced step; {attention}; at most {USABLE:.0%} of a device is used.'
-    )
-    mfu = chip.assumed
-    if chip.share(plan.dtype) != chip.mfu:
-        mfu += f'; times {chip.float32}, the relative speed of float32 products'
+    attention = 'no array' if plan.fused else 'an array'
     if options.mfu is not None:
         mfu = 'given'
     elif plan.bound:
         mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of the compiled program'
+    else:
+        mfu = chip.assumed
+        if chip.share(plan.dtype) != chip.mfu:
+            mfu += f'; times {chip.float32}, the relative speed of float32 products'
     price = 'given' if options.price is not None else chip.priced
-    yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
-    yield f'Price: {price or "unknown"}. Other chips: from hardware.CHIPS.'
+    yield ''
     yield (
-        'Tokens are positions in rows, including padding. A step takes at least the time '
-        'to read and write its state; communication between devices and waiting for data '
-        'are included in the MFU only.'
+        '"computed" is the FLOPs that the program executes per model FLOP (PaLM, '
+        'appendix B, with half of the scores for causal attention). Tokens are positions '
+        'in rows, including padding.'
     )
+    yield (
+        'Memory: the state is exact, the rest is read from the traced step; attention is '
+        f'assumed to store {attention} of row length squared; at most {USABLE:.0%} of a '
+        'device is used.'
+    )
+    yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
+    yield f'Price: {price or "unknown"}.'
     if plan.dtype != chip.dtype:
         yield (
             f'The peak is for {chip.dtype}, but model.dtype is {plan.dtype}: set '

@@ -1,16 +1,8 @@
-"""Child process that measures one benchmark case; started by benchmark.py.
+"""Measures one case of benchmark.py, in a process of its own."""
 
-Reads a case as JSON, builds it, warms it up, and responds with `seconds` per step, peak
-`memory` in bytes, `tokens` and `flops` per step, the `peak` FLOP/s of its devices, its
-`library`, `device` and `parameters`, and the `attention` backends used; or with an
-`error`.
-"""
-
-import dataclasses
 import itertools
 import resource
 import time
-import traceback
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +10,8 @@ import numpy as np
 
 from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
-from jepa_text.parallel import sharding
-from jepa_text.planning import child, peer
+from jepa_text.parallel import exits, sharding
+from jepa_text.planning import peer
 from jepa_text.running import compilation, xla_flags
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -27,44 +19,32 @@ from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
 
-def main():
-    """Responds to the case on stdin."""
-    child.serve(respond)
-
-
-def respond(case):
-    """The result of `measure`, or the `error` of a device, such as lack of memory."""
-    try:
-        return measure(case)
-    except RuntimeError as error:
-        traceback.print_exc()
-        return {'error': str(error).partition('\n')[0]}
-
-
 def measure(case):
-    """Builds a case and measures its steps after warmup; an `error` with
-    `unsupported=True` if the case cannot be built."""
-    try:
-        keeps = case['side'] == 'ours' or case['peer_keeps_memory']
-        if keeps and xla_flags.computes_on_cpu():
-            xla_flags.keep_freed_memory()
-        if case['side'] == 'ours':
-            compilation.use_cache(case['compilation_cache'])
+    """Builds a case, warms it up and times its steps.
+
+    Returns the `seconds` of a step, peak `memory` in bytes, `tokens` and `flops` per
+    step, the `peak` FLOP/s of its devices, its `library`, `device` and `parameters`, and
+    the `attention` backends used. Raises exits.ConfigError if it cannot be built here.
+    """
+    xla_flags.apply()
+    # Page faults can take up to half of a step on CPUs (LOG.md).
+    if xla_flags.computes_on_cpu():
+        xla_flags.keep_freed_memory()
+    compilation.use_cache(case['compilation_cache'])
+    with exits.config_errors():
         work = make(case)
         # Attention backends are chosen while the step is traced.
         with attend.record_requests() as seen:
             work.steps(case['warmup'])
-    except (ValueError, ImportError) as error:
-        return {'error': str(error), 'unsupported': True}
     start = time.perf_counter()
     work.steps(case['steps_a_round'])
     seconds = (time.perf_counter() - start) / case['steps_a_round']
-    attending = {attend.choose(name, request) for request, name in seen.items()}
-    found = {'seconds': seconds, 'memory': work.memory(), 'attention': sorted(attending)}
     if case['trace']:
         with jax.profiler.trace(case['trace']):
             work.steps(2)
-    return work.about | found
+    attention = {attend.choose(name, request) for request, name in seen.items()}
+    measured = {'memory': work.memory(), 'attention': sorted(attention)}
+    return work.about | {'seconds': seconds} | measured
 
 
 def make(case):
@@ -89,7 +69,7 @@ def make(case):
     (phase,) = recipe.phases
     made = batches(case, phase)
     if is_ours:
-        work = Ours(recipe, phase, made, case['metrics'])
+        work = Ours(recipe, phase, made)
     else:
         work = peer.Peer(case, phase.network.encoder, made)
     work.about |= {
@@ -136,12 +116,9 @@ def batches(case, phase, count=4):
 
 
 class Ours:
-    """The training step of train.py on batches; without `metrics` it has none."""
+    """The training step of train.py on batches."""
 
-    def __init__(self, recipe, phase, made, metrics):
-        if not metrics:
-            step = phase.step
-            phase = dataclasses.replace(phase, step=lambda *given: (step(*given)[0], {}))
+    def __init__(self, recipe, phase, made):
         self._state = states.first(recipe, phase)
         self._step = steps.compiled(recipe, phase)
         self._mesh, self._batches = recipe.mesh, itertools.cycle(made)
@@ -165,7 +142,3 @@ class Ours:
         if 'peak_bytes_in_use' in known:
             return known['peak_bytes_in_use']
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-if __name__ == '__main__':
-    main()

@@ -191,7 +191,7 @@ def _left(left):
 def _recipe(config):
     """Returns the Recipe of a config on the hardware of its plan."""
     options = schema.read(hardware.Options, config['plan'], 'plan')
-    return fit.size(config, options.hardware, options.vocab_size).made
+    return fit.size(config, options.target, options.vocab_size).made
 
 
 def _planned(config, recipe, phase, cache):
@@ -239,7 +239,7 @@ def _member(name, plans, trunk, begun):
         seconds=seconds,
         begun=begun,
         left=_work(plans, begun or begin),
-        hardware=planned.options.hardware,
+        hardware=planned.options.target,
         devices=planned.devices,
         price=planned.price,
     )

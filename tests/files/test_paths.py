@@ -56,6 +56,9 @@ def prepared(folder='rows', **changes):
 
 # Functions that take local paths only.
 ENTRANCES = {
+    'benchmark, workdir': lambda p: benchmark.benchmark(
+        test_configs.module('benchmark').get_config(), p
+    ),
     'train, compilation_cache': lambda p: compilation.use_cache(str(p), environ={}),
     'prepare, function': lambda p: prepare.prepare(
         BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
@@ -89,9 +92,6 @@ DOORS = {
     ),
     'finetune, chosen_from': lambda p: finetune_command.chosen_rate(p, 'model', 'task'),
     'tokenizer, workdir': lambda p: tokenizer.run(dict(source=BUNDLED), p),
-    'benchmark, workdir': lambda p: benchmark.benchmark(
-        test_configs.module('benchmark').get_config(), p
-    ),
     'tokenizer': tokenizers.load,
     'load': load.load,
     'init_from': lambda p: init_from.parse(dict(path=str(p))),

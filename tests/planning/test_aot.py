@@ -1,15 +1,12 @@
 """Ahead-of-time compilation: errors, and results if a compiler is installed."""
 
-import dataclasses
 import re
 
-import jax
 import pytest
 import test_configs
 
 from jepa_text.cost import hardware
-from jepa_text.parallel import sharding
-from jepa_text.planning import aot, aot_process, fit, targets
+from jepa_text.planning import aot, targets
 from jepa_text.training import config as settings
 
 
@@ -39,45 +36,10 @@ def test_missing_compiler_is_reported(name, extra, monkeypatch):
         aot.compile_phases({}, name)
 
 
-LIBTPU = (
-    'RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total '
-    'memory required for HLO temporaries (49.5G) exceeds available HBM (15.75G).'
-)
-OLDER = (
-    'RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory '
-    'space hbm. Used 49.5G of 15.48G hbm.\n Exceeded hbm capacity by 34.02G.'
-)
-
-
-@pytest.mark.parametrize('words', [LIBTPU, OLDER])
-def test_out_of_memory_of_libtpu_gives_the_peak(words, monkeypatch):
-    class Lowered:
-        def lower(self, *inputs):
-            return self
-
-        def compile(self):
-            raise RuntimeError(message)
-
-    monkeypatch.setattr(aot_process.steps, 'jitted', lambda *given: Lowered())
-    config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
-    made = fit.size(config, 'v5e:1', 1024).made
-    made = dataclasses.replace(made, mesh=sharding.make_mesh(devices=jax.devices()[:1]))
-    message = words
-    answer = aot_process._compiled(made, made.phases[0], None)
-    assert answer['peak'] == 49.5 * 2**30 and not answer['kernels']
-    assert answer['notes'][-1] == f'Does not compile: {words.splitlines()[0]}'
-    message = 'INTERNAL: the compiler broke (49.5G)'
-    with pytest.raises(RuntimeError, match='the compiler broke'):
-        aot_process._compiled(made, made.phases[0], None)
-
-
 @pytest.mark.parametrize('name', targets.TARGETS)
-def test_targets_agree_with_the_table_of_chips(name):
-    """The name is recognized, and figures agree within a tenth."""
-    target, chip = targets.TARGETS[name], hardware.CHIPS[name]
-    assert hardware.name_of(target.name) == name
-    assert target.bandwidth == pytest.approx(chip.bandwidth, rel=0.1)
-    assert target.memory == pytest.approx(chip.memory, rel=0.1)
+def test_targets_are_described(name):
+    """XLA's description has the name by which jax knows the device."""
+    assert hardware.name_of(targets.TARGETS[name].name) == name
     # Brackets are balanced, and keys are unique in each message.
     text = targets.text(name)
     assert text.count('{') == text.count('}') == 4
@@ -104,10 +66,8 @@ def test_step_is_compiled_for_absent_gpus(name):
     (made,) = aot.compile_phases(config, name, vocab_size=1024)
     assert made.peak > 1e6 and made.seconds > 0
     assert made.notes[0].startswith('attention pallas (pallas): gpu, bfloat16')
-    forward = [kernel for kernel in made.kernels if kernel.forward]
-    assert sum(kernel.times for kernel in forward) == 3
-    sends = [kernel for kernel in made.kernels if kernel.kind == 'collective']
-    assert bool(sends) == (name == 'h200:8')
+    assert made.traffic.bytes > 1e6
+    assert bool(made.traffic.collectives) == (name == 'h200:8')
 
 
 @pytest.mark.slow
@@ -117,4 +77,4 @@ def test_step_is_compiled_for_absent_tpus():
     assert made.peak > 1e6
     assert made.notes[0].startswith('attention splash (auto): tpu')
     # libtpu's text has no trip counts.
-    assert not made.kernels and 'no roofline' in made.notes[-1]
+    assert made.traffic is None and 'no roofline' in made.notes[-1]

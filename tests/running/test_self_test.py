@@ -145,7 +145,7 @@ def _called():
         lambda: study.study({}, ''),
         lambda: analyze.analyze({}, ''),
         lambda: load.load(''),
-        lambda: worker.main(),
+        lambda: worker.measure({}),
     ],
     ids=['train', 'study', 'analyze', 'load', 'benchmark'],
 )
