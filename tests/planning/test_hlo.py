@@ -43,7 +43,7 @@ ROW, TABLE = 64 * 4, jnp.ones((1000, 64))
 
 
 @pytest.mark.parametrize(
-    ('function', 'inputs', 'least', 'most'),
+    ('function', 'inputs', 'low', 'high'),
     [
         # Input, output, and the index of the slice.
         (part, (TABLE, 3), 2 * 10 * ROW, 3 * 10 * ROW),
@@ -55,8 +55,8 @@ ROW, TABLE = 64 * 4, jnp.ones((1000, 64))
     ],
     ids=['slice', 'update', 'product', 'branch'],
 )
-def test_bytes_moved(function, inputs, least, most):
-    assert least <= traffic(function, *inputs).bytes < most
+def test_bytes_moved(function, inputs, low, high):
+    assert low <= traffic(function, *inputs).bytes < high
 
 
 def test_collectives_have_bytes_sent():
