@@ -4,6 +4,7 @@
 #
 #   bash launch/apart.sh remote         addresses, with local servers of S3, Google Cloud
 #                                       Storage and HTTP
+#   bash launch/apart.sh ray            a Ray cluster of two nodes on this machine
 #   bash launch/apart.sh remote -k s3
 #
 # Fails if a test fails or is skipped, or if no test ran.
@@ -17,7 +18,8 @@ source "$ROOT/launch/venv.sh"
 KIND="${1:-}"
 case "$KIND" in
   remote) extras=(gs s3 https stores) ;;
-  *) fail "apart.sh: unknown kind '$KIND'; use remote: bash launch/apart.sh remote" ;;
+  ray) extras=(ray) ;;
+  *) fail "apart.sh: unknown kind '$KIND'; use remote or ray: bash launch/apart.sh remote" ;;
 esac
 shift
 ready_venv test "${extras[@]}"

@@ -68,14 +68,6 @@ in_data() {
   done
 }
 
-# Exits unless COMMAND supports several WORKERS that share a folder.
-shared_by_workers() {
-  case "${COMMAND[0]}" in
-    evaluate | study) ;;
-    *) fail "${0##*/}: WORKERS requires evaluate or study, whose workers claim members one by one; ${COMMAND[0]} needs a folder for each task$1." ;;
-  esac
-}
-
 # Prints a command with shell quoting where needed.
 quoted() {
   local word text=''

@@ -3,8 +3,6 @@
 #
 #   IMAGE=REGISTRY/jepa-text:tpu NAME=first TPU=tpu-v6e-slice TOPOLOGY=4x4 HOSTS=4 \
 #     bash launch/gke.sh train --config=configs/toy.py:mlm --workdir=/data/first
-#   IMAGE=REGISTRY/jepa-text:cuda NAME=first GPU=nvidia-h100-80gb WORKERS=4 \
-#     bash launch/gke.sh study --config=... --workdir=gs://my-bucket/seeds
 #
 # Fills in launch/gke/jobset.yaml and passes it to kubectl; --dry-run prints it. The image
 # is built by launch/docker.sh; paths in the command are paths in the image.
@@ -13,7 +11,6 @@
 #   CLAIM         volume claim (ReadWriteMany) for /data, by default jepa-text; by default
 #                 none if --workdir is an address
 #   HOSTS         hosts of a TPU slice, or GPU nodes; by default 1
-#   WORKERS       for evaluate or study: number of JobSets NAME-0, ... that share --workdir
 #   RESTARTS      restarts after failures, by default 5; exit code 75 and evictions are free
 #   TPU, TOPOLOGY gke-tpu-accelerator, as tpu-v6e-slice, and slice topology, as 4x4
 #   SLICES        slices that train together; by default 1
@@ -35,20 +32,11 @@ HOSTS="${HOSTS:-1}" SLICES="${SLICES:-1}" RESTARTS="${RESTARTS:-5}"
 for name in NAME IMAGE; do
   [ -n "${!name}" ] || fail "gke.sh: $name is not set; see --help."
 done
-names=("$NAME")
-if [ -n "${WORKERS:-}" ]; then
-  positive WORKERS "$WORKERS"
-  shared_by_workers ''
-  names=()
-  for ((n = 0; n < WORKERS; n++)); do names+=("$NAME-$n"); done
-fi
-for name in "${names[@]}"; do
-  # JobSet appends -workers-0-0 and more; names in a cluster have at most 63 characters.
-  [[ "$name" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$name is not a valid name in a cluster: use at most 40 characters of a-z, 0-9 and -, starting with a letter."
-done
+# JobSet appends -workers-0-0 and more; names in a cluster have at most 63 characters.
+[[ "$NAME" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$NAME is not a valid name in a cluster: use at most 40 characters of a-z, 0-9 and -, starting with a letter."
 case "$HOSTS:$SLICES:${COMMAND[0]}" in
   1:1:*) ;;
-  *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS, SLICES=$SLICES with ${COMMAND[0]}: each worker has one host. Unset both and set WORKERS to start several." ;;
+  *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS, SLICES=$SLICES with ${COMMAND[0]}, whose members have one host each. Unset both, or use launch/ray_job.yaml." ;;
 esac
 in_data "the volume claim $CLAIM"
 for name in HOSTS SLICES RESTARTS; do positive "$name" "${!name}"; done
@@ -84,7 +72,7 @@ case "${TPU:+tpu}${GPU:+gpu}" in
     selector="{cloud.google.com/gke-accelerator: $(text "$GPU")"
     # With these variables jax needs neither a Kubernetes client nor cluster permissions.
     place="metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    [ -n "${WORKERS:-}" ] || value[ENVIRONMENT]="[{name: JAX_COORDINATOR_ADDRESS, value: $(text "$NAME-workers-0-0.$NAME:8476")},
+    value[ENVIRONMENT]="[{name: JAX_COORDINATOR_ADDRESS, value: $(text "$NAME-workers-0-0.$NAME:8476")},
       {name: JAX_NUM_PROCESSES, value: $(text "$HOSTS")}, {name: JAX_PROCESS_ID, valueFrom: {fieldRef: {fieldPath: $(text "$place")}}}]"
     ;;
   *) fail 'gke.sh: set TPU, as TPU=tpu-v6e-slice, or GPU, as GPU=nvidia-h100-80gb, but not both.' ;;
@@ -96,11 +84,11 @@ words=''
 for word in "${COMMAND[@]}"; do words+=", $(text "$word")"; done
 value[ARGUMENTS]="[${words#, }]"
 
-# manifest NAME: prints the manifest. Replaces at most one $NAME per line, at its end; a $
-# in a value is unchanged.
+# Prints the manifest. Replaces at most one $NAME per line, at its end; a $ in a value is
+# unchanged.
 manifest() {
   local line
-  value[NAME]=$1
+  value[NAME]=$NAME
   while IFS= read -r line; do
     if [[ "$line" =~ ^([^#]*)\$([A-Z]+)$ ]]; then
       line="${BASH_REMATCH[1]}${value[${BASH_REMATCH[2]}]}"
@@ -110,12 +98,4 @@ manifest() {
 }
 
 needs kubectl 'Install it (gcloud components install kubectl), then gcloud container clusters get-credentials CLUSTER.'
-manifests() {
-  local name
-  for name in "${names[@]}"; do
-    [ "$name" = "${names[0]}" ] || echo ---
-    manifest "$name"
-  done
-}
-
-if [ -n "$DRY" ]; then manifests; else manifests | kubectl apply --filename=-; fi
+if [ -n "$DRY" ]; then manifest; else manifest | kubectl apply --filename=-; fi

@@ -4,15 +4,10 @@
 #   BUCKET=gs://my-bucket GPUS=H100:8 bash launch/sky.sh train \
 #     --config=configs/toy.py:mlm --workdir=/data/first
 #
-#   WORKERS=4 bash launch/sky.sh study --config=configs/quickstart.py \
-#     --workdir=gs://my-bucket/seeds
-#
 # Starts launch/sky.yaml with the files of this folder; --dry-run prints the command. The
-# workdir must be an address (gs://, s3://) or below /data. For `study` and `evaluate` it
-# must be an address: workers coordinate by hard links, which mounted buckets lack.
+# workdir must be an address (gs://, s3://) or below /data.
 #
 #   BUCKET   mounted at /data: s3://, gs://, r2://, ...; by default the bucket of --workdir
-#   WORKERS  for `evaluate` or `study`: number of jobs that share the workdir; by default 1
 #   GPUS     accelerators per node, as A100:8, H200:1 or tpu-v6e-8; by default H100:8
 #   NODES    number of nodes; by default 1
 #   NAME     name of the job; by default jepa-text
@@ -30,22 +25,15 @@ BUCKET="${BUCKET:-$AT}"
 NODES="${NODES:-1}" GPUS="${GPUS:-H100:8}" NAME="${NAME:-jepa-text}"
 positive NODES "$NODES"
 in_data "$BUCKET"
-[ -z "${WORKERS:-}" ] || positive WORKERS "$WORKERS"
-case "${COMMAND[0]}" in
-  evaluate | study)
-    [ "$NODES" = 1 ] || fail "sky.sh: NODES=$NODES with ${COMMAND[0]}: each worker has one node. Unset NODES and set WORKERS=$NODES to start several."
-    [ -n "$AT" ] || fail "sky.sh: --workdir=$WORKDIR is in a mounted bucket, which lacks the hard links that workers need to coordinate. Use the address, as --workdir=gs://bucket/first."
-    ;;
+case "$NODES:${COMMAND[0]}" in
+  1:*) ;;
+  *:evaluate | *:study) fail "sky.sh: NODES=$NODES with ${COMMAND[0]}, whose members have one node each. Unset NODES, or use launch/ray_sky.yaml." ;;
 esac
 ACCELERATOR=cuda spot=--use-spot
 case "$GPUS" in tpu-*) ACCELERATOR=tpu ;; esac
 if [ "${SPOT:-}" = 0 ]; then spot=--no-use-spot; fi
-if [ -n "${WORKERS:-}" ]; then shared_by_workers ''; fi
 needs sky "Install SkyPilot (pip install 'skypilot[gcp]', or another cloud) and run sky check."
 words=(--num-nodes="$NODES" --gpus="$GPUS" "$spot" ${INFRA:+--infra="$INFRA"}
   --env="BUCKET=$BUCKET" --env="ACCELERATOR=$ACCELERATOR"
   --env="COMMAND=$(quoted "${COMMAND[@]}")" launch/sky.yaml)
-[ -n "${WORKERS:-}" ] || become sky jobs launch --yes --name="$NAME" "${words[@]}"
-for ((n = 0; n < ${WORKERS:-0}; n++)); do
-  perform sky jobs launch --yes --name="$NAME-$n" --detach-run "${words[@]}"
-done
+become sky jobs launch --yes --name="$NAME" "${words[@]}"

@@ -15,7 +15,6 @@
 #   TIME          time limit, as 24:00:00
 #   SEEDS         array over seeds: --config.seed=S, in WORKDIR/seed_S
 #   PRESETS       array over presets: --config=FILE:PRESET, in WORKDIR/PRESET
-#   WORKERS       array of WORKERS equal tasks that share WORKDIR, for `evaluate` or `study`
 #   LIST          array over the lines of a file: further arguments, in WORKDIR/task_N
 #   RESTARTS      maximum number of restarts after failures; by default 5
 #   MAX_TASKS     maximum number of array tasks that run at the same time
@@ -44,11 +43,6 @@ NODES="${NODES:-${SLURM_JOB_NUM_NODES:-1}}"
 positive NODES "$NODES"
 [ -z "${GPUS:-}" ] || positive GPUS "$GPUS"
 [ -z "${CPUS:-}" ] || positive CPUS "$CPUS"
-if [ -n "${WORKERS:-}" ]; then
-  positive WORKERS "$WORKERS"
-  [ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: WORKERS share one folder: unset SEEDS, PRESETS and LIST.'
-  shared_by_workers ': SEEDS, PRESETS or LIST'
-fi
 [ -z "${MAX_TASKS:-}" ] || positive MAX_TASKS "$MAX_TASKS"
 RESTARTS="${RESTARTS:-5}"
 [ "$RESTARTS" = 0 ] || positive RESTARTS "$RESTARTS"
@@ -70,7 +64,6 @@ tasks() {
     done <"$LIST"
     return
   fi
-  for ((n = 0; n < ${WORKERS:-0}; n++)); do echo '- -'; done
   for preset in ${PRESETS:--}; do
     for seed in ${SEEDS:--}; do
       case "$preset $seed" in
@@ -138,7 +131,7 @@ run_job() {
   local line cores state
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     line="$(tasks | sed -n "$((SLURM_ARRAY_TASK_ID + 1))p")"
-    [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line: SEEDS, PRESETS, WORKERS or LIST define $(tasks | wc -l) tasks."
+    [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line: SEEDS, PRESETS or LIST define $(tasks | wc -l) tasks."
     specialize "$line"
   fi
   # scancel and not srun, which on a signal kills the processes without warning.

@@ -34,7 +34,7 @@ if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
   failed="$failed unused"
 fi
 check packages python -m pip check
-check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not beam' "$@"
+check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not ray' "$@"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

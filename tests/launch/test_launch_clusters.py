@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -98,24 +99,6 @@ def test_sweeps(machine):
     ]
 
 
-EXAM = ('evaluate', '--config=configs/evaluate.py:models=runs/a', '--workdir=/data/exam')
-
-
-def test_workers_share_the_folder_and_arguments(machine, slurm):
-    machine.fake('sbatch')
-    code, output = machine.run('slurm.sh', *EXAM, WORKERS='3', MAX_TASKS='2')
-    assert code == 0, output
-    (words,) = machine.called('sbatch')
-    assert '--array=0-2%2' in words and words[-3:] == list(EXAM)
-    assert commands(machine, EXAM, WORKERS='3') == [list(EXAM)] * 3
-    for task, wanted in (('2', 0), ('3', 2)):
-        code, output = slurm(*EXAM, WORKERS='3', SLURM_ARRAY_TASK_ID=task)
-        assert code == wanted, output
-    assert 'task 3 of the array has no line' in output
-    (called,) = machine.called('jepa-text')
-    assert called == list(EXAM)
-
-
 def test_list_is_split_but_not_executed(machine):
     file = machine.folder / 'list'
     file.write_text(
@@ -136,10 +119,6 @@ def test_list_is_split_but_not_executed(machine):
     [
         (dict(LIST='nowhere'), 'LIST=nowhere has no line'),
         (dict(LIST='configs/toy.py', SEEDS='0'), 'unset SEEDS and PRESETS'),
-        (dict(WORKERS='2', LIST='configs/toy.py'), 'unset SEEDS, PRESETS and LIST'),
-        (dict(WORKERS='2', SEEDS='0'), 'unset SEEDS, PRESETS and LIST'),
-        (dict(WORKERS='two'), 'WORKERS=two is not a whole number'),
-        (dict(WORKERS='2'), 'WORKERS requires .* study.*train needs a folder for each'),
         (dict(NODES='two'), 'NODES=two is not a whole number'),
         (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
     ],
@@ -293,7 +272,6 @@ GPU = dict(NAME='first', IMAGE='place/jepa-text:cuda', GPU='nvidia-h100-80gb', H
 TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
-# A study at an address, for several workers.
 STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
 
 
@@ -380,36 +358,27 @@ def test_kubectl_gets_the_manifest_of_a_dry_run(machine):
     assert given.read_text() == machine.run('gke.sh', '--dry-run', *JOB, **GPU)[1]
 
 
-def test_each_worker_is_a_jobset_without_volume(machine):
+def test_a_jobset_at_an_address_has_no_volume(machine):
     env = dict(GPU, HOSTS='1', ACCOUNT='opens-buckets', SECRET='keys')
-    code, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, WORKERS='3')
+    code, output = machine.run('gke.sh', '--dry-run', *STUDY, **env)
     assert code == 0, output
-    found = list(yaml.safe_load_all(output))
-    names = [one['metadata']['name'] for one in found]
-    assert names == ['first-0', 'first-1', 'first-2']
-    pods = [
-        one['spec']['replicatedJobs'][0]['template']['spec']['template']['spec']
-        for one in found
-    ]
-    assert pods[0] == pods[1] == pods[2]
-    (container,) = pods[0]['containers']
+    (workers,) = yaml.safe_load(output)['spec']['replicatedJobs']
+    pod = workers['template']['spec']['template']['spec']
+    (container,) = pod['containers']
     assert container['args'] == [*STUDY]
     assert container['envFrom'] == [{'secretRef': {'name': 'keys'}}]
-    assert pods[0]['serviceAccountName'] == 'opens-buckets'
-    assert pods[0]['volumes'][0] == {'name': 'data', 'emptyDir': {}}
+    assert pod['serviceAccountName'] == 'opens-buckets'
+    assert pod['volumes'][0] == {'name': 'data', 'emptyDir': {}}
     # A claim that is set is mounted anyway.
     _, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, CLAIM='mine')
     assert 'claimName: "mine"' in output
 
 
 @pytest.mark.parametrize('script, env', [('gke.sh', GPU), ('sky.sh', {})])
-def test_workers_have_one_host_and_need_a_shareable_command(machine, script, env):
+def test_members_of_a_study_have_one_host(machine, script, env):
     several = env | dict(HOSTS='2', NODES='2')
     code, output = machine.run(script, '--dry-run', *STUDY, **several)
-    assert code == 2 and 'each worker has one' in output
-    env = env | dict(WORKERS='2', HOSTS='1')
-    code, output = machine.run(script, '--dry-run', *JOB, **env, BUCKET='gs://b')
-    assert code == 2 and 'WORKERS requires evaluate or study' in output
+    assert code == 2 and 'whose members have one' in output
 
 
 @pytest.mark.parametrize(
@@ -480,19 +449,62 @@ def test_command_of_a_sky_node(machine, nodes, accelerator):
     assert sorted(lines[4:]) == (several if (nodes, accelerator) == (2, 'cuda') else [])
 
 
-def test_workers_of_sky_are_equal_jobs_at_an_address(machine):
-    machine.fake('sky')
-    code, output = machine.run('sky.sh', *STUDY, WORKERS='2')
+MEMBERS = ('study', '--config=configs/quickstart.py', '--workdir=/shared/seeds')
+
+
+def test_members_run_on_the_nodes_of_a_slurm_job(machine):
+    """One process drives them, on the first node."""
+    machine.fake('srun', SRUN)
+    machine.fake('ray')
+    machine.fake('scontrol', 'echo node-3; echo node-4')
+    (machine.bin / 'realpath').symlink_to(shutil.which('realpath'))
+    job = dict(SLURM_JOB_ID='7', SLURM_JOB_NODELIST='node-[3-4]', SLURM_CPUS_ON_NODE='8')
+    code, output = machine.run('ray_slurm.sh', *MEMBERS, **job, SLURM_JOB_NUM_NODES='2')
     assert code == 0, output
-    first, second = machine.called('sky')
-    assert '--name=jepa-text-0' in first and '--name=jepa-text-1' in second
-    assert first[4:] == second[4:] and '--detach-run' in first
-    assert {'--num-nodes=1', '--env=BUCKET=gs://bucket'} < {*first}
-    # A mounted bucket has no hard links: the study would fail only after the setup.
-    mounted = ('study', STUDY[1], '--workdir=/data/seeds')
-    code, output = machine.run('sky.sh', *mounted, BUCKET='gs://bucket')
-    assert code == 2 and 'Use the address' in output
-    assert len(machine.called('sky')) == 2
+    options = ['--ntasks-per-node=1', '--cpus-per-task=8']
+    assert machine.called('srun')[0][:2] == options
+    (words,) = machine.called('ray')
+    start = ['symmetric-run', '--address', 'node-3:6379', '--min-nodes', '2', '--']
+    assert words == [*start, 'jepa-text', *MEMBERS, '--engine=ray']
+    code, output = machine.run('ray_slurm.sh', *MEMBERS)
+    assert code == 2 and 'submit it with a command: sbatch' in output
+
+
+@pytest.mark.parametrize('rank', [0, 1])
+def test_members_run_on_the_nodes_of_a_sky_cluster(machine, rank):
+    task = yaml.safe_load((LAUNCH / 'ray_sky.yaml').read_text())
+    assert task['file_mounts']['/data']['source'] == '${BUCKET}'
+    starts = machine.folder / 'sky_templates' / 'ray'
+    starts.mkdir(parents=True)
+    (starts / 'start_cluster').symlink_to(machine.fake('start_cluster'))
+    machine.fake('jepa-text', 'echo "$RAY_ADDRESS"')
+    nodes = dict(SKYPILOT_NODE_RANK=str(rank), SKYPILOT_NODE_IPS='10.0.0.1\n10.0.0.2')
+    done = subprocess.run(
+        ['bash', '-c', task['run']],
+        cwd=machine.folder,
+        env={**machine.env, **nodes, 'COMMAND': shlex.join(MEMBERS)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and machine.called('start_cluster') == [[]], done.stderr
+    called = machine.called('jepa-text')
+    assert called == ([[*MEMBERS, '--engine=ray']] if rank == 0 else [])
+    assert done.stdout == ('10.0.0.1:6379\n' if rank == 0 else '')
+
+
+def test_members_run_on_the_nodes_of_kuberay():
+    job = yaml.safe_load((LAUNCH / 'ray_job.yaml').read_text())
+    assert job['kind'] == 'RayJob' and job['spec']['entrypoint'].endswith(
+        '--workdir=/data/seeds --engine=ray --config.engine.gpus=1'
+    )
+    cluster = job['spec']['rayClusterSpec']
+    (group,) = cluster['workerGroupSpecs']
+    assert cluster['headGroupSpec']['rayStartParams'] == {'num-cpus': '0'}
+    for one in (cluster['headGroupSpec'], group):
+        (container,) = one['template']['spec']['containers']
+        assert container['volumeMounts'] == [{'name': 'data', 'mountPath': '/data'}]
+        limits = container['resources']
+        assert limits['requests'] == limits['limits']
 
 
 def test_container_gets_credentials_for_addresses(machine):
@@ -547,7 +559,7 @@ def test_image_is_locked_small_and_unprivileged():
     assert bases == {'python:3.12-slim-bookworm'}
     # Only venv.sh installs Python packages; it verifies their hashes.
     assert not any('pip install' in line for line in lines)
-    assert any(line.endswith('launch/venv.sh gs s3 https $EXTRA') for line in lines)
+    assert any(line.endswith('launch/venv.sh gs s3 https ray $EXTRA') for line in lines)
     users = [line.split()[1] for line in lines if line.startswith('USER ')]
     assert users and users[-1].split(':')[0] not in ('root', '0')
     variables = ' '.join(line for line in lines if line.startswith(('ARG ', 'ENV ')))
