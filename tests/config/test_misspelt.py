@@ -1,9 +1,11 @@
 """Every misspelled key of every shipped config is rejected with the correct one."""
 
+import collections
 import contextlib
 import functools
 import random
 
+import config_faults
 import pytest
 
 from jepa_text import commands
@@ -42,33 +44,26 @@ def read(file, argument):
     return schema.plain(config)
 
 
-def keys(value, path=(), place=()):
-    """Yields (path, place) of every key of a config, including lists.
-
-    The place has the names of the sections around it, but not that of the whole, and not
-    the numbers of lists.
-    """
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            inside = (*place, str(value.get('name')) if path else '', key)
-            yield (*path, key), inside
-            yield from keys(inner, (*path, key), inside)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from keys(inner, (*path, index), place)
-
-
 @functools.cache
 def new_keys():
-    """{case: paths of its keys whose place no case before it has}."""
-    seen, found = set(), {}
-    for command, file, argument in SHIPPED:
-        paths = found[command, file, argument] = []
-        for path, place in keys(read(file, argument)):
-            if (command, place) not in seen:
-                seen.add((command, place))
-                paths.append(path)
+    """{case: paths of its keys in sections that no case before it has}."""
+    seen, found = set(), collections.defaultdict(list)
+    for case in SHIPPED:
+        command, *of = case
+        config = read(*of)
+        for path in config_faults.places(config):
+            around = [at(config, path[:stop]) for stop in range(1, len(path))]
+            names = [x.get('name') for x in around if isinstance(x, dict)]
+            keys = [key for key in path if isinstance(key, str)]
+            place = (command, *keys, *map(str, names))
+            if isinstance(path[-1], str) and place not in seen:
+                seen.add(place)
+                found[case].append(path)
     return found
+
+
+def at(config, path):
+    return functools.reduce(lambda value, key: value[key], path, config)
 
 
 def misspelt(key, rng):
@@ -83,17 +78,12 @@ def misspelt(key, rng):
     return swapped if swapped != key else key + key[-1]
 
 
-def renamed(value, path, name):
+def renamed(config, path, name):
     """Returns the config with the key at a path renamed."""
-    if isinstance(value, list):
-        return [
-            renamed(x, path[1:], name) if i == path[0] else x for i, x in enumerate(value)
-        ]
-    if len(path) == 1:
-        return {name if key == path[0] else key: x for key, x in value.items()}
-    return {
-        k: renamed(x, path[1:], name) if k == path[0] else x for k, x in value.items()
-    }
+    config = config_faults.lists(config)
+    section = at(config, path[:-1])
+    section[name] = section.pop(path[-1])
+    return config
 
 
 def build(command, config):
@@ -133,12 +123,9 @@ def test_misspelled_keys_are_rejected_by_name(command, file, argument):
         try:
             build(command, renamed(config, path, wrong))
         except ValueError as error:
-            message = str(error)
-            if (
-                f'{wrong!r}' not in message
-                or f'Did you mean {path[-1]!r}?' not in message
-            ):
-                passed.append((path, wrong, message))
+            says = f'{wrong!r}', f'Did you mean {path[-1]!r}?'
+            if not all(words in str(error) for words in says):
+                passed.append((path, wrong, str(error)))
         else:
             passed.append((path, wrong, 'passed'))
     assert not passed, '\n'.join(map(str, passed[:20]))

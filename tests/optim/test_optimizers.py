@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
-from jepa_text.optim import leaves, muon, optimizers
+from jepa_text.optim import leaves, multipliers, muon, optimizers
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
 
@@ -383,3 +383,10 @@ def test_errors_name_what_is_wrong_in_a_section(section, message):
 def test_muon_names_wrong_paths(paths, message):
     with pytest.raises(ValueError, match=message):
         optimizers.muon(paths=paths).init(tree(0))
+
+
+def test_multipliers_may_match_parameters_of_later_phases():
+    section = {'lr_multipliers': (('predictor/', 0.5),)}
+    multipliers.check(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
+    with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
+        multipliers.check(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
