@@ -64,11 +64,6 @@ def test_seven_to_three():
     assert made.shares == [Fraction(7, 10), Fraction(3, 10)]
 
 
-def test_a_single_part():
-    made = mixture(0.2)
-    assert [made.at(i) for i in (0, 5, 10**12)] == [(0, 0), (0, 5), (0, 10**12)]
-
-
 def test_rows_read_before_are_counted():
     made = mixture(1, 1, begins=100, before=[80, 3])
     assert made.read(100) == [80, 3]
@@ -96,7 +91,3 @@ def test_the_fingerprint_depends_on_rows_order_and_weights():
         of(('a', 7), ('c', 3)),
     }
     assert len(different) == 4
-
-
-def test_one_hot():
-    assert mixture(1, 2, 3).one_hot(1).tolist() == [False, True, False]

@@ -120,15 +120,6 @@ def test_truncation_is_reported(results, folder, capsys):
     assert controls.WHOLE in text and 'a, TF-IDF' in text
 
 
-@pytest.mark.slow
-def test_similarity_reports_its_number_of_texts(results):
-    rows = [row for row in results['rows'] if 'cka' in row['metric']]
-    task = results['tasks'][0]
-    assert {(row['metric'], row['count']) for row in rows} == {
-        ('unbiased_cka', task['test'])
-    }
-
-
 def test_truncated_texts_have_the_tokens_of_the_row(model):
     """The part has exactly the tokens of the row, for any characters."""
     for text in ('The whale saw ' * 30, 'naïve 中文字 😀👩‍👩‍👧 ' * 20, 'x' * 500):

@@ -143,19 +143,6 @@ def test_capacity_is_never_exceeded():
     assert blocks.capacity(1.0, 64, 5) == 64
 
 
-def test_kept_indices():
-    mask = np.isin(np.arange(14), [1, 2, 5, 6, 7])
-    index, ok = blocks.kept_indices(mask, 6)
-    assert_array_equal(index, [1, 2, 5, 6, 7, 0])
-    assert_array_equal(ok, [1, 1, 1, 1, 1, 0])
-    assert index.dtype == np.int32 and ok.dtype == bool
-    index, ok = blocks.kept_indices(mask, 3)
-    assert_array_equal(index, [1, 2, 5])
-    assert ok.all()
-    index, ok = blocks.kept_indices(mask & False, 3)
-    assert not ok.any() and len(set(index)) == 3
-
-
 def test_kept_indices_of_many_masks_and_random_ones():
     rng = np.random.default_rng(0)
     masks = rng.random((3, 5, 40)) < rng.random((3, 5, 1))

@@ -169,16 +169,6 @@ def test_replacement_shares():
     assert_array_equal(inputs[~mask], tokens[~mask])
 
 
-def test_all_masked_by_default_shares():
-    rng = np.random.default_rng(0)
-    tokens = np.arange(4, 14, dtype=np.int32)
-    mask = tokens % 3 == 0
-    inputs = token_masks.replace(
-        tokens, mask, rng, mask_id=3, random_ids=tokens, mask_share=1, random_share=0
-    )
-    assert_array_equal(inputs, np.where(mask, 3, tokens))
-
-
 def test_words_are_masked_whole_up_to_the_count():
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -204,16 +194,6 @@ def test_words_that_do_not_fit_are_skipped_or_cut_if_first():
         for _ in range(200)
     }
     assert counts == {6, 9}
-
-
-def test_sentences_are_masked_whole_up_to_the_count():
-    rng, found = np.random.default_rng(0), []
-    for _ in range(300):
-        sentences = 1 + np.cumsum(rng.random(512) < 0.05)
-        mask = token_masks.sentence(np.ones(512, bool), 0.3, rng, sentences)
-        assert not set(sentences[mask]) & set(sentences[~mask])
-        found.append(mask.sum() / (0.3 * 512))
-    assert 0.97 < np.mean(found) <= 1
 
 
 def test_sentence_ids():
@@ -248,15 +228,6 @@ def test_span_lengths_match_spanbert():
     assert_allclose(shares, wanted, atol=0.012)
     assert_allclose(found.mean(), 3.797, atol=0.1)
     assert_allclose(wanted @ np.arange(1, 11), 3.797, atol=1e-3)
-
-
-def test_spans_of_a_fixed_length():
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        found = runs(token_masks.span(np.ones(400, bool), 0.35, rng, fixed_length=4))
-        # 140 tokens are 35 spans; one that wraps around the ends of the row is split.
-        assert found.sum() == 140 and found.max() == 4
-        assert (found == 4).sum() >= 34
 
 
 def test_spans_are_separated_if_possible():
@@ -351,29 +322,6 @@ def test_overflow_counts_what_limit_drops():
         assert token_masks.overflow(mask, maximum) == mask.sum() - kept.sum()
 
 
-def test_each_of_many_documents_has_its_count():
-    """Documents of a row are masked independently, so they are like rows."""
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 20, 3000)
-    segments = np.repeat(np.arange(1, 3001), lengths)
-    tokens = rng.integers(0, 50, len(segments))
-    allowed = token_masks.maskable(tokens, segments, SPECIAL)
-    sizes = np.bincount(segments[allowed], minlength=3001)[1:]
-    rates = document_masks.document_rates(segments, lambda n: rng.uniform(0.1, 0.5, n))
-    mask = by_document(allowed, rates, rng, segments)
-    masked = np.bincount(segments[mask], minlength=3001)[1:]
-    assert (tokens[mask] > 3).all()
-    # Up to the rounding of a sum of 3,000 numbers.
-    assert (masked >= np.floor(rates * sizes - 1e-6)).all()
-    assert (masked <= np.ceil(rates * sizes + 1e-6)).all()
-    assert abs(mask.sum() - rates @ sizes) < 1
-    # Independent positions: 4 sigma of a binomial.
-    mask = token_masks.iid(allowed, 0.3, rng)
-    assert not mask[~allowed].any()
-    n = allowed.sum()
-    assert abs(mask.sum() - 0.3 * n) < 4 * np.sqrt(n * 0.3 * 0.7)
-
-
 def test_the_iid_capacity_covers_six_standard_deviations():
     objective = mlm(sampler='iid', rate=0.15, length=512)
     # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15, but not for less.
@@ -431,12 +379,6 @@ def test_overflow_is_counted_per_row():
         assert not (kept & ~chosen).any()
         found.add(int(cut['dropped']))
     assert {0, 1, 5} <= found
-
-
-@pytest.mark.parametrize('sampler', ['fixed', 'whole_word', 'span'])
-def test_fixed_count_samplers_have_no_overflow(sampler):
-    made = mlm(sampler=sampler).corrupt(examples(1)[0], np.random.default_rng(0))
-    assert 'dropped' not in made
 
 
 def test_the_overflow_metric_sums_over_rows_and_microbatches():

@@ -72,25 +72,6 @@ def test_concat_is_the_stream_cut_into_rows(lengths, row_length):
     assert len(packed) == -(-len(stream) // row_length)
 
 
-def test_the_example_of_the_docstring():
-    best = packing.best_fit([19, 4, 3, 2], 8)
-    assert [best[row] for row in range(len(best))] == [
-        [(0, 0, 8)],
-        [(0, 8, 8)],
-        [(1, 0, 4), (0, 16, 3)],
-        [(2, 0, 3), (3, 0, 2)],
-    ]
-    stream = packing.concat([19, 4, 3, 2], 8)
-    assert stream[2] == [(0, 16, 3), (1, 0, 4), (2, 0, 1)]
-
-
-@EACH
-def test_nothing_to_pack(pack):
-    for lengths in ([], [0, 0]):
-        packed = pack(lengths, 8)
-        assert len(packed) == packed.tokens == 0
-
-
 @pytest.mark.parametrize('row_length', [64, 128, 256, 512])
 def test_the_bundled_corpus_has_almost_no_padding(row_length):
     ours = tokenizers.load(tokenizers.BUNDLED)

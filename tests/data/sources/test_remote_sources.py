@@ -86,8 +86,3 @@ def test_patterns_select_files(both):
             }
         )
         assert len(found['train'].found.files) == 2
-
-
-def test_a_missing_address_raises():
-    with pytest.raises(FileNotFoundError, match='memory://nowhere'):
-        text.make('train', 'memory://nowhere/at/all')

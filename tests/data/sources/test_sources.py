@@ -41,15 +41,7 @@ def test_bundled_documents_have_metadata():
     [
         ('Abraham Lincoln', 1862, 'The dogmas of the quiet past are inadequate'),
         ('George W Bush', 2002, 'axis of evil'),
-        ('George Washington', 1790, 'In meeting you again I feel much satisfaction'),
-        ('Franklin D Roosevelt', 1943, 'The Axis powers knew that they must win the war'),
         ('Herman Melville', 1851, 'Call me Ishmael.'),
-        (
-            'Jane Austen',
-            1813,
-            'It is a truth universally acknowledged, that a single man',
-        ),
-        ('Jane Austen', 1811, 'The family of Dashwood had long been settled in Sussex.'),
         ('Jane Austen', 1818, 'Sir Walter Elliot, of Kellynch Hall, in Somersetshire'),
     ],
 )
@@ -68,16 +60,6 @@ def test_bundled_holds_out_the_last_documents_of_each_kind():
     moby = [d['title'] for d in train + heldout if d['title'].startswith('Moby Dick')]
     numbers = [int(title.split('chapter ')[1].split(':')[0]) for title in moby]
     assert numbers == list(range(1, 136))
-
-
-def test_bundled_text_is_normalized_paragraphs():
-    everything = ''.join(texts(bundled.make('train') + bundled.make('heldout')))
-    assert not set('“”‘’\r\t') & set(everything)
-    assert '(applause' not in everything.lower() and '[laughter' not in everything.lower()
-    ishmael = next(d for d in bundled.make('train') if 'Loomings' in d['title'])
-    paragraphs = ishmael['text'].split('\n\n')
-    assert len(paragraphs) > 5
-    assert '\n' not in paragraphs[0]
 
 
 def test_bundled_errors(monkeypatch, tmp_path):
@@ -107,34 +89,22 @@ def test_text_of_a_folder_with_one_document_per_file(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])
-def test_invalid_utf8_is_located(tmp_path, name):
+@pytest.mark.parametrize(
+    'data, message',
+    [
+        (
+            'fine é\nsécond'.encode() + b' caf\xe9 !',
+            r'0xe9 at byte offset 19\b.*line 2.*iconv',
+        ),
+        ('one'.encode('utf-16'), '0xff at byte offset 0.*iconv -f UTF-16 -t'),
+        # A byte order mark counts in the offset.
+        (b'\xef\xbb\xbfab\xff', r'0xff at byte offset 5\b.*line 1'),
+    ],
+)
+def test_invalid_utf8_is_located(tmp_path, name, data, message):
     path = tmp_path / name
-    data = 'fine é\nsécond'.encode() + b' caf\xe9 !'
     path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
-    at = data.index(b'\xe9 !')
-    with pytest.raises(ValueError, match=rf'0xe9 at byte offset {at}.*line 2.*iconv'):
-        both(text.make, path=path)
-
-
-def test_utf16_is_recognized_by_its_byte_order_mark(tmp_path):
-    path = tmp_path / 'a.txt'
-    path.write_bytes('one'.encode('utf-16'))
-    with pytest.raises(ValueError, match='0xff at byte offset 0.*iconv -f UTF-16 -t'):
-        both(text.make, path=path)
-
-
-def test_a_byte_order_mark_counts_in_the_offset(tmp_path):
-    path = tmp_path / 'a.txt'
-    path.write_bytes(b'\xef\xbb\xbfab\xff')
-    with pytest.raises(ValueError, match='0xff at byte offset 5, line 1'):
-        both(text.make, path=path)
-
-
-@pytest.mark.parametrize('damage', [lambda b: b[:-12], lambda b: b'no' + b[2:]])
-def test_damaged_gzip_files_raise(tmp_path, damage):
-    path = tmp_path / 'a.txt.gz'
-    path.write_bytes(damage(gzip.compress(b'some text\n' * 999)))
-    with pytest.raises(ValueError, match='damaged or truncated gzip file'):
+    with pytest.raises(ValueError, match=message):
         both(text.make, path=path)
 
 
@@ -252,13 +222,6 @@ def test_jsonl_names_the_line(tmp_path, line, message):
     path.write_text('{"text": "fine"}\n' + line + '\n')
     with pytest.raises(ValueError, match=message):
         both(jsonl.make, path=path)
-
-
-def test_jsonl_errors_come_before_reading(tmp_path):
-    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
-        jsonl.make('train', path=tmp_path / 'none.jsonl')
-    with pytest.raises(ValueError, match="no split 'test'"):
-        jsonl.make('test', path=tmp_path)
 
 
 # Parquet.

@@ -176,12 +176,6 @@ def test_complete_tokenizers_are_unchanged():
         assert tokenizers.parse(content, kind).fingerprint == whole.fingerprint
 
 
-def test_the_added_tokens_may_be_missing():
-    model = {'type': 'Unigram', 'vocab': [['a', -1.0], ['b', -2.0]], 'unk_id': 1}
-    content, _ = roles.completed({'model': model}, 'bare')
-    assert len(content['added_tokens']) == 4
-
-
 def test_completing_is_idempotent():
     for family in FAMILIES:
         _, after, _ = before_and_after(family)
