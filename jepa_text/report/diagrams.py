@@ -23,7 +23,7 @@ KINDS = {
     'cut out': ('none', GRID),
     '': ('none', GRID),
 }
-_LINE, _COLUMN, _LETTER = 0.19, 0.78, 0.105  # inches
+_LINE, _COLUMN, _ABOVE, _BELOW = 0.19, 0.78, 0.75, 0.35  # inches
 
 
 def positions(columns, title, sees_LL=None, sees_tokens=None):
@@ -38,24 +38,36 @@ def positions(columns, title, sees_LL=None, sees_tokens=None):
     unknown kinds.
 
     >>> figure = positions({'reads': [('You', 'read'), ('<mask>', 'masked')]}, 'MLM')
-    >>> [text.get_text() for text in figure.axes[0].texts]
-    ['reads', 'You', '<mask>']
+    >>> [cell.get_text().get_text() for cell in figure.axes[0].tables[0]._cells.values()]
+    ['You', '<mask>', 'reads']
     """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
     length = _checked(columns, title, sees_LL)
-    first = next(iter(columns.values()))
-    names = sees_tokens or [token for token, _ in first]
-    matrix = 0 if sees_LL is None else length * _LINE + 0.25
-    longest = max(len(name) for name in names) if matrix else 0
-    above = max(0.3, _LETTER * 0.75 * longest + 0.1)
-    wide = len(columns) * _COLUMN + matrix
-    high = length * _LINE + above
-    figure, axes = _canvas(title, wide, high, above)
-    for index, (heading, cells) in enumerate(columns.items()):
-        _column(axes, index * _COLUMN, heading, cells)
-    if matrix:
-        _matrix(axes, len(columns) * _COLUMN + 0.25, np.asarray(sees_LL, bool), names)
-    used = [kind for cells in columns.values() for _, kind in cells]
-    _legend(figure, [kind for kind in KINDS if kind in used and kind not in ('', 'read')])
+    names = sees_tokens or [token for token, _ in next(iter(columns.values()))]
+    left, size = len(columns) * _COLUMN, 0 if sees_LL is None else length * _LINE
+    above = max(_ABOVE, 0.5 + 0.08 * max(map(len, names))) if size else _ABOVE
+    # Wide enough for the title.
+    wide = max(left + size + 0.5, 3.7, 0.085 * len(title) + 0.3)
+    high = above + length * _LINE + _BELOW
+    figure = Figure(figsize=(wide, high), facecolor='none')
+    text = dict(ha='left', va='top', fontsize=10.5, fontweight='bold', color=INK)
+    figure.text(0.15 / wide, 1 - 0.1 / high, title, **text)
+    height = length * _LINE / high
+    _tokens(figure.add_axes((0.1 / wide, _BELOW / high, left / wide, height)), columns)
+    if size:
+        corner = (left + 0.3) / wide, _BELOW / high, size / wide, height
+        _mask(figure.add_axes(corner), np.asarray(sees_LL, bool), names)
+    used = {kind for cells in columns.values() for _, kind in cells} - {'', 'read'}
+    handles = [
+        Patch(facecolor=KINDS[kind][0], edgecolor=GRID, label=kind)
+        for kind in KINDS
+        if kind in used
+    ]
+    if handles:
+        look = dict(frameon=False, fontsize=8, labelcolor=INK, handlelength=1.1)
+        figure.legend(handles=handles, loc='lower left', ncols=4, **look)
     return figure
 
 
@@ -79,103 +91,34 @@ def _checked(columns, title, sees_LL):
     return length
 
 
-def _canvas(title, wide, high, above):
-    """Returns an empty figure in data units of inches, downward from the first line."""
-    from matplotlib.figure import Figure
-
-    # Wide enough for the title.
-    size = max(wide + 0.3, 3.4, 0.085 * len(title) + 0.3), high + 0.75
-    figure = Figure(figsize=size, facecolor='none')
-    axes = figure.add_axes(
-        (0.15 / size[0], 0.4 / size[1], wide / size[0], high / size[1])
-    )
-    axes.set(xlim=(0, wide), ylim=(high - above, -above))
+def _tokens(axes, columns):
+    """Draws a table of tokens whose headings are above the axes."""
     axes.axis('off')
-    figure.text(
-        0.15 / size[0],
-        1 - 0.1 / size[1],
-        title,
-        ha='left',
-        va='top',
-        fontsize=10.5,
-        fontweight='bold',
-        color=INK,
+    cells = list(zip(*columns.values()))
+    high = 1 + 1 / len(cells)
+    table = axes.table(
+        [[token for token, _ in line] for line in cells],
+        colLabels=list(columns),
+        cellLoc='center',
+        bbox=(0, 0, 1, high),
     )
-    return figure, axes
-
-
-def _column(axes, left, heading, cells):
-    from matplotlib.patches import FancyBboxPatch
-
-    middle = left + _COLUMN / 2
-    text = dict(ha='center', va='center', fontsize=7.5, parse_math=False)
-    axes.text(middle, -0.13, heading, **text, color=MUTED)
-    for line, (token, kind) in enumerate(cells):
+    table.auto_set_font_size(False)
+    table.set_fontsize(7.5)
+    for (line, column), cell in table.get_celld().items():
+        kind = cells[line - 1][column][1] if line else ''
         face, ink = KINDS[kind]
-        if kind:
-            box = FancyBboxPatch(
-                (left + 0.06, line * _LINE + 0.035),
-                _COLUMN - 0.12,
-                _LINE - 0.07,
-                boxstyle='round,pad=0.02,rounding_size=0.04',
-                facecolor=face,
-                edgecolor=GRID if kind in ('read', 'cut out') else 'none',
-                linewidth=0.6,
-                linestyle=(0, (2, 2)) if kind == 'cut out' else '-',
-            )
-            axes.add_patch(box)
-        axes.text(middle, (line + 0.52) * _LINE, token, **text, color=ink)
+        cell.set(facecolor=face, linewidth=2 if kind else 0, edgecolor='white')
+        cell.get_text().set(color=ink if line else MUTED, parse_math=False)
 
 
-def _matrix(axes, left, sees_LL, names):
+def _mask(axes, sees_LL, names):
+    """Draws the attention mask, with the tokens that are seen above."""
     from matplotlib.colors import ListedColormap
 
-    length = len(sees_LL)
-    edge = np.arange(length + 1) * _LINE
-    axes.pcolormesh(
-        left + edge,
-        edge,
-        np.where(sees_LL, 1.0, np.nan),
-        cmap=ListedColormap([COLORS[5]]),
-        edgecolors='white',
-        linewidth=0.8,
-    )
-    for index, name in enumerate(names):
-        axes.text(
-            left + (index + 0.5) * _LINE,
-            -0.05,
-            name,
-            rotation=90,
-            ha='center',
-            va='bottom',
-            fontsize=7,
-            color=MUTED,
-            parse_math=False,
-        )
-    frame = np.array([0, length, length, 0, 0]) * _LINE
-    axes.plot(left + frame, np.roll(frame, -1), color=GRID, linewidth=0.8)
-
-
-def _legend(figure, kinds):
-    from matplotlib.patches import Patch
-
-    handles = [
-        Patch(
-            facecolor=KINDS[kind][0],
-            edgecolor=GRID,
-            linestyle=':' if kind == 'cut out' else '-',
-            label=kind,
-        )
-        for kind in kinds
-    ]
-    if handles:
-        figure.legend(
-            handles=handles,
-            loc='lower left',
-            ncols=4,
-            frameon=False,
-            fontsize=8,
-            labelcolor=INK,
-            handlelength=1.1,
-            columnspacing=1.2,
-        )
+    colors = ListedColormap(['none', COLORS[5]])
+    axes.pcolormesh(sees_LL, cmap=colors, vmin=0, vmax=1, edgecolors='white')
+    axes.invert_yaxis()
+    axes.set(yticks=[], xticks=np.arange(len(names)) + 0.5)
+    axes.tick_params(top=True, bottom=False, labeltop=True, labelbottom=False, length=0)
+    axes.set_xticklabels(names, rotation=90, fontsize=7, color=MUTED, parse_math=False)
+    axes.spines[:].set_color(GRID)

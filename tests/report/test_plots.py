@@ -152,7 +152,7 @@ def test_means_are_plotted_over_x_with_their_interval():
     assert ends == [[3.5, 4.5], [1.0, 3.0]] and 'it' in lines(figure)
     low, high = figure.axes[0].get_ylim()
     assert high - low == pytest.approx(30)
-    figure.canvas.draw()
+    png(figure)
     labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert all(label.endswith('%') for label in labels)
     # Without an interval, its ends are the value.
