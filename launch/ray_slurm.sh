@@ -24,7 +24,7 @@ if [ -z "${SLURM_JOB_ID:-}" ] || [ $# = 0 ]; then
 fi
 PATH="$(realpath "${VENV:-.venv}")/bin:$PATH"
 export PATH RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
-first="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
 exec srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_ON_NODE" \
-  ray symmetric-run --address "$first:6379" --min-nodes "$SLURM_JOB_NUM_NODES" -- \
+  ray symmetric-run --address "${nodes%%$'\n'*}:6379" --min-nodes "$SLURM_JOB_NUM_NODES" -- \
   jepa-text "$@" --engine=ray
