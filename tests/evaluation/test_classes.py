@@ -112,20 +112,6 @@ def test_names_of_class_labels_are_kept_in_order(where, tmp_path):
     assert set(task.train.target) | set(task.test.target) == {'world', 'sport', 'art'}
 
 
-@pytest.mark.parametrize('where', ['label.json', 'names'])
-def test_tags_have_the_numbers_of_their_file(where, tmp_path):
-    names = ['O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC']
-    rows = [{'tokens': [f'a{n}', 'b'], 'tags': [3 - 2 * (n % 2), 0]} for n in range(12)]
-    path = tmp_path / 'a.jsonl'
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    if where == 'label.json':
-        numbers = {name: number for number, name in enumerate(names)}
-        (tmp_path / where).write_text(json.dumps(numbers))
-    given = {'names': names} if where == 'names' else {}
-    task = tasks.build({'name': 'tags', 'path': str(path), **given})
-    assert kind_of(task).labels == tuple(names)
-
-
 def test_glue_classes_have_the_numbers_of_hugging_face(tmp_path):
     words = ['contradiction', 'neutral', 'entailment']
     lines = [f'text {n}\tother {n}\t{words[n % 3]}' for n in range(12)]

@@ -105,15 +105,3 @@ def test_the_papers_f1_ignores_contiguity_and_other_references():
     gold, said = [{3, 4}], [{3, 9}]
     found = spans.measure([['grey whale', 'x']], ['x'], positions=(gold, said))
     assert found.paper['token_f1'] == 0.5 and found.standard['em'] == 1
-
-
-@pytest.mark.parametrize(
-    ('arguments', 'options', 'message'),
-    [
-        (([['a']], []), {}, '1 questions and 0 predictions'),
-        (([['b']], ['b']), {'positions': ([], [{1}])}, '0 gold and 1 predicted sets'),
-    ],
-)
-def test_invalid_input_raises(arguments, options, message):
-    with pytest.raises(ValueError, match=message):
-        spans.measure(*arguments, **options)

@@ -1,7 +1,6 @@
 """Sequence labeling metrics against seqeval, CoNLL's rules and scikit-learn."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -118,31 +117,3 @@ def test_parts_of_speech_have_no_entities():
     found = tags.measure([['NOUN', 'VERB'], ['ADV']], [['NOUN', 'NOUN'], ['ADV']])
     assert set(found.standard) == {'token_accuracy'}
     assert found.standard['token_accuracy'] == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize(
-    ('gold', 'said', 'message'),
-    [
-        ([['O']], [['O'], ['O']], '1 sentences and 2 predictions'),
-        ([['O'], ['O', 'O']], [['O'], ['O']], 'Sentence 1 has 2 gold and 1 predicted'),
-        ([['O'], []], [['O'], []], 'Sentence 1 has 0 gold'),
-        ([['O', None]], [['O', 'O']], 'has the tag None'),
-        ([['I-PER', 'O']], [['O', 'O']], "'I-PER' after 'O'.*B-PER. Convert"),
-        ([['B-LOC', 'I-PER']], [['O', 'O']], "'I-PER' after 'B-LOC'"),
-        ([['B-PER', 'O']], [['NOUN', 'O']], "predicted tag is 'NOUN'"),
-        (
-            [['O'], ['B-X', '0']],
-            [['O'], ['O', 'O']],
-            "sentence 1: word 2 has the tag '0', but",
-        ),
-    ],
-)
-def test_invalid_input_raises(gold, said, message):
-    with pytest.raises(ValueError, match=message):
-        tags.measure(gold, said)
-
-
-def test_without_seqeval_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, 'seqeval.metrics.v1', None)
-    with pytest.raises(ImportError, match=r'seqeval.*jepa-text\[eval\]'):
-        tags.measure([['B-PER']], [['O']])

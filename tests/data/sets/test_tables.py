@@ -168,10 +168,9 @@ def test_save_to_disk_of_datasets_is_read(tmp_path):
 
 
 def test_compressed_data_without_its_suffix_is_named(tmp_path):
-    for suffix, name in (('gz', 'gzip'), ('xz', 'xz')):
-        path = write(tmp_path / f'set.jsonl.{suffix}', '{"a": 1}\n')
-        with pytest.raises(ValueError, match=f'is {name} data.*set.jsonl.{suffix}'):
-            tables.read(path.rename(tmp_path / 'set.jsonl'))
+    path = write(tmp_path / 'set.jsonl.gz', '{"a": 1}\n')
+    with pytest.raises(ValueError, match='if it is compressed, its name must end in .gz'):
+        tables.read(path.rename(tmp_path / 'set.jsonl'))
 
 
 @pytest.mark.parametrize(

@@ -146,17 +146,6 @@ def test_missing_text_raises(kind):
             training.train(blank, 500, kind)
 
 
-@pytest.mark.parametrize('kind', KINDS)
-def test_errors_of_the_source_are_raised(kind):
-    class Broken:
-        def __iter__(self):
-            yield 'the sea'
-            raise FileNotFoundError('the disk is gone')
-
-    with pytest.raises(FileNotFoundError, match='the disk is gone'):
-        training.train(Broken(), 500, kind)
-
-
 @pytest.mark.peer
 @pytest.mark.parametrize('kind', KINDS)
 def test_transformers_reads_it_with_the_same_ids(kind, tmp_path):
