@@ -1,6 +1,5 @@
 """Classification metrics against scikit-learn, and their input checks."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,6 +1,5 @@
 """Ranking metrics against ir-measures, formulas, and the paper's example."""
 
-
 import ir_measures
 import numpy as np
 import pytest

@@ -220,17 +220,6 @@ def test_invalid_templates_raise(template, tmp_path):
         targets.check_template(template, 'mine')
 
 
-def test_official_splits_are_kept(tmp_path):
-    rows = [dict(text=t, label=n % 2) for n, t in enumerate(TEXTS)]
-    for count, split in ((10, 'train'), (6, 'dev'), (4, 'test')):
-        jsonl(tmp_path / f'{split}.jsonl', rows[:count])
-    task = build('labeled', path=str(tmp_path))
-    assert (len(task.train), len(task.validation), len(task.test)) == (10, 6, 4)
-    (tmp_path / 'test.jsonl').unlink()
-    task = build('labeled', path=str(tmp_path))
-    assert task.validation is None and len(task.test) == 6
-
-
 def test_unknown_and_hidden_labels_raise(tmp_path):
     rows = [dict(text=t, label=n % 2) for n, t in enumerate(TEXTS)]
     jsonl(tmp_path / 'train.jsonl', rows)
@@ -379,13 +368,6 @@ def test_binary_classes_may_be_floats(name, tmp_path):
         build(name, path=str(tmp_path))
 
 
-def test_integral_floats_are_classes(tmp_path):
-    rows = [dict(text=t, label=float(n % 2)) for n, t in enumerate(TEXTS)]
-    jsonl(tmp_path / 'set.jsonl', rows)
-    task = build('labeled', path=str(tmp_path / 'set.jsonl'))
-    assert set(task.train.target) | set(task.test.target) == {'0', '1'}
-
-
 @pytest.mark.parametrize('labels', [('v1.0', 'v2.0'), (0.5, 1.0), (1, 2.0), ('1', '2')])
 def test_given_classes_may_end_in_zeros(labels, tmp_path):
     rows = [dict(text=t, label=labels[n % 2]) for n, t in enumerate(TEXTS)]
@@ -401,13 +383,6 @@ def test_spaces_around_a_class_make_no_other_class(tmp_path):
     for labels in ((), ('bad', 'good')):
         task = build('labeled', path=str(tmp_path / 'set.jsonl'), labels=labels)
         assert set(task.train.target) | set(task.test.target) == {'bad', 'good'}
-
-
-def test_texts_from_any_file(tmp_path):
-    (tmp_path / 'lines.txt').write_text('\n'.join([*TEXTS, '', TEXTS[0]]))
-    task = build('texts', path=str(tmp_path / 'lines.txt'))
-    assert sorted(task.train.first + task.test.first) == sorted(TEXTS)
-    assert task.kind == 'texts' and task.test.target is None
 
 
 @pytest.mark.parametrize('name', ['texts', 'sentences'])
