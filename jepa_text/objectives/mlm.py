@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import ranges, resolve
-from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.objectives.base import TokenObjective, check_pair
 from jepa_text.optim import schedules
@@ -225,7 +224,7 @@ class MLM(TokenObjective):
         if self.per_document is None:
             rate = self.rate[min(step, len(self.rate) - 1)]
             return sample(allowed_L, rate, rng)
-        rates = document_masks.document_rates(
+        rates = token_masks.document_rates(
             segments_L, lambda count: rng.uniform(*self.per_document, count)
         )
-        return document_masks.by_document(sample, allowed_L, rates, rng, segments_L)
+        return token_masks.by_document(sample, allowed_L, rates, rng, segments_L)

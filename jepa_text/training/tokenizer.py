@@ -1,6 +1,6 @@
 """The command `jepa-text tokenizer`: makes a tokenizer, and a report about it.
 
-    source --sample by hash--> texts on disk --trained, or an existing one--> tokenizer
+    source --sample by hash--> texts --trained, or an existing one--> tokenizer
                                held-out texts --encoded by it and others----> report
 
 The workdir contains tokenizer.json, report.json and report.html, and is written
@@ -9,7 +9,6 @@ atomically.
 
 import dataclasses
 import json
-import shutil
 
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
@@ -105,7 +104,6 @@ def _run(parsed, place):
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
             atomic.write(partial / REPORT, text)
             tokenizer_pages.write(partial / PAGE, report)
-            shutil.rmtree(partial / 'sample')
         place.begin()
     tokenizer_pages.show(report)
     print(f'{place.name}/{FILE}: written; the report is {place.name}/{PAGE}')
@@ -144,7 +142,7 @@ def _make(parsed, partial, folder, others):
         tokenizer, trained_on = tokenizers.parse(content, parsed.tokenizer), None
         notes = [*notes, *added]
     else:
-        trained_on, left_out = _sample(parsed, partial, 'train', parsed.sample.bytes)
+        trained_on, left_out = _sample(parsed, 'train', parsed.sample.bytes)
         _check_sample(trained_on, parsed, left_out)
         print(
             f'training on {trained_on.bytes:,} of {trained_on.read["bytes"]:,} bytes',
@@ -153,7 +151,7 @@ def _make(parsed, partial, folder, others):
         tokenizer = training.train(trained_on, **dataclasses.asdict(parsed.train))
         notes = [*_training_notes(tokenizer, trained_on, parsed.train), *left_out]
     tokenizer.save(partial / FILE)
-    text, what, left_out = _measured_on(parsed, partial, trained_on)
+    text, what, left_out = _measured_on(parsed, trained_on)
     own = folder.name if folder.name not in others else str(folder / FILE)
     measured = {own: tokenizer, **others}
     return {
@@ -168,27 +166,27 @@ def _make(parsed, partial, folder, others):
     }
 
 
-def _measured_on(parsed, partial, trained_on):
+def _measured_on(parsed, trained_on):
     """Returns (the text to measure on, what it is, lines on skipped documents)."""
-    heldout, left_out = _sample(parsed, partial, 'heldout', parsed.sample.heldout_bytes)
+    heldout, left_out = _sample(parsed, 'heldout', parsed.sample.heldout_bytes)
     if heldout.bytes >= min(MIN_HELDOUT_BYTES, parsed.sample.heldout_bytes // 2):
         return heldout, 'held-out text', left_out
     reason = f'as only {heldout.bytes:,} bytes are held out'
     if trained_on is not None:
         return trained_on, f'the text that it was trained on ({reason})', left_out
-    text, left_out = _sample(parsed, partial, 'train', parsed.sample.bytes)
+    text, left_out = _sample(parsed, 'train', parsed.sample.bytes)
     _check_sample(text, parsed, left_out)
     return text, f'text that is not held out ({reason})', left_out
 
 
-def _sample(parsed, partial, split, size):
+def _sample(parsed, split, size):
     """Returns (the sampling.Sample of a split, lines on skipped documents)."""
     found = sources.build(parsed.source, split)
     tally = units.Tally()
     skip = tally.drop_bad if parsed.bad_documents == invalid_text.SKIP else None
     good = invalid_text.valid(invalid_text.with_bad(found, parsed.source['name']), skip)
-    texts, folder = (document['text'] for document in good), partial / 'sample' / split
-    sample = sampling.draw(texts, folder, size, parsed.sample.read_bytes)
+    texts = (document['text'] for document in good)
+    sample = sampling.draw(texts, size, parsed.sample.read_bytes)
     return sample, rows_page.left_out(tally.as_dict())
 
 

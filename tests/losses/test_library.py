@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text import losses
 from jepa_text.config import ranges
 from jepa_text.data.masking import blocks
-from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.losses import cached, positions, regularizers, tokens, vectors
 from jepa_text.models import network, stack
@@ -23,7 +22,7 @@ from jepa_text.objectives.latent import balance
 from jepa_text.optim import adam, muon, optimizers, schedules
 
 LOSSES = (positions, tokens, vectors)
-HOST = (token_masks, document_masks, blocks)
+HOST = (token_masks, token_masks, blocks)
 DEVICE = (*LOSSES, regularizers, schedules, balance)
 MODULES = (*HOST, *DEVICE, optimizers)
 # `losses.linear_cross_entropy` is the function, not the module.

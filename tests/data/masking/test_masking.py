@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.config import resolve
 from jepa_text.data import mixture as mixtures
-from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
@@ -62,7 +61,7 @@ def thirds(length):
 
 
 def spans_per_document(allowed, rate, rng):
-    return document_masks.by_document(
+    return token_masks.by_document(
         token_masks.span, allowed, rate, rng, thirds(len(allowed))
     )
 
@@ -267,7 +266,7 @@ def test_each_document_has_its_own_rate(sampler):
     sizes = np.bincount(segments[allowed])[1:]
     rates, masked, total = np.array([0.15, 0.5, 0.3]), [], []
     for _ in range(1000):
-        mask = document_masks.by_document(sampler, allowed, rates, rng, segments)
+        mask = token_masks.by_document(sampler, allowed, rates, rng, segments)
         assert not mask[~allowed].any()
         masked.append(np.bincount(segments[mask], minlength=4)[1:])
         total.append(mask.sum())
@@ -279,7 +278,7 @@ def test_each_document_has_its_own_rate(sampler):
     assert set(total) == {np.floor(exact), np.ceil(exact)}
 
 
-by_document = functools.partial(document_masks.by_document, token_masks.fixed_count)
+by_document = functools.partial(token_masks.by_document, token_masks.fixed_count)
 
 
 def test_many_short_documents_fit_the_capacity():
@@ -287,7 +286,7 @@ def test_many_short_documents_fit_the_capacity():
     segments = 1 + np.arange(300) // 3
     for rates in (
         0.15,
-        document_masks.document_rates(segments, lambda n: np.full(n, 0.15)),
+        token_masks.document_rates(segments, lambda n: np.full(n, 0.15)),
     ):
         counts = [
             by_document(np.ones(300, bool), rates, rng, segments).sum() for _ in range(50)
@@ -297,13 +296,11 @@ def test_many_short_documents_fit_the_capacity():
 
 def test_document_rates():
     rng, segments = np.random.default_rng(0), np.repeat([1, 2, 0], 4)
-    rates = document_masks.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
+    rates = token_masks.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
     assert rates.shape == (2,) and ((rates >= 0.15) & (rates <= 0.5)).all()
-    assert document_masks.document_rates(segments * 0, lambda n: rng.random(n)).shape == (
-        0,
-    )
+    assert token_masks.document_rates(segments * 0, lambda n: rng.random(n)).shape == (0,)
     with pytest.raises(ValueError, match=r'1.2.*must all be in \[0, 1\]'):
-        document_masks.document_rates(segments, lambda n: np.full(n, 1.2))
+        token_masks.document_rates(segments, lambda n: np.full(n, 1.2))
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
