@@ -215,13 +215,14 @@ def _init(argv):
     values.set_gnu_getopt(True)
     flags.DEFINE_string('preset', 'clm_mlm', '', flag_values=values)
     try:
-        preset, files = values.preset, values(argv[1:])[1:]
+        files = values(argv[1:])[1:]
     except flags.Error as error:
         raise ValueError(f'The only flag of init is --preset=clm_mlm: {error}') from error
     if len(files) != 1:
         raise ValueError(
             f'init takes one file to write, not {files}: jepa-text init my.py'
         )
+    preset = values.preset
     command, text = new_file.text(preset, files[0], lambda name: commands.root(name, {}))
     new_file.write(files[0], text)
     workdir = f'--workdir=runs/{preset.split(",")[0]}'
