@@ -10,7 +10,6 @@ import numpy as np
 from jepa_text.analysis import findings
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
-from jepa_text.running import download, metrics
 
 # (metric, form, label) of the figures over layers, besides the probe.
 LAYERED = (
@@ -19,14 +18,6 @@ LAYERED = (
     ('uniformity', 'raw', 'uniformity, raw'),
     ('uniformity', 'length_residualized', 'uniformity, length-residualized'),
     ('intrinsic_dimension', 'raw', 'intrinsic dimension (TwoNN)'),
-)
-TRAINING = (
-    ('jepa/lambda', 'Weight of the latent loss', 'λ'),
-    ('jepa/target_std', 'Standard deviation of the latent targets', '0 = collapsed'),
-    ('jepa/effective_rank', 'Effective rank of the targets', ''),
-    ('jepa/mean_cosine', 'Mean cosine of the targets', '1 = collapsed'),
-    ('geometry/effective_rank', 'Effective rank of held-out rows', ''),
-    ('geometry/uniformity', 'Uniformity of held-out rows', ''),
 )
 _WITHOUT_RANK = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 FORMS = {'raw': 'raw', 'length_residualized': 'length-residualized'}
@@ -138,24 +129,6 @@ def similarity(results):
         'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors.',
         'figures': figures[:12],
     }
-
-
-def training(results):
-    """The section of the λ and collapse curves that training runs logged; falsy if there
-    are none."""
-    logs, names = {}, [name for name, _ in results['models'].values()]
-    for path, (name, seed) in results['models'].items():
-        folder = None if path.startswith('hf:') else download.folder('models', path)
-        if folder is not None and (folder / metrics.FILE).is_file():
-            own = f'{name} {seed}' if names.count(name) > 1 else name
-            logs[own] = metrics.read(folder)
-    figures = []
-    for key, title, label in TRAINING:
-        runs = {name: metrics.series(log, key) for name, log in logs.items()}
-        if any(len(steps) for steps, _ in runs.values()):
-            figures.append(plots.curves(runs, title, label))
-    heading = 'Training: λ and collapse'
-    return figures and {'heading': heading, 'figures': figures}
 
 
 def dots(groups, title, xlabel, models):

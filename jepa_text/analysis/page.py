@@ -62,13 +62,12 @@ def table(results):
 
 def write(path, results):
     """Writes the HTML page and returns its path."""
-    sections = [_facts(results), _truncation(results), verdicts.beyond(results)]
+    sections = [verdicts.beyond(results), _truncation(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     config = results['config']
     sections += [
         figures.similarity(results),
-        figures.training(results),
         verdicts.explained(results),
         verdicts.differences(results),
         {
@@ -134,17 +133,6 @@ def _truncation(results):
         'text': text,
         'table': {'columns': columns.split(', '), 'rows': rows},
     }
-
-
-def _facts(results):
-    names = [task['name'] for task in results['tasks']]
-    facts = (
-        (f'{len(results["models"])}', 'models', None),
-        (f'{len(names)}', 'tasks' if len(names) > 1 else 'task', ', '.join(names)),
-        (f'{len(results["rows"]):,}', 'values', 'analysis.csv'),
-        (f'{len(results["warnings"])}', 'warnings', None),
-    )
-    return {'facts': facts}
 
 
 def _task_sections(task, results):

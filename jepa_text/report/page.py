@@ -19,8 +19,8 @@ from jepa_text.report import plots
 
 PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
 KEYS = {
-    'section': ('heading', 'text', 'facts', 'table', 'figures', 'details'),
-    'table': ('columns', 'rows', 'best', 'intervals', 'note', 'fold'),
+    'section': ('heading', 'text', 'table', 'figures', 'details'),
+    'table': ('columns', 'rows', 'note', 'fold'),
 }
 LONG = 40  # characters from which a cell is wrapped
 # What Markdown interprets in a cell; underscores only at the ends of a word.
@@ -35,13 +35,9 @@ def write(path, title, lead, sections, subtitle=''):
 
     heading    a string
     text       paragraphs separated by blank lines; `code` in backticks
-    facts      [(value, label, note)] as texts, in large type; the note is optional
-    table      {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
-               'note': '...'}. Numbers are right-aligned, the floats of a column have
-               the same number of decimals, and None is a dash. The best number is bold
-               if its text differs from all others and, with 'intervals': {column:
-               [(low, high) or None per row]}, its interval overlaps with no other. With
-               'fold', a summary, the table is collapsed
+    table      {'columns': [...], 'rows': [[...]], 'note': '...'}. Numbers are
+               right-aligned, the floats of a column have the same number of decimals,
+               and None is a dash. With 'fold', a summary, the table is collapsed
     figures    matplotlib figures, drawn as SVG; two per row if there is room
     details    {summary: string, dict or list}, collapsed; dicts and lists are shown as
                JSON
@@ -92,7 +88,7 @@ def markdown_table(table):
     grid = _grid(table)
     names = [column['name'] for column in grid['columns']]
     rules = ['---:' if column['kind'] == 'n' else '---' for column in grid['columns']]
-    lines = [names, rules, *([text for text, _ in row] for row in grid['rows'])]
+    lines = [names, rules, *grid['rows']]
     text = '\n'.join(f'| {" | ".join(map(_without_markup, line))} |' for line in lines)
     caption = f'**{table["fold"]}**\n\n' if table.get('fold') else ''
     note = f'\n\n{table["note"]}' if table.get('note') else ''
@@ -151,7 +147,6 @@ def _shown(section, number):
     return {
         'heading': section.get('heading'),
         'text': _paragraphs(section.get('text') or ''),
-        'facts': [(*fact, None)[:3] for fact in section.get('facts') or ()],
         'table': _grid(section['table']) if section.get('table') else None,
         'figures': [
             _svg(figure, f's{number}f{index}-')
@@ -180,8 +175,7 @@ def _detail(value):
 
 
 def _grid(table):
-    """Returns a table as {columns: [{name, kind}], rows: [[(text, is best)]], note,
-    fold}."""
+    """Returns a table as {columns: [{name, kind}], rows: [[text]], note, fold}."""
     _check_keys('table', table)
     columns, rows = list(table['columns']), [list(row) for row in table['rows']]
     for row in rows:
@@ -192,55 +186,14 @@ def _grid(table):
             )
     values = [[row[i] for row in rows] for i in range(len(columns))]
     places = [*map(decimals, values)]
-    best = {
-        name: _best(name, direction, columns, values, table.get('intervals') or {})
-        for name, direction in (table.get('best') or {}).items()
-    }
     return {
         'columns': [
             {'name': str(name), 'kind': _kind(own)} for name, own in zip(columns, values)
         ],
-        'rows': [
-            [
-                (_cell(value, place), best.get(name) == number)
-                for name, value, place in zip(columns, row, places)
-            ]
-            for number, row in enumerate(rows)
-        ],
+        'rows': [[*map(_cell, row, places)] for row in rows],
         'note': table.get('note'),
         'fold': table.get('fold'),
     }
-
-
-def _best(name, direction, columns, values, intervals):
-    """Returns the row of a column's smallest or largest number; None if it is tied."""
-    if name not in columns or direction not in ('min', 'max'):
-        raise ValueError(
-            f'best={{{name!r}: {direction!r}}} is invalid: expected one of the columns '
-            f"{columns}, and 'min' or 'max'."
-        )
-    values, sign = values[columns.index(name)], 1 if direction == 'max' else -1
-    spans = intervals.get(name) or [None] * len(values)
-    if len(spans) != len(values):
-        raise ValueError(
-            f'{name!r} has {len(spans)} intervals for {len(values)} rows; expected one '
-            'interval or None per row.'
-        )
-    ranked = []
-    for row, (value, span) in enumerate(zip(values, spans)):
-        if _is_number(value) and math.isfinite(value):
-            low, high = sorted(sign * x for x in span or (value, value))
-            ranked.append((sign * value, low, high, row))
-    if not ranked:
-        return None
-    texts = [_cell(value, decimals(values)) for value in values]
-    _, low, _, winner = max(ranked)
-    is_tied = any(
-        high >= low or texts[row] == texts[winner]
-        for _, _, high, row in ranked
-        if row != winner
-    )
-    return None if is_tied else winner
 
 
 def _is_number(value):
@@ -287,12 +240,6 @@ def _markdown_section(section, number, folder):
         yield f'## {section["heading"]}'
     if section.get('text'):
         yield section['text'].strip()
-    if section.get('facts'):
-        facts = ((*fact, None)[:3] for fact in section['facts'])
-        notes = (
-            (value, label, f' ({note})' * bool(note)) for value, label, note in facts
-        )
-        yield '\n'.join(f'- {value} {label}{note}' for value, label, note in notes)
     if section.get('table'):
         yield markdown_table(section['table'])
     for index, figure in enumerate(section.get('figures') or ()):

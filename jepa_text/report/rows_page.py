@@ -73,15 +73,7 @@ def write(path, manifest, texts, seconds=None, budget=0):
     examples = manifest.get('examples') or {}
     left = (manifest.get('left_out') or {}).items()
     sections = [
-        {
-            'facts': [
-                (f'{first["tokens"]:,}', 'tokens to train on'),
-                (f'{first["documents"]:,}', 'documents'),
-                (f'{_fertility(first):.2f}', 'tokens per word'),
-                (f'{_bytes(first):.2f}', 'bytes per token'),
-            ],
-            'text': '\n\n'.join(lines(manifest, seconds, budget)),
-        },
+        {'text': '\n\n'.join(lines(manifest, seconds, budget))},
         {
             'heading': 'Document lengths',
             'table': {

@@ -7,13 +7,9 @@ without seeds also has the probes, masked tokens and training curves of its sing
 
 import dataclasses
 import functools
-import math
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
-from jepa_text.measures import power
 from jepa_text.report import console, page
 from jepa_text.running import metrics
 from jepa_text.study import arms as of_arms
@@ -118,7 +114,6 @@ def parts(study):
     single = not study.has_seeds
     recipes, logs = results['recipes'], study.logs
     sections = [
-        _facts(arms, decided),
         verdict_sections.claims_section(ruled),
         outcomes.section(results, arms, measured),
         outcomes.predictions(results) if single else None,
@@ -178,25 +173,6 @@ def _show(lead, sections):
             lines = (f'  {", ".join(start)}: {end}' for *start, end in cells)
             print(heading, *lines, sep='\n', end='\n\n')
     print(lead)
-
-
-def _facts(arms, decided):
-    detectable = [
-        one.detectable
-        for one in decided
-        if one.question.metric == of_arms.LOSS and math.isfinite(one.detectable)
-    ]
-    members = f'{sum(map(len, arms.values()))} members'
-    facts = [
-        (f'{len(arms)}', 'runs'),
-        (f'{of_arms.seeds(arms)}', 'seeds', members),
-        (f'{sum(not one.why for one in decided)}', 'comparisons', 'corrected together'),
-    ]
-    if detectable:
-        note = f'median, {power.ENOUGH:.0%} power'
-        label = 'nats of masked loss are detectable'
-        facts.append((f'{np.median(detectable):.3g}', label, note))
-    return {'facts': facts}
 
 
 def _curves(study):

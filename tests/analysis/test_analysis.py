@@ -186,8 +186,6 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
         'Eigenspectrum',
         'Effective rank by pooling',
         'CKA of a seed 0 and a seed 1',
-        'Weight of the latent loss',
-        'Uniformity of held-out rows',
         'Effective rank by layer',
         'Values that a control explains',
         'Values that no control explains',

@@ -221,14 +221,6 @@ def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
         assert found.value == pytest.approx(beside.value)
 
 
-@pytest.mark.parametrize('seeds', [1, 5])
-def test_nothing_is_bold_among_single_seeds(seeds, tmp_path):
-    path = page.write(tmp_path / 'page.html', examined(seeds))
-    (row,) = [r for r in summary.rows(examined(seeds).chosen) if r['model'] == 'mlm']
-    bold = f'<b>{row["standard"]["accuracy"][0]:.3f}</b>' in path.read_text()
-    assert bold == (seeds > 1)
-
-
 def test_figures_show_the_given_values():
     given = examined()
     rows = summary.rows(given.chosen)

@@ -53,11 +53,9 @@ def sections():
         {
             'heading': NASTY,
             'text': f'One `code {NASTY}`.\n\nTwo.',
-            'facts': [('4.31', NASTY, NASTY), ('5', 'seeds')],
             'table': {
                 'columns': ['model', 'loss', NASTY],
                 'rows': [[NASTY, 5.67, None], ['clm', -4.3, 'a']],
-                'best': {'loss': 'min'},
                 'note': NASTY,
             },
             'details': {NASTY: {'b': NASTY, 'a': [1]}, 'plain': NASTY},
@@ -76,7 +74,7 @@ def page(tmp_path):
 def test_everything_is_escaped_and_every_tag_is_closed(page):
     parsed = Page(page)
     assert 'script' not in parsed.tags
-    assert parsed.text.count('<script>') >= 12
+    assert parsed.text.count('<script>') >= 9
     assert 'style' in parsed.tags and parsed.tags.count('svg') == 2
 
 
@@ -126,44 +124,9 @@ def test_floats_of_a_column_have_equally_many_decimals(drawn, values, shown):
     assert re.findall(r'<td[^>]*>(.*?)</td>', page) == shown
 
 
-@pytest.mark.parametrize(('direction', 'expected'), [('min', '1'), ('max', '3')])
-def test_numbers_are_right_aligned_and_the_best_is_bold(drawn, direction, expected):
-    rows = [['a', 3], ['b', 1], ['c', None], ['d', 2], ['e', float('nan')]]
-    page = drawn(columns=['m', 'x'], rows=rows, best={'x': direction})
-    assert page.count('class="n"') == 6  # one header cell, five cells
-    assert re.findall(r'<b>(.*?)</b>', page) == [expected]
-
-
-@pytest.mark.parametrize(
-    'values, intervals, bold',
-    [
-        # Ties in the shown text: there is no best one.
-        ([1.0, 1.0, 2.0], None, []),
-        ([1.0001, 1.0002, 2.0], None, []),
-        ([1.0, 1.1, 2.0], None, ['1.000']),
-        # The interval overlaps with another.
-        ([1.0, 1.1, 2.0], [(0.9, 1.1), (1.0, 1.2), (1.9, 2.1)], []),
-        ([1.0, 1.1, 2.0], [(0.99, 1.01), (1.09, 1.11), None], ['1.000']),
-        ([1.0, 1.1, 2.0], [(0.9, 1.15), None, None], []),
-        # A wide interval of a lower mean, behind a narrow one.
-        ([1.0, 1.5, 2.0], [(0.9, 1.1), (1.4, 1.6), (0.5, 3.5)], []),
-        ([1.0], [(0.9, 1.1)], ['1.000']),
-        ([math.nan, 1.0], None, ['1.000']),
-    ],
-)
-def test_ties_and_noise_are_not_best(drawn, values, intervals, bold):
-    for sign, direction in ((1, 'min'), (-1, 'max')):
-        rows = [[sign * value] for value in values]
-        spans = intervals and [
-            span and tuple(sorted(sign * x for x in span)) for span in intervals
-        ]
-        page = drawn(
-            columns=['x'],
-            rows=rows,
-            best={'x': direction},
-            intervals={'x': spans} if spans else None,
-        )
-        assert re.findall(r'<b>−?(.*?)</b>', page) == bold, (sign, direction)
+def test_numbers_are_right_aligned(drawn):
+    page = drawn(columns=['m', 'x'], rows=[['a', 3], ['b', None]])
+    assert page.count('class="n"') == 3  # one header cell, two cells
 
 
 @pytest.mark.parametrize(
@@ -174,25 +137,6 @@ def test_ties_and_noise_are_not_best(drawn, values, intervals, bold):
         (
             {'table': {'columns': ['a', 'b'], 'rows': [[1]]}},
             'a, b has a row with 1 cells',
-        ),
-        (
-            {'table': {'columns': ['a'], 'rows': [[1]], 'best': {'b': 'min'}}},
-            'expected one of the columns',
-        ),
-        (
-            {'table': {'columns': ['a'], 'rows': [[1]], 'best': {'a': 'low'}}},
-            "or 'max'|be",
-        ),
-        (
-            {
-                'table': {
-                    'columns': ['x'],
-                    'rows': [[1.0], [2.0]],
-                    'best': {'x': 'max'},
-                    'intervals': {'x': [(0.9, 1.1)]},
-                }
-            },
-            "'x' has 1 intervals for 2 rows",
         ),
         ({'figures': ['loss.png']}, 'str is not a matplotlib figure'),
     ],
@@ -222,7 +166,7 @@ def test_markdown_has_what_the_page_shows(tmp_path):
         axes.plot([0, 1, 2], [3, 2, 1])
         axes.set_xlim(0.5, 1.5)  # clip paths need an id in the file
         shown = [
-            {'facts': [('5', 'seeds', 'of two runs')]},
+            {'text': 'One.\n\nTwo.'},
             {'heading': 'Losses', 'text': 'All of them.', 'table': table},
             {'heading': 'Curves', 'figures': [figure]},
             {'heading': 'How', 'details': {'config': {}}},
@@ -234,7 +178,7 @@ def test_markdown_has_what_the_page_shows(tmp_path):
         files.append([one.read_bytes() for one in drawings])
     assert files[0] == files[1] and b'<dc:date>' not in files[0][1]
     assert b'clip-path' in files[0][1] and b'>Loss</text>' in files[0][1]
-    assert text.startswith('# T\n\nLead.\n\n- 5 seeds (of two runs)\n\n## Losses\n')
+    assert text.startswith('# T\n\nLead.\n\nOne.\n\nTwo.\n\n## Losses\n')
     assert '|  | loss | note |\n| --- | ---: | --- |\n' in text
     assert '| a\\|b | 2.000 | – |\n| c | −0.250 | x |\n\nNats.' in text
     assert text.endswith('## Curves\n\n![Loss](figures/02-0.svg)\n')

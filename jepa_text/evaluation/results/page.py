@@ -23,7 +23,7 @@ class Contents:
 
     lines        of all members, as results.read returns them
     chosen       of selection.select, for models and controls; lines with a `control` are
-                 shown below the models, in grey
+                 shown below the models, in gray
     compared     of comparison.compare
     shared       [(task, test examples, how many of them share a text with the training
                  set, or None if unknown)]
@@ -54,7 +54,7 @@ def write(path, contents):
     for choice, row in zip(chosen, rows):
         by_task.setdefault(choice.task, []).append((choice, row))
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
-    sections = [_facts(lines, by_task, models), _overview(rows, by_task, chosen)]
+    sections = [_overview(rows, by_task, chosen)]
     for task, pairs in by_task.items():
         sections.append(_task(task, pairs, lines, models, contents.instances))
         own = [row for _, row in pairs]
@@ -118,19 +118,6 @@ def _control_above(row, rows):
     )
 
 
-def _facts(lines, by_task, models):
-    trained = [line for line in lines if line['learning_rate']]
-    seconds = sum(line.get('seconds') or 0 for line in lines)
-    spent = f'{seconds / 3600:.1f} h' if seconds >= 3600 else f'{seconds / 60:.0f} min'
-    facts = (
-        (f'{len(models)}', 'models' if models[1:] else 'model', None),
-        (f'{len(by_task)}', 'tasks' if len(by_task) > 1 else 'task', ', '.join(by_task)),
-        (f'{len(trained):,}', 'members trained', 'one per learning rate and seed'),
-        (spent, 'compute time', 'sum over members'),
-    )
-    return {'facts': facts}
-
-
 def _overview(rows, by_task, chosen):
     """Returns a table of all models and tasks; None for one task, which has its own."""
     if len(by_task) < 2:
@@ -191,13 +178,9 @@ def _task(task, pairs, lines, models, instances):
 def _table(rows, metric, instances):
     paper = next((name for row in rows for name in row['paper']), None)
     others = list(dict.fromkeys(n for row in rows for n in row['standard']))
-    # Values at the best threshold are chosen on the test set, so they are no test result.
-    others = [n for n in others if n != metric and not n.startswith('best_')][:3]
+    others = [name for name in others if name != metric][:3]
     lines = [_cells(row, metric, others, paper) for row in rows]
-    note = (
-        'Bold: the best, if its interval over seeds overlaps no other; none if a model '
-        'has one seed. Controls are last; those without randomness have one run.'
-    )
+    note = 'Controls are last; those without randomness have one run.'
     if instances:
         for row, line in zip(rows, lines):
             over_both = instances.get((row['model'], row['task']))
@@ -209,15 +192,10 @@ def _table(rows, metric, instances):
             'sets; not used for verdicts. Of a single seed it is that between test sets '
             'alone, and another seed may lie outside.'
         )
-    columns = [name.replace('_', ' ') for name in lines[0]]
-    ends = [row['standard'].get(metric, _NONE)[1:] for row in rows]
-    several = all(row['n'] > 1 for row in rows if not row['control'])
     return {
-        'columns': columns,
+        'columns': [name.replace('_', ' ') for name in lines[0]],
         'rows': [[*line.values()] for line in lines],
         'note': note,
-        'best': {columns[1]: 'max'} if several else {},
-        'intervals': {columns[1]: [x if math.isfinite(x[0]) else None for x in ends]},
     }
 
 

@@ -119,7 +119,10 @@ def methods_section(lines, chosen):
     Settings that all members share are in a sentence, the others in a table; versions are
     folded.
     """
-    text, table = _settings([line for line in lines if line['learning_rate']])
+    trained = [line for line in lines if line['learning_rate']]
+    text, table = _settings(trained)
+    hours = sum(line.get('seconds') or 0 for line in lines) / 3600
+    spent = f'{len(trained):,} members were trained, in {hours:.3g} h of compute.'
     rules = ' or '.join(sorted({choice.rule for choice in chosen})) or 'pooled'
     rule = {'pooled': 'by the mean over seeds'}.get(rules, rules)
     if any(choice.by == 'paper' for choice in chosen):
@@ -140,7 +143,7 @@ def methods_section(lines, chosen):
     }
     return {
         'heading': 'Methods',
-        'text': '\n\n'.join(filter(None, [methods, zero_shot, text])),
+        'text': '\n\n'.join(filter(None, [methods, zero_shot, text, spent])),
         'table': table['rows'] and table,
         'details': {'Versions': versions, 'This page': page.versions()},
     }
