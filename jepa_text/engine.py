@@ -59,7 +59,8 @@ _PATIENCE = 15.0  # seconds in which Ray notices that a driver is gone
 # What would make a task join the job of its driver.
 _OF_JOB = re.compile(r'SLURM_|OMPI_|PMIX?_|JAX_(COORDINATOR|NUM_PROC|PROCESS_ID)')
 _THREADS = 'OMP_NUM_THREADS'  # which Ray sets to 1
-_FINAL = (exits.ConfigError, exits.Diverged, exits.Stopped)
+# Errors that say enough without a traceback, and keep their type between processes.
+_CLEAR = {one.__name__: one for one in (exits.ConfigError, exits.Diverged, exits.Stopped)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,31 +124,22 @@ def opened(options, workdir):
     """
     place = str(workdir).rstrip('/')
     place = place if addresses.is_address(place) else os.path.abspath(place)
-    on_ray = options.name == 'ray'
-    with (_ray_driver if on_ray else _local_driver)(place) as ray:
-        if on_ray:
-            executor = functools.partial(_on_ray, ray, options)
-        else:
-            executor = functools.partial(_in_processes, options)
-        yield functools.partial(_run, options, place, executor)
+    with (_ray_driver if options.name == 'ray' else _local_driver)(place) as ray:
+        yield functools.partial(_run, options, place, ray)
 
 
-def _run(options, place, executor, tasks, on_end=None):
-    names = [task.name for task in tasks]
+def _run(options, place, ray, tasks, on_end=None):
     for index, task in enumerate(tasks):
-        if names.count(task.name) > 1 or not {*task.after} <= {*names[:index]}:
+        earlier = {other.name for other in tasks[:index]}
+        if task.name in earlier or not {*task.after} <= earlier:
             raise ValueError(
                 f'The name of the task {task.name!r} must be unique, and each of '
                 f'after={task.after} that of an earlier task.'
             )
     on_end = on_end or _printer(len(tasks))
     waiting, running, outcomes = list(tasks), {}, {}
-    slots = len(tasks) if options.name == 'ray' else options.jobs
-    with contextlib.ExitStack() as stack:
-        submit, requests = _call_here, None
-        if not options.is_in_process:
-            requests = stack.enter_context(signals.StopRequests())
-            submit = stack.enter_context(executor(place))
+    slots = len(tasks) if ray else options.jobs
+    with _executor(options, place, ray) as (submit, requests):
         while waiting or running:
             for task in list(waiting):
                 failed = [n for n in task.after if n in outcomes and outcomes[n].error]
@@ -184,14 +176,66 @@ def _printer(count):
     return on_end
 
 
+def _outcome(future):
+    try:
+        return Outcome(future.result())
+    except exits.Stopped:
+        raise
+    except Exception as error:
+        return Outcome(error=getattr(error, 'cause', None) or error)  # Ray wraps it
+
+
+@contextlib.contextmanager
+def _executor(options, place, ray):
+    """Yields (submit(task) -> Future of its result, StopRequests or None)."""
+    if options.is_in_process:
+        yield _call_here, None
+        return
+    stopping, started = threading.Event(), []
+    if ray:
+        wanted = dict(num_cpus=options.cpus, num_gpus=options.gpus)
+        _check_nodes([n['Resources'] for n in ray.nodes() if n['Alive']], **wanted)
+        call = ray.remote(max_retries=options.retries, **wanted)(_call_in_process)
+    with signals.StopRequests() as requests, contextlib.ExitStack() as stack:
+        pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
+        stack.enter_context(pool)
+
+        def submit(task):
+            given = _call(options, place, task)
+            if not ray:
+                return pool.submit(_call_in_process, *given, stopping)
+            started.append(call.options(name=task.name).remote(*given))
+            return started[-1].future()
+
+        try:
+            yield submit, requests
+        except BaseException:
+            for reference in started:
+                ray.cancel(reference, force=True)
+            raise
+        finally:
+            stopping.set()
+
+
+def _check_nodes(nodes, num_cpus, num_gpus):
+    for kind, amount in (('CPU', num_cpus), ('GPU', num_gpus)):
+        largest = max(node.get(kind, 0) for node in nodes)
+        if amount > largest:
+            raise exits.ConfigError(
+                f'A task needs {amount:g} {kind}s, but no node of the Ray cluster has '
+                f'more than {largest:g}, and a task cannot use several nodes. Train such '
+                'a run alone, with jepa-text train in one process per node.'
+            )
+
+
 def _call_here(task):
     """Calls a task in this process, and returns a Future that is done."""
     future = concurrent.futures.Future()
     try:
         arguments = json.loads(json.dumps(task.arguments))
-        future.set_result({'value': _called(task.function, arguments)})
+        future.set_result(_called(task.function, arguments))
     except Exception as error:
-        if not isinstance(error, _FINAL):
+        if not isinstance(error, tuple(_CLEAR.values())):
             traceback.print_exception(error)
         future.set_exception(error)
     return future
@@ -201,62 +245,6 @@ def _called(function, arguments):
     module, _, name = function.rpartition('.')
     value = getattr(importlib.import_module(module), name)(*arguments)
     return json.loads(json.dumps(value))
-
-
-def _outcome(future):
-    """Returns the Outcome of a Future with an answer of `main` or an exception."""
-    try:
-        answer = future.result()
-    except exits.Stopped:
-        raise
-    except Exception as error:
-        return Outcome(error=getattr(error, 'cause', None) or error)  # Ray wraps it
-    if 'value' in answer:
-        return Outcome(answer['value'])
-    kinds = {kind.__name__: kind for kind in _FINAL}
-    return Outcome(error=kinds.get(answer['kind'], RuntimeError)(answer['text']))
-
-
-@contextlib.contextmanager
-def _in_processes(options, place):
-    """Yields submit(task) -> Future for fresh processes on this machine."""
-    stopping = threading.Event()
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        try:
-            yield lambda task: pool.submit(
-                _call_in_process, *_call(options, place, task), stopping
-            )
-        finally:
-            stopping.set()
-
-
-@contextlib.contextmanager
-def _on_ray(ray, options, place):
-    """Yields submit(task) -> Future for fresh processes on a Ray cluster."""
-    for kind, amount in (('CPU', options.cpus), ('GPU', options.gpus)):
-        largest = max(n['Resources'].get(kind, 0) for n in ray.nodes() if n['Alive'])
-        if amount > largest:
-            raise exits.ConfigError(
-                f'A task needs {amount:g} {kind}s, but no node of the Ray cluster has '
-                f'more than {largest:g}, and a task cannot use several nodes. Train such '
-                'a run alone, with jepa-text train in one process per node.'
-            )
-    call = ray.remote(
-        max_retries=options.retries, num_cpus=options.cpus, num_gpus=options.gpus
-    )(_call_in_process)
-    started = []
-
-    def submit(task):
-        given = _call(options, place, task)
-        started.append(call.options(name=task.name).remote(*given))
-        return started[-1].future()
-
-    try:
-        yield submit
-    except BaseException:
-        for reference in started:
-            ray.cancel(reference, force=True)
-        raise
 
 
 def _call(options, place, task):
@@ -271,7 +259,7 @@ def _call(options, place, task):
 
 
 def _call_in_process(task, log, folder, variables, retries, stopping=None):
-    """Calls a function in a fresh process and returns the answer of `main`.
+    """Calls a function in a fresh process and returns its result.
 
     Starts a process that ends without an answer again. `stopping` is an Event; on Ray,
     the process of this function is killed instead.
@@ -294,9 +282,8 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
             start_new_session=True,  # it gets no signals of the terminal
         )
         stack.callback(child.wait)
-        # At the end of its stdin, a process stops.
         stack.enter_context(contextlib.suppress(BrokenPipeError))
-        stack.enter_context(child.stdin)
+        stack.enter_context(child.stdin)  # at its end, the process stops
         child.stdin.write(f'{json.dumps([str(answer), task])}\n'.encode())
         child.stdin.flush()
         while child.poll() is None and not (stopping and stopping.is_set()):
@@ -305,13 +292,16 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
         child.stdin.close()
         code = child.wait()
         if answer.exists():
-            return json.loads(answer.read_text(encoding='utf-8'))
+            told = json.loads(answer.read_text(encoding='utf-8'))
+            if 'value' in told:
+                return told['value']
+            raise _CLEAR.get(told['kind'], RuntimeError)(told['text'])
     cause = signal.Signals(-code).name if code < 0 else f'exit code {code}'
     lost = f'its process ended with {cause}' + (f'; see {log}' if log else '')
     if retries and not (stopping and stopping.is_set()):
         print(f'{task["name"]}: {lost}; it is started again', flush=True)
         return _call_in_process(task, log, folder, variables, retries - 1, stopping)
-    return {'kind': '', 'text': lost}
+    raise RuntimeError(lost)
 
 
 def main():
@@ -321,7 +311,7 @@ def main():
     try:
         told = {'value': _called(task['function'], task['arguments'])}
     except Exception as error:
-        kind = next((k.__name__ for k in _FINAL if isinstance(error, k)), '')
+        kind = next((k for k, one in _CLEAR.items() if isinstance(error, one)), '')
         text = str(error) if kind else f'{type(error).__name__}: {error}'
         told = {'kind': kind, 'text': text}
         traceback.print_exception(error)
