@@ -254,7 +254,7 @@ def _work(plans, begin):
     for start, stop, planned in plans:
         (phase,) = planned.phases
         own = max(0, stop - max(start, begin))
-        flops += own * sum(phase.flops.values())
+        flops += own * phase.count.model
         took = own * planned.step_seconds(phase, planned.chip, planned.mfu)
         seconds = seconds + took if planned.fits(planned.chip) else math.nan
     return flops, None if math.isnan(seconds) else seconds
