@@ -266,6 +266,29 @@ def test_output_does_not_depend_on_jobs(folder, ours, small):
     )
 
 
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_ray_cluster_makes_the_same_rows(folder, ours, small, monkeypatch):
+    """Two nodes, one of which is lost in between; a fault is that of a local unit."""
+    from ray import cluster_utils
+
+    cluster = cluster_utils.Cluster(True, head_node_args=dict(num_cpus=1))
+    monkeypatch.setenv('RAY_ADDRESS', cluster.address)
+    asked = dict(engine=dict(name='ray'), clean=dict(exact_duplicates=True))
+    good = (folder / '4.txt').read_bytes()
+    (folder / '4.txt').write_bytes(b'\xff' + good[1:])
+    node = cluster.add_node(num_cpus=1)
+    try:
+        with pytest.raises(ValueError, match='4.txt is not UTF-8: byte 0xff at byte off'):
+            made(folder, 'rows', ours, **asked)
+        (folder / '4.txt').write_bytes(good)
+        threading.Timer(5, cluster.remove_node, (node, False)).start()
+        found = made(folder, 'rows', ours, **asked)
+    finally:
+        cluster.shutdown()
+    assert found == made(folder, 'straight', ours, clean=asked['clean'])
+
+
 KILLED = """
 import os, random, signal, sys, threading, time
 from jepa_text.data import prepare, tokenizers
