@@ -49,6 +49,7 @@ def shelf(tmp_path_factory):
 # Bytes after which a connection breaks. For gs, large enough for a block: its client
 # repeats the request six times, for half a minute, before it raises an error.
 CUT = {'web': 3_000_000, 's3': 3_000_000, 'gs': 6_000_000}
+SERVERS = {'s3': 's3', 'gs': 'gcs'}
 
 
 @pytest.fixture(
@@ -63,23 +64,23 @@ def place(request, shelf, tmp_path_factory):
 
 def placed(kind, shelf, patch, tmp_path_factory):
     *is_torn, kind = kind.split()
-    if kind == 'web':
-        with stores.web(shelf, *[f'--cut={CUT[kind]}' for _ in is_torn]) as address:
-            yield address
-        return
-    address = f'{kind}://{stores.BUCKET}/texts'
     with contextlib.ExitStack() as stack:
-        environment = stack.enter_context({'s3': stores.s3, 'gs': stores.gcs}[kind]())
+        if kind == 'web':
+            environment = {'web': stack.enter_context(stores.web(shelf))}
+        else:
+            environment = stack.enter_context(getattr(stores, SERVERS[kind])())
         log = tmp_path_factory.mktemp('network') / 'log'
         if is_torn:
             network = stores.behind('torn', environment, CUT[kind], log=log)
             environment = stack.enter_context(network)
         for name, value in environment.items():
             patch.setenv(name, value)
-        system, path = addresses.filesystem(address)
-        system.put(str(shelf), path, recursive=True)
+        address = environment.get('web', f'{kind}://{stores.BUCKET}/texts')
+        if kind != 'web':
+            system, path = addresses.filesystem(address)
+            system.put(str(shelf), path, recursive=True)
         yield address
-        type(system).clear_instance_cache()
+        type(addresses.filesystem(address)[0]).clear_instance_cache()
         # Connections did break.
         assert not is_torn or log.read_text()
 

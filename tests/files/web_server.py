@@ -1,18 +1,15 @@
 """A web server of a folder with byte ranges, run as a process of its own.
 
-    python web_server.py FOLDER [--cut=BYTES] [--seed=0] [--no-ranges] [--no-size]
+    python web_server.py FOLDER [--no-ranges] [--no-size]
 
-With --cut, responses end at random, at most BYTES after their first byte, as in a broken
-network. Prints its port.
+Prints its port.
 """
 
 import argparse
 import hashlib
 import http.server
 import pathlib
-import random
 import re
-import socket
 import urllib.parse
 
 
@@ -20,7 +17,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Handles GET and HEAD of files, and of pages that list folders."""
 
     protocol_version = 'HTTP/1.1'
-    top = cut = random = ranges = size = None
+    top = ranges = size = None
 
     def do_HEAD(self):
         """Responds as to GET, without the content."""
@@ -58,12 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == 'HEAD':
             return
-        stop = self.random.randrange(self.cut) if self.cut else len(data)
-        self.wfile.write(data[:stop])
-        if stop < len(data):
-            self.wfile.flush()
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
+        self.wfile.write(data)
 
     def log_message(self, *args):
         """Logs nothing."""
@@ -80,13 +72,10 @@ def main():
     """Serves until the process is killed."""
     parser = argparse.ArgumentParser()
     parser.add_argument('folder')
-    parser.add_argument('--cut', type=int)
-    parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--no-ranges', action='store_true')
     parser.add_argument('--no-size', action='store_true')
     given = parser.parse_args()
-    Handler.top, Handler.cut = pathlib.Path(given.folder), given.cut
-    Handler.random = random.Random(given.seed)
+    Handler.top = pathlib.Path(given.folder)
     Handler.ranges, Handler.size = not given.no_ranges, not given.no_size
     server = Server(('127.0.0.1', 0), Handler)
     print(server.server_port, flush=True)

@@ -22,7 +22,7 @@ from jepa_text.objectives.latent import balance
 from jepa_text.optim import adam, muon, optimizers, schedules
 
 LOSSES = (positions, tokens, vectors)
-HOST = (token_masks, token_masks, blocks)
+HOST = (token_masks, blocks)
 DEVICE = (*LOSSES, regularizers, schedules, balance)
 MODULES = (*HOST, *DEVICE, optimizers)
 # `losses.linear_cross_entropy` is the function, not the module.

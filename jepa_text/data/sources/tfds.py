@@ -86,26 +86,24 @@ class Documents:
     heldout_every: int
 
     def with_bad(self):
-        """Yields the documents, and an invalid_text.Bad in place of each invalid one."""
-        for name in self.splits:
-            for number, example in enumerate(self._examples(name)):
-                value = example[self.field]
-                where = f'{self.builder.name}, {name}, example {number}'
-                document = _document(value, where)
-                if reading.split_of(value, self.heldout_every) == self.split:
-                    yield document
+        """Yields the documents, and an invalid_text.Bad in place of each invalid one.
 
-    def _examples(self, name):
-        """The examples of a split of the dataset; ValueError if a file is damaged."""
-        read = 0
-        try:
-            for example in self.builder.as_data_source(name):
-                if example[self.field] is None:  # the sign of some truncated files
-                    raise self._damaged(name, read, 'it is empty')
-                yield example
-                read += 1
-        except RuntimeError as error:  # the sign of all other damage
-            raise self._damaged(name, read, error) from error
+        Raises ValueError, with the file, if one is damaged.
+        """
+        for name in self.splits:
+            number = -1
+            try:
+                for number, example in enumerate(self.builder.as_data_source(name)):
+                    value = example[self.field]
+                    if value is None:  # the sign of some truncated files
+                        raise self._damaged(name, number, 'it is empty')
+                    document = _document(
+                        value, f'{self.builder.name}, {name}, example {number}'
+                    )
+                    if reading.split_of(value, self.heldout_every) == self.split:
+                        yield document
+            except RuntimeError as error:  # the sign of all other damage
+                raise self._damaged(name, number + 1, error) from error
 
     def _damaged(self, name, number, why):
         """The error for the file that contains example `number` of a split."""
@@ -131,8 +129,6 @@ def _document(value, where):
     try:
         return {'text': value if isinstance(value, str) else value.decode('utf-8')}
     except UnicodeDecodeError as error:
-        return invalid_text.Bad(
-            invalid_text.NOT_UTF8,
-            f'{where} is not UTF-8: byte 0x{value[error.start]:02x} at {error.start}.',
-            where,
-        )
+        at = f'byte 0x{value[error.start]:02x} at {error.start}'
+        message = f'{where} is not UTF-8: {at}.'
+        return invalid_text.Bad(invalid_text.NOT_UTF8, message, where)

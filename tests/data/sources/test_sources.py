@@ -1,25 +1,58 @@
+"""Each source reads what was written, holds out by the text, and names what is wrong."""
+
+import csv as library
 import errno
 import gzip
+import io
 import json
-import pathlib
 import shutil
 import sys
 
 import pyarrow
 import pytest
+from pyarrow import parquet as arrow
 
 from jepa_text.data.corpora import reading, row_groups
+from jepa_text.data.rows import row_folder
 from jepa_text.data.sets import tables
-from jepa_text.data.sources import bundled, jsonl, parquet, text, tfds
+from jepa_text.data.sources import bundled, csv, jsonl, parquet, text, tfds
+from jepa_text.training import prepare as preparing
+
+ALL = 10**9  # heldout_every of which nothing is held out
+ROWS = [{'text': f'number {n}', 'n': n} for n in range(3)]
+CELLS = [
+    {'id': '1', 'text': 'a plain one', 'more': ''},
+    {'id': '2', 'text': 'with, a comma and "quotes"', 'more': 'x'},
+    {'id': '3', 'text': 'over\ntwo lines, é', 'more': 'NA'},
+    {'id': '4', 'text': '12.50', 'more': 'null'},
+]
 
 
 def texts(documents):
     return [document['text'] for document in documents]
 
 
-def both(make, **section):
+def both(make, path, **section):
     """Returns the documents of both splits."""
-    return texts(make('train', **section)) + texts(make('heldout', **section))
+    return [*make('train', path, **section), *make('heldout', path, **section)]
+
+
+def packed(path, data):
+    """Writes bytes, compressed if the name says so."""
+    path.write_bytes(gzip.compress(data) if path.name.lower().endswith('.gz') else data)
+    return path
+
+
+def lines(rows):
+    return '\n'.join(map(json.dumps, rows)).encode()
+
+
+def cells(rows, **dialect):
+    file = io.StringIO()
+    writer = library.DictWriter(file, ['id', 'text', 'more'], **dialect)
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
 
 
 # The bundled corpus.
@@ -33,28 +66,19 @@ def test_bundled_documents_have_metadata():
         assert 1790 <= document['year'] <= 2021
         assert document['text'] == document['text'].strip() != ''
     assert not set(texts(train)) & set(texts(heldout))
-    assert 4e6 < sum(len(t.encode()) for t in texts(train + heldout)) < 5e6
-
-
-@pytest.mark.parametrize(
-    'author, year, words',
-    [
+    for author, year, words in (
         ('Abraham Lincoln', 1862, 'The dogmas of the quiet past are inadequate'),
-        ('George W Bush', 2002, 'axis of evil'),
         ('Herman Melville', 1851, 'Call me Ishmael.'),
         ('Jane Austen', 1818, 'Sir Walter Elliot, of Kellynch Hall, in Somersetshire'),
-    ],
-)
-def test_bundled_metadata_is_right(author, year, words):
-    found = [d for d in bundled.make('train') if words in d['text']]
-    assert [(d['author'], d['year']) for d in found] == [(author, year)]
+    ):
+        found = [d for d in train if words in d['text']]
+        assert [(d['author'], d['year']) for d in found] == [(author, year)]
 
 
 def test_bundled_holds_out_the_last_documents_of_each_kind():
     train, heldout = bundled.make('train'), bundled.make('heldout')
     spoken = [d['year'] for d in train if d['title'].startswith('State')]
     assert max(spoken) < min(d['year'] for d in heldout if d['title'].startswith('State'))
-    assert heldout[-1]['text'].endswith('rolled on as it rolled five thousand years ago.')
     assert {d['author'] for d in heldout} >= {'Herman Melville', 'Jane Austen'}
     # Chapters continue from one split to the other.
     moby = [d['title'] for d in train + heldout if d['title'].startswith('Moby Dick')]
@@ -70,107 +94,120 @@ def test_bundled_errors(monkeypatch, tmp_path):
         bundled.make('train')
 
 
-# Text.
+# Files: what is read.
 
 
-def test_text_between_blank_lines(tmp_path):
-    path = tmp_path / 'a.txt'
-    path.write_bytes('\ufeffone\r\nline\r\n \r\n\r\ntwo é\n\n\nthree'.encode())
-    assert set(both(text.make, path=path)) == {'one\nline', 'two é', 'three'}
-
-
-def test_text_of_a_folder_with_one_document_per_file(tmp_path):
+def test_text_between_blank_lines_or_of_whole_files(tmp_path):
+    packed(tmp_path / 'a.txt', '\ufeffone\r\nline\r\n \r\n\r\ntwo é\n\n\n3'.encode())
     (tmp_path / 'b').mkdir()
-    (tmp_path / 'a.txt').write_text('one\n\ntwo\n')
-    (tmp_path / 'b' / 'c.txt.gz').write_bytes(gzip.compress(b'three'))
-    (tmp_path / 'ignored.md').write_text('four')
-    found = both(text.make, path=tmp_path, documents='file')
-    assert set(found) == {'one\n\ntwo', 'three'}
-
-
-@pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])
-@pytest.mark.parametrize(
-    'data, message',
-    [
-        (
-            'fine é\nsécond'.encode() + b' caf\xe9 !',
-            r'0xe9 at byte offset 19\b.*line 2.*iconv',
-        ),
-        ('one'.encode('utf-16'), '0xff at byte offset 0.*iconv -f UTF-16 -t'),
-        # A byte order mark counts in the offset.
-        (b'\xef\xbb\xbfab\xff', r'0xff at byte offset 5\b.*line 1'),
-    ],
-)
-def test_invalid_utf8_is_located(tmp_path, name, data, message):
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
-    with pytest.raises(ValueError, match=message):
-        both(text.make, path=path)
-
-
-def test_text_errors(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match='no file or folder at .*none, relative to'
-    ):
-        text.make('train', path=tmp_path / 'none')
-    with pytest.raises(FileNotFoundError, match='has no file that ends in .txt'):
-        text.make('train', path=tmp_path)
-    (tmp_path / 'a.txt').write_text('a')
-    with pytest.raises(ValueError, match="documents='page'"):
-        text.make('train', path=tmp_path, documents='page')
-    with pytest.raises(ValueError, match="no split 'valid'"):
-        text.make('valid', path=tmp_path)
-    for every in (1, 0, 2.5, True):
-        with pytest.raises(ValueError, match='heldout_every='):
-            text.make('train', path=tmp_path, heldout_every=every)
+    packed(tmp_path / 'b' / 'C.TXT.GZ', b'four\n\nfive\n')
+    (tmp_path / 'ignored.md').write_text('six')
+    found = texts(both(text.make, tmp_path))
+    assert sorted(found) == sorted(['one\nline', 'two é', '3', 'four', 'five'])
+    found = texts(both(text.make, tmp_path / 'b', documents='file'))
+    assert found == ['four\n\nfive']
 
 
 @pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
 def test_all_ends_of_lines_are_read(tmp_path, end):
-    lines = ['', '', 'one é', 'two', '', '', 'three']
-    path = tmp_path / 'a.txt'
-    path.write_bytes(end.join(lines).encode())
-    assert list(reading.lines(path)) == list(enumerate(lines, 1))
-    assert texts(text.make('train', path, heldout_every=10**9)) == ['one é\ntwo', 'three']
+    wanted = ['', '', 'one é', 'two', '', '', 'three']
+    path = packed(tmp_path / 'a.txt', end.join(wanted).encode())
+    assert list(reading.lines(path)) == list(enumerate(wanted, 1))
+    assert texts(text.make('train', path, heldout_every=ALL)) == ['one é\ntwo', 'three']
     path.write_bytes(end.join(['a', '\xff']).encode('latin-1'))
     with pytest.raises(ValueError, match=f'byte offset {1 + len(end)}, line 2'):
         list(reading.lines(path))
 
 
-ROWS = [{'text': f'number {n}', 'n': n} for n in range(3)]
+def test_jsonl_keeps_other_fields(tmp_path):
+    rows = [{'body': 'one é', 'year': 1}, {'body': 'a \U0001f433', 'text': 'x'}]
+    path = packed(tmp_path / 'a.jsonl.gz', lines(rows).replace(b'\n', b'\n\n'))
+    train = jsonl.make('train', path, field='body', heldout_every=ALL)
+    # Written as two halves, as in JSON; and read again.
+    for _ in range(2):
+        assert list(train) == [
+            {'body': 'one é', 'year': 1, 'text': 'one é'},
+            {'body': 'a \U0001f433', 'text': 'a \U0001f433'},
+        ]
 
 
 @pytest.mark.parametrize('name', ['a.json', 'a.json.gz'])
 def test_json_lists_are_read(tmp_path, units_of, name):
     units_of(10)
-    data = json.dumps(ROWS, indent=1)
-    pack = gzip.compress if name.endswith('.gz') else bytes
-    (tmp_path / name).write_bytes(pack(f'\ufeff\n {data}'.encode()))
-    (tmp_path / 'b.json').write_text('\n'.join(map(json.dumps, ROWS)))
-    one = jsonl.make('train', tmp_path, heldout_every=10**9)
+    path = packed(tmp_path / name, f'\ufeff\n {json.dumps(ROWS, indent=1)}'.encode())
+    packed(tmp_path / 'b.json', lines(ROWS))
+    one = jsonl.make('train', tmp_path, heldout_every=ALL)
     assert list(one) == ROWS * 2
     read = [d for unit in one.units() for piece in unit for d in one.documents(piece)]
     assert read == ROWS * 2 and len(one.units()) > 2
-    (tmp_path / name).write_bytes(pack(b'[{"text": "a"}, 7]'))
+    packed(path, b'[{"text": "a"}, 7]')
     with pytest.raises(ValueError, match='element 2 is a JSON int'):
         list(one)
     # Beside .jsonl files, .json files are of something else.
-    (tmp_path / 'c.jsonl').write_text('{"text": "c"}')
-    assert texts(jsonl.make('train', tmp_path, heldout_every=10**9)) == ['c']
+    packed(tmp_path / 'c.jsonl', b'{"text": "c"}')
+    assert texts(jsonl.make('train', tmp_path, heldout_every=ALL)) == ['c']
+
+
+@pytest.mark.parametrize('name', ['a.csv', 'a.csv.gz', 'a.CSV'])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+def test_cells_are_read_as_written(tmp_path, name, end):
+    data = b'\xef\xbb\xbf' + cells(CELLS, lineterminator=end)
+    path = packed(tmp_path / name, data)
+    columns = ('id', 'more')
+    assert list(csv.make('train', path, columns=columns, heldout_every=ALL)) == CELLS
+    if name != 'a.CSV':
+        assert tables.read(path) == CELLS
+    # Of another delimiter, and beside a file without lines.
+    packed(path, cells(CELLS, delimiter=';'))
+    packed(tmp_path / 'b.csv', b'')
+    given = dict(columns=columns, delimiter=';', heldout_every=ALL)
+    assert list(csv.make('train', tmp_path, **given)) == CELLS
+
+
+def test_tsv_cells_are_literal(tmp_path):
+    data = b'id\ttext\n1\ta "quoted" one\n2\t"open\n3\tit\'s, here\n'
+    path = packed(tmp_path / 'a.tsv', data)
+    expected = ['a "quoted" one', '"open', "it's, here"]
+    assert texts(csv.make('train', path, heldout_every=ALL)) == expected
+    assert texts(tables.read(path)) == expected
+
+
+def test_a_table_is_never_cut(tmp_path, units_of):
+    wanted = [f'number {n},\nof "all"' for n in range(900)]
+    rows = [{'id': '', 'text': text, 'more': ''} for text in wanted]
+    path = packed(tmp_path / 'a.csv', cells(rows))
+    units_of(400)
+    one = csv.make('train', path, heldout_every=ALL)
+    assert texts(one) == wanted and len(one.units()) == 1
+
+
+def write_parquet(path, **columns):
+    arrow.write_table(pyarrow.table(columns), path, row_group_size=7)
+    return path
+
+
+def test_parquet_yields_every_row_once(tmp_path):
+    wanted = [f'row {n}' for n in range(50)]
+    for name, part in (('a', wanted[:30]), ('b', wanted[30:])):
+        write_parquet(tmp_path / f'{name}.parquet', body=part, label=range(len(part)))
+    section = dict(field='body', heldout_every=5)
+    assert sorted(texts(both(parquet.make, tmp_path, **section))) == sorted(wanted)
+    assert 2 < len(list(parquet.make('heldout', tmp_path, **section))) < 20
+    (with_label, *_) = parquet.make('train', tmp_path, columns=['label'], **section)
+    assert with_label['body'] == with_label['text'] and 'label' in with_label
 
 
 @pytest.mark.parametrize('form', ['new_file', 'new_stream'])
 def test_arrow_files_are_read(tmp_path, units_of, form):
     units_of(10)
-    table = pyarrow.Table.from_pylist(ROWS * 700)
-    with getattr(pyarrow.ipc, form)(str(tmp_path / 'a.arrow'), table.schema) as writer:
+    path, table = tmp_path / 'a.arrow', pyarrow.Table.from_pylist(ROWS * 700)
+    with getattr(pyarrow.ipc, form)(str(path), table.schema) as writer:
         writer.write_table(table)
-    one = parquet.make('train', tmp_path, heldout_every=10**9)
-    assert texts(one) == [row['text'] for row in ROWS] * 700
-    assert len(one.units()) == 1
+    one = parquet.make('train', tmp_path, heldout_every=ALL)
+    assert texts(one) == texts(ROWS) * 700 and len(one.units()) == 1
     with pytest.raises(ValueError, match="a.arrow has no column 'body'; it has: text, n"):
         list(parquet.make('train', tmp_path, field='body'))
-    (tmp_path / 'a.arrow').write_bytes((tmp_path / 'a.arrow').read_bytes()[:999])
+    path.write_bytes(path.read_bytes()[:999])
     with pytest.raises(ValueError, match='a.arrow is not an Arrow file, or is damaged'):
         list(one)
 
@@ -189,80 +226,100 @@ def test_the_heldout_rule_depends_only_on_the_text(tmp_path):
     assert [t for t in documents if reading.split_of(t, 10) == 'heldout'] == one
 
 
-# JSON lines.
+def test_prepare_reports_read_and_skipped_files(tmp_path, capsys):
+    (tmp_path / 'texts').mkdir()
+    for name in ('0.txt', '1.txt', '2.txt', '3.txt', 'table.csv'):
+        (tmp_path / 'texts' / name).write_text(f'of {name}\n\nand {name}\n\nthe sea')
+    source = dict(name='text', path=str(tmp_path / 'texts'), heldout_every=2)
+    config = {'prepare': dict(source=source, tokenizer='bundled', row_length=8)}
+    words = '4 files read; skipped: 1 (other suffix: table.csv)'
+    for _ in range(2):  # prepared, and found
+        preparing.run(config, str(tmp_path / 'rows'))
+        assert words in capsys.readouterr().out
+    assert row_folder.read_manifest(tmp_path / 'rows')['read'] == words
 
 
-def test_jsonl_keeps_other_fields(tmp_path):
-    path = pathlib.Path(tmp_path, 'a.jsonl.gz')
-    rows = [{'body': 'one é', 'year': 1}, {'body': 'a \U0001f433', 'text': 'x'}]
-    path.write_bytes(gzip.compress('\n\n'.join(map(json.dumps, rows)).encode()))
-    found = [
-        document
-        for split in reading.SPLITS
-        for document in jsonl.make(split, path=path, field='body', heldout_every=2)
-    ]
-    found.sort(key=lambda document: document['text'], reverse=True)
-    assert found[0] == {'body': 'one é', 'year': 1, 'text': 'one é'}
-    # Written as two halves, as in JSON.
-    assert found[1] == {'body': 'a \U0001f433', 'text': 'a \U0001f433'}
+# What is wrong.
 
 
-@pytest.mark.parametrize(
-    'line, message',
-    [
-        ('{"text": ', 'line 2 is not valid JSON: .* column'),
-        ('{"n": ' + '1' * 5000 + '}', 'line 2 is not valid JSON: Exceeds the limit'),
-        ('["text"]', 'line 2 is a JSON list, not an object'),
-        ('{"body": "a", "year": 1}', "line 2 has no field 'text'; it has: body, year"),
-        ('{"text": 7}', "line 2: the field 'text' is int, not a string"),
-    ],
-)
-def test_jsonl_names_the_line(tmp_path, line, message):
-    path = tmp_path / 'a.jsonl'
-    path.write_text('{"text": "fine"}\n' + line + '\n')
-    with pytest.raises(ValueError, match=message):
-        both(jsonl.make, path=path)
+UTF16 = 'one'.encode('utf-16')
+DEEP = b'{"text": ' + b'[' * 100_000 + b']' * 100_000 + b'}'
+FAULTS = [
+    (text, 'a.txt', 'fine é\nsé'.encode() + b'\xe9 !', r'0xe9 .* offset 11\b.*line 2'),
+    (text, 'a.txt.gz', 'é\nsé'.encode() + b'\xe9 !', r'0xe9 .* offset 6 of the decom'),
+    (text, 'a.txt', UTF16, '0xff at byte offset 0.*iconv -f UTF-16 -t'),
+    # A byte order mark counts in the offset.
+    (text, 'a.txt', b'\xef\xbb\xbfab\xff', r'0xff at byte offset 5\b.*line 1'),
+    (jsonl, 'a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not valid JSON: .* col'),
+    (jsonl, 'a.jsonl', b'{"n": ' + b'1' * 5000 + b'}', 'not valid JSON: Exceeds the lim'),
+    (jsonl, 'a.jsonl', b'{"text": "a"}\n' + DEEP, 'line 2.*JSON'),
+    (jsonl, 'a.jsonl', b'["text"]', 'line 1 is a JSON list, not an object'),
+    (jsonl, 'a.jsonl', b'{"body": "a", "n": 1}', "no field 'text'; it has: body, n"),
+    (jsonl, 'a.jsonl', b'{"text": 7}', "line 1: the field 'text' is int, not a string"),
+    (csv, 'a.csv', b'id;text\n1;a\n', "no column 'text'.* If ';' .*delimiter=';'"),
+    (csv, 'a.csv', b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
+    (csv, 'a.csv', b'id,text\n1,a\n2,b,c\n', 'line 3: row 2 has 3 cells.* 2 columns'),
+    (csv, 'a.csv', b'id,text\n1,a\n2\n', 'line 3: row 2 has 1 cells.*must be quoted'),
+    # A quote that is not closed, and one that is not doubled.
+    (
+        csv,
+        'a.csv',
+        b'text\nfoo\n"bar\nbaz\n',
+        'line 4 is not CSV: unexpected end of data',
+    ),
+    (csv, 'a.csv', b'text,id\n"foo" bar,1\n', "line 2 is not CSV: ',' expected"),
+    (csv, 'a.csv', b'"id,text\n1,a\n', 'line 2 is not CSV: unexpected end of data'),
+    (csv, 'a.csv', b'text,text\na,b\n', 'repeats a column name: text, text'),
+    (csv, 'a.csv', b'text\n"' + b'x' * 2000 + b'"\n', 'line 2 is not CSV: field larger'),
+    (parquet, 'a.parquet', b'no parquet at all', 'is not a Parquet file'),
+]
 
 
-# Parquet.
+@pytest.mark.parametrize('source, name, data, message', FAULTS)
+def test_faults_are_named_with_file_and_place(
+    tmp_path, monkeypatch, source, name, data, message
+):
+    monkeypatch.setattr(reading, 'CELL', 300)
+    usual = library.field_size_limit(300)
+    path = packed(tmp_path / name, data)
+    with pytest.raises(ValueError, match=message) as caught:
+        both(source.make, path)
+    library.field_size_limit(usual)
+    assert str(path) in str(caught.value)
 
 
-def write_parquet(folder, **columns):
-    pyarrow = pytest.importorskip('pyarrow')
-    from pyarrow import parquet as writer
+def test_invalid_settings_are_refused_before_reading(tmp_path):
+    with pytest.raises(FileNotFoundError, match='no file or folder at .*none, relative'):
+        text.make('train', tmp_path / 'none')
+    for number in range(9):
+        (tmp_path / f'{number}.md').write_text('a')
+    with pytest.raises(
+        FileNotFoundError, match=r'ends in .txt.* 9 \(other suffix: 0.md, .*, ...\)'
+    ):
+        text.make('train', tmp_path)
+    (tmp_path / 'a.txt').write_text('a')
+    for given, message in (
+        (dict(documents='page'), "documents='page'"),
+        *((dict(heldout_every=every), 'heldout_every=') for every in (1, 0, 2.5, True)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            text.make('train', tmp_path, **given)
+    with pytest.raises(ValueError, match="no split 'valid'"):
+        text.make('valid', tmp_path)
+    with pytest.raises(ValueError, match="delimiter=';;' must be one character"):
+        csv.make('train', tmp_path, delimiter=';;')
 
-    folder.mkdir(exist_ok=True)
-    path = folder / f'part-{len(list(folder.iterdir()))}.parquet'
-    writer.write_table(pyarrow.table(columns), path, row_group_size=7)
-    return path
 
-
-def test_parquet_yields_every_row_once(tmp_path):
-    first = [f'first {n}' for n in range(30)]
-    second = [f'second {n}' for n in range(20)]
-    write_parquet(tmp_path / 'set', body=first, label=list(range(30)))
-    write_parquet(tmp_path / 'set', body=second, label=list(range(20)))
-    section = dict(path=tmp_path / 'set', field='body', heldout_every=5)
-    assert sorted(both(parquet.make, **section)) == sorted(first + second)
-    assert 2 < len(list(parquet.make('heldout', **section))) < 20
-    (with_label, *_) = parquet.make('train', columns=['label'], **section)
-    assert with_label['body'] == with_label['text'] and 'label' in with_label
-
-
-def test_parquet_errors_are_named(tmp_path):
-    path = write_parquet(tmp_path / 'set', text=['one', None, 'three'])
+def test_parquet_columns_and_nulls_are_named(tmp_path):
+    path = write_parquet(tmp_path / 'a.parquet', text=['one', None, 'three'])
     with pytest.raises(ValueError, match="no column 'body'; it has: text"):
         list(parquet.make('train', path, field='body'))
     with pytest.raises(ValueError, match="row 2: the field 'text' is NoneType"):
-        both(parquet.make, path=path)
-    broken = tmp_path / 'broken.parquet'
-    broken.write_bytes(b'no parquet at all')
-    with pytest.raises(ValueError, match=r'broken\.parquet is not a Parquet file'):
-        list(parquet.make('train', broken))
+        both(parquet.make, path)
 
 
 def test_parquet_on_a_disk_that_fails(tmp_path, monkeypatch):
-    path = write_parquet(tmp_path / 'set', text=['one', 'two'])
+    path = write_parquet(tmp_path / 'a.parquet', text=['one', 'two'])
 
     def fail(*_):
         raise OSError(errno.EIO, 'Input/output error')
@@ -271,6 +328,30 @@ def test_parquet_on_a_disk_that_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=f'error: cannot read {path} after row 0') as caught:
         list(parquet.make('train', path))
     assert caught.value.errno == errno.EIO
+
+
+def test_damaged_parquet_files_raise(tmp_path):
+    table = pyarrow.table({'text': [f'document {n} of the sea' for n in range(400)]})
+    path = tmp_path / 'a.parquet'
+    arrow.write_table(table, path, compression='none', write_page_checksum=True)
+    good, refused = path.read_bytes(), 0
+    expected = texts(parquet.make('train', path))
+    for at in range(0, len(good), len(good) // 97):
+        bad = bytearray(good)
+        bad[at] ^= 16
+        path.write_bytes(bad)
+        for read in (
+            lambda: texts(parquet.make('train', path)),
+            lambda: tables.columns(tables.read(path), ['text'], str(path))[0],
+        ):
+            try:
+                found = set(read())
+            except ValueError as error:
+                assert str(path) in str(error)
+                refused += 1
+            else:
+                assert found >= set(expected)
+    assert refused > 100
 
 
 # TensorFlow Datasets.
@@ -287,22 +368,23 @@ def words(tmp_path_factory):
 
 
 def test_tfds_reads_array_record_without_tensorflow(words):
-    section = dict(path=str(words), splits=('train', 'test'), heldout_every=5)
+    section = dict(splits=('train', 'test'), heldout_every=5)
     wanted = [f'Sentence number {n}, é.' for n in range(50)]
-    assert sorted(both(tfds.make, **section)) == sorted(wanted)
-    assert len(both(tfds.make, path=str(words), heldout_every=5)) == 40
+    assert sorted(texts(both(tfds.make, str(words), **section))) == sorted(wanted)
+    assert len(both(tfds.make, str(words), heldout_every=5)) == 40
     assert 'tensorflow' not in sys.modules
 
 
 def test_tfds_errors_are_named(words, tmp_path):
     with pytest.raises(FileNotFoundError, match=r'no dataset_info\.json'):
         tfds.make('train', tmp_path)
-    with pytest.raises(ValueError, match="no split 'dev'; it has: test, train"):
-        tfds.make('train', words, splits=('dev',))
-    with pytest.raises(ValueError, match="no feature 'body'; it has: n, text"):
-        tfds.make('train', words, field='body')
-    with pytest.raises(ValueError, match='not UTF-8 text'):
-        list(tfds.make('train', words, field='n'))
+    for given, message in (
+        (dict(splits=('dev',)), "no split 'dev'; it has: test, train"),
+        (dict(field='body'), "no feature 'body'; it has: n, text"),
+        (dict(field='n'), 'not UTF-8 text'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(tfds.make('train', words, **given))
 
 
 @pytest.mark.parametrize('harm', ['half', 'tail', 'flip', 'empty', 'gone'])
@@ -318,41 +400,3 @@ def test_a_damaged_array_record_is_named(words, tmp_path, harm):
         path.write_bytes(cut[harm])
     with pytest.raises(ValueError, match=rf'{path.name} is damaged, truncated or mi'):
         list(tfds.make('train', folder))
-
-
-def test_damaged_parquet_files_raise(tmp_path):
-    import pyarrow
-    from pyarrow import parquet as library
-
-    table = pyarrow.table({'text': [f'document {n} of the sea' for n in range(400)]})
-    path = tmp_path / 'a.parquet'
-    library.write_table(table, path, compression='none', write_page_checksum=True)
-    good = path.read_bytes()
-    expected = texts(parquet.make('train', path))
-    refused = 0
-    for at in range(0, len(good), len(good) // 97):
-        bad = bytearray(good)
-        bad[at] ^= 16
-        path.write_bytes(bad)
-        for read in (lambda: texts(parquet.make('train', path)), lambda: both_of(path)):
-            try:
-                found = read()
-            except ValueError as error:
-                assert str(path) in str(error)
-                refused += 1
-            else:
-                assert set(found) >= set(expected)
-    assert refused > 100
-
-
-def both_of(path):
-    return tables.columns(tables.read(path), ['text'], str(path))[0]
-
-
-def test_too_deep_json_raises(tmp_path):
-    depth = 100_000
-    path = tmp_path / 'a.jsonl'
-    path.write_text('{"text": "a"}\n{"text": ' + '[' * depth + ']' * depth + '}\n')
-    for read in (lambda: texts(jsonl.make('train', path)), lambda: tables.read(path)):
-        with pytest.raises(ValueError, match='a.jsonl, line 2.*JSON'):
-            read()
