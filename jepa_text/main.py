@@ -258,7 +258,9 @@ def _is_set(flag, argv):
     """Returns whether a boolean flag is on: the last occurrence counts."""
     matches = [re.fullmatch(f'--?(no)?{flag}(?:=(.*))?', word) for word in argv]
     last = next((match for match in reversed(matches) if match), None)
-    return bool(last) and not last[1] and (last[2] or 'true').lower() in overrides.TRUE
+    return (
+        bool(last) and not last[1] and (last[2] or 'true').lower() in ('true', 't', '1')
+    )
 
 
 def _is_distributed():
