@@ -29,12 +29,11 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import ranges, resolve, schema
 from jepa_text.evaluation.results import published
 from jepa_text.files import checksums
 from jepa_text.measures import power
 from jepa_text.study import arms as of_arms
-from jepa_text.study import time_to_target as targets
 from jepa_text.study import verdicts
 
 REPRODUCED, CONTRADICTED = 'reproduced', 'contradicted'
@@ -58,7 +57,8 @@ class Reported:
     )
 
     def __post_init__(self):
-        targets.check(self.target)
+        for metric, value in self.target.items():
+            ranges.number(f'report.target: {metric}', value)
         if self.claims:
             claims_of(self.claims)
 

@@ -136,7 +136,7 @@ def figures(arms, kinds, metrics):
             for line in found:
                 own = {x: known[arm] for x, arm in line.items() if arm in known}
                 if len(own) >= sweep.minimum:
-                    runs[_name(list(line.values()), kinds, sweep)] = own
+                    runs[f'{line[min(line)]} to {line[max(line)]}'] = own
             if runs:
                 title = f'{sweep.title}: {metric}'
                 look = dict(log=sweep.log, percent=sweep.percent)
@@ -175,30 +175,3 @@ def _with_pure_clm(found):
         for key, line in found.items()
         if key[:2] != (None, None)
     }
-
-
-def _name(members, kinds, sweep):
-    """Returns the label of a line: traits of its arms that distinguish it from others."""
-    arm = members[-1]  # the first may be CLM alone, which has no masking rate
-    one, words = kinds[arm], []
-    varied = {
-        trait
-        for trait in Traits._fields
-        if len({getattr(kind, trait) for kind in kinds.values()} - {None}) > 1
-    }
-    if sweep.trait == 'further':
-        words.append(f'{one.objectives[0]} first')
-    elif sweep.trait != 'share':
-        share = f'{one.share:.0%} ' if 0 < one.share < 1 else ''
-        words.append(share + ' then '.join(one.objectives))
-    if sweep.trait not in ('steps', 'further'):
-        words.append(f'{one.steps:,} steps')
-    if 'rate' in varied and sweep.trait != 'rate' and one.rate:
-        words.append(f'{one.rate:.0%} masked')
-    if 'peak' in varied and sweep.trait != 'peak' and one.peak:
-        words.append(f'learning rate {one.peak:g}')
-    if varied & {'options', 'schedule'}:
-        words.append(f'as {arm}')
-    elif 'others' in varied:
-        words.append(arm.rpartition('_')[2])
-    return ', '.join(words)
