@@ -109,20 +109,20 @@ COMMANDS = {
         'jepa_text.analysis.analyze',
         '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
         'vectors computed so far stay in the cache; the same command continues.',
+        ENGINE,
     ),
     'evaluate': Command(
         'fine-tune models on tasks and compare them',
         'Fine-tunes each model on each task for every learning rate and seed, selects '
         'the learning rate on the validation set, and reports test scores with '
-        'confidence intervals over seeds. Running the same command again continues; '
-        'several processes may share a workdir.',
+        'confidence intervals over seeds. Running the same command again continues.',
         'jepa_text.evaluation.evaluate',
         'evaluate',
         'jepa_text.evaluation.config',
         '--config=configs/evaluate.py:models=runs/clm_mlm,tasks=bundled '
         '--workdir=runs/exam',
         'finished results are kept; the same command computes the remaining ones.',
-        {'dry-run': (True, 'print what would be trained, and exit')},
+        {'dry-run': (True, 'print what would be trained, and exit'), **ENGINE},
     ),
     'finetune': Command(
         'fine-tune one model on one task and save it',

@@ -11,6 +11,7 @@ its controls (controls.py). Measures of the last layer have an interval over tex
 with several training seeds, such as runs/a-0 and runs/a-1, also one over seeds.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -18,16 +19,18 @@ import json
 import math
 import re
 import time
+from pathlib import Path
 
-from jepa_text import load
+from jepa_text import engine, load
 from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
+from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.kinds import prediction
-from jepa_text.running import compilation, download, mirror, xla_flags
+from jepa_text.running import compilation, download, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -79,7 +82,8 @@ class Config:
         "folder for cached vectors; '' for a local workdir's own, 'private' for the "
         "user's",
     )
-    threads: int = field(0, 'worker threads; 0 for the number of cores', minimum=0)
+    threads: int = field(0, 'threads that measure; 0 for the number of cores', minimum=0)
+    engine: Options = schema.section(Options, 'where vectors of models are computed')
     compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
@@ -100,35 +104,30 @@ def analyze(config, workdir):
     Raises ValueError or FileNotFoundError for invalid settings before it loads a model.
     """
     xla_flags.apply()
-    with mirror.opened(workdir) as place:
-        return _analyze(config, place)
-
-
-def _analyze(config, place):
-    config, began = _checked(config), time.monotonic()
+    folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
+    began, config = time.monotonic(), _checked(config)
     compilation.use_cache(config['compilation_cache'])
     chosen = _tasks(config)
     for path in config['models'] if config['max_length'] else ():
         # Raises if the model does not read as many tokens.
         prediction.reader(load.outline(path), config['max_length'])
-    names, folder = run_names(config['models']), place.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    place.begin()
-    # The cache is large and can be recomputed: it is not uploaded to an address.
-    own = compilation.PRIVATE if addresses.is_address(place.name) else folder / 'features'
-    cache = str(config['cache'] or own)
-    cache = compilation.private_folder(cache, 'features', 'cache')
+    names = run_names(config['models'])
+    options = schema.read(Options, config['engine'], 'engine')
     depths = [load.outline(path).network.encoder.depth for path in names]
-    cells = monitor.count_cells(config, chosen, depths)
-    progress = compilation.progress('analysis', cells)
-    with monitor.one_blas_thread(), progress as bar:
-        display = monitor.Monitor(bar)
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(engine.opened(options, folder))
+        cache = str(config['cache'] or folder / 'features')
+        cache = str(compilation.private_folder(cache, 'features', 'cache'))
+        if not options.is_in_process:
+            _encode_elsewhere(config, names, cache, run)
+        cells = monitor.count_cells(config, chosen, depths)
+        stack.enter_context(monitor.one_blas_thread())
+        progress = compilation.progress('analysis', cells)
+        display = monitor.Monitor(stack.enter_context(progress))
         found = measuring.Measurements(config, chosen, cache, display)
         for path, (name, seed) in names.items():
             display.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
-            model = load.load(path)
-            length = config['max_length'] or model.length
-            found.model(dataclasses.replace(model, length=length), name, seed)
+            found.model(_model(config, path), name, seed)
         found.tf_idf()
         with display.part('similarity of layers'):
             found.similarity()
@@ -147,8 +146,41 @@ def _analyze(config, place):
     }
     write(folder, results)
     page.show(results)
-    print(f'\n{place.name}/analysis.html  ({results["seconds"]:.0f} s)')
+    print(f'\n{folder}/analysis.html  ({results["seconds"]:.0f} s)')
     return results
+
+
+def _model(config, path):
+    model = load.load(path)
+    return dataclasses.replace(model, length=config['max_length'] or model.length)
+
+
+def _encode_elsewhere(config, names, cache, run):
+    """Fills the cache by tasks of an engine, one for each model.
+
+    Raises the error of the first that failed.
+    """
+    function = f'{__name__}.{encode.__name__}'
+    tasks = [
+        engine.Task(f'vectors of {path}', function, [config, path, seed, cache])
+        for path, (_, seed) in names.items()
+    ]
+    for outcome in run(tasks).values():
+        if outcome.error:
+            raise outcome.error
+
+
+def encode(config, path, seed, cache):
+    """Caches the vectors of a model and of its untrained control on all tasks."""
+    xla_flags.apply()
+    compilation.use_cache(config['compilation_cache'])
+    model, progress = _model(config, path), monitor.Monitor()
+    models = [model]
+    if controls.UNTRAINED in config['controls']:
+        models.append(measuring.untrained(config, model, seed))
+    for task in _tasks(config):
+        for one in models:
+            measuring.vectors(config, one, task, cache, progress)
 
 
 def _saved_config(path):

@@ -71,8 +71,7 @@ class Measurements:
             self.progress.log('  (cls skipped: the model has no initial special token)')
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
-            # A different initialization for each training seed.
-            fresh = controls.untrained(model, self._seed + seed)
+            fresh = untrained(self.config, model, seed)
             self._features(fresh, name, seed, controls.UNTRAINED)
         for task in self.tasks if controls.BAG in wanted else ():
             with self.progress.part(name, controls.BAG, task.name):
@@ -139,17 +138,8 @@ class Measurements:
         for task in self.tasks:
             cells = monitor.model_cells(self.config, model.network.encoder.depth)
             with self.progress.part(name, control, task.name, cells=cells):
-                texts, read = _texts(task), self.read[name, seed, task.name]
-                poolings, weights = self._poolings(model, task)
-                found = features.extract(
-                    model,
-                    texts,
-                    poolings,
-                    layers=self.config['layers'] or None,
-                    weights=weights,
-                    folder=self.cache,
-                    on_progress=self._encoding,
-                )
+                read = self.read[name, seed, task.name]
+                found = vectors(self.config, model, task, self.cache, self.progress)
                 wanted = {
                     (Result(task.name, name, seed, control, *pair),): partial(
                         found.vectors, *pair
@@ -160,32 +150,12 @@ class Measurements:
                 lengths_N2 = _lengths(found.tokens_N, read)
                 self._measure_all(wanted, read, lengths_N2, labels, after=ENCODING)
                 if task is self.tasks[0] and not control:
-                    start = len(texts) - len(task.test.texts())
+                    start = len(_texts(task)) - len(task.test.texts())
                     self.last[name, seed] = {
                         layer: found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
                         for layer, pooling in sorted(found.names)
                         if pooling == self._pooling
                     }
-
-    def _encoding(self, done, count):
-        share = ENCODING * done / count
-        self.progress.status(f'vectors of {done:,} of {count:,} texts', share)
-
-    def _poolings(self, model, task):
-        """(poolings, weights): the poolings that model and task support, and the weights
-        of trained poolings, from the training split."""
-        wanted = [
-            name
-            for name in self.config['poolings']
-            if name != 'cls' or name == self._pooling or model.ends()[0]
-        ]
-        trained = [name for name in wanted if pooling.base(name) in features.TRAINED]
-        if not trained:
-            return wanted, {}
-        if task.kind != 'labels' or task.train.second is not None:
-            return [name for name in wanted if name not in trained], {}
-        self.progress.status(f'training {", ".join(trained)}')
-        return wanted, trained_weights(model, task, self._seed, self.cache)
 
     def _measure_all(
         self, wanted, task, lengths_N2, labels=None, after=0.0, answered=None
@@ -254,6 +224,50 @@ class Measurements:
         value, low, high = (float(x) for x in interval)
         measured = dict(form=form, metric=metric, value=value, low=low, high=high)
         self.rows.append(result._asdict() | measured | dict(count=count, other=other))
+
+
+def untrained(config, model, seed):
+    """Returns the untrained control of a model, initialized otherwise for each seed of
+    training."""
+    return controls.untrained(model, config['seed'] + seed)
+
+
+def vectors(config, model, task, cache, progress):
+    """Returns the features.Features of a model on a task, from the cache if they are
+    there."""
+
+    def on_progress(done, count):
+        progress.status(
+            f'vectors of {done:,} of {count:,} texts', ENCODING * done / count
+        )
+
+    poolings, weights = _poolings(config, model, task, cache, progress)
+    return features.extract(
+        model,
+        _texts(task),
+        poolings,
+        layers=config['layers'] or None,
+        weights=weights,
+        folder=cache,
+        on_progress=on_progress,
+    )
+
+
+def _poolings(config, model, task, cache, progress):
+    """(poolings, weights): the poolings that model and task support, and the weights
+    of trained poolings, from the training split."""
+    wanted = [
+        name
+        for name in config['poolings']
+        if name != 'cls' or name == config['poolings'][0] or model.ends()[0]
+    ]
+    trained = [name for name in wanted if pooling.base(name) in features.TRAINED]
+    if not trained:
+        return wanted, {}
+    if task.kind != 'labels' or task.train.second is not None:
+        return [name for name in wanted if name not in trained], {}
+    progress.status(f'training {", ".join(trained)}')
+    return wanted, trained_weights(model, task, config['seed'], cache)
 
 
 def trained_weights(model, task, seed, folder):

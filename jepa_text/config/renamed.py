@@ -6,6 +6,8 @@ DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cle
 INSTEAD = {
     '.start': 'it is now init_from',
     'runs.start': 'it is now init_from',
+    '.lease': 'it was removed, as were claims: see the section engine',
+    '.attempts': 'it was removed, as were claims: see engine.retries',
     'evaluate.most_rows': 'it is now max_rows',
     'prepare.workers': 'it is now engine.jobs',
     'prepare.engine=beam': "it was removed: use prepare.engine.name='ray'",

@@ -5,6 +5,7 @@ import dataclasses
 from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.cost import hardware
+from jepa_text.engine import Options
 from jepa_text.evaluation.members import grid
 from jepa_text.kinds import base
 from jepa_text.models import pooling
@@ -112,17 +113,14 @@ class Config:
     test: int = field(0, 'test examples, drawn by a seed; 0: all', minimum=0)
     width: int = field(
         0,
-        'members that a worker claims together and trains at once, if they fit into '
-        'memory; 0: 1 on CPUs, else one seed of each learning rate per device',
+        'members that are trained at once, if they fit into memory; 0: 1 on CPUs, else '
+        'one seed of each learning rate per device',
         minimum=0,
     )
+    engine: Options = section(Options, 'where members are trained')
     hardware: str = field(
         '', "CHIP or CHIP:COUNT whose hours --dry-run estimates; '': this machine"
     )
-    lease: float = field(
-        60.0, 'seconds after which a worker without a heartbeat is replaced', above=0
-    )
-    attempts: int = field(3, 'attempts at a member that fails', minimum=1)
     compilation_cache: str = compilation.choice()
 
     def __post_init__(self):

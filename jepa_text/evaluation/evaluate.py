@@ -4,21 +4,24 @@ Each member of the grid is fine-tuned and measured.
 
 workdir/
   results/        a line and a side file per member: results/lines.py
-  claims/         which worker works on which group of members: running/claims.py
+  logs/           the output of members that are trained by other processes (engine.py)
   lines.jsonl     all lines, and the definition by which they are selected
   summary.json    selected learning rates, means and intervals
 
-The same call resumes an evaluation, and several workers can share a folder. The learning
-rate is selected on validation only; reported values are those of the test set.
+The same call resumes an evaluation: groups of members whose lines are there are finished.
+The learning rate is selected on validation only; reported values are those of the test
+set.
 """
 
 import functools
 import json
 import math
+import traceback
+from pathlib import Path
 
 import jax
 
-from jepa_text import load
+from jepa_text import engine, load
 from jepa_text.config import schema
 from jepa_text.cost import hardware
 from jepa_text.data import truncation
@@ -28,9 +31,9 @@ from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.results import comparison, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
-from jepa_text.files import atomic
+from jepa_text.files import atomic, paths
 from jepa_text.kinds import prediction
-from jepa_text.running import claims, compilation, shared_workdir, xla_flags
+from jepa_text.running import compilation, xla_flags
 
 MODES = results.MODES
 FORMS = {
@@ -50,13 +53,8 @@ def evaluate(config, workdir, dry_run=False):
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
+    folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     compilation.use_cache(config.compilation_cache)
-    with shared_workdir.opened(workdir) as place:
-        return _evaluate(config, place, dry_run)
-
-
-def _evaluate(config, place, dry_run):
-    folder = place.folder
     read = load.outline if dry_run else load.check
     models = {model: read(model) for model in config.models}
     for model in config.models:
@@ -66,53 +64,88 @@ def _evaluate(config, place, dry_run):
     _check_fills(config.models, tasks, dry_run)
     stamps = {model: load.stamp(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
-    # Read claims before lines: a group that another worker ends in between then has all
-    # its lines, and is not mistaken for one with missing lines.
-    ended = claims.ended(place.claims)
-    place.pull()
-    done = {grouping.key_of(line) for line in results.read(folder / results.FOLDER)[0]}
-    unique = grouping.unique(groups)
-    planned = plan_of(config, tasks, unique, done, models if dry_run else None)
     if dry_run:
+        done = _done(folder)
+        planned = plan_of(config, tasks, grouping.unique(groups), done, models)
         progress.show_plan(planned, config.hardware or local_hardware())
         return None
-    by_item = {group.item: group for group in unique if not group.keys <= done}
-    for item in by_item.keys() & ended.keys():
-        # Ended, but with lines that are missing or damaged.
-        claims.reopen(place.claims, item, ended[item])
-    with progress.MemberProgress(planned) as bar:
-        exam = examiner.Examiner(config, tasks, folder, bar)
-
-        def publish(item, members):
-            exam.publish(by_item[item], members)
-            place.push()
-
-        worked = claims.work(
-            place.claims,
-            list(by_item),
-            lambda item: exam.run(by_item[item]),
-            publish,
-            lease=config.lease,
-            attempts=config.attempts,
-        )
-    place.pull()
-    summarized = summarize(config, tasks, folder, groups, worked.failed)
-    place.push()
+    with engine.opened(config.engine, folder) as run:
+        failed = _work(config, folder, tasks, groups, stamps, run)
+        summarized = summarize(config, tasks, folder, groups, failed)
     rows = summary.rows(summarized['chosen'])
     print(summary.markdown(summary.table(rows)))
     for cut in truncations(summarized['lines']):
         print(
             truncation.message(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts)
         )
-    print(f'{place.name}/evaluation.html')
-    if worked.failed:
-        item, error = next(iter(worked.failed.items()))
+    print(f'{folder}/evaluation.html')
+    if failed:
+        item, error = next(iter(failed.items()))
         raise RuntimeError(
-            f'{len(worked.failed)} of {len(groups)} groups of members failed and have no '
-            f'results; {item}: {error_message(error)} The page lists all errors; run the '
-            'same command to try again.'
+            f'{len(failed)} of {len(groups)} groups of members failed and have no '
+            f'results; {item}: {error} The page lists all errors; run the same command '
+            'to try again.'
         )
     return summarized
+
+
+def _done(folder):
+    """Returns the keys of all lines."""
+    return {grouping.key_of(line) for line in results.read(folder / results.FOLDER)[0]}
+
+
+def _work(config, folder, tasks, groups, stamps, run):
+    """Trains and measures the groups without lines; returns {item: error message}.
+
+    They are tasks of an engine: here one after another; else those of a model and task
+    in as many parts as there are jobs, or one by one on Ray.
+    """
+    done, unique = _done(folder), grouping.unique(groups)
+    waiting = [group for group in unique if not group.keys <= done]
+    if config.engine.is_in_process:
+        with progress.MemberProgress(plan_of(config, tasks, unique, done)) as bar:
+            return _examined(examiner.Examiner(config, tasks, folder, bar), waiting)
+    by_part = {}
+    for group in waiting:
+        by_part.setdefault((group.task, group.model), []).append(group.item)
+    jobs, given, parts, failed = config.engine.jobs, schema.as_dict(config), {}, {}
+    for (name, model), items in by_part.items():
+        count = len(items) if config.engine.name == 'ray' else min(jobs, len(items))
+        section = config.tasks[list(tasks).index(name)]
+        for part in range(count):
+            own = items[part::count]
+            arguments = [{**given, 'tasks': [section]}, str(folder), stamps, own]
+            parts[f'{name} {model} {part + 1} of {count}'] = arguments
+    function = f'{__name__}.{examine.__name__}'
+    outcomes = run([engine.Task(name, function, own) for name, own in parts.items()])
+    for name, (errors, lost) in outcomes.items():
+        failed |= dict.fromkeys(parts[name][-1], str(lost)) if lost else errors
+    return failed
+
+
+def examine(config, folder, stamps, items):
+    """Trains and measures groups of one task, a task of the engine, and writes their
+    lines; returns {item: error message} of those that failed."""
+    xla_flags.apply()
+    config, folder = schema.read(Config, config), Path(folder)
+    compilation.use_cache(config.compilation_cache)
+    tasks = tasks_of(config)
+    groups = grouping.unique(grouping.groups_of(config, tasks, stamps))
+    groups = [group for group in groups if group.item in items]
+    with progress.MemberProgress(plan_of(config, tasks, groups, set())) as bar:
+        return _examined(examiner.Examiner(config, tasks, folder, bar), groups)
+
+
+def _examined(exam, groups):
+    """Returns {item: error message} of the groups that failed; the others are written."""
+    failed = {}
+    for group in groups:
+        try:
+            exam.publish(group, exam.run(group))
+        except Exception as error:  # the other groups are still wanted
+            traceback.print_exception(error)
+            failed[group.item] = f'{type(error).__name__}: {error}'
+    return failed
 
 
 def tasks_of(config):
@@ -175,16 +208,6 @@ def plan_of(config, tasks, groups, done, outlines=None):
     return plans
 
 
-def error_message(error):
-    """Returns the message of a traceback without its frames.
-
-    The frames are in claims/; they would name folders of this machine.
-    """
-    lines = error.strip().splitlines()
-    frames = [at for at, line in enumerate(lines) if line.startswith('  ')]
-    return '\n'.join(lines[frames[-1] + 1 if frames else 0 :])
-
-
 def truncations(lines):
     """Returns a truncation.Cut for each model and task with truncated texts."""
     cuts = {}
@@ -229,7 +252,7 @@ def summarize(config, tasks, folder, groups, failed=None):
                 if not zero_shot.is_zero_shot(task)
             ],
             known,
-            failures=damaged | {k: error_message(e) for k, e in failed.items()},
+            failures=damaged | failed,
             truncations=truncations(short),
             instances=summary.over_instances(
                 folder / results.FOLDER,

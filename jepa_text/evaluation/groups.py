@@ -38,7 +38,7 @@ class Group:
 
     @property
     def item(self):
-        """The name of the group among the claims."""
+        """The name of the group."""
         name = _as_file(Path(self.path).name)[:60]
         if not self.members:
             return f'{self.common}={name}'
@@ -105,7 +105,7 @@ def width_of(config):
 
     The default is 1 on a CPU, where training one after another is faster, and elsewhere
     one seed of each learning rate per device. It does not depend on memory, as a group is
-    the unit that other workers take over and that is resumed.
+    the unit that is resumed.
     """
     if config.width:
         return config.width

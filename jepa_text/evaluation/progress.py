@@ -112,7 +112,7 @@ class MemberProgress:
         return report
 
     def done(self, model, task, members=1, line=''):
-        """Counts members as finished, by this worker or another, and prints `line`."""
+        """Counts members as finished, and prints `line`."""
         if line:
             self._progress.log(line)
         self._replace(model, task, done=self._planned[model, task].done + members)

@@ -70,14 +70,14 @@ def check_run(sections, filling, recipe):
             )
 
 
-def run(sections, workdir, fingerprints):
+def run(sections, workdir, fingerprints, engine):
     """Examines members, and returns their metrics and those of controls.
 
     Returns {'values': {member: {metric: value}}, 'beside': {metric: {control: value}}}.
 
-    `fingerprints` are {member: fingerprint}. Saved results are not measured again.
-    Members without a result whose checkpoints are missing are reported and left out.
-    Raises as evaluate.
+    `fingerprints` are {member: fingerprint}, and `engine` is a section of evaluate. Saved
+    results are not measured again. Members without a result whose checkpoints are missing
+    are reported and left out. Raises as evaluate.
     """
     values, controls = {member: {} for member in fingerprints}, {}
     for name, section in sections.items():
@@ -89,7 +89,7 @@ def run(sections, workdir, fingerprints):
             )
             for member, fingerprint in fingerprints.items()
         }
-        _examine(name, section, workdir, questions)
+        _examine(name, {'engine': engine, **section}, workdir, questions)
         for member, (path, question) in questions.items():
             if found := _answer(path, question):
                 values[member] |= found['values']

@@ -160,7 +160,9 @@ def _study(config, folder, run):
     recipes = measure.recipes(plan['configs']).items()
     results['missing'] = {name: pair for name, pair in recipes if name in failed}
     if config['examine']:
-        results['examined'] = finetuned.run(config['examine'], folder, measured)
+        results['examined'] = finetuned.run(
+            config['examine'], folder, measured, config['engine']
+        )
     completed = {n: members.as_trained(own, folder / n) for n, own in configs.items()}
     path = report.write(folder, results, completed, config['report'])
     print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')

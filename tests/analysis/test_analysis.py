@@ -194,6 +194,17 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
     assert '&lt;svg' not in page and page.count('<svg') > 12
 
 
+@pytest.mark.slow
+def test_jobs_give_equal_results(results, folder, monkeypatch):
+    """Processes of their own compute the vectors."""
+    monkeypatch.setattr(features, '_compute', None)
+    given = config(folder, engine=dict(jobs=2))
+    apart = analyze.analyze(given, folder / 'jobs')
+    for part in ('rows', 'spectra', 'cuts'):
+        assert str(apart[part]) == str(results[part])
+    assert sorted((folder / 'jobs' / 'logs').iterdir())
+
+
 def test_second_analysis_uses_the_cache(results, folder, monkeypatch):
     monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
     monkeypatch.setattr(page, 'write', lambda *_: None)

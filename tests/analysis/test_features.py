@@ -142,9 +142,9 @@ def test_cls_is_skipped_if_unavailable(model):
         (['mean', 'cls'], ['mean']),
         (['cls', 'mean'], ['cls', 'mean']),
     ):
-        measured = measuring.Measurements(dict(poolings=wanted, seed=0), [], None)
-        assert measured._poolings(bare, None) == (expected, {})
-        assert measured._poolings(model, None) == (wanted, {})
+        given = dict(poolings=wanted, seed=0)
+        assert measuring._poolings(given, bare, None, None, None) == (expected, {})
+        assert measuring._poolings(given, model, None, None, None) == (wanted, {})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The evaluate and finetune commands: grid, resuming, selection and files."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import member_lines
 import numpy as np
 import pytest
 
-from jepa_text import load
+from jepa_text import engine, load
 from jepa_text.config import config_file
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
@@ -313,7 +315,7 @@ def test_models_may_share_a_name(place):
 
 def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
     both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
-    given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1, attempts=1)
+    given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1)
     made = examiner.examination_of
 
     def fails(model, task, settings):
@@ -518,60 +520,66 @@ def test_predict_needs_a_fine_tuned_model():
 
 
 @pytest.mark.slow
-def test_two_workers_share_a_folder_and_a_killed_worker_is_replaced(place):
-    """The lines equal those of one worker."""
+def test_jobs_give_equal_results_and_a_killed_driver_is_replaced(place, done):
     program = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from jepa_text.evaluation import evaluate
-evaluate.evaluate({config(place, lease=4.0)!r}, {str(place / 'shared')!r})
+evaluate.evaluate({config(place, engine=dict(jobs=2))!r}, {str(place / 'jobs')!r})
 """
-    start = [sys.executable, '-c', program]
+    start, lines = [sys.executable, '-c', program], place / 'jobs' / 'results'
     killed = subprocess.Popen(start)
-    results_folder = place / 'shared' / 'claims'
-    while not results_folder.exists() or not any(results_folder.iterdir()):
+    while not any(lines.glob('*.json')):
         assert killed.poll() is None
+        time.sleep(0.05)
     killed.kill()
-    both = [subprocess.Popen(start) for _ in range(2)]
-    assert [one.wait(300) for one in both] == [0, 0]
-    lines, damaged = results.read(place / 'shared' / 'results')
-    assert len(lines) == 4 and not damaged
+    killed.wait()
+    assert subprocess.run(start, check=False).returncode == 0
+    members, damaged = results.read(lines)
+    assert told(members) == told(done['lines'])
+    assert not damaged
+
+
+def test_groups_that_fail_in_other_processes_are_reported(place, monkeypatch):
+    """One raises, and the process of the others is killed."""
+
+    @contextlib.contextmanager
+    def opened(options, folder):
+        folder.mkdir()
+
+        def run(tasks):
+            raising, killed = tasks
+            (item, _) = raising.arguments[-1]
+            return {
+                raising.name: engine.Outcome({item: 'OSError: the disk went away'}),
+                killed.name: engine.Outcome(error=RuntimeError('SIGKILL')),
+            }
+
+        yield run
+
+    monkeypatch.setattr(engine, 'opened', opened)
+    given = config(place, engine=dict(jobs=2))
+    with pytest.raises(RuntimeError, match='3 of 4 groups .* OSError: the disk went'):
+        evaluate.evaluate(given, place / 'fails-apart')
+    text = (place / 'fails-apart' / 'evaluation.html').read_text()
+    assert 'SIGKILL' in text
 
 
 @pytest.mark.slow
-def test_an_evaluation_at_an_address_equals_a_local_one(place, done, monkeypatch):
-    """Two workers, one after another; model, task and selected rate are there too."""
+def test_a_model_at_an_address_is_examined_as_a_local_one(place, done, monkeypatch):
     shelf = fsspec.filesystem('memory')
     shelf.store.clear()
     shelf.put(str(place / 'toy'), '/shelf/toy', recursive=True)
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(place / 'copies'))
     given = config(place, models=('memory://shelf/toy',))
-    exam = 'memory://shelf/exam'
-    evaluate.evaluate(given, exam, dry_run=True)
-    assert not shelf.exists('/shelf/exam')
-    found = evaluate.evaluate(given, exam)
     hashes = [
         {line['config_hash'] for line in lines}
-        for lines in (found['lines'], done['lines'])
+        for lines in (evaluate.evaluate(given, place / 'away')['lines'], done['lines'])
     ]
     assert hashes[0] == hashes[1] and len(hashes[0]) == 4
-    names = {name.removeprefix('/shelf/exam/') for name in shelf.find('/shelf/exam')}
-    assert {'summary.json', 'lines.jsonl', 'evaluation.html'} <= names
-    assert len([name for name in names if name.startswith('claims/')]) == 3 * 4
-    # Only the lost line is computed again.
-    ran, run = [], finetune.Examination.run
-    monkeypatch.setattr(
-        finetune.Examination,
-        'run',
-        lambda self, members, *rest, **more: (
-            ran.extend(members) or run(self, members, *rest, **more)
-        ),
-    )
-    shelf.rm(min(name for name in shelf.find('/shelf/exam/results') if '.json' in name))
-    again = evaluate.evaluate(given, exam)
-    assert len(ran) == 1 and len(again['lines']) == 4
-    tuned = dict(model='memory://shelf/toy', task=given['tasks'][0], chosen_from=exam)
-    finetune_command.finetune(tuned | dict(finetuning=FAST), 'memory://shelf/tuned')
+    tuned = dict(model='memory://shelf/toy', task=given['tasks'][0])
+    tuned |= dict(chosen_from=str(place / 'away'), finetuning=FAST)
+    finetune_command.finetune(tuned, 'memory://shelf/tuned')
     assert load.load('memory://shelf/tuned').predict(['the old whale'])
     with pytest.raises(FileExistsError, match='contains a fine-tuned model'):
         finetune_command.finetune(tuned, 'memory://shelf/tuned')

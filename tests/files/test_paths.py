@@ -56,6 +56,8 @@ def prepared(folder='rows', **changes):
 
 # Functions that take local paths only.
 ENTRANCES = {
+    'analyze, workdir': lambda p: analyze.analyze(analysis(models=['run']), p),
+    'evaluate, workdir': lambda p: evaluate.evaluate(exam(), p),
     'benchmark, workdir': lambda p: benchmark.benchmark(
         test_configs.module('benchmark').get_config(), p
     ),
@@ -83,9 +85,7 @@ DOORS = {
     'rows': lambda p: pipeline.Rows(p, 'train'),
     'export, to': lambda p: export.run({'to': p}, 'run'),
     'export, workdir': lambda p: export.run({'to': 'out'}, p),
-    'analyze, workdir': lambda p: analyze.analyze(analysis(models=['run']), p),
     'analyze, models': lambda p: analyze.analyze(analysis(models=[str(p)]), 'x'),
-    'evaluate, workdir': lambda p: evaluate.evaluate(exam(), p),
     'evaluate, models': lambda p: evaluate.evaluate(exam(models=[str(p)]), 'x'),
     'finetune, workdir': lambda p: finetune_command.finetune(
         dict(model='run', task=BUNDLED), p
