@@ -23,10 +23,9 @@ from jepa_text.evaluation import (
     search,
 )
 from jepa_text.evaluation.members import grid
-from jepa_text.evaluation.metrics import base, classes, ranking, scores
+from jepa_text.evaluation.metrics import base, ranking, scores
 from jepa_text.evaluation.metrics import cloze as ranks
-from jepa_text.evaluation.sets import retrieval, targets
-from jepa_text.evaluation.sets import task as tasks
+from jepa_text.evaluation.sets import retrieval
 from jepa_text.kinds import prediction
 from jepa_text.measures import probes
 from jepa_text.running import numerics
@@ -38,13 +37,11 @@ DIGITS = 7  # significant decimals of a cosine of float32 vectors
 def task_of(task, given):
     """Returns the task to be answered without training, under a name of its own.
 
-    `given` is True for scores of pairs and retrieval; for labels it is
-    dict(template='{text} It was <mask>.', words={label: word}), with {first} and {second}
-    in templates of pairs. Raises ValueError for a task that cannot be answered this way
-    and for invalid options.
+    These are scores of pairs, retrieval, and cloze tasks. Raises ValueError for others,
+    and if `given`, the option of the section, is not True.
     """
+    name = f'{task.name} zero-shot'
     if isinstance(task, retrieval.Retrieval) and given is True:
-        name = f'{task.name} zero-shot'
         empty = dict(pairs=[], validation_qrels=None)
         return dataclasses.replace(task, name=name, zero_shot=True, **empty)
     empty = dict.fromkeys(('train', 'validation'), task.test.take([]))
@@ -52,21 +49,16 @@ def task_of(task, given):
         return dataclasses.replace(task, **empty)
     kind = getattr(task, 'kind', 'retrieval')
     is_single = kind == 'scores' and task.test.second is None
-    if kind == 'labels' and isinstance(given, dict):
-        given = _checked_verbalizer(task, given)
-    elif kind != 'scores' or is_single or given is not True:
+    if kind != 'scores' or is_single or given is not True:
         target = 'scores of single texts' if is_single else kind
         raise ValueError(
-            f'{task.name} has {target}, and zero_shot={given!r}: without training, '
-            'scores of pairs and retrieval need zero_shot=True and labels need '
-            "zero_shot={'template': '{text} It was <mask>.', 'words': {label: word}}; "
-            'other tasks are not supported.'
+            f'{task.name} has {target}, and zero_shot={given!r}: without training, only '
+            'scores of pairs and retrieval are answered, with zero_shot=True, and cloze '
+            'tasks, such as {"text": "I liked it. It was <mask>.", "answer": "good", '
+            '"candidates": ["good", "bad"]} for classes.'
         )
-    task = dataclasses.replace(
-        task, name=f'{task.name} zero-shot', zero_shot=given, **empty
-    )
-    if kind == 'scores':
-        finetune.check_scores(task)
+    task = dataclasses.replace(task, name=name, zero_shot=True, **empty)
+    finetune.check_scores(task)
     return task
 
 
@@ -77,7 +69,7 @@ def is_zero_shot(task):
 
 def fills_masks(task):
     """Returns whether the task needs a model with an LM head."""
-    return getattr(task, 'kind', '') in ('labels', 'cloze') and is_zero_shot(task)
+    return getattr(task, 'kind', '') == 'cloze'
 
 
 def texts(task):
@@ -88,32 +80,6 @@ def texts(task):
         return list(dict.fromkeys(task.test.texts()))
     questions = questions_of(task, task.test)
     return [q.before + q.words[q.answer] + q.after for q in questions]
-
-
-def _checked_verbalizer(task, given):
-    """Validates and returns {'template', 'words'}."""
-    where = f'{task.name}, zero_shot'
-    if set(given) != {'template', 'words'} or not isinstance(given['words'], dict):
-        raise ValueError(
-            f'{where}={given!r} must have template, a text with <mask>, and words, '
-            '{label: word}.'
-        )
-    words = {str(label): word for label, word in given['words'].items()}
-    known = {str(label) for part in (task.train, task.test) for label in part.target}
-    labels = [label for label in map(str, tasks.classes(task)) if label in known]
-    if set(words) != known:
-        raise ValueError(
-            f'{where}: words are given for {", ".join(words)}, but the labels are '
-            f'{", ".join(labels)}: give one word for each label.'
-        )
-    bad = [x for x in words.values() if not isinstance(x, str) or not x.strip()]
-    if bad or len(set(words.values())) < len(words):
-        raise ValueError(f'{where}: words={words}: give each label a different word.')
-    fields = ('text',) if task.test.second is None else ('first', 'second')
-    targets.check_template(given['template'], where, fields)
-    cloze.split_at_mask(given['template'], where)
-    words = {label: words[label].strip() for label in labels}
-    return {'template': given['template'], 'words': words}
 
 
 class Examination(examination.Examination):
@@ -257,21 +223,18 @@ class Ranking(Examination):
 class Filling(Examination):
     """The word at a mask, by its log-likelihood (cloze.py).
 
-    Candidates are those of a text, the whole vocabulary, or the words of the labels.
+    Candidates are those of a text, or the whole vocabulary.
     Raises ValueError for a model that cannot fill masks (Pretrained.check_fills), and as
     cloze.Scorer for words that it cannot score.
     """
 
     def details(self):
-        given = self.task.zero_shot if self.task.kind == 'labels' else {}
         # The LM head is not part of the model's revision, which identifies its vectors.
         head = {'head': identity.of_head(self.model), 'shift': self.model.shift}
-        return {'template': given.get('template', ''), 'pooling': '', **head}
+        return {'template': '', 'pooling': '', **head}
 
     def gold(self, examples):
-        if self.task.kind == 'cloze':
-            return [answer for answer, _ in examples.target]
-        return super().gold(examples)
+        return [answer for answer, _ in examples.target]
 
     @functools.cached_property
     def _scorer(self):
@@ -288,47 +251,24 @@ class Filling(Examination):
         if not np.isfinite(log_likelihood_N).all():
             return None
         rank_N, words = [p.rank for p in predicted], [p.word for p in predicted]
-        by_rank = ranks.measure(rank_N, log_likelihood_N, questions[0].is_open)
-        if self.task.kind == 'cloze':
-            return by_rank, words
-        label_of = {word: label for label, word in self.task.zero_shot['words'].items()}
-        answers = [label_of[word] for word in words]
-        by_class = classes.measure(self.gold(examples), answers, list(label_of.values()))
-        measured = base.Measured(
-            by_rank.standard | by_class.standard,
-            by_class.paper,
-            by_rank.per_instance | by_class.per_instance,
-        )
-        return measured, answers
+        return ranks.measure(rank_N, log_likelihood_N, questions[0].is_open), words
 
 
 def questions_of(task, examples):
     """Returns the cloze.Question of each example."""
-    if task.kind == 'cloze':
-        return [
-            cloze.Question(
-                *cloze.split_at_mask(text, task.name),
-                candidates or (answer,),
-                (candidates or (answer,)).index(answer),
-                is_open=not candidates,
-            )
-            for text, (answer, candidates) in zip(examples.first, examples.target)
-        ]
-    words, questions = task.zero_shot['words'], []
-    halves = cloze.split_at_mask(task.zero_shot['template'], task.name)
-    names = ('text',) if examples.second is None else ('first', 'second')
-    sides = [side for side in (examples.first, examples.second) if side is not None]
-    for texts, target in zip(zip(*sides), examples.target):
-        fields = dict(zip(names, texts))
-        filled = (half.format(**fields) for half in halves)
-        correct = list(words).index(str(target))
-        questions.append(cloze.Question(*filled, tuple(words.values()), correct))
-    return questions
+    return [
+        cloze.Question(
+            *cloze.split_at_mask(text, task.name),
+            candidates or (answer,),
+            (candidates or (answer,)).index(answer),
+            is_open=not candidates,
+        )
+        for text, (answer, candidates) in zip(examples.first, examples.target)
+    ]
 
 
 KINDS = {
     'scores': Similarity,
-    'labels': Filling,
     'cloze': Filling,
     'retrieval': Ranking,
 }

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import examiner, finetune, identity, tasks
+from jepa_text.evaluation import finetune, identity, tasks
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as sets
@@ -70,14 +70,6 @@ def test_classes_keep_their_order_and_type(name, values, expected, tmp_path):
     head = exported.head_of(kind, params)
     assert head.labels == tuple(map(str, expected))
     assert repr(exported.kind_of(head).labels) == repr(expected)
-
-
-def test_classes_by_words_have_the_same_order(tmp_path):
-    """So that F1 is that of the same class, with and without training."""
-    path = str(write(tmp_path / 'a.csv', [10, 2]))
-    words = {'template': '{text} <mask>', 'words': {10: 'ten', 2: 'two'}}
-    task = examiner.task_of({'name': 'labeled', 'path': path, 'zero_shot': words})
-    assert list(task.zero_shot['words']) == ['2', '10']
 
 
 def test_given_classes_are_in_the_given_order(tmp_path):

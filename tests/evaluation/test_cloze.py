@@ -15,11 +15,9 @@ from jepa_text.evaluation import config as settings
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.metrics import cloze as ranks
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.sets import task as tasks
 from jepa_text.training import train
 
 PLACES = ('sea', 'land', 'war', 'house')
-WORDS = {'land': 'law', 'sea': 'sea'}
 
 
 def model(scale=20.0, **changes):
@@ -135,44 +133,6 @@ def test_long_texts_are_truncated_around_the_mask():
         is_mask = row.tokens == scorer.model.tokenizer.mask_id
         assert np.flatnonzero(is_mask).tolist() == list(row.notes.masks)
     assert row.notes.masks == (1 + 4,)  # in the middle
-
-
-def test_mask_strings_in_texts_are_not_masks():
-    task = labeled({'template': '{text} So [MASK].', 'words': WORDS})
-    texts = ['It says <mask>.', 'the [MASK]'] * 2
-    made = tasks.Examples(texts, None, np.array(['sea', 'land'] * 2))
-    given = zero_shot.questions_of(task, made)
-    assert given[0] == ('It says <mask>. So ', '.', ('law', 'sea'), 1, False)
-    rows = cloze.Scorer(model())._rows(given[:2])
-    assert all(len(row.notes.masks) == 1 for row in rows)
-    assert all(np.sum(row.tokens == model().tokenizer.mask_id) == 1 for row in rows)
-
-
-def labeled(given):
-    made = examined.labeled()
-    return zero_shot.task_of(made, given)
-
-
-def test_labels_are_predicted_by_their_words():
-    words = {'land': 'law', 'sea': 'whale'}
-    task = labeled({'template': 'It is of the <mask>: {text}', 'words': words})
-    made = examiner.examination_of(model(), task, settings.Finetuning())
-    ((_, found),) = made.run([zero_shot.MEMBER])
-    scorer = cloze.Scorer(model())
-    said = []
-    for text in task.test.first:
-        halves = 'It is of the ', f': {text}'
-        pairs = {
-            label: scorer.predict(questions([(*halves, (word,))]))[0].log_likelihood
-            for label, word in words.items()
-        }
-        said.append(max(pairs, key=pairs.get))
-    assert found.predictions == said
-    standard = found.outcome['test']['standard']
-    assert standard['accuracy'] == np.mean(np.array(said) == task.test.target)
-    assert {'macro_f1', 'mcc', 'mrr', 'log_likelihood'} < set(standard)
-    assert made.config['template'] == 'It is of the <mask>: {text}'
-    assert made.config['zero_shot']['words'] == words
 
 
 def test_the_config_hash_depends_on_the_head(tmp_path):
@@ -363,29 +323,3 @@ def test_candidates_are_read_from_table_cells(tmp_path):
 def test_words_that_cannot_be_scored_raise(row, what):
     with pytest.raises(ValueError, match=what):
         cloze.Scorer(model()).predict(questions([row]))
-
-
-@pytest.mark.parametrize(
-    ('given', 'what'),
-    [
-        (True, 'has labels, and zero_shot=True'),
-        ({'template': '{text} <mask>'}, 'must have template, .* and words'),
-        ({'template': '{text} <mask>', 'words': {'sea': 'a'}}, 'labels are land, sea'),
-        (
-            {'template': '{text}', 'words': WORDS},
-            'has 0 masks, but must have exactly one',
-        ),
-        ({'template': 'It <mask>', 'words': WORDS}, "must contain '{text}' exactly once"),
-        (
-            {'template': '{first} <mask>', 'words': WORDS},
-            "must contain '{text}' exactly once",
-        ),
-        (
-            {'template': '{text} <mask>', 'words': {'land': 'x', 'sea': 'x'}},
-            'give each label a different word',
-        ),
-    ],
-)
-def test_invalid_verbalizers_raise(given, what):
-    with pytest.raises(ValueError, match=what):
-        labeled(given)

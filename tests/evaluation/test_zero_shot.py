@@ -112,7 +112,6 @@ ALL_PAIRS = [
     for n, (a, b) in enumerate(itertools.combinations(NOUNS, 2))
 ]
 ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in NOUNS]
-PROMPT = dict(template='{text} is <mask>.', words={'0': 'old', '1': 'new'})
 
 
 @pytest.mark.parametrize(
@@ -134,18 +133,8 @@ PROMPT = dict(template='{text} is <mask>.', words={'0': 'old', '1': 'new'})
         ),
         ('near.jsonl', dict(name='query_pairs'), ASKED),
         ('near.jsonl', dict(name='own'), ASKED),
-        (
-            'near.jsonl',
-            dict(name='labeled', text='text_a', zero_shot=PROMPT),
-            ALL_PAIRS,
-        ),
         ('near/test.jsonl', dict(name='pairs'), ALL_PAIRS),
         ('near/test.jsonl', dict(name='query_pairs'), ASKED),
-        (
-            'near/test.jsonl',
-            dict(name='labeled', text='text_a', zero_shot=PROMPT),
-            ALL_PAIRS,
-        ),
         ('near/dev.tsv', dict(name='stsb'), None),
     ],
 )
@@ -265,6 +254,8 @@ def test_unsupported_zero_shot_tasks_raise(tmp_path):
         examiner.task_of(single)
     with pytest.raises(ValueError, match="near has scores, and zero_shot='cosine'"):
         examiner.task_of(section(tmp_path, zero_shot='cosine'))
+    with pytest.raises(ValueError, match='near has labels, and zero_shot=True'):
+        examiner.task_of(section(tmp_path, name='labeled', text='text_a', label='score'))
     path = tmp_path / 'near.jsonl'
     path.write_text(path.read_text().replace('"score": 1', '"score": 2'))
     path.write_text(path.read_text().replace('"score": 0', '"score": 2'))

@@ -11,8 +11,8 @@ cloze     the most frequent answer, among the candidates if there are any
 
 Each control is fitted on `train`, its hyperparameters are selected on `validation`, and
 its predictions are measured by the same metrics as those of models. Zero-shot tasks have
-the controls that need no training, fitted on the texts that are scored: the largest class
-and the most frequent answer are then the best constant predictions. Controls read the
+the controls that need no training, fitted on the texts that are scored: the most frequent
+answer is then the best constant prediction. Controls read the
 texts of the task as given; if a model reads less, truncate the task first
 (data/truncation.py). For controls of retrieval see ranking.py.
 """
@@ -53,8 +53,6 @@ class Predictions(NamedTuple):
 
 def names(task):
     """Returns the names of a task's controls, of which BAG alone needs a model."""
-    if task.zero_shot is not None and task.kind == 'labels':
-        return [controls.LARGEST]
     return list(_CONTROLS.get(task.kind, ()))
 
 
@@ -156,8 +154,7 @@ def measure(task, examples, answers):
 
 
 def _largest_class(task, model):
-    known = task.train if len(task.train) else task.test
-    return _constant(task, _commonest(Counter(map(str, known.target))))
+    return _constant(task, _commonest(Counter(map(str, task.train.target))))
 
 
 def _constant(task, answer):

@@ -117,16 +117,15 @@ def labels(values, where, known=None):
     return classes
 
 
-def check_template(template, where, wanted=('first', 'second')):
-    """Raises ValueError unless the template has each field exactly once, and no other."""
+def check_template(template, where):
+    """Raises ValueError unless the template has {first} and {second} once each only."""
     try:
         parts = list(string.Formatter().parse(template))
         fields = sorted(field for _, field, _, _ in parts if field is not None)
     except ValueError as error:
         fields = [str(error)]
-    if fields != sorted(wanted):
-        places = ' and '.join(f"'{{{name}}}'" for name in wanted)
+    if fields != ['first', 'second']:
         raise ValueError(
-            f'{where}: template={template!r} must contain {places} exactly once and no '
-            'other braces.'
+            f"{where}: template={template!r} must contain '{{first}}' and '{{second}}' "
+            'exactly once and no other braces.'
         )

@@ -84,8 +84,8 @@ class Task:
     classes       for labels: all classes in order, in the type of the data, where targets
                   have their text; (): those of the targets, by targets.classes; for tags:
                   all tags in the order of a file that has their numbers, else ()
-    zero_shot     how it is answered without training (zero_shot.py): then only `test`
-                  has examples; None: it is trained
+    zero_shot     True: answered without training (zero_shot.py); then only `test` has
+                  examples. None: it is trained
     """
 
     name: str
@@ -97,7 +97,7 @@ class Task:
     validation: Examples | None = None
     template: str = ''
     revision: str = ''
-    zero_shot: object = None
+    zero_shot: bool | None = None
     classes: tuple = ()
 
 
