@@ -1,6 +1,6 @@
 """Listing of the files that a path stands for: a file, a folder or a glob pattern.
 
-Works on this machine and at addresses.
+Works on this machine and in object stores; of a web server, it is a file.
 """
 
 import collections
@@ -104,16 +104,14 @@ def _list_remote(address):
     """Returns (the fixed part of the address, Files, {}); (None, [File], {}) of a single
     file."""
     system, path = addresses.filesystem(address)
-    is_web = address.startswith(('http://', 'https://'))
-    is_pattern = any(sign in path for sign in ('*' if is_web else '*?['))
-    if not is_web or not (is_pattern or address.endswith('/')):
-        try:
-            if file := addresses.stat(address):
-                return None, [file], {}
-            is_pattern = False  # a folder whose name contains *, ? or [
-        except FileNotFoundError:
-            if not is_pattern:
-                raise
+    is_pattern = any(sign in path for sign in '*?[')
+    try:
+        if file := addresses.stat(address):
+            return None, [file], {}
+        is_pattern = False  # a folder whose name contains *, ? or [
+    except FileNotFoundError:
+        if not is_pattern:
+            raise
 
     def request():
         system.invalidate_cache()
@@ -121,24 +119,20 @@ def _list_remote(address):
 
     # Names in a file system lack the start of the address.
     start = address.rstrip('/').removesuffix(path.rstrip('/'))
-    infos = {
-        start + name: info
-        for name, info in addresses.with_retries(address, request).items()
+    infos = addresses.with_retries(address, request)
+    files = [
+        addresses.file_of(start + name, info)
+        for name, info in infos.items()
         if info['type'] == 'file'
-    }
-    top = _fixed(address) if is_pattern else address
-    # The index page of a web folder does not contain sizes.
-    files = (
-        addresses.stat(n) if is_web else addresses.file_of(n, infos[n]) for n in infos
-    )
-    return top, list(files), {}
+    ]
+    return _fixed(address) if is_pattern else address, files, {}
 
 
 def _list_local(text):
     """Returns (the fixed part of the path, Files, {reason: skipped paths});
     (None, [File], {}) of a single file."""
     if os.path.isfile(text):
-        return None, [_file(text)], {}
+        return None, [addresses.File(text, os.path.getsize(text))], {}
     is_folder = os.path.isdir(text)
     places = [text] if is_folder else sorted(glob.glob(text, recursive=True))[::-1]
     # glob also returns broken links.
@@ -161,7 +155,7 @@ def _list_local(text):
                 entry = os.path.join(place, name)
                 (links if os.path.islink(entry) else places).append(entry)
         elif os.path.isfile(place) and os.access(place, os.R_OK):
-            files.append(_file(place))
+            files.append(addresses.File(place, os.path.getsize(place)))
         else:
             skipped[UNREADABLE].append(place)
     return text if is_folder else _fixed(text), files, skipped
@@ -170,7 +164,3 @@ def _list_local(text):
 def _fixed(pattern):
     """The folder of a pattern before its first *, ? or [."""
     return re.match(r'([^*?[]*/)?', pattern)[0]
-
-
-def _file(path):
-    return addresses.File(path, os.path.getsize(path))

@@ -8,7 +8,6 @@ import gzip
 import io
 import lzma
 import os
-import tempfile
 import zlib
 
 from jepa_text.files import addresses
@@ -123,17 +122,17 @@ class _Remote(io.RawIOBase):
     """The bytes `start` to `stop` of a file at an address."""
 
     def __init__(self, file, start, stop):
-        listed = file if isinstance(file, addresses.File) else None
         self._path, self._at = str(file), start
         self._system, self._name = addresses.filesystem(self._path)
         self._file = addresses.stat(self._path)
-        if self._file is None:
-            raise IsADirectoryError(f'{self._path} is a folder, not a file.')
-        if listed and listed.version is not None:
-            self._check_unchanged(listed, self._file)
-        self._whole = self._fetch_whole() if self._file.size is None else None
-        size = self._file.size if self._whole is None else self._whole.seek(0, 2)
-        self._stop = size if stop is None else min(stop, size)
+        if self._file is None or self._file.size is None:
+            raise ValueError(
+                f'{self._path} is a folder, or its server does not report its size: give '
+                'a file, and download it first from such a server.'
+            )
+        if getattr(file, 'version', None) is not None:
+            self._check_unchanged(file, self._file)
+        self._stop = self._file.size if stop is None else min(stop, self._file.size)
         self._length, self._is_checked = 4 * SMALLEST, False
 
     def readable(self):
@@ -155,13 +154,12 @@ class _Remote(io.RawIOBase):
     def readinto(self, buffer):
         count = min(len(buffer), self._stop - self._at)
         if count <= 0:
-            self._check_at_end()
+            # Once after the last byte: the file must not have changed since the first.
+            if not self._is_checked:
+                self._check_unchanged(self._file, addresses.stat(self._path))
+                self._is_checked = True
             return 0
-        if not self._whole:
-            block = self._fetch(count)
-        if self._whole:
-            self._whole.seek(self._at)
-            block = self._whole.read(count)
+        block = self._fetch(count)
         buffer[: len(block)] = block
         self._at += len(block)
         return len(block)
@@ -174,39 +172,20 @@ class _Remote(io.RawIOBase):
             # Unless it succeeds.
             self._length = max(SMALLEST, self._length // 2)
             # By keyword: the second argument of s3fs is a version.
-            block = self._system.cat_file(
-                self._name, start=self._at, end=self._at + wanted
-            )
+            end = self._at + wanted
+            block = self._system.cat_file(self._name, start=self._at, end=end)
+            if len(block) > wanted:
+                raise ValueError(
+                    f'The server of {self._path} does not support requests of a part of '
+                    'a file: download it first.'
+                )
             if len(block) < wanted:
                 raise ConnectionError(f'received {len(block)} of {wanted} bytes')
-            if len(block) > wanted:  # the web server ignores ranges
-                self._whole = self._fetch_whole()
-                return b''
             self._length = min(LARGEST, 4 * self._length)
             return block
 
         where = f'{self._path} from byte {self._at:,} on'
         return addresses.with_retries(where, request)
-
-    def _fetch_whole(self):
-        """Downloads the file from a web server that reports no size or ignores ranges;
-        returns it as a temporary file."""
-        whole = tempfile.TemporaryFile()  # noqa: SIM115
-
-        def request():
-            whole.seek(0)
-            whole.truncate()
-            self._system.get_file(self._name, whole)
-
-        addresses.with_retries(self._path, request)
-        return whole
-
-    def _check_at_end(self):
-        """Checks, once after the last byte, that the file did not change since the
-        first."""
-        if not self._is_checked:
-            self._check_unchanged(self._file, addresses.stat(self._path))
-            self._is_checked = True
 
     def _check_unchanged(self, before, now):
         if now is None or (now.size, now.version) != (before.size, before.version):
@@ -214,8 +193,3 @@ class _Remote(io.RawIOBase):
                 f'{self._path} changed while it was read: from {before!r} to {now!r}. '
                 'Read it again when it is no longer being written.'
             )
-
-    def close(self):
-        if getattr(self, '_whole', None):
-            self._whole.close()
-        super().close()
