@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from jepa_text.data import prepare, tokenizers, units
+from jepa_text.data import prepare, section, tokenizers, units
 
 
 def timed(call):
@@ -28,7 +28,7 @@ def timed(call):
 def main(folder, rounds=3, jobs=1):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     source = {'name': 'text', 'path': folder}
-    splits = prepare.Config.splits
+    splits = section.Prepare.splits
     found = units.corpora({'source': source, 'splits': splits})
     texts = [one['text'] for documents in found.values() for one in documents]
     print(f'{len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters')

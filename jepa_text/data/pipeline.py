@@ -16,7 +16,6 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section, tokenizers
-from jepa_text.data.cleaning import cleaner
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.data.tokenizers import formats
@@ -182,7 +181,7 @@ def changed_settings(config, folder):
 
 def _flat(settings):
     """Settings of `prepare` with dotted keys, including the defaults of `clean`."""
-    usual = json.loads(json.dumps(schema.as_dict(cleaner.Config())))
+    usual = json.loads(json.dumps(schema.as_dict(section.Clean())))
     clean = usual | (settings.get('clean') or {})
     sections = {'source': settings.get('source') or {}, 'clean': clean}
     flat = {key: value for key, value in settings.items() if key not in sections}

@@ -19,11 +19,10 @@ import shutil
 from jepa_text import engine
 from jepa_text.config import schema
 from jepa_text.data import units
-from jepa_text.data.cleaning import cleaner, duplicates
+from jepa_text.data.cleaning import duplicates
 from jepa_text.data.corpora import invalid_text
-from jepa_text.data.rows import packing as packings
 from jepa_text.data.rows import row_folder, shards, writing
-from jepa_text.engine import Options
+from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 from jepa_text.report import rows_page
@@ -34,51 +33,11 @@ STORED = ('source', 'tokenizer', 'splits', 'row_length', 'packing', 'shards', 's
 STORED = (*STORED, 'add_bos', 'add_eos')
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """The section `prepare`."""
-
-    source: dict = schema.field(
-        doc='the source of the text, as dict(name=...)',
-        folder='data/sources',
-        given=('split',),
-    )
-    tokenizer: str = schema.field(
-        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model or .tiktoken "
-        "file, 'tiktoken:NAME', or 'init_from': the one of the initial checkpoint"
-    )
-    row_length: int = schema.field(doc='tokens per row', minimum=8)
-    splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')
-    packing: str = schema.field(
-        'best_fit',
-        "how rows are packed: 'concat' cuts anywhere, 'paper' follows arXiv 2507.00994",
-        choices=tuple(packings.PACKINGS),
-    )
-    shards: int = schema.field(4, 'files per split', minimum=1, maximum=99_999)
-    seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
-    add_bos: bool = schema.field(True, 'add <bos> before each document')
-    add_eos: bool = schema.field(True, 'add <eos> after each document')
-    clean: cleaner.Config = schema.section(cleaner.Config, 'cleaning of the documents')
-    bad_documents: str = schema.field(
-        invalid_text.ERROR,
-        "for invalid text (not UTF-8, NUL, half a surrogate pair, null): 'skip' counts "
-        'and reports it',
-        choices=(invalid_text.ERROR, invalid_text.SKIP),
-    )
-    engine: Options = schema.section(Options, 'where units are prepared')
-
-    def __post_init__(self):
-        if not self.splits:
-            raise ValueError(
-                "prepare.splits is empty: name some, such as ('train', 'heldout')."
-            )
-
-
 def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     """Writes `folder` and returns its manifest; if it is complete, it is unchanged.
 
     `source` is a section such as dict(name='bundled') or dict(name='text', path=...);
-    `options` are the other fields of Config, of which row_length is required.
+    `options` are the other fields of section.Prepare, of which row_length is required.
     `tokenizer_about`, a dict that describes the tokenizer, is stored in the manifest; a
     `commit` in it is one of the settings. A folder made with the same settings counts as
     complete even if the corpus has changed since: delete it to prepare it again. Raises
@@ -86,7 +45,7 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     with other settings or other content, OSError if the disk has too little space.
     """
     given = {'source': dict(source), 'tokenizer': tokenizer.fingerprint, **options}
-    config = schema.read(Config, given, 'prepare')
+    config = schema.read(Prepare, given, 'prepare')
     folder = pathlib.Path(paths.local('The folder of rows', folder))
     about = tokenizer_about or {}
     settings = {key: getattr(config, key) for key in STORED}
@@ -136,7 +95,7 @@ def _finished(folder, settings):
 
 def _non_default(commit, config):
     """Settings that are stored only if they are not the default."""
-    usual = schema.as_dict(cleaner.Config())
+    usual = schema.as_dict(Clean())
     clean = schema.as_dict(config.clean)
     changed = {key: value for key, value in clean.items() if value != usual[key]}
     bad = config.bad_documents if config.bad_documents != invalid_text.ERROR else ''

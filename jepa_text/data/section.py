@@ -1,4 +1,4 @@
-"""The config section `data`: the rows of a run, and the changes of a phase.
+"""The config sections `data` and `prepare`: the rows of a run, and how they are made.
 
 data = dict(folder='runs/rows', ...)                        one folder, or
 data = dict(mixture=(dict(folder='runs/wiki', weight=0.7),
@@ -9,6 +9,12 @@ import dataclasses
 import pathlib
 
 from jepa_text.config import schema
+from jepa_text.data.corpora import invalid_text
+from jepa_text.data.rows import packing as packings
+from jepa_text.engine import Options
+
+NORMALIZATIONS = ('', 'NFC', 'NFKC')
+DROP, COUNT = 'drop', 'count'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,3 +107,96 @@ def folders(data):
         )
         for part in parts
     ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationSet:
+    """A set that models are evaluated on."""
+
+    path: str = schema.field(
+        doc="a file, a folder, or 'hub:NAME', as the path of an evaluation task"
+    )
+    fields: tuple[str, ...] = schema.field((), 'that contain text; () for all that do')
+    name: str = schema.field('', "in the report; '' for the name of its file")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clean:
+    """The section `clean`."""
+
+    normalize: str = schema.field(
+        '', "Unicode normalization: '' for none, 'NFC' or 'NFKC'", choices=NORMALIZATIONS
+    )
+    min_chars: int = schema.field(0, 'minimum length of a document', minimum=0)
+    max_chars: int = schema.field(
+        0, 'maximum length of a document; 0 for no limit', minimum=0
+    )
+    exact_duplicates: bool = schema.field(False, 'drop exact duplicates')
+    decontaminate: tuple[EvaluationSet, ...] = schema.field(
+        (), 'sets whose texts must not be trained on, as dict(path=...)'
+    )
+    contaminated: str = schema.field(
+        DROP, 'what to do with documents that contain their text', choices=(DROP, COUNT)
+    )
+    overlap: int = schema.field(
+        13,
+        'consecutive words shared with such a set that contaminate a document',
+        minimum=2,
+        maximum=64,
+    )
+    min_overlap: int = schema.field(
+        8, 'minimum words of a shorter text of such a set to search for', minimum=1
+    )
+
+    def __post_init__(self):
+        """Raises ValueError if settings contradict each other."""
+        if self.max_chars and self.max_chars < self.min_chars:
+            raise ValueError(
+                f'clean.max_chars={self.max_chars} is less than clean.min_chars='
+                f'{self.min_chars}: no document has such a length. 0 means no limit.'
+            )
+        if self.min_overlap > self.overlap:
+            raise ValueError(
+                f'clean.min_overlap={self.min_overlap} must be at most clean.overlap='
+                f'{self.overlap}.'
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """The section `prepare`."""
+
+    source: dict = schema.field(
+        doc='the source of the text, as dict(name=...)',
+        folder='data/sources',
+        given=('split',),
+    )
+    tokenizer: str = schema.field(
+        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model or .tiktoken "
+        "file, 'tiktoken:NAME', or 'init_from': the one of the initial checkpoint"
+    )
+    row_length: int = schema.field(doc='tokens per row', minimum=8)
+    splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')
+    packing: str = schema.field(
+        'best_fit',
+        "how rows are packed: 'concat' cuts anywhere, 'paper' follows arXiv 2507.00994",
+        choices=tuple(packings.PACKINGS),
+    )
+    shards: int = schema.field(4, 'files per split', minimum=1, maximum=99_999)
+    seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
+    add_bos: bool = schema.field(True, 'add <bos> before each document')
+    add_eos: bool = schema.field(True, 'add <eos> after each document')
+    clean: Clean = schema.section(Clean, 'cleaning of the documents')
+    bad_documents: str = schema.field(
+        invalid_text.ERROR,
+        "for invalid text (not UTF-8, NUL, half a surrogate pair, null): 'skip' counts "
+        'and reports it',
+        choices=(invalid_text.ERROR, invalid_text.SKIP),
+    )
+    engine: Options = schema.section(Options, 'where units are prepared')
+
+    def __post_init__(self):
+        if not self.splits:
+            raise ValueError(
+                "prepare.splits is empty: name some, such as ('train', 'heldout')."
+            )

@@ -22,6 +22,7 @@ from jepa_text.data import sources, tokenizers, tokenizing
 from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.data.rows import shards, writing
+from jepa_text.data.section import Clean
 from jepa_text.files import partial
 from jepa_text.parallel import exits
 from jepa_text.report import console, rows_page
@@ -45,7 +46,7 @@ class Work:
     units       [[piece, ...], ...], or [None] for a source without files
     corpora     {split: documents}
     tokenizer   a tokenizers.Tokenizer
-    clean       a cleaner.Config
+    clean       a Clean
     cleaner     its Cleaner, or None if nothing is cleaned
     """
 
@@ -54,7 +55,7 @@ class Work:
     units: list
     corpora: dict
     tokenizer: tokenizers.Tokenizer
-    clean: cleaner.Config
+    clean: Clean
     cleaner: cleaner.Cleaner | None
 
 
@@ -112,7 +113,7 @@ def load(folder):
     """Returns the Work of a partial folder that has a tokenizer."""
     plan = partial.read_plan(folder)
     settings = plan['settings']
-    clean = schema.read(cleaner.Config, settings.get('clean', {}), 'prepare.clean')
+    clean = schema.read(Clean, settings.get('clean', {}), 'prepare.clean')
     return Work(
         folder=pathlib.Path(folder),
         settings=settings,
@@ -120,7 +121,7 @@ def load(folder):
         corpora=corpora(settings),
         tokenizer=tokenizers.load(pathlib.Path(folder, TOKENIZER)),
         clean=clean,
-        cleaner=None if clean == cleaner.Config() else cleaner.Cleaner(clean),
+        cleaner=None if clean == Clean() else cleaner.Cleaner(clean),
     )
 
 

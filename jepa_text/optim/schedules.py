@@ -209,7 +209,7 @@ def for_run(section, steps, extended=()):
     """Returns `make(section, steps)`, joined to the schedules before each extension.
 
     `extended` has a dict with at, steps, schedule (a section) and rise for each
-    extension, as stored by extend.py.
+    extension, as stored by completion.py.
 
     >>> before = {'at': 2, 'steps': 2, 'schedule': 0.0, 'rise': 2}
     >>> print(for_run(1.0, 5, [before])(jnp.arange(5)))

@@ -16,7 +16,7 @@ from jepa_text import engine
 from jepa_text.config import ranges
 from jepa_text.files import atomic, checksums
 from jepa_text.running import restore, workdir
-from jepa_text.training import begin, completion, extend
+from jepa_text.training import begin, completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -203,7 +203,7 @@ def _changed(old, new):
     except ValueError as error:
         raise ValueError(f'run {new["name"]!r}: {error}') from error
     if old and recipes.size(new)[1] > recipes.size(old)[1]:
-        allowed += (*extend.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
+        allowed += (*completion.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
     return workdir.disallowed(changed, allowed)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jepa_text import engine
 from jepa_text.config import schema
-from jepa_text.data import prepare as prepared
+from jepa_text.data.section import Prepare
 from jepa_text.engine import Options
 from jepa_text.evaluation import representation
 from jepa_text.files import paths
@@ -68,7 +68,7 @@ class Measured:
 class Config(settings.Shared):
     """The config of a study: what its runs share, and the runs."""
 
-    prepare: prepared.Config = schema.field(doc='makes rows from text')
+    prepare: Prepare = schema.field(doc='makes rows from text')
     runs: tuple[dict, ...] = schema.field(
         doc='runs: a name, phases, and any keys of its own'
     )

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from jepa_text.cost import hardware
+from jepa_text.data.rows import downloaded
 from jepa_text.files import atomic, paths
 from jepa_text.parallel import processes, signals
 from jepa_text.running import (
@@ -27,7 +28,7 @@ from jepa_text.running import (
     watchdog,
     workdir,
 )
-from jepa_text.training import completion, descriptions, init_from, preflight, prepare
+from jepa_text.training import completion, descriptions, preflight
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -80,15 +81,21 @@ def recipe_of(config, folder, stack, evaluations=()):
         config = completion.with_init_from(config, folder)
         section, rows = config.get('prepare') or {}, config['data']['folder']
         source = config.get('init_from')
-        init_from.check_rows(source, section.get('tokenizer'), rows, folder)
-        if section and prepare.is_missing(rows):
+        if source:
+            from jepa_text.training import init_from
+
+            init_from.check_rows(source, section.get('tokenizer'), rows, folder)
+        if section and downloaded.is_missing(rows):
             # An invalid config fails before the rows are prepared, which may take hours.
             # If the tokenizer does not exist, `prepare` raises the clearer error.
             recipes.outline(config, recipes.mesh(config), vocab_size=2**15)
-    guard.expect('prepare')
-    processes.on_first(
-        lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
-    )
+    if section:
+        from jepa_text.training import prepare
+
+        guard.expect('prepare')
+        processes.on_first(
+            lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
+        )
     guard.expect('compile')
     config = completion.with_baseline(config, folder)
     with processes.fail_together('the recipe'):
@@ -195,10 +202,22 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
         )
     )
     introduction = descriptions.introduction(recipe)
-    for line in (*introduction, *recipe.notes, *numerics.changes(meta)):
+    for line in (*introduction, *_notes(recipe), *numerics.changes(meta)):
         report.log(line)
     trace = profiling.Trace(f'{folder}/profile', config.profile_steps)
     return Tools(store, report, stack.enter_context(trace), stop), state, meta
+
+
+def _notes(recipe):
+    """Yields messages about an extension, and about steps that the run does not reach."""
+    config, last = recipe.settings, recipe.phases[-1]
+    if extensions := config.extended or ():
+        changed = completion.changed_schedules(extensions, last, recipe.tokenizer)
+        given = extensions, config.schedule, recipe.steps, last.name, changed
+        yield from completion.extension_lines(*given)
+    if beyond := [step for step in config.checkpoint.keep_at if step > recipe.steps]:
+        listed = ', '.join(f'{step:,}' for step in beyond)
+        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {recipe.steps:,}.'
 
 
 def _branch(recipe, folder, source, step):
@@ -206,6 +225,8 @@ def _branch(recipe, folder, source, step):
 
     Also the record of the model that both started from, if any.
     """
+    from jepa_text.training import init_from
+
     record = Path(source, init_from.FILE)
     if record.is_file():
         atomic.write(Path(folder, init_from.FILE), record.read_bytes())
@@ -223,6 +244,8 @@ def _state(recipe, store, folder):
     if found is None:
         state = states.first(recipe, recipe.phases[0])
         if recipe.settings.init_from:
+            from jepa_text.training import init_from
+
             state = init_from.initialize(recipe, state, folder)
         return state, {}
     step, meta = found

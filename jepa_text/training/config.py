@@ -12,8 +12,8 @@ import dataclasses
 from jepa_text.config import ranges, resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.cost import hardware
-from jepa_text.data import prepare as prepared
 from jepa_text.data import section as reads
+from jepa_text.files import addresses
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
@@ -21,8 +21,6 @@ from jepa_text.running import checkpoint as checkpoints
 from jepa_text.running import compilation, profiling, writers
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.training import heldout
-from jepa_text.training.geometry import Config as Geometry
-from jepa_text.training.init_from import InitFrom
 
 # Arguments of objectives that the program passes.
 GIVEN = ('tokenizer', 'length', 'steps')
@@ -32,8 +30,71 @@ OF_A_STUDY = (
 )
 # Keys of a study that do not belong to its runs.
 OF_STUDIES = ('runs', 'seeds', 'engine', 'study', 'examine', 'report')
+# How layers of a start become a model of another depth (training/convert.py).
+LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
+
+
+@dataclasses.dataclass(frozen=True)
+class InitFrom:
+    """The section `init_from`."""
+
+    path: str = field(doc="'hf:' and a name or folder, or the workdir of a run")
+    step: int | None = field(None, 'of a run; None: the newest', minimum=0)
+    revision: str | None = field(None, "revision of an 'hf:' model")
+    family: str | None = field(None, "of an 'hf:' model; None: by its files")
+    adapt: dict = field({}, "changes to an 'hf:' model: see hf/load.load")
+    weights: str = field(
+        'keep', "'new': only use its shape and tokenizer", choices=('keep', 'new')
+    )
+    head: str = field('keep', "'new': reinitialize the LM head", choices=('keep', 'new'))
+    layers: str | None = field(
+        None, 'how layers are mapped to another depth', choices=(None, *LAYERS)
+    )
+    optimizer: str = field(
+        'fresh', "'kept': keep the moments of a run", choices=('fresh', 'kept')
+    )
+
+    def __post_init__(self):
+        addresses.location('init_from.path', self.path, model=True)
+        kept = self.optimizer == 'kept'
+        if kept and 'new' in (self.weights, self.head):
+            raise ValueError(
+                "init_from: optimizer='kept' keeps parameters and moments, but weights="
+                f"{self.weights!r} and head={self.head!r}. Use optimizer='fresh', or "
+                "'keep' for both of the others."
+            )
+        if self.is_foreign and (self.step is not None or kept):
+            raise ValueError(
+                f'init_from: {self.path} has neither steps nor moments. Remove step, and '
+                "use optimizer='fresh'."
+            )
+        if not self.is_foreign and any(self.options.values()):
+            raise ValueError(
+                'init_from: revision, family and adapt only apply to models whose path '
+                f"begins with 'hf:', but {self.path} is a workdir. Remove them."
+            )
+
+    @property
+    def is_foreign(self):
+        """Whether the start is a model of hf/ instead of a run."""
+        return self.path.startswith('hf:')
+
+    @property
+    def options(self):
+        """Options of hf/load besides the name."""
+        return dict(revision=self.revision, family=self.family, adapt=self.adapt or {})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """The section `geometry`: uniformity and ranks of held-out vectors."""
+
+    every: int = field(
+        0, 'steps between, also at the end of a phase; 0: never', minimum=0
+    )
+    texts: int = field(512, 'number of held-out texts', minimum=2)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +141,7 @@ class Shared:
         'none', "'flops': train MLM alone with the same FLOPs instead"
     )
     init_from: InitFrom | None = field(None, 'model that the run starts from')
-    prepare: prepared.Config | None = field(
+    prepare: reads.Prepare | None = field(
         None, 'makes rows from text if they are missing'
     )
     data: reads.Config = section(reads.Config, 'how rows are read and batched')

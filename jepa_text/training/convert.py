@@ -23,8 +23,8 @@ import numpy as np
 from jepa_text.models import transformer
 from jepa_text.optim.leaves import path_name
 from jepa_text.training import state as states
+from jepa_text.training.config import LAYERS
 
-LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')
 # Parameters of the projections whose output a layer adds to the hidden states.
 OUTPUTS = re.compile(r'(attention/o|ffn/down)/(kernel|bias)$')
 

@@ -1,12 +1,9 @@
 """The geometry of held-out vectors during training, which shows a collapse."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.measures import cloud, forms, geometry
 from jepa_text.models import pooling
@@ -21,20 +18,8 @@ MAX_POOLED = 'geometry/effective_rank_max_pooled'
 _POOLINGS = {name: pooling.POOLINGS[name] for name in ('mean', 'max')}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """The section `geometry`: uniformity and ranks of held-out vectors."""
-
-    every: int = schema.field(
-        0, 'steps between, also at the end of a phase; 0: never', minimum=0
-    )
-    texts: int = schema.field(512, 'number of held-out texts', minimum=2)
-
-
 def make(recipe, section):
-    """Returns the Evaluator of a run; None if `every` is 0."""
-    if not section.every:
-        return None
+    """Returns the Evaluator of a run; `section` is a config.Geometry."""
     return Evaluator(
         pipeline.Rows(recipe.phases[0].mixture.parts[0].rows.folder, 'heldout'),
         recipe.mesh,
@@ -51,7 +36,7 @@ class Evaluator:
     They are read bidirectionally whatever the objective, so that phases can be compared.
     """
 
-    def __init__(self, rows, mesh, *, batch_size, texts=Config.texts, every=0):
+    def __init__(self, rows, mesh, *, batch_size, texts=512, every=0):
         self.every = every
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
 

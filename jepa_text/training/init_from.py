@@ -15,7 +15,6 @@ initialize   the first state: encoder and LM head of the start, converted to fit
              shapes are equal
 """
 
-import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -26,7 +25,7 @@ import jax.numpy as jnp
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.files import addresses, atomic, checksums
+from jepa_text.files import atomic, checksums
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
@@ -35,64 +34,12 @@ from jepa_text.parallel import processes, sharding
 from jepa_text.running import download, restore, workdir
 from jepa_text.training import convert, named_tokenizer
 from jepa_text.training import state as states
+from jepa_text.training.config import InitFrom
 
 FILE = 'init_from.json'
 # Options of a model that may be lists, with one value per layer.
 BY_LAYER = ('rope_theta', 'window')
 TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
-
-
-@dataclasses.dataclass(frozen=True)
-class InitFrom:
-    """The section `init_from`."""
-
-    path: str = schema.field(doc="'hf:' and a name or folder, or the workdir of a run")
-    step: int | None = schema.field(None, 'of a run; None: the newest', minimum=0)
-    revision: str | None = schema.field(None, "revision of an 'hf:' model")
-    family: str | None = schema.field(None, "of an 'hf:' model; None: by its files")
-    adapt: dict = schema.field({}, "changes to an 'hf:' model: see hf/load.load")
-    weights: str = schema.field(
-        'keep', "'new': only use its shape and tokenizer", choices=('keep', 'new')
-    )
-    head: str = schema.field(
-        'keep', "'new': reinitialize the LM head", choices=('keep', 'new')
-    )
-    layers: str | None = schema.field(
-        None, 'how layers are mapped to another depth', choices=(None, *convert.LAYERS)
-    )
-    optimizer: str = schema.field(
-        'fresh', "'kept': keep the moments of a run", choices=('fresh', 'kept')
-    )
-
-    def __post_init__(self):
-        addresses.location('init_from.path', self.path, model=True)
-        kept = self.optimizer == 'kept'
-        if kept and 'new' in (self.weights, self.head):
-            raise ValueError(
-                "init_from: optimizer='kept' keeps parameters and moments, but weights="
-                f"{self.weights!r} and head={self.head!r}. Use optimizer='fresh', or "
-                "'keep' for both of the others."
-            )
-        if self.is_foreign and (self.step is not None or kept):
-            raise ValueError(
-                f'init_from: {self.path} has neither steps nor moments. Remove step, and '
-                "use optimizer='fresh'."
-            )
-        if not self.is_foreign and any(self.options.values()):
-            raise ValueError(
-                'init_from: revision, family and adapt only apply to models whose path '
-                f"begins with 'hf:', but {self.path} is a workdir. Remove them."
-            )
-
-    @property
-    def is_foreign(self):
-        """Whether the start is a model of hf/ instead of a run."""
-        return self.path.startswith('hf:')
-
-    @property
-    def options(self):
-        """Options of hf/load besides the name."""
-        return dict(revision=self.revision, family=self.family, adapt=self.adapt or {})
 
 
 def parse(section):

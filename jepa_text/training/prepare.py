@@ -9,9 +9,10 @@ import numpy as np
 
 from jepa_text.config import schema
 from jepa_text.data import pipeline
-from jepa_text.data.prepare import Config, prepare
+from jepa_text.data.prepare import prepare
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.files import addresses, paths
+from jepa_text.data.section import Prepare
+from jepa_text.files import addresses
 from jepa_text.report import rows_page
 from jepa_text.training import named_tokenizer
 
@@ -51,7 +52,7 @@ def make(section, folder, source=None, budget=0):
     """
     if addresses.is_address(folder):
         return _make_remote(section, folder, source, budget)
-    section = schema.resolved(Config, section, 'prepare')
+    section = schema.resolved(Prepare, section, 'prepare')
     opened = named_tokenizer.opened(section.pop('tokenizer'), source)
     existed = Path(folder, row_folder.MANIFEST).exists()
     began = time.monotonic()
@@ -92,13 +93,6 @@ def _make_remote(section, address, source, budget):
     return manifest
 
 
-def is_missing(folder):
-    """Returns whether a folder or address of rows does not exist."""
-    if addresses.is_address(folder):
-        return not downloaded.exists(folder)
-    return not Path(paths.local('data.folder', folder)).exists()
-
-
 def if_missing(section, folder, source=None):
     """Prepares the rows of a section unless their folder exists.
 
@@ -107,7 +101,7 @@ def if_missing(section, folder, source=None):
     """
     if not section:
         return
-    if is_missing(folder):
+    if downloaded.is_missing(folder):
         make(section, folder, source)
     elif changed := pipeline.changed_settings(section, folder):
         print(

@@ -28,14 +28,7 @@ from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, numerics
 from jepa_text.training import config as settings
-from jepa_text.training import (
-    data_position,
-    extend,
-    geometry,
-    heldout,
-    named_tokenizer,
-    preflight,
-)
+from jepa_text.training import data_position, heldout, preflight
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -110,7 +103,6 @@ class Recipe:
     offload       name of the part of the state in host memory; '' for none
     settings      the parsed config: what the loop needs besides, such as log_every
     identity      checksums of the files next to a checkpoint (running/identity.py)
-    notes         messages that are reported when the run begins
     evaluations   what train.py evaluates during training
     """
 
@@ -124,7 +116,6 @@ class Recipe:
     offload: str
     settings: settings.Config
     identity: dict
-    notes: tuple
     evaluations: tuple = ()
 
     @property
@@ -279,11 +270,12 @@ def make(config, evaluations=()):
     preflight.memory(recipe, parsed.accumulate)
     if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
         preflight.lr_multipliers(recipe, parsed.optimizer)
-    made = [
-        heldout.make(recipe, parsed.evaluate),
-        geometry.make(recipe, parsed.geometry),
-        *(make(recipe, parsed.evaluate) for make in evaluations),
-    ]
+    made = [heldout.make(recipe, parsed.evaluate)]
+    if parsed.geometry.every:
+        from jepa_text.training import geometry
+
+        made.append(geometry.make(recipe, parsed.geometry))
+    made += [make(recipe, parsed.evaluate) for make in evaluations]
     return dataclasses.replace(recipe, evaluations=tuple(filter(None, made)))
 
 
@@ -304,7 +296,6 @@ def objectives(config):
 
 def _recipe(config, parsed, mesh, tokenizer):
     total = size(config, mesh.size)[1]
-    extensions = parsed.extended or ()
     optimizer = optimizers.make(parsed.optimizer)
     make_phases = functools.partial(
         _phases,
@@ -312,7 +303,7 @@ def _recipe(config, parsed, mesh, tokenizer):
         devices=mesh.size,
         model=parsed.model,
         tokenizer=tokenizer,
-        schedule=schedules.for_run(parsed.schedule, total, extensions),
+        schedule=schedules.for_run(parsed.schedule, total, parsed.extended or ()),
         optimizer=optimizer,
         clip_norm=parsed.clip_norm,
         accumulate=parsed.accumulate,
@@ -330,28 +321,11 @@ def _recipe(config, parsed, mesh, tokenizer):
         offload=OFFLOADED[parsed.offload],
         settings=parsed,
         identity=identity.fingerprints(config, tokenizer),
-        notes=(
-            *extend.lines(
-                extensions,
-                parsed.schedule,
-                total,
-                made[-1].name,
-                extend.stretched(extensions, made[-1], tokenizer),
-            ),
-            *_unreachable(parsed.checkpoint.keep_at, total),
-        ),
     )
     preflight.context(recipe)
     for phase in recipe.phases:
         preflight.own_code_of(recipe, phase, parsed.model)
     return recipe
-
-
-def _unreachable(keep_at, total):
-    """Yields a note if checkpoints are to be kept at steps after the last one."""
-    if beyond := [step for step in keep_at if step > total]:
-        listed = ', '.join(f'{step:,}' for step in beyond)
-        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {total:,}.'
 
 
 def mesh(config):
@@ -439,6 +413,8 @@ def tokenizer_of(config, vocab_size=None):
     if folder and downloaded.exists(folder, 'tokenizer.json'):
         return tokenizers.load(downloaded.fetch(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
+    from jepa_text.training import named_tokenizer
+
     if named_tokenizer.exists(wanted):
         return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer
     if vocab_size:

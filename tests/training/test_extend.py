@@ -8,7 +8,7 @@ import tiny
 
 from jepa_text.optim import schedules
 from jepa_text.running import metrics, workdir
-from jepa_text.training import completion, extend
+from jepa_text.training import begin, completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -119,7 +119,7 @@ def test_what_an_extension_changes_is_said(folder, schedule, objective, at, chan
         extended=[extension],
     )
     config = settings.plain(config)
-    lines = recipes.outline(config, recipes.mesh(config)).notes
+    lines = list(begin._notes(recipes.outline(config, recipes.mesh(config))))
     said = [line for line in lines if 'differs from that of a run of this length' in line]
     assert bool(said) == bool(changed)
     if changed:
@@ -156,7 +156,9 @@ def newest(monkeypatch):
 
 def test_in_the_stable_phase_the_rate_does_not_change(tmp_path, newest):
     config = extended(tmp_path, 200, 50, made(100))
-    said = extend.lines(config['extended'], config['schedule'], 200, 'mlm', {})
+    said = completion.extension_lines(
+        config['extended'], config['schedule'], 200, 'mlm', {}
+    )
     assert said[1] == 'The learning rate continues at 0.01.'
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import test_configs
 
-from jepa_text.data import prepare
+from jepa_text.data.section import Prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import config as settings
@@ -93,8 +93,8 @@ def test_documented_differences_from_2507_00994_match_the_rows():
         assert words in told
     assert 'as arXiv 2507.00994 did' not in told
     section = PRETRAIN.get_config('clm_mlm,210m').prepare
-    assert section.get('add_bos', prepare.Config.add_bos)
-    assert section.get('packing', prepare.Config.packing) == 'best_fit'
+    assert section.get('add_bos', Prepare.add_bos)
+    assert section.get('packing', Prepare.packing) == 'best_fit'
     assert section.row_length == 2048
 
 

@@ -1,4 +1,4 @@
-"""Cleaning of documents: the config section `clean`, and what it does to one document.
+"""What the config section `clean` does to one document.
 
     text -> normalize -> length? -> contaminated?
 
@@ -16,65 +16,9 @@ import dataclasses
 import typing
 import unicodedata
 
-from jepa_text.config import schema
 from jepa_text.data.cleaning.words import Phrases
+from jepa_text.data.section import DROP
 from jepa_text.data.sets import tables
-
-NORMALIZATIONS = ('', 'NFC', 'NFKC')
-DROP, COUNT = 'drop', 'count'
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluationSet:
-    """A set that models are evaluated on."""
-
-    path: str = schema.field(
-        doc="a file, a folder, or 'hub:NAME', as the path of an evaluation task"
-    )
-    fields: tuple[str, ...] = schema.field((), 'that contain text; () for all that do')
-    name: str = schema.field('', "in the report; '' for the name of its file")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """The section `clean`."""
-
-    normalize: str = schema.field(
-        '', "Unicode normalization: '' for none, 'NFC' or 'NFKC'", choices=NORMALIZATIONS
-    )
-    min_chars: int = schema.field(0, 'minimum length of a document', minimum=0)
-    max_chars: int = schema.field(
-        0, 'maximum length of a document; 0 for no limit', minimum=0
-    )
-    exact_duplicates: bool = schema.field(False, 'drop exact duplicates')
-    decontaminate: tuple[EvaluationSet, ...] = schema.field(
-        (), 'sets whose texts must not be trained on, as dict(path=...)'
-    )
-    contaminated: str = schema.field(
-        DROP, 'what to do with documents that contain their text', choices=(DROP, COUNT)
-    )
-    overlap: int = schema.field(
-        13,
-        'consecutive words shared with such a set that contaminate a document',
-        minimum=2,
-        maximum=64,
-    )
-    min_overlap: int = schema.field(
-        8, 'minimum words of a shorter text of such a set to search for', minimum=1
-    )
-
-    def __post_init__(self):
-        """Raises ValueError if settings contradict each other."""
-        if self.max_chars and self.max_chars < self.min_chars:
-            raise ValueError(
-                f'clean.max_chars={self.max_chars} is less than clean.min_chars='
-                f'{self.min_chars}: no document has such a length. 0 means no limit.'
-            )
-        if self.min_overlap > self.overlap:
-            raise ValueError(
-                f'clean.min_overlap={self.min_overlap} must be at most clean.overlap='
-                f'{self.overlap}.'
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +47,7 @@ class Cleaned(typing.NamedTuple):
 
 
 class Cleaner:
-    """Cleans documents as a Config says.
+    """Cleans documents as a section.Clean says.
 
     `sets` is a tuple with the SetSummary of each set to decontaminate from. Creating a
     Cleaner reads these sets.

@@ -67,5 +67,12 @@ def exists(folder, name=row_folder.MANIFEST):
         return False
 
 
+def is_missing(folder):
+    """Whether a folder or address of rows does not exist."""
+    if addresses.is_address(folder):
+        return not exists(folder)
+    return not pathlib.Path(paths.local('data.folder', folder)).exists()
+
+
 def _within(folder, name):
     return f'{os.fspath(folder).rstrip("/")}/{name}'

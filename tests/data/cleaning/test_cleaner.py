@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jepa_text.config import schema
 from jepa_text.data.cleaning import cleaner
+from jepa_text.data.section import Clean
 
 QUESTION = 'Which of the twelve gray ships sailed first, on the morning of May 3rd, 1901?'
 SHORT = 'Nine ships sailed out on that gray morning.'
@@ -17,7 +18,7 @@ SEVEN = 'Seven words are too few for it.'
 
 
 def made(**config):
-    return cleaner.Cleaner(schema.read(cleaner.Config, config, 'clean'))
+    return cleaner.Cleaner(schema.read(Clean, config, 'clean'))
 
 
 def clean(text, **config):
@@ -32,7 +33,7 @@ def rows(path, *texts):
 
 def test_nothing_is_dropped_by_default():
     for text in ('', '\x00', 'a' * 10**6, 'e\u0301 {lorem ipsum}\ud800'):
-        assert cleaner.Cleaner(cleaner.Config()).clean(text) == (text, '', ())
+        assert cleaner.Cleaner(Clean()).clean(text) == (text, '', ())
 
 
 @pytest.mark.parametrize(
