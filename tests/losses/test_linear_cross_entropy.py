@@ -45,6 +45,11 @@ def fused_by(chunk, **options):
     return jax.jit(functools.partial(linear_cross_entropy, **given))
 
 
+def close(ours, expected, atol=1e-5, **more):
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert_allclose(one, other, atol=atol, **more)
+
+
 def weights(labels):
     """Different weights per position, some negative, one 0."""
     return np.linspace(-1, 2, labels.size, dtype='f').round(1).reshape(labels.shape)
@@ -68,17 +73,10 @@ def gradient_of(form):
 def test_fused_equals_plain_forward_and_backward(inputs, chunk):
     form = fused_by(chunk)
     weight = weights(inputs[2])
-    for ours, expected in zip(
-        jax.tree.leaves(form(*inputs, weight)),
-        jax.tree.leaves(plain(*inputs, weight)),
-        strict=True,
-    ):
-        assert ours.dtype == jnp.float32
-        assert_allclose(ours, expected, atol=1e-5)
-    for ours, expected in zip(
-        gradients(form, *inputs), gradients(plain, *inputs), strict=True
-    ):
-        assert_allclose(ours, expected, atol=1e-5)
+    ours = form(*inputs, weight)
+    assert all(one.dtype == jnp.float32 for one in jax.tree.leaves(ours))
+    close(ours, plain(*inputs, weight))
+    close(gradients(form, *inputs), gradients(plain, *inputs))
 
 
 def test_fused_matches_float64(inputs):
@@ -109,12 +107,8 @@ def test_fused_matches_torch(inputs):
     assert_allclose(
         fused_by(4)(*inputs, weights(inputs[2]))[1][0], loss.detach(), atol=1e-5
     )
-    for ours, theirs in zip(
-        gradients(fused_by(4), *inputs),
-        (hidden.grad, kernel.grad, weight.grad),
-        strict=True,
-    ):
-        assert_allclose(ours, theirs, atol=1e-5)
+    theirs = [np.asarray(x.grad) for x in (hidden, kernel, weight)]
+    close(gradients(fused_by(4), *inputs), theirs)
 
 
 def test_bfloat16_accumulates_in_float32():
@@ -170,10 +164,7 @@ def test_labels_outside_the_vocabulary_give_nan_except_at_weight_0(inputs, bad):
         given = hidden, kernel, labels, weight
         return form(*given)[0], *gradients(form, *given)[:2]
 
-    for ours, expected in zip(
-        both(fused_by(4), outside), both(plain, labels), strict=True
-    ):
-        assert_allclose(ours, expected, atol=1e-5)
+    close(both(fused_by(4), outside), both(plain, labels))
 
 
 def test_losses_have_no_gradient_and_forward_computes_none(inputs):
@@ -197,10 +188,8 @@ def test_vmap_over_kernels_equals_a_loop(inputs):
     every = jax.jit(jax.vmap(lambda k: gradients(form, hidden, k, labels)))
     together = jax.device_get(every(kernels))
     for index, one in enumerate(kernels):
-        for ours, expected in zip(
-            together, gradients(plain, hidden, one, labels), strict=True
-        ):
-            assert_allclose(ours[index], expected, rtol=1e-6, atol=1e-5)
+        ours = [each[index] for each in together]
+        close(ours, gradients(plain, hidden, one, labels), rtol=1e-6)
 
 
 def test_a_split_batch_communicates_only_gradients(inputs):
@@ -219,8 +208,7 @@ def test_a_split_batch_communicates_only_gradients(inputs):
     )
     slope = jax.jit(jax.grad(loss, argnums=(1, 2)), static_argnums=0)
     expected = slope(plain, hidden, kernel, labels)
-    for ours, theirs in zip(function(hidden, kernel, labels), expected, strict=True):
-        assert_allclose(ours, theirs, atol=1e-5)
+    close(function(hidden, kernel, labels), expected)
     program = function.lower(hidden, kernel, labels).compile().as_text()
     assert 'all-reduce' in program
     for moved in ('all-gather', 'all-to-all', 'collective-permute'):
@@ -231,12 +219,7 @@ def test_vocab_first_takes_the_transposed_kernel(inputs):
     hidden, kernel, labels = inputs
     first = fused_by(4, vocab_first=True)
     given = labels, weights(labels)
-    for ours, expected in zip(
-        jax.tree.leaves(first(hidden, kernel.T, *given)),
-        jax.tree.leaves(plain(hidden, kernel, *given)),
-        strict=True,
-    ):
-        assert_allclose(ours, expected, atol=1e-5)
+    close(first(hidden, kernel.T, *given), plain(hidden, kernel, *given))
     d_hidden, d_embedding, _ = gradients(first, hidden, kernel.T, labels)
     expected = gradients(plain, *inputs)
     assert_allclose(d_hidden, expected[0], atol=1e-5)
@@ -283,9 +266,7 @@ def test_rows_and_tokens_over_a_mesh(inputs, shape, width, vocab_first):
     d_kernel = np.asarray(d_kernel)
     ours = (d_hidden, d_kernel.T if vocab_first else d_kernel), scores
     plainly = jax.grad(functools.partial(loss, plain), argnums=(0, 1), has_aux=True)
-    expected = jax.jit(plainly)(hidden, kernel)
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
-        assert_allclose(one, other, atol=1e-5)
+    close(ours, jax.jit(plainly)(hidden, kernel))
     for moved in ('all-gather', 'all-to-all', 'collective-permute'):
         assert moved not in program
     assert ('reduce-scatter(' in program) == bool(width)
@@ -390,8 +371,7 @@ def test_a_bias_over_a_mesh(inputs):
     with jax.set_mesh(mesh):
         gradients = jax.jit(jax.grad(ours, argnums=every))(*given)
     expected = jax.jit(jax.grad(plainly, argnums=every))(*given)
-    for one, other in zip(gradients, expected, strict=True):
-        assert_allclose(one, other, atol=1e-5)
+    close(gradients, expected)
 
 
 def test_chunk_positions_of_0_raises(inputs):

@@ -403,6 +403,29 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('sentence', dict(documents=0), 'sentence: documents=0'),
         ('hybrid', dict(balance='half'), "balance='half' must be a finite number"),
         ('mml', {}, "'mlm'"),
+        ('clm', dict(prefix=(0.9, 0.1)), 'prefix'),
+        ('clm', dict(prefix=0.5), 'prefix=0.5 must be a list'),
+        ('clm', dict(prefix=(0.1, 0.2, 0.3)), 'is not .low, high.'),
+        ('clm', dict(prefix=(0.1, 2)), 'at most 1'),
+        ('clm', dict(prefix=(1.0, 1.0)), 'of which the first=1.0 must be .* below 1'),
+        ('mntp', dict(shift=0), "shift=0 must be 1; without a shift it is 'mlm'"),
+        ('clm', dict(prefix=('a', 0.2)), "of which='a'"),
+        ('clm', dict(logits_mib=-1), 'logits_mib=-1'),
+        ('clm', dict(z_weight=-1), 'z_weight=-1'),
+        ('mlm', dict(logits_mib='all'), "logits_mib='all'"),
+        ('mlm', dict(z_weight=-1), 'z_weight=-1'),
+        ('mlm', dict(sampler='span', span_length=0), 'span_length=0'),
+        ('mlm', dict(span_length=4), "needs sampler='span', not 'fixed'"),
+        ('mlm', dict(rate=[0.5, 0.2]), 'two ascending numbers'),
+        ('mlm', dict(rate=[0.2]), 'two ascending numbers'),
+        ('mlm', dict(rate=[]), 'two ascending numbers'),
+        ('mlm', dict(rate=['a', 0.2]), "of which='a'"),
+        ('mlm', dict(attends='right'), 'bidirectional, causal'),
+        ('mlm', dict(rate=[0.0, 0.5]), 'between 0 and 1'),
+        ('mixture', dict(parts=(dict(name='mlm'),)), 'two or more'),
+        ('mixture', dict(shares=(1, 2, 3)), 'shares'),
+        ('mixture', dict(by='night'), 'rows'),
+        ('sentence', dict(predictor='transformer'), 'mlp'),
     ],
 )
 def test_errors_name_what_is_wrong_in_a_section(name, section, words):
@@ -499,39 +522,6 @@ def test_mixture_by_steps_alternates():
         for step in range(6)
     ]
     assert parts == [0, 0, 1, 0, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ('name', 'section', 'words'),
-    [
-        ('clm', dict(prefix=(0.9, 0.1)), 'prefix'),
-        ('clm', dict(prefix=0.5), 'prefix=0.5 must be a list'),
-        ('clm', dict(prefix=(0.1, 0.2, 0.3)), 'is not .low, high.'),
-        ('clm', dict(prefix=(0.1, 2)), 'at most 1'),
-        ('clm', dict(prefix=(1.0, 1.0)), 'of which the first=1.0 must be .* below 1'),
-        ('mntp', dict(shift=0), "shift=0 must be 1; without a shift it is 'mlm'"),
-        ('clm', dict(prefix=('a', 0.2)), "of which='a'"),
-        ('clm', dict(logits_mib=-1), 'logits_mib=-1'),
-        ('clm', dict(z_weight=-1), 'z_weight=-1'),
-        ('mlm', dict(logits_mib='all'), "logits_mib='all'"),
-        ('mlm', dict(z_weight=-1), 'z_weight=-1'),
-        ('mlm', dict(sampler='span', span_length=0), 'span_length=0'),
-        ('mlm', dict(span_length=4), "needs sampler='span', not 'fixed'"),
-        ('mlm', dict(rate=[0.5, 0.2]), 'two ascending numbers'),
-        ('mlm', dict(rate=[0.2]), 'two ascending numbers'),
-        ('mlm', dict(rate=[]), 'two ascending numbers'),
-        ('mlm', dict(rate=['a', 0.2]), "of which='a'"),
-        ('mlm', dict(attends='right'), 'bidirectional, causal'),
-        ('mlm', dict(rate=[0.0, 0.5]), 'between 0 and 1'),
-        ('mixture', dict(parts=(dict(name='mlm'),)), 'two or more'),
-        ('mixture', dict(shares=(1, 2, 3)), 'shares'),
-        ('mixture', dict(by='night'), 'rows'),
-        ('sentence', dict(predictor='transformer'), 'mlp'),
-    ],
-)
-def test_errors_name_what_is_wrong_in_an_option(name, section, words):
-    with pytest.raises(ValueError, match=words):
-        build(name, **section)
 
 
 @pytest.mark.slow
