@@ -78,7 +78,7 @@ def _per_example(task, predicted_N):
     """{metric: one value per test example} of predicted classes."""
     right_N = predicted_N == task.test.target
     values = {'probe_accuracy': right_N.astype(np.float64)}
-    if task.metric in SCORES:
+    if task.metric in INFLUENCES:
         influence = INFLUENCES[task.metric](predicted_N, task.test.target)
         values[f'probe_{task.metric}'] = influence
     return values
@@ -183,42 +183,24 @@ def baselines(task):
     return found
 
 
-def f1(predicted_N, truth_N):
-    """2 TP / (2 TP + FP + FN) of the class '1'; 0 if it is neither predicted nor true.
-
-    >>> f1(np.array(['1', '1', '0']), np.array(['1', '0', '0'])).round(3).item()
-    0.667
-    """
-    predicted_N, truth_N = predicted_N == '1', truth_N == '1'
-    total = predicted_N.sum() + truth_N.sum()
-    return 2 * np.sum(predicted_N & truth_N) / total if total else np.float64(0.0)
-
-
-def matthews(predicted_N, truth_N):
-    """Matthews correlation of two classes: the Pearson correlation of the indicators of
-    '1'; 0 if one of them is constant.
-
-    >>> round(matthews(np.array(['1', '1', '0', '0']), np.array(['1', '0', '0', '0'])), 3)
-    0.577
-    """
-    return correlations.pearson(predicted_N == '1', truth_N == '1')
-
-
 def f1_influence(predicted_N, truth_N):
-    """One value per example, with `f1` as their mean; see correlations.py.
+    """One value per example, with F1 of the class '1' as their mean; see correlations.py.
+
+    F1 = 2 TP / (2 TP + FP + FN), or 0 if the class is neither predicted nor true.
 
     >>> f1_influence(np.array(['1', '1', '0']), np.array(['1', '0', '0'])).round(3)
     array([1.333, 0.   , 0.667])
     """
-    value = f1(predicted_N, truth_N)
     predicted_N, truth_N = predicted_N == '1', truth_N == '1'
     counts_N = predicted_N.astype(np.float64) + truth_N
-    mean = counts_N.mean() or 1.0
-    return value + (2.0 * (predicted_N & truth_N) - value * counts_N) / mean
+    mean, right_N = counts_N.mean() or 1.0, 2.0 * (predicted_N & truth_N)
+    value = right_N.mean() / mean
+    return value + (right_N - value * counts_N) / mean
 
 
 def matthews_influence(predicted_N, truth_N):
-    """One value per example, with `matthews` as their mean.
+    """One value per example, with Matthews correlation as their mean: the Pearson
+    correlation of the indicators of '1', or 0 if one of them is constant.
 
     >>> matthews_influence(np.array(['1', '0']), np.array(['1', '0'])).tolist()
     [1.0, 1.0]
@@ -226,7 +208,6 @@ def matthews_influence(predicted_N, truth_N):
     return correlations.pearson_influence(predicted_N == '1', truth_N == '1')
 
 
-SCORES = {'f1': f1, 'mcc': matthews}
 INFLUENCES = {'f1': f1_influence, 'mcc': matthews_influence}
 # Scales of the intervals (measures/statistics.py).
 SCALES = {'probe_accuracy': 'share', 'probe_f1': 'share', 'probe_mcc': 'correlation'}

@@ -166,18 +166,6 @@ def test_measures_have_controls_forms_and_intervals(results):
     assert counted['value'] > 0.6
 
 
-def test_mean_over_seeds(results):
-    place = dict(control='', layer=1, pooling='mean', metric='probe_accuracy')
-    (mean,) = chosen(results, seed='mean', **place)
-    values = [row['value'] for row in chosen(results, **place) if row['seed'] != 'mean']
-    assert mean['value'] == pytest.approx(np.mean(values))
-
-
-def test_control_that_reaches_a_value_is_reported(results):
-    warned = [w for w in results['warnings'] if w['metric'] == 'probe_accuracy']
-    assert warned and 'it reaches' in warned[0]['words']
-
-
 def test_page_is_self_contained_and_has_every_figure(results, folder):
     page = (folder / 'out' / 'analysis.html').read_text()
     assert not re.search(r'<script|<img|<link|@import|https?://(?!www.w3.org)', page)
@@ -257,17 +245,6 @@ def test_invalid_configs_are_rejected(changes, words, folder):
             task |= dict(name='labeled', path=str(path))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         analyze.analyze(config(folder, **changes), folder / 'bad')
-
-
-def test_copies_of_few_texts_are_no_collapse_but_too_few(folder):
-    (folder / 'copies').mkdir()
-    for split, count in (('train', 30), ('test', 2)):
-        rows = (dict(text=f'text {n % count}', label=n % 2) for n in range(30))
-        text = '\n'.join(map(json.dumps, rows))
-        (folder / 'copies' / f'{split}.jsonl').write_text(text)
-    copies = [dict(name='labeled', path=str(folder / 'copies'))]
-    with pytest.raises(ValueError, match='copies has 2 different test examples, but at'):
-        analyze.analyze(config(folder, tasks=copies), folder / 'bad')
 
 
 def test_scores_that_are_all_equal_raise(folder):

@@ -206,19 +206,21 @@ def test_difference_due_to_length_is_reported():
 def test_scores_match_scikit_learn_and_influences_match_leave_one_out(metric):
     theirs = pytest.importorskip('sklearn.metrics')
     predicted_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
-    score, influence = probes.SCORES[metric], probes.INFLUENCES[metric]
-    expected = {
-        'f1': lambda: theirs.f1_score(truth_N, predicted_N, pos_label='1'),
-        'mcc': lambda: theirs.matthews_corrcoef(truth_N, predicted_N),
-    }[metric]()
-    found_N = influence(predicted_N, truth_N)
-    assert found_N.mean() == pytest.approx(score(predicted_N, truth_N))
+    score = {
+        'f1': lambda predicted, truth: theirs.f1_score(truth, predicted, pos_label='1'),
+        'mcc': lambda predicted, truth: theirs.matthews_corrcoef(truth, predicted),
+    }[metric]
+    found_N, expected = (
+        of(predicted_N, truth_N) for of in (probes.INFLUENCES[metric], score)
+    )
     assert found_N.mean() == pytest.approx(expected)
     left_out_N = [
         score(*np.delete([predicted_N, truth_N], n, axis=1)) for n in range(300)
     ]
     pseudo_N = 300 * expected - 299 * np.array(left_out_N)
     np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
+    constant_N = np.full(300, '0')
+    assert probes.INFLUENCES[metric](constant_N, truth_N).mean() == pytest.approx(0)
 
 
 @pytest.mark.slow

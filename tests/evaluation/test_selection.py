@@ -233,12 +233,6 @@ def test_borda_counts_beaten_models():
 @pytest.mark.parametrize(
     ('lines', 'options', 'message'),
     [
-        ([{'model': 'a', 'task': 't'}], {}, 'lacks kind, learning_rate'),
-        (
-            [line(1e-5, 0, 1, 1, 'over')],
-            {},
-            "seed 0: status='over'.*done, not finite",
-        ),
         ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 has two lines'),
         ([line(1e-5, 0, 1, 1), line(1e-5, 1, 1, 1, steps=2)], {}, 'has steps=2, another'),
         ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),

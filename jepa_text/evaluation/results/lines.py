@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.files import atomic, checksums
 
 FOLDER = 'results'
@@ -40,24 +39,20 @@ NOT_HASHED = (
     *('model', 'item', 'chosen', 'width', 'how', 'host', 'threads', 'devices', 'mesh'),
     'texts_cut',
 )
-OUTCOME = ('status', 'validation', 'test', 'losses', 'seconds', 'versions')
 
 
 def config_hash(config):
     """Returns the sha256 of the settings of a member's config that change a number.
 
     Numbers are rounded to six digits, so that 1e-5 has the same hash in float32. Raises
-    ValueError if a field of CONFIG is missing, or the model or data revision is empty.
+    ValueError if the model or data revision is empty.
     """
-    missing = [key for key in CONFIG if key not in config]
-    missing += [
-        key for key in ('model_revision', 'data_revision') if config.get(key) == ''
-    ]
-    if missing:
-        raise ValueError(
-            f'The config of a member lacks {", ".join(missing)}, without which results '
-            'cannot be distinguished. If there is no commit, give a checksum.'
-        )
+    for key in ('model_revision', 'data_revision'):
+        if not config[key]:
+            raise ValueError(
+                f'{key} of a member is empty, so its results cannot be distinguished '
+                'from others. If there is no commit, give a checksum.'
+            )
     counted = {key: value for key, value in config.items() if key not in NOT_HASHED}
     return checksums.checksum(_rounded(plain(counted)))
 
@@ -82,14 +77,14 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
     """Writes a member's side file and then its line; returns the path of the line.
 
     config          the fields of CONFIG and all other settings
-    outcome         the fields of OUTCOME; `validation` and `test` are {'standard': {},
-                    'paper': {}}, or None if not finite; NaN is written as null
+    outcome         {'status', 'validation', 'test', 'losses', 'seconds', 'versions'};
+                    `validation` and `test` are {'standard': {}, 'paper': {}}, or None if
+                    not finite; NaN is written as null
     per_instance    {metric: [N]} of the test set, as in metrics.base.Measured
     predictions     [N], or {query: {document: score}}
 
-    Raises ValueError for missing, unknown or inconsistent parts.
+    Raises ValueError for columns of different lengths.
     """
-    _check_outcome(outcome)
     folder, name = Path(folder), name_of(config)
     folder.mkdir(parents=True, exist_ok=True)
     line = {'name': name, **config, **outcome, 'config_hash': config_hash(config)}
@@ -193,26 +188,6 @@ def _side_bytes(name, per_instance, predictions):
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(columns), sink, compression='zstd')
     return sink.getvalue().to_pybytes()
-
-
-def _check_outcome(outcome):
-    different = sorted(set(OUTCOME) ^ set(outcome))
-    if different:
-        raise ValueError(
-            f'An outcome must have the fields {", ".join(OUTCOME)}; missing or unknown: '
-            f'{", ".join(different)}.'
-        )
-    status = outcome['status']
-    resolve.check_choice('status', status, STATUSES)
-    for split in ('validation', 'test'):
-        metrics = outcome[split]
-        if metrics is None and status == 'not finite':
-            continue
-        if not isinstance(metrics, dict) or set(metrics) != set(MODES):
-            raise ValueError(
-                f'{split}={metrics!r} of a member with status {status!r}: give {{metric: '
-                f'value}} for both modes, {" and ".join(MODES)}.'
-            )
 
 
 def _read_line(path):

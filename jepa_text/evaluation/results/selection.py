@@ -105,7 +105,6 @@ def select(lines, *, by='standard', rule='pooled', rates=(0.0, math.inf)):
     resolve.check_choice('by', by, results.MODES)
     groups = {}
     for line in lines:
-        _check(line)
         groups.setdefault((line['model'], line['task']), []).append(line)
     return [_chosen(group, by, rule, rates) for group in groups.values()]
 
@@ -201,14 +200,6 @@ def _per_seed(valued):
         seeds.setdefault(line['seed'], []).append((line, score))
     best = [max(pairs, key=lambda pair: pair[1])[0] for pairs in seeds.values()]
     return sorted(best, key=lambda line: line['seed'])
-
-
-def _check(line):
-    needed = ('model', 'task', 'kind', 'learning_rate', 'seed', 'status')
-    missing = [key for key in (*needed, 'validation', 'test') if key not in line]
-    if missing:
-        raise ValueError(f'A result line lacks {", ".join(missing)}: {line}.')
-    resolve.check_choice(f'{_name(line)}: status', line['status'], results.STATUSES)
 
 
 def _check_alike(group):
