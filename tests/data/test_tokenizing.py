@@ -27,74 +27,35 @@ TEXTS = [
 ] * 9
 
 
-def split(*stages):
-    return pre_tokenizers.Sequence(list(stages))
-
-
-# The stages of known families: (normalizer, pre-tokenizer, model, trainer).
-BYTES = pre_tokenizers.ByteLevel
+BYTES, WORDS = pre_tokenizers.ByteLevel, pre_tokenizers.WhitespaceSplit()
+NOT_SPLIT = pre_tokenizers.Metaspace(split=False)
+REGEX = pre_tokenizers.Split(library.Regex(LLAMA), 'isolated')
+BPE = models.BPE, trainers.BpeTrainer
+WORDPIECE = models.WordPiece, trainers.WordPieceTrainer
+UNIGRAM = models.Unigram, trainers.UnigramTrainer
+XLM = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(' {2,}', ' ')])
+BERT = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+LLAMA3 = pre_tokenizers.Sequence([REGEX, BYTES(add_prefix_space=False, use_regex=False)])
+# The stages of known families: (normalizer, pre-tokenizer, (model, trainer)).
 FAMILIES = {
-    'gpt2': (None, BYTES(add_prefix_space=False), models.BPE, trainers.BpeTrainer),
-    'roberta': (None, BYTES(add_prefix_space=True), models.BPE, trainers.BpeTrainer),
-    'modernbert': (
-        normalizers.NFC(),
-        BYTES(add_prefix_space=False),
-        models.BPE,
-        trainers.BpeTrainer,
-    ),
-    'llama3': (
-        None,
-        split(
-            pre_tokenizers.Split(library.Regex(LLAMA), 'isolated'),
-            BYTES(add_prefix_space=False, use_regex=False),
-        ),
-        models.BPE,
-        trainers.BpeTrainer,
-    ),
-    'bert': (
-        normalizers.BertNormalizer(),
-        pre_tokenizers.BertPreTokenizer(),
-        models.WordPiece,
-        trainers.WordPieceTrainer,
-    ),
-    'xlm_roberta': (
-        normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(' {2,}', ' ')]),
-        pre_tokenizers.Metaspace(),
-        models.Unigram,
-        trainers.UnigramTrainer,
-    ),
-    'first_metaspace': (
-        None,
-        pre_tokenizers.Metaspace(prepend_scheme='first'),
-        models.BPE,
-        trainers.BpeTrainer,
-    ),
-    'words': (
-        normalizers.Lowercase(),
-        pre_tokenizers.WhitespaceSplit(),
-        models.WordPiece,
-        trainers.WordPieceTrainer,
-    ),
+    'gpt2': (None, BYTES(add_prefix_space=False), BPE),
+    'roberta': (None, BYTES(add_prefix_space=True), BPE),
+    'modernbert': (normalizers.NFC(), BYTES(add_prefix_space=False), BPE),
+    'llama3': (None, LLAMA3, BPE),
+    'bert': (*BERT, WORDPIECE),
+    'xlm_roberta': (XLM, pre_tokenizers.Metaspace(), UNIGRAM),
+    'first_metaspace': (None, pre_tokenizers.Metaspace(prepend_scheme='first'), BPE),
+    'words': (normalizers.Lowercase(), WORDS, WORDPIECE),
     # These complicate cuts: each piece would begin, or end, like a text.
-    'prepended': (
-        normalizers.Prepend('▁'),
-        pre_tokenizers.WhitespaceSplit(),
-        models.BPE,
-        trainers.BpeTrainer,
-    ),
-    'unsplit': (
-        normalizers.Replace(' ', '▁'),
-        pre_tokenizers.Metaspace(split=False),
-        models.Unigram,
-        trainers.UnigramTrainer,
-    ),
+    'prepended': (normalizers.Prepend('▁'), WORDS, BPE),
+    'unsplit': (normalizers.Replace(' ', '▁'), NOT_SPLIT, UNIGRAM),
 }
 
 
 def made(family):
     """Returns a tiny tokenizer of a family; for modernbert with runs of spaces as
     tokens."""
-    normalizer, pre_tokenizer, model, trainer = FAMILIES[family]
+    normalizer, pre_tokenizer, (model, trainer) = FAMILIES[family]
     backend = library.Tokenizer(
         model() if model is models.Unigram else model(unk_token='<unk>')
     )
@@ -103,9 +64,8 @@ def made(family):
     backend.pre_tokenizer = pre_tokenizer
     given = dict(vocab_size=350, special_tokens=['<unk>', *SPECIALS], show_progress=False)
     if model is not models.WordPiece:
-        given['initial_alphabet'] = (
-            BYTES.alphabet() if 'Byte' in str(pre_tokenizer) else []
-        )
+        is_bytes = 'Byte' in str(pre_tokenizer)
+        given['initial_alphabet'] = BYTES.alphabet() if is_bytes else []
     if model is models.Unigram:
         given['unk_token'] = '<unk>'
     backend.train_from_iterator(TEXTS, trainer(**given))
@@ -130,38 +90,9 @@ def small(monkeypatch):
         monkeypatch.setattr(tokenizing, name, value)
 
 
-WORDS = st.sampled_from(
-    [
-        'the',
-        'whale',
-        "don't",
-        '1851',
-        '3.14',
-        'é',
-        'e\u0301',
-        '城市',
-        '海。',
-        '😀',
-        "'",
-        '"',
-    ]
-    + [
-        'a.b',
-        ' ',
-        '  ',
-        '\n',
-        '\n\n',
-        '\t',
-        '\r\n',
-        '\u3000',
-        ',',
-        '!?',
-        '—',
-        '  the',
-        'Σ',
-    ]
-)
-TEXT = st.lists(WORDS | st.text(max_size=3), min_size=20, max_size=90)
+PARTS = "the|whale|don't|1851|3.14|é|e\u0301|城市|海。|😀|'|\"|a.b| |  |\n|\n\n|\t|\r\n"
+PARTS = [*PARTS.split('|'), '\u3000', ',', '!?', '—', '  the', 'Σ']
+TEXT = st.lists(st.sampled_from(PARTS) | st.text(max_size=3), min_size=20, max_size=90)
 
 
 @settings(max_examples=60, deadline=None)
