@@ -114,13 +114,9 @@ def truncations(cuts):
 
 
 def methods_section(lines, chosen):
-    """Returns the section of methods and settings.
-
-    Settings that all members share are in a sentence, the others in a table; versions are
-    folded.
-    """
+    """Returns the section of methods, settings and, folded, versions."""
     trained = [line for line in lines if line['learning_rate']]
-    text, table = _settings(trained)
+    table = _settings(trained)
     hours = sum(line.get('seconds') or 0 for line in lines) / 3600
     spent = f'{len(trained):,} members were trained, in {hours:.3g} h of compute.'
     rules = ' or '.join(sorted({choice.rule for choice in chosen})) or 'pooled'
@@ -143,29 +139,24 @@ def methods_section(lines, chosen):
     }
     return {
         'heading': 'Methods',
-        'text': '\n\n'.join(filter(None, [methods, zero_shot, text, spent])),
+        'text': '\n\n'.join(filter(None, [methods, zero_shot, spent])),
         'table': table['rows'] and table,
         'details': {'Versions': versions, 'This page': page.versions()},
     }
 
 
 def _settings(lines):
-    """Returns (a sentence of the settings of all lines, a table of the others)."""
-    grids, rows = {}, {}
+    """Returns a table of the settings of all models and tasks."""
+    grids = {}
     for line in lines:
-        trained_by = f'{line.get("how")}, {line.get("width")} at once'
-        values = *(line.get(name) for name in SHOWN), trained_by
-        grids.setdefault((line['model'], line['task'], values), []).append(line)
-    names = [*(name.replace('_', ' ') for name in SHOWN), 'trained by']
-    settings = dict(zip(names, zip(*(values for _, _, values in grids))))
-    alike = {name: of[0] for name, of in settings.items() if len(set(of)) == 1}
-    differ = [name for name in settings if name not in alike]
-    for number, ((model, task, _), own) in enumerate(grids.items()):
+        settings = [line.get(name) for name in SHOWN]
+        settings.append(f'{line.get("how")}, {line.get("width")} at once')
+        grids.setdefault((line['model'], *settings), []).append(line)
+    rows = []
+    for (model, *settings), own in grids.items():
         rates, seeds = (len({x[key] for x in own}) for key in ('learning_rate', 'seed'))
-        values = (settings[name][number] for name in differ)
-        rows.setdefault((model, f'{rates} × {seeds}', *values), []).append(task)
-    shared_texts = ', '.join(f'{name} {value}' for name, value in alike.items())
-    return shared_texts and f'The same for all members: {shared_texts}.', {
-        'columns': ['model', 'tasks', 'rates × seeds', *differ],
-        'rows': [[model, ', '.join(tasks), *x] for (model, *x), tasks in rows.items()],
-    }
+        tasks = ', '.join(dict.fromkeys(line['task'] for line in own))
+        rows.append([model, tasks, f'{rates} × {seeds}', *settings])
+    names = [name.replace('_', ' ') for name in SHOWN]
+    columns = ['model', 'tasks', 'rates × seeds', *names, 'trained by']
+    return {'columns': columns, 'rows': rows}
