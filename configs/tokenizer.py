@@ -3,7 +3,7 @@ r"""Training of a tokenizer on a corpus, with measurements of its fit.
     jepa-text tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ \
       --workdir=runs/tokenizer
 
-The argument gives the kind (bpe, unigram, wordpiece), the vocabulary size and the text,
+The argument gives the kind (bpe or unigram), the vocabulary size and the text,
 each of them optional. The text is a folder of .txt files, or a .txt, .jsonl, .parquet,
 .csv or .tsv file; by default, the bundled corpus. Further options, such as the text field
 or a folder of Parquet files, are set on the command line as in the section `prepare`:
@@ -17,7 +17,7 @@ An existing tokenizer is measured, and missing special tokens are added:
 
 from ml_collections import ConfigDict
 
-KINDS = ('bpe', 'unigram', 'wordpiece')
+KINDS = ('bpe', 'unigram')
 # {suffix of a file: source}; everything else is plain text.
 SOURCES = {'.jsonl': 'jsonl', '.ndjson': 'jsonl', '.parquet': 'parquet'}
 SOURCES |= {'.json': 'jsonl', '.arrow': 'parquet', '.csv': 'csv', '.tsv': 'csv'}

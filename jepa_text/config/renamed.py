@@ -20,6 +20,10 @@ INSTEAD = {
     'latent.prototypes': 'it was removed, as was that distance: leave it out',
     'latent.teacher_temperature': 'it was removed, as was that distance: leave it out',
     **{f'clean.{key}': DATATROVE for key in (*CLEANING, 'permutations', 'ngram')},
+    'train.kind=wordpiece': 'it was removed: give an existing one as config.tokenizer',
+    'train.lowercase': 'it was removed, as was wordpiece: leave it out',
+    'train.alphabet': 'it was removed, as was wordpiece: leave it out',
+    'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",
 }
 

@@ -36,10 +36,6 @@ class Training:
     min_frequency: int = field(
         2, 'occurrences of a pair to merge it; not for unigram', minimum=1
     )
-    lowercase: bool = field(False, 'wordpiece: lowercase and strip accents, as BERT does')
-    alphabet: int = field(
-        1000, 'wordpiece: size of the alphabet; others are <unk>', minimum=1
-    )
     reserved: int = field(
         training.RESERVED, 'number of special tokens for later use', minimum=0
     )

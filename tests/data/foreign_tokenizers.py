@@ -1,9 +1,13 @@
 """Small tokenizers in foreign formats."""
 
 import base64
+import json
 
 import pytest
 import tokenizers as library
+
+from jepa_text.data import tokenizers
+from jepa_text.data.tokenizers import training
 
 
 def wordpiece(path, special=('[UNK]', '[CLS]', '[SEP]')):
@@ -43,3 +47,17 @@ def ranks(path):
     lines = [f'{base64.b64encode(t).decode()} {n}' for n, t in enumerate(tokens)]
     path.write_text('\n'.join(lines))
     return path
+
+
+def trained_wordpiece(texts, size=700):
+    """A WordPiece tokenizer with our special tokens."""
+    backend = library.Tokenizer(library.models.WordPiece(unk_token='<unk>'))
+    backend.normalizer = library.normalizers.BertNormalizer(lowercase=False)
+    backend.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    backend.decoder = library.decoders.WordPiece()
+    special = [*training.ROLES, '<unk>']
+    trainer = library.trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=special, show_progress=False
+    )
+    backend.train_from_iterator(texts, trainer)
+    return tokenizers.parse(json.loads(backend.to_str()), 'trained')

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 
+import foreign_tokenizers
 import numpy as np
 import pytest
 import read_back
@@ -88,7 +89,7 @@ def test_bos_and_eos_are_options(make, tmp_path, ours):
 
 
 def test_documents_without_tokens_are_dropped(make, corpus, tmp_path):
-    words = training.train(['the whale'] * 9, 40, 'wordpiece')
+    words = foreign_tokenizers.trained_wordpiece(['the whale'] * 9)
     with corpus['path'].open('a') as file:
         file.write('\n{"text": "\\u200b"}')
     bare = dict(tokenizer=words, add_bos=False, add_eos=False)

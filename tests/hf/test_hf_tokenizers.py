@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import foreign_tokenizers
 import hf_cases
 import pytest
 from test_hf_export import imported
@@ -31,8 +32,10 @@ KINDS = ('bpe', 'wordpiece', 'unigram', 'qwen', 'qwen and mask')
 
 def tokenizer_of(kind):
     """A small tokenizer of a kind; 'qwen' is byte BPE that divides texts as Qwen's."""
+    if kind == 'wordpiece':
+        return foreign_tokenizers.trained_wordpiece(TEXTS * 3)
     if not kind.startswith('qwen'):
-        return training.train(TEXTS * 3, 700, kind, alphabet=300)
+        return training.train(TEXTS * 3, 700, kind)
     content = hf_cases.as_qwen(json.loads(training.train(TEXTS * 3, 700).content))
     replaced = '<mask>' if kind == 'qwen' else '<reserved_0>'
     text = json.dumps(content).replace(replaced, '<|endoftext|>')

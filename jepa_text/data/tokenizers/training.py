@@ -1,8 +1,7 @@
-"""Tokenizer training: byte-level BPE, byte-level Unigram, or WordPiece.
+"""Tokenizer training: byte-level BPE or byte-level Unigram.
 
     bpe         merges the most frequent pairs; lossless for any text
     unigram     uses the pieces that make the text likeliest; lossless for any text
-    wordpiece   BERT's: splits words into pieces; loses whitespace, unknown characters
 
 The bundled tokenizer, `jepa_text/data/bundled/tokenizer.json`, was made by
 
@@ -11,25 +10,22 @@ The bundled tokenizer, `jepa_text/data/bundled/tokenizer.json`, was made by
 
 It has 3.18 bytes of held-out text per token (4096 entries: 3.64, with twice the
 embedding). The same texts give the same tokenizer, in any order. The `tokenizers` library
-guarantees this only for BPE. For WordPiece it numbers the pieces inside words in hash
-order, so here they are numbered in advance. For Unigram its scores differ in the last
+guarantees this only for BPE. For Unigram its scores differ in the last
 digits, as threads add them up in any order, and so do those of bytes that do not occur,
 so they are rounded and sorted here; if this changes how a score is rounded, or which of
 two pieces is kept, two runs can still differ.
 """
 
-import collections
 import json
 import re
 
 import tokenizers as backend_library
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
 
 ROLES = ('<pad>', '<bos>', '<eos>', '<mask>')
-UNKNOWN = '<unk>'
 RESERVED = 4
 DIGITS = 6
 PIECE = 65_536  # characters
@@ -42,18 +38,12 @@ def train(
     kind='bpe',
     *,
     min_frequency=2,
-    lowercase=False,
-    alphabet=1000,
     reserved=RESERVED,
 ):
     """Returns a Tokenizer of `vocab_size` entries, specials included.
 
-    texts           any iterable that can be iterated twice; a generator suffices for
-                    'bpe' and 'unigram'
-    min_frequency   minimum frequency of a pair to be merged ('bpe', 'wordpiece')
-    lowercase       'wordpiece': BERT's lowercasing, which also strips accents
-    alphabet        'wordpiece': how many of the most frequent characters are kept; words
-                    with others are <unk>
+    texts           any iterable
+    min_frequency   minimum frequency of a pair to be merged ('bpe')
     reserved        number of special tokens for later use
 
     It has fewer entries if the texts have no more pairs. Raises ValueError for an unknown
@@ -61,32 +51,25 @@ def train(
     """
     if kind not in KINDS:
         raise ValueError(f'kind={kind!r} is unknown; choose from: {", ".join(KINDS)}.')
-    specials = specials_of(kind, reserved)
-    _check_size(vocab_size, kind, specials)
+    specials = specials_of(reserved)
+    _check_size(vocab_size, specials)
     options = dict(vocab_size=vocab_size, show_progress=False)
     if kind != 'unigram':
         options['min_frequency'] = min_frequency
-    if kind == 'wordpiece':
-        options |= dict(lowercase=lowercase, alphabet=alphabet)
     content = KINDS[kind](_Texts(texts), specials, **options)
     return tokenizers.parse(content, 'The trained tokenizer')
 
 
-def specials_of(kind, reserved=RESERVED):
-    """Returns the special tokens of a kind, in the order of their ids."""
-
-    unknown = (UNKNOWN,) if kind == 'wordpiece' else ()
-    return (*ROLES, *unknown, *(f'<reserved_{number}>' for number in range(reserved)))
+def specials_of(reserved=RESERVED):
+    """Returns the special tokens in the order of their ids."""
+    return (*ROLES, *(f'<reserved_{number}>' for number in range(reserved)))
 
 
-def _check_size(vocab_size, kind, specials):
-    has_bytes = kind != 'wordpiece'
-    minimum = len(specials) + (256 if has_bytes else 2)
-    if vocab_size < minimum:
-        of_text = '256 bytes' if has_bytes else 'some characters'
+def _check_size(vocab_size, specials):
+    if vocab_size < 256 + len(specials):
         raise ValueError(
-            f'vocab_size {vocab_size} is too small: {of_text} and {len(specials)} '
-            f'special tokens need {minimum}. Use 2048 or more.'
+            f'vocab_size {vocab_size} is too small: 256 bytes and {len(specials)} '
+            f'special tokens need {256 + len(specials)}. Use 2048 or more.'
         )
 
 
@@ -177,33 +160,4 @@ def _deterministic(pieces):
     return pieces | dict(zip(last, sorted((pieces[p] for p in last), reverse=True)))
 
 
-def _wordpiece(texts, specials, lowercase, alphabet, **options):
-    backend = backend_library.Tokenizer(models.WordPiece(unk_token=UNKNOWN))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece()
-    counts = collections.Counter()
-    for text in texts:
-        counts.update(backend.normalizer.normalize_str(text))
-    counts = {c: n for c, n in counts.items() if not c.isspace()}
-    kept = sorted(counts, key=lambda c: (-counts[c], c))[:alphabet]
-    room = options['vocab_size'] - len(specials)
-    if 2 * len(kept) > room:
-        raise ValueError(
-            f'vocab_size {options["vocab_size"]} is too small: {len(kept)} characters, '
-            f'each at the beginning of a word and inside, and {len(specials)} special '
-            f'tokens need {2 * len(kept) + len(specials)}. Use more, or keep fewer '
-            'characters (train.alphabet).'
-        )
-    trainer = trainers.WordPieceTrainer(
-        special_tokens=[*specials, *(f'##{c}' for c in sorted(kept))],
-        initial_alphabet=kept,
-        limit_alphabet=len(kept),
-        **options,
-    )
-    content = _trained(backend, trainer, texts)
-    content['added_tokens'] = content['added_tokens'][: len(specials)]
-    return content
-
-
-KINDS = {'bpe': _bpe, 'unigram': _unigram, 'wordpiece': _wordpiece}
+KINDS = {'bpe': _bpe, 'unigram': _unigram}

@@ -2,6 +2,7 @@
 
 import json
 
+import foreign_tokenizers
 import pytest
 import tokenizers as library
 
@@ -43,7 +44,7 @@ def test_counts_by_hand():
 
 
 def test_unknown_words_count_their_unknown_characters():
-    tokenizer = training.train(['the sea and the whale'] * 5, 120, 'wordpiece')
+    tokenizer = foreign_tokenizers.trained_wordpiece(['the sea and the whale'] * 5)
     found = measures.measure(tokenizer, ['the sea', 'zea zea ж'])['unknown']
     assert found['count'] == 3 and found['kinds'] == 2
     assert found['characters'] == [['z', 2], ['ж', 1]]

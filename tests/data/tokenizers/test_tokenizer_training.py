@@ -1,4 +1,4 @@
-"""Tests for training the three kinds of tokenizers."""
+"""Tests for training both kinds of tokenizers."""
 
 import functools
 
@@ -28,7 +28,7 @@ def made(kind):
 def test_the_size_and_special_tokens(kind):
     tokenizer = made(kind)
     assert tokenizer.vocab_size == 1000
-    specials = training.specials_of(kind)
+    specials = training.specials_of()
     named = tuple(map(tokenizer.backend.id_to_token, tokenizer.special_ids))
     assert named == specials and tokenizer.special_ids == tuple(range(len(specials)))
     roles = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id)
@@ -37,7 +37,7 @@ def test_the_size_and_special_tokens(kind):
     assert len(few.special_ids) == len(specials) - 3
 
 
-@pytest.mark.parametrize('kind', ['bpe', 'unigram'])
+@pytest.mark.parametrize('kind', KINDS)
 def test_encoding_is_lossless(kind):
     tokenizer = made(kind)
 
@@ -49,15 +49,6 @@ def test_encoding_is_lossless(kind):
         assert not np.isin(ids, tokenizer.special_ids).any()
 
     check()
-
-
-@settings(max_examples=60, deadline=None)
-@given(TEXT)
-def test_text_never_encodes_to_special_tokens(text):
-    tokenizer = made('wordpiece')
-    unknown = tokenizer.backend.token_to_id('<unk>')
-    specials = set(tokenizer.special_ids) - {unknown}
-    assert not specials & set(tokenizer.encode(text).tolist())
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -75,53 +66,11 @@ def test_training_does_not_depend_on_order(kind):
     assert again.fingerprint == made(kind).fingerprint
 
 
-def test_wordpiece_matches_the_library():
-    """The same entries with other ids, apart from what depends on hash order."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-
-    backend = Tokenizer(models.WordPiece(unk_token='<unk>'))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=False)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=1000,
-        min_frequency=2,
-        show_progress=False,
-        special_tokens=list(training.specials_of('wordpiece')),
-    )
-    backend.train_from_iterator(texts(), trainer)
-    theirs, ours = set(backend.get_vocab()), set(made('wordpiece').backend.get_vocab())
-    # Ours also has initial forms of characters that begin no word, and vice versa.
-    alphabet = {c for c in ours if len(c.removeprefix('##')) == 1}
-    assert len((theirs - ours) | (ours - theirs - alphabet)) < 0.06 * len(theirs)
-    assert len(ours & theirs) > 900
-
-
-def test_wordpiece_normalizes_like_bert():
-    tokenizer = training.train(['The Café, the sea; THE sea'] * 5, 200, 'wordpiece')
-    pieces = [tokenizer.backend.id_to_token(int(i)) for i in tokenizer.encode('the,sea')]
-    assert pieces == ['the', ',', 'sea']
-    lower = training.train(
-        ['The Café, the sea; THE sea'] * 5, 200, 'wordpiece', lowercase=True
-    )
-    for text in ('the cafe', 'THE CAFÉ'):
-        assert lower.decode(lower.encode(text)) == 'the cafe'
-    assert 'C' in tokenizer.backend.get_vocab() and 'C' not in lower.backend.get_vocab()
-
-
-def test_characters_beyond_the_alphabet_are_unknown():
-    given = dict(alphabet=3, reserved=0)
-    tokenizer = training.train(['aaa bbb ccc aab d'] * 5, 60, 'wordpiece', **given)
-    unknown = tokenizer.backend.token_to_id('<unk>')
-    assert unknown not in tokenizer.encode('abc cba')
-    assert tokenizer.encode('d').tolist() == [unknown]
-
-
 def test_min_frequency():
     given = ['the sea the sea'] * 3 + ['whale']
-    for kind in ('bpe', 'wordpiece'):
-        often = training.train(given, 400, kind, min_frequency=3).backend.get_vocab()
-        ever = training.train(given, 400, kind, min_frequency=1).backend.get_vocab()
-        assert 'whale' in ever and 'whale' not in often and len(often) < len(ever)
+    often = training.train(given, 400, min_frequency=3).backend.get_vocab()
+    ever = training.train(given, 400, min_frequency=1).backend.get_vocab()
+    assert 'whale' in ever and 'whale' not in often and len(often) < len(ever)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +78,7 @@ def test_min_frequency():
     [
         ('bpe', 100, 'vocab_size 100 is too small: 256 bytes and 8 special .* need 264'),
         ('unigram', 263, 'vocab_size 263 is too small: 256 bytes'),
-        ('wordpiece', 10, 'vocab_size 10 is too small: some characters'),
-        ('wordpiece', 20, r'vocab_size 20 .* each at the beginning .*train\.alphabet'),
-        ('bpa', 1000, "kind='bpa' is unknown; choose from: bpe, unigram, wordpiece"),
+        ('bpa', 1000, "kind='bpa' is unknown; choose from: bpe, unigram"),
     ],
 )
 def test_invalid_training_settings_raise(kind, size, words):
