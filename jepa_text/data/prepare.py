@@ -18,12 +18,12 @@ import shutil
 
 from jepa_text import engine
 from jepa_text.config import schema
+from jepa_text.data import partial as partial_files
 from jepa_text.data import units
 from jepa_text.data.cleaning import duplicates
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.rows import row_folder, shards, writing
 from jepa_text.data.section import Clean, Prepare
-from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 from jepa_text.report import rows_page
 

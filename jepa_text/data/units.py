@@ -3,7 +3,7 @@
     unit --read--> document --cleaned--> text --by its hash--> (number, split, text)
          --without duplicates--> tokens --> rows --> shards
 
-The tasks of the engine, each for some units of a partial folder (files/partial.py):
+The tasks of the engine, each for some units of a partial folder (data/partial.py):
 
     hash_documents(folder, numbers)   hashes of the documents      only if duplicates
     find_duplicates(folder, count)    of all units                 are dropped
@@ -18,12 +18,11 @@ import functools
 import pathlib
 
 from jepa_text.config import schema
-from jepa_text.data import sources, tokenizers, tokenizing
+from jepa_text.data import partial, sources, tokenizers, tokenizing
 from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.data.rows import shards, writing
 from jepa_text.data.section import Clean
-from jepa_text.files import partial
 from jepa_text.parallel import exits
 from jepa_text.report import console, rows_page
 

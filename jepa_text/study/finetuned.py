@@ -16,9 +16,8 @@ from jepa_text.config import schema
 from jepa_text.evaluation import evaluate, zero_shot
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import selection
-from jepa_text.files import cached_result
 from jepa_text.running import restore
-from jepa_text.study import arms, members
+from jepa_text.study import arms, cached_result, members
 
 
 def check(sections, tasks=True):

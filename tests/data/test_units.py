@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jepa_text.data import pipeline, prepare, units
+from jepa_text.data import partial, pipeline, prepare, units
 from jepa_text.data.corpora import corpus, invalid_text, reading, row_groups
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
-from jepa_text.files import partial
 
 ROOT = Path(__file__).parents[2]
 

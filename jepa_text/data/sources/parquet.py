@@ -29,7 +29,10 @@ def documents(piece, field, columns):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
     rows = row_groups.numbered(piece.file, [field, *columns], piece.start, piece.stop)
     for number, row in rows:
-        yield invalid_text.document(row, field, f'{piece.path}, row {number:,}')
+        where = f'{piece.path}, row {number:,}'
+        found = invalid_text.document(row, field, where)
+        # Here, as only this source knows how many rows are in the file before the piece.
+        yield invalid_text.check(found, lambda where=where: where)
 
 
 def cut(file, size):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jepa_text.files import cached_result
+from jepa_text.study import cached_result
 
 
 def counted():
