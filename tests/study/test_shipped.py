@@ -25,7 +25,7 @@ def runs(name, scale):
 @functools.cache
 def planned(name, scale):
     """Returns the plan of all runs of one seed; none has begun."""
-    return forecast.outlook(runs(name, scale), FOLDER / 'nowhere')
+    return forecast.of_members(runs(name, scale), FOLDER / 'nowhere')
 
 
 @pytest.mark.parametrize('scale', SCALES)
@@ -78,7 +78,7 @@ def test_the_grid_of_the_paper_takes_122_thousand_steps_besides_its_two_base_run
     trained = {one.name: one.trained for one in found}
     # The paper already had its runs of 42,000 steps of one objective.
     first = runs('pfs', 'paper')
-    base = forecast.outlook({k: first[k] for k in ('mlm_42k', 'clm_42k')}, tmp_path)
+    base = forecast.of_members({k: first[k] for k in ('mlm_42k', 'clm_42k')}, tmp_path)
     assert sum(trained.values()) - sum(one.trained for one in base) == 122_000
 
 
