@@ -16,46 +16,35 @@ from jepa_text.files import checksums
 from jepa_text.planning import fit, plan
 from jepa_text.report import console
 from jepa_text.study import members, tree, work
-from jepa_text.training import config as settings
 
-# Keys of a phase that do not affect the cost of a step.
-_PHASE_KEYS = ('steps', 'share', 'at_switch')
-# Keys of a config that do not affect the cost of a step. (The phases already reflect
-# the baseline.)
-_RUN_KEYS = ('name', 'seed', 'tokens', 'baseline')
+# Keys of a config and its phases that do not affect the cost of a step.
+_STEPS = ('name', 'seed', 'steps', 'tokens', 'share', 'at_switch', 'schedule', 'baseline')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """The forecast of one member. None means unknown.
+    """The forecast of one member.
 
-    steps       steps of its run
+    plan        the plan.Plan of its run
     start       steps that it has in common with `trunk`, and does not train itself
     trunk       the member that it continues from; '' if it starts from scratch
-    flops       FLOPs of the steps that it trains
-    alone       FLOPs of all its steps
-    seconds     seconds of the steps that it trains, on `devices` of the `hardware`
     begun       steps up to its newest checkpoint
-    left        (FLOPs, seconds) of the steps after it
-    price       dollars per device and hour
     bytes       disk space of the checkpoints that it keeps
     is_done     whether it is finished
     """
 
     name: str
-    steps: int
+    plan: plan.Plan
     start: int
     trunk: str
-    flops: float
-    alone: float
-    seconds: float | None
     begun: int
-    left: tuple
-    hardware: str
-    devices: int
-    price: float | None
-    bytes: int = 0
-    is_done: bool = False
+    bytes: int
+    is_done: bool
+
+    @property
+    def steps(self):
+        """Steps of its run."""
+        return sum(phase.steps for phase in self.plan.phases)
 
     @property
     def trained(self):
@@ -63,15 +52,36 @@ class Member:
         return self.steps - self.start
 
     @property
-    def left_steps(self):
-        """The steps of `trained` that are still to be trained."""
-        return self.steps - (self.begun or self.start)
+    def left(self):
+        """The steps after which it still trains."""
+        return self.begun or self.start
+
+    def flops(self, after):
+        """FLOPs of the steps after a step."""
+        return sum(count * phase.count.model for phase, count in self._steps(after))
+
+    def seconds(self, after):
+        """Seconds of the steps after a step; None if a phase does not fit."""
+        chip, mfu = self.plan.chip, self.plan.mfu
+        if not self.plan.fits(chip):
+            return None
+        return sum(
+            count * self.plan.step_seconds(phase, chip, mfu)
+            for phase, count in self._steps(after)
+        )
 
     def dollars(self, seconds):
         """Returns the price of so many seconds; None if unknown."""
-        if self.price is None or seconds is None:
+        if self.plan.price is None or seconds is None:
             return None
-        return seconds / 3600 * self.devices * self.price
+        return seconds / 3600 * self.plan.devices * self.plan.price
+
+    def _steps(self, after):
+        """Yields each phase with the number of its steps after a step."""
+        stop = 0
+        for phase in self.plan.phases:
+            stop += phase.steps
+            yield phase, min(phase.steps, max(0, stop - after))
 
 
 def of_members(configs, folder):
@@ -81,35 +91,34 @@ def of_members(configs, folder):
     Raises ValueError for a run that is impossible with its settings.
     """
     completed = work.completed(configs, folder)
-    courses, plans, sizes, cache = {}, {}, {}, {}
-    recipe_of = tree.Recipes(_recipe).of
+    recipe_of, recipes, plans = tree.Shared(_recipe).of, {}, {}
     for name, config in completed.items():
         with work.named(name):
-            recipe = recipe_of(config)
-            planned = [_planned(config, recipe, p, cache) for p in recipe.phases]
-        plans[name] = [
-            (phase.start, phase.stop, own)
-            for phase, (own, _) in zip(recipe.phases, planned)
-        ]
-        sizes[name] = max(size for _, size in planned)
-        courses[name] = tree.course(config, recipe)
+            recipes[name] = recipe_of(config)
+    courses = {n: tree.course(completed[n], recipe) for n, recipe in recipes.items()}
     saved = work.saved_steps(configs, folder)
     done = {n for n, own in configs.items() if _is_done(folder, n, own, saved[n])}
     # Of all members, also of those that have begun.
     trunks = tree.trunks(courses, {name: saved[name] for name in done}, done)
-    branches = {name: [] for name in configs}
-    for trunk, step in filter(None, trunks.values()):
-        branches[trunk].append(step)
     expected = []
     for name, config in completed.items():
-        one = _member(name, plans[name], trunks[name], max(saved[name], default=0))
-        saves = [*(stop for _, stop, _ in plans[name]), *branches[name]]
-        keep_at = [*config['checkpoint']['keep_at'], *branches[name]]
-        kept = kept_steps(
-            config['checkpoint'] | {'keep_at': keep_at}, one.steps, saves, one.start
+        trunk, start = trunks[name] or ('', 0)
+        branches = [pair[1] for pair in trunks.values() if pair and pair[0] == name]
+        section = work.with_milestones(config, branches)['checkpoint']
+        ends = [phase.stop for phase in recipes[name].phases]
+        kept = kept_steps(section, ends[-1], ends, start)
+        size = max(_size(recipes[name], phase) for phase in recipes[name].phases)
+        expected.append(
+            Member(
+                name=name,
+                plan=_plan(config, recipes[name], plans),
+                start=start,
+                trunk=trunk,
+                begun=max(saved[name], default=0),
+                bytes=len(kept) * size,
+                is_done=name in done,
+            )
         )
-        size = len(kept) * sizes[name]
-        expected.append(dataclasses.replace(one, bytes=size, is_done=name in done))
     return expected
 
 
@@ -130,20 +139,23 @@ def show(expected, stream=None):
     """Prints the forecast of members as a table, and its totals."""
     columns = ['run', 'steps', 'continues from', 'after', 'trains', 'FLOPs', 'hours']
     columns += ['US dollars', 'done']
-    rows = [
-        [
-            one.name,
-            f'{one.steps:,}',
-            one.trunk or None,
-            f'{one.start:,}' if one.trunk else None,
-            f'{one.trained:,}',
-            f'{one.flops:.3g}',
-            None if one.seconds is None else f'{one.seconds / 3600:,.3g}',
-            None if (price := one.dollars(one.seconds)) is None else f'{price:,.2f}',
-            'yes' if one.is_done else f'{one.begun:,} steps' if one.begun else None,
-        ]
-        for one in expected
-    ]
+    rows = []
+    for one in expected:
+        seconds = one.seconds(one.start)
+        dollars = one.dollars(seconds)
+        rows.append(
+            [
+                one.name,
+                f'{one.steps:,}',
+                one.trunk or None,
+                f'{one.start:,}' if one.trunk else None,
+                f'{one.trained:,}',
+                f'{one.flops(one.start):.3g}',
+                None if seconds is None else f'{seconds / 3600:,.3g}',
+                None if dollars is None else f'{dollars:,.2f}',
+                'yes' if one.is_done else f'{one.begun:,} steps' if one.begun else None,
+            ]
+        )
     console.table('What would be trained', columns, rows, stream)
     for line in totals(expected):
         print(line, file=stream)
@@ -153,7 +165,8 @@ def totals(expected):
     """Yields sentences with the totals of a forecast."""
     steps = sum(one.trained for one in expected)
     alone = sum(one.steps for one in expected)
-    flops, naive = sum(x.flops for x in expected), sum(x.alone for x in expected)
+    flops = sum(one.flops(one.start) for one in expected)
+    naive = sum(one.flops(0) for one in expected)
     yield (
         f'{len(expected):,} runs of {alone:,} steps, of which {steps:,} are trained: '
         f'steps that runs have in common are trained once (saves {1 - steps / alone:.0%} '
@@ -164,7 +177,7 @@ def totals(expected):
     if begun or len(left) < len(expected):
         yield (
             f'{len(expected) - len(left):,} runs are done and {begun:,} begun: '
-            f'{sum(one.left_steps for one in left):,} steps are left.'
+            f'{sum(one.steps - one.left for one in left):,} steps are left.'
         )
     yield _left(left) if left else 'Nothing is left to train.'
     size = sum(one.bytes for one in expected)
@@ -172,40 +185,48 @@ def totals(expected):
 
 
 def _left(left):
-    """Returns a sentence on what is left to train."""
-    flops, seconds = sum(one.left[0] for one in left), [one.left[1] for one in left]
+    """Returns sentences on what is left to train."""
+    seconds = [one.seconds(one.left) for one in left]
     if None in seconds:
         details = '; no hours and no price, as not all runs fit the hardware'
     else:
-        hardware_names = ' and '.join(sorted({one.hardware for one in left}))
-        details = f', {sum(seconds) / 3600:,.3g} hours of training on {hardware_names}'
-        dollars = [one.dollars(one.left[1]) for one in left]
+        names = ' and '.join(sorted({one.plan.options.target for one in left}))
+        details = f', {sum(seconds) / 3600:,.3g} hours of training on {names}'
+        dollars = [one.dollars(own) for one, own in zip(left, seconds)]
         if None not in dollars:
             details += f', {sum(dollars):,.2f} US dollars'
     return (
-        f'Left: {flops:.3g} FLOPs{details}. Steps of less than a millisecond take longer '
-        'than that: measure them with jepa-text benchmark.'
+        f'Left: {sum(one.flops(one.left) for one in left):.3g} FLOPs{details}. Steps of '
+        'less than a millisecond take longer than that: measure them with jepa-text '
+        'benchmark.'
     )
+
+
+def _options(config):
+    return schema.read(hardware.Options, config['plan'], 'plan')
 
 
 def _recipe(config):
     """Returns the Recipe of a config on the hardware of its plan."""
-    options = schema.read(hardware.Options, config['plan'], 'plan')
+    options = _options(config)
     return fit.size(config, options.target, options.vocab_size).made
 
 
-def _planned(config, recipe, phase, cache):
-    """Returns (plan.Plan of a phase alone, bytes of its state); equal phases share it."""
-    section = {k: x for k, x in phase.section.items() if k not in _PHASE_KEYS}
-    # Neither the number of steps nor the learning rate changes the cost of a step.
-    alone = {key: x for key, x in config.items() if key not in _RUN_KEYS}
-    alone |= {'phases': [section], 'steps': phase.steps, 'schedule': 0.0}
-    key = checksums.checksum(alone | {'steps': 0})
-    if key not in cache:
-        options = schema.read(hardware.Options, config['plan'], 'plan')
-        planned = plan.make(settings.plain(alone), options)
-        cache[key] = planned, _size(recipe, phase)
-    return cache[key]
+def _plan(config, recipe, known):
+    """Returns the plan.Plan of a run; those of runs that differ in steps share one."""
+    phases = [_without(phase.section, _STEPS) for phase in recipe.phases]
+    key = checksums.checksum(_without(config, _STEPS) | {'phases': phases})
+    if key not in known:
+        known[key] = plan.make(config, _options(config))
+    phases = [
+        dataclasses.replace(one, steps=own.steps)
+        for one, own in zip(known[key].phases, recipe.phases)
+    ]
+    return dataclasses.replace(known[key], phases=tuple(phases))
+
+
+def _without(section, keys):
+    return {key: value for key, value in section.items() if key not in keys}
 
 
 def _is_done(folder, name, config, saved):
@@ -218,43 +239,3 @@ def _size(recipe, phase):
     """Returns the bytes of the state of a phase, on all devices together."""
     leaves = jax.tree.leaves(recipe.shapes(phase))
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
-
-
-def _member(name, plans, trunk, begun):
-    """Returns the Member with these (start, stop, plan.Plan) of its phases.
-
-    `trunk` is (member, steps in common) or None; `begun` is the step of its newest
-    checkpoint.
-    """
-    trunk, begin = trunk or ('', 0)
-    (flops, seconds), (alone, _) = _work(plans, begin), _work(plans, 0)
-    _, steps, planned = plans[-1]
-    return Member(
-        name=name,
-        steps=steps,
-        start=begin,
-        trunk=trunk,
-        flops=flops,
-        alone=alone,
-        seconds=seconds,
-        begun=begun,
-        left=_work(plans, begun or begin),
-        hardware=planned.options.target,
-        devices=planned.devices,
-        price=planned.price,
-    )
-
-
-def _work(plans, begin):
-    """Returns (FLOPs, seconds) of the steps after `begin`.
-
-    The seconds are None if a phase does not fit the hardware.
-    """
-    flops = seconds = 0
-    for start, stop, planned in plans:
-        (phase,) = planned.phases
-        own = max(0, stop - max(start, begin))
-        flops += own * phase.count.model
-        took = own * planned.step_seconds(phase, planned.chip, planned.mfu)
-        seconds = seconds + took if planned.fits(planned.chip) else math.nan
-    return flops, None if math.isnan(seconds) else seconds

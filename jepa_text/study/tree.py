@@ -64,14 +64,14 @@ def course(config, recipe):
     return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
 
 
-class Recipes:
-    """Recipes of configs, made by `make`; configs that differ in seed share one."""
+class Shared:
+    """What `make` makes of configs; configs that differ in seed share one."""
 
     def __init__(self, make):
         self._make, self._known = make, {}
 
     def of(self, config):
-        """Returns the Recipe of a completed config, perhaps with another seed."""
+        """Returns it for a completed config, perhaps made with another seed."""
         others = {k: v for k, v in config.items() if k not in ('name', 'seed')}
         key = checksums.checksum(others)
         if key not in self._known:

@@ -154,7 +154,7 @@ def missing_tasks(config, configs):
 
 def courses(configs, folder):
     """Returns {name: tree.Course} of completed configs, on this machine's devices."""
-    outlines = tree.Recipes(lambda own: recipes.outline(own, recipes.mesh(own)))
+    outlines = tree.Shared(lambda own: recipes.outline(own, recipes.mesh(own)))
     extended = {
         name: completion.with_extension(own, folder / name)
         for name, own in configs.items()

@@ -189,8 +189,8 @@ def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
     assert sum(one.trained for one in rest) == 122_000
     assert sum(one.steps for one in rest) == 296_000
     # FLOPs are those of the trained steps.
-    assert sum(one.flops for one in again) == pytest.approx(
-        sum(one.flops for one in first.values())
+    assert sum(one.flops(one.start) for one in again) == pytest.approx(
+        sum(one.flops(one.start) for one in first.values())
     )
 
 
@@ -207,8 +207,8 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     assert list(found) == ['a/seed_0', 'a/seed_1', 'b/seed_0', 'b/seed_1']
     one = found['b/seed_1']
     assert (one.trunk, one.start, one.trained) == ('a/seed_1', 16, 4)
-    assert one.flops == pytest.approx(one.alone / 5)
-    assert one.dollars(one.seconds) == pytest.approx(one.seconds / 3600 * 8 * 2.0)
+    assert one.flops(16) == pytest.approx(one.flops(0) / 5)
+    assert one.dollars(3600) == 8 * 2.0
     # Two checkpoints of each run, and that of a after 16, from which b continues.
     size = one.bytes
     kept = [two.bytes / size for two in found.values()]
@@ -246,22 +246,14 @@ def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
     assert forecast.of_members(configs, tmp_path)[0].is_done
     (tmp_path / name / 'checkpoints' / '3').mkdir(parents=True)
     one, *others = forecast.of_members(configs, tmp_path)
-    assert not one.is_done and (one.steps, one.left_steps) == (6, 3)
-    # What is left is half of it; what the study trains is all of it.
-    assert one.left == pytest.approx((one.flops / 2, one.seconds / 2))
+    assert not one.is_done and (one.steps, one.left, one.trained) == (6, 3, 6)
+    assert one.flops(3) == pytest.approx(one.flops(0) / 2)
     left = sum(other.trained for other in others) + 3
     said = ' '.join(forecast.totals([one, *others]))
     assert f'0 runs are done and 1 begun: {left:,} steps are left.' in said
     # A run that has begun continues from its own checkpoint, not from a later trunk.
     behind = dataclasses.replace(one, start=5)
-    assert (behind.trained, behind.left_steps) == (1, 3)
-
-
-def of_one_start(**changes):
-    """Returns configs of a hybrid and its baseline."""
-    runs = dict(hybrid=run(6, phase(STEADY)))
-    runs['flops'] = run(6, phase(STEADY), baseline='flops')
-    return made(runs, schedule=1e-3, **changes)
+    assert (behind.trained, behind.left) == (1, 3)
 
 
 @pytest.mark.parametrize(
