@@ -8,6 +8,7 @@ The output is the same for every engine, any number of processes and interruptio
 """
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -25,7 +26,7 @@ from jepa_text.data.corpora import invalid_text
 from jepa_text.data.rows import row_folder, shards, writing
 from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import paths
-from jepa_text.report import rows_page
+from jepa_text.report import console, rows_page
 
 TASKS = 100  # at most, in processes of their own, which take a second to start
 # Fields that are always part of a manifest's settings, in this order.
@@ -109,12 +110,19 @@ def _write(partial, tokenizer, options, about):
         tokenizer.save(partial / units.TOKENIZER)
     work = units.load(partial)
     with engine.opened(options, partial / units.SCRATCH) as run:
-        # In this process, a task shows its own progress.
-        on_end = (lambda *_: None) if options.is_in_process else None
-        outcomes = run(_tasks(work, options), on_end)
-    for outcome in outcomes.values():
-        if outcome.error:  # of the first task that failed
-            raise outcome.error
+        tasks = _tasks(work, options)
+        with contextlib.ExitStack() as stack:
+            bar, ended = None, itertools.count(1)
+            if not options.is_in_process:  # else a task shows its own progress
+                bar = stack.enter_context(console.Progress('prepare', len(tasks)))
+
+            def on_end(_, outcome):
+                if outcome.error:
+                    raise outcome.error  # which stops the other tasks
+                if bar:
+                    bar.update(next(ended))
+
+            run(tasks, on_end)
     shutil.rmtree(partial / units.SCRATCH)
     with shards.clear_disk_errors(partial):
         return row_folder.write_manifest(partial, _manifest(work, about))
