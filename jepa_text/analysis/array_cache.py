@@ -4,6 +4,7 @@ Arrays of Python objects are rejected: nothing is unpickled.
 """
 
 import contextlib
+import json
 import shutil
 import tempfile
 import time
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.files import checksums
+from jepa_text.files import atomic, checksums
 
-_WRITING = 'writing-'
+_WRITING, _SUMS = 'writing-', 'sums.json'
 _ABANDONED = 24 * 3600  # seconds without a change
 
 
@@ -32,7 +33,7 @@ class ArrayCache:
         folder = self.folder / key
         if not folder.is_dir():
             return None
-        if checksums.verify(folder) is not None:
+        if not _is_intact(folder):
             shutil.rmtree(folder)
             return None
         return {
@@ -61,10 +62,20 @@ class ArrayCache:
             for key, folder in folders.items():
                 for array in arrays[key].values():
                     array.flush()
-                checksums.write(folder)
+                sums = {path.name: checksums.sha256(path) for path in folder.iterdir()}
+                atomic.write(folder / _SUMS, json.dumps(sums))
                 # Another process may have computed the same entry.
                 if not (self.folder / key).exists():
                     folder.replace(self.folder / key)
+
+
+def _is_intact(folder):
+    """Whether the files of a folder match its checksums, which were written last."""
+    try:
+        sums = json.loads((folder / _SUMS).read_text(encoding='utf-8'))
+        return all(checksums.sha256(folder / name) == sums[name] for name in sums)
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
 
 
 def _remove_abandoned(folder):
