@@ -8,6 +8,7 @@ INSTEAD = {
     'runs.start': 'it is now init_from',
     '.lease': 'it was removed, as were claims: see the section engine',
     '.attempts': 'it was removed, as were claims: see engine.retries',
+    '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',
     'evaluate.most_rows': 'it is now max_rows',
     'prepare.workers': 'it is now engine.jobs',
     'prepare.engine=beam': "it was removed: use prepare.engine.name='ray'",

@@ -4,7 +4,6 @@ import dataclasses
 
 from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
-from jepa_text.cost import hardware
 from jepa_text.engine import Options
 from jepa_text.evaluation.members import grid
 from jepa_text.kinds import base
@@ -118,9 +117,6 @@ class Config:
         minimum=0,
     )
     engine: Options = section(Options, 'where members are trained')
-    hardware: str = field(
-        '', "CHIP or CHIP:COUNT whose hours --dry-run estimates; '': this machine"
-    )
     compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
@@ -129,8 +125,6 @@ class Config:
                 'evaluate needs models and tasks, e.g. '
                 '--config=configs/evaluate.py:models=runs/a,hf:NAME,tasks=mine.jsonl'
             )
-        if self.hardware:
-            hardware.find(self.hardware)
         rates = self.learning_rates
         for rate in rates:
             ranges.number('learning_rates', rate, above=0)

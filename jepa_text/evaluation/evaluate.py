@@ -13,22 +13,17 @@ The learning rate is selected on validation only; reported values are those of t
 set.
 """
 
-import functools
 import json
 import math
 import traceback
 from pathlib import Path
 
-import jax
-
 from jepa_text import engine, load
 from jepa_text.config import schema
-from jepa_text.cost import hardware
 from jepa_text.data import truncation
 from jepa_text.evaluation import examiner, progress, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
-from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.results import comparison, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
 from jepa_text.files import atomic, paths
@@ -56,8 +51,8 @@ def evaluate(config, workdir, dry_run=False):
     folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     compilation.use_cache(config.compilation_cache)
     read = load.outline if dry_run else load.check
-    models = {model: read(model) for model in config.models}
     for model in config.models:
+        read(model)
         # Raises if the model does not read as many tokens.
         prediction.reader(load.outline(model), config.finetuning.max_length or None)
     tasks = tasks_of(config)
@@ -66,8 +61,8 @@ def evaluate(config, workdir, dry_run=False):
     groups = grouping.groups_of(config, tasks, stamps)
     if dry_run:
         done = _done(folder)
-        planned = plan_of(config, tasks, grouping.unique(groups), done, models)
-        progress.show_plan(planned, config.hardware or local_hardware())
+        planned = plan_of(config, tasks, grouping.unique(groups), done)
+        progress.show_plan(planned)
         return None
     with engine.opened(config.engine, folder) as run:
         failed = _work(config, folder, tasks, groups, stamps, run)
@@ -174,23 +169,10 @@ def _check_fills(models, tasks, dry_run):
                 load.check_fills(model)
 
 
-def local_hardware():
-    """Returns this machine as 'h100:8'; '' if its device is in no table, like a CPU."""
-    name = hardware.name_of(jax.devices()[0].device_kind)
-    return f'{name}:{jax.device_count()}' if name else ''
-
-
-def plan_of(config, tasks, groups, done, outlines=None):
-    """Returns the progress.Planned of all models and tasks.
-
-    `done` are the keys of all lines. With {model: load.outline}, FLOPs are included.
-    """
+def plan_of(config, tasks, groups, done):
+    """Returns the progress.Planned of all models and tasks; `done` are the keys of all
+    lines."""
     plans = []
-
-    @functools.cache
-    def cost_of(path, name):
-        return member_cost.of_member(outlines[path], tasks[name], config.finetuning)
-
     for model, name in dict.fromkeys((group.model, group.task) for group in groups):
         part = [g for g in groups if (g.model, g.task) == (model, name) and g.members]
         train_size, _, _ = examiner.sizes_of(tasks[name])
@@ -199,12 +181,7 @@ def plan_of(config, tasks, groups, done, outlines=None):
         steps = 0 if zero_shot.is_zero_shot(tasks[name]) else steps
         members = sum(len(group.members) for group in part)
         finished = sum(len(group.keys & done) for group in part)
-        plan = progress.Planned(model, name, members, steps, done=finished)
-        if outlines and members > finished:
-            cost = cost_of(part[0].path, name)
-            costs = dict(steps=cost.steps, flops=cost.member, shared=cost.shared)
-            plan = plan._replace(**costs)
-        plans.append(plan)
+        plans.append(progress.Planned(model, name, members, steps, finished))
     return plans
 
 

@@ -2,82 +2,38 @@
 
 For example:
 
-    planned = [Planned('runs/a', 'trec', members=30, steps=135, flops=2e13)]
-    show_plan(planned, hardware='h100:8')
+    planned = [Planned('runs/a', 'trec', members=30, steps=135)]
+    show_plan(planned)
     with MemberProgress(planned) as progress:
         examination.run(members, report=progress.group('runs/a', 'trec', steps))
         progress.done('runs/a', 'trec', len(members), 'trec  runs/a  accuracy 0.95')
 """
 
-import math
 import time
 from typing import NamedTuple
 
-from jepa_text.cost import hardware as chips
 from jepa_text.report import console
 from jepa_text.running import compilation
 
 
 class Planned(NamedTuple):
-    """The planned members of a model on a task.
-
-    members    number of members, of which `done` are finished
-    steps      training steps per member
-    flops      FLOPs of training and measuring one member; NaN: unknown
-    shared     FLOPs that are spent once for all members
-    """
+    """The planned members of a model on a task: their number, training steps per member,
+    and how many are finished."""
 
     model: str
     task: str
     members: int
     steps: int
-    flops: float = math.nan
     done: int = 0
-    shared: float = 0.0
-
-    @property
-    def left(self):
-        """FLOPs of the members that are not finished."""
-        members = self.members - self.done
-        return members * self.flops + self.shared if members else 0.0
 
 
-def plan(planned, hardware=''):
-    """Returns (columns, rows, sentence) that describe the remaining work.
-
-    hours = remaining FLOPs / FLOP/s, where FLOP/s is that of `hardware` ('h100:8',
-    cost/hardware.py): peak x assumed utilization x chips. Without it, hours are left out.
-    Small models take longer, as they are limited by memory bandwidth and by the overhead
-    of each step.
-    """
-    rate = None
-    if hardware:
-        chip, count = chips.find(hardware)
-        rate = chip.peak * chip.mfu * count
-    columns = ['model', 'task', 'members', 'done', 'steps each', 'FLOPs left']
-    columns += ['hours'] if rate else []
-    rows = []
-    for entry in planned:
-        flops = _short(entry.left)
-        row = [entry.model, entry.task, entry.members, entry.done, entry.steps, flops]
-        rows.append(row + ([_hours(entry.left / rate)] if rate else []))
+def show_plan(planned):
+    """Prints what remains to be trained."""
+    columns = ['model', 'task', 'members', 'steps each', 'done']
+    console.table('Training plan', columns, [list(entry) for entry in planned])
     members = sum(entry.members - entry.done for entry in planned)
     steps = sum((entry.members - entry.done) * entry.steps for entry in planned)
-    flops = sum(entry.left for entry in planned)
-    sentence = f'{members:,} members remain to be trained, {steps:,} steps in total'
-    if math.isfinite(flops):
-        sentence += f', {_short(flops)} FLOPs'
-        if rate:
-            hours = _hours(flops / rate)
-            sentence += f': about {hours} h on {hardware}, if all chips are used'
-    return columns, rows, f'{sentence}.'
-
-
-def show_plan(planned, hardware=''):
-    """Prints the `plan`."""
-    columns, rows, sentence = plan(planned, hardware)
-    console.table('Training plan', columns, rows)
-    print(sentence)
+    print(f'{members:,} members remain to be trained, {steps:,} steps in total.')
 
 
 class MemberProgress:
@@ -143,15 +99,3 @@ class MemberProgress:
 
     def __exit__(self, *error):
         self._shown.__exit__(*error)
-
-
-def _short(number):
-    """Formats a number like '1.2e+15'; None if it is unknown."""
-    return None if math.isnan(number) else f'{number:.2g}'
-
-
-def _hours(seconds):
-    if math.isnan(seconds):
-        return None
-    hours = seconds / 3600
-    return f'{hours:.1f}' if hours >= 0.1 else f'{hours:.2g}'

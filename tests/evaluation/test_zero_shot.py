@@ -21,7 +21,6 @@ from jepa_text.evaluation import (
     zero_shot,
 )
 from jepa_text.evaluation.controls import baselines
-from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.results import selection
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import saved
@@ -170,23 +169,6 @@ def test_tf_idf_of_a_task_without_training_is_fitted_on_the_scored_texts(tmp_pat
     expected = np.asarray(np.multiply(*(side.toarray() for side in both)).sum(axis=1))
     np.testing.assert_allclose(found.test, expected, atol=1e-12)
     assert found.validation == []
-
-
-def test_a_plan_counts_each_text_once(tmp_path):
-    """Texts of one length cost FLOPs in proportion to their number."""
-    made = examination(tmp_path)
-    rows = [f'the {word}' for word in NOUNS[:8]]
-    part, few = (tasks.Examples(rows[:n], rows[:n], np.arange(n) * 1.0) for n in (8, 4))
-    costs = [
-        member_cost.of_member(
-            made.model,
-            dataclasses.replace(made.task, test=side),
-            settings.Finetuning(),
-        )
-        for side in (part, few)
-    ]
-    assert costs[0].steps == costs[0].shared == 0 and costs[1].member > 0
-    assert costs[0].member == pytest.approx(2 * costs[1].member)
 
 
 @pytest.mark.slow
