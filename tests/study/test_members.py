@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from jepa_text.config import schema
 from jepa_text.study import members, study
 from jepa_text.training import config as settings
 
@@ -46,47 +45,6 @@ def test_a_run_with_seeds_has_one_member_per_seed():
     assert members.recipe_of('a/seed_3') == ('a', 3)
     # A run without seeds is a single member.
     assert list(settings.of_runs(made())) == ['a', 'b']
-
-
-@pytest.mark.parametrize(
-    'changes, says',
-    [
-        (dict(seeds=(0, 0)), "run 'a': seeds=.*contains duplicates"),
-        (dict(seeds=(0, 0.5)), r'seeds\[1\]=0.5'),
-        (dict(seeds=(0, 1), seed=3), 'seed=3 and seeds='),
-        (dict(runs=(dict(name='a', phases=MLM, seeds=(-1,)),)), "run 'a': seeds"),
-        (
-            dict(runs=(dict(name='a', phases=MLM, seeds=3),)),
-            "run 'a': seeds=3 must be a l",
-        ),
-        (
-            dict(runs=(dict(name='a', phases=MLM, seeds=0),)),
-            "run 'a': seeds=0 must be a l",
-        ),
-        (dict(runs=(dict(name='a', phases=MLM, seed=1),), seeds=(1,)), 'set only one of'),
-        (
-            dict(runs=(dict(name='A', phases=MLM), dict(name='a', phases=MLM))),
-            "2 runs have the name 'A'",
-        ),
-        (dict(runs=(dict(name='a', phases=MLM, data=3),)), "run 'a': data=3 must be a"),
-        (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is not a valid name"),
-        (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is not a valid name"),
-        (dict(runs=(dict(name='a.json', phases=MLM),)), "'a.json' is not a valid name"),
-        (dict(runs=(dict(name='字' * 40, phases=MLM),)), 'use at most 100 bytes of let'),
-        (
-            dict(runs=(dict(name='a', phases=MLM, data=dict(folder='other')),)),
-            "run 'a': data={'folder': 'other'} names other rows",
-        ),
-        (
-            dict(runs=(dict(name=print, phases=MLM),)),
-            r'JSON does not support \(runs\.0\.name=<built-in function print>\)',
-        ),
-    ],
-)
-def test_invalid_members_are_rejected(changes, says, tmp_path):
-    with pytest.raises(ValueError, match=says):
-        enrolled(tmp_path, **changes)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_may_have_its_own_data_settings(tmp_path):
@@ -209,7 +167,3 @@ def test_a_damaged_list_of_members_is_reported(tmp_path, text):
     (tmp_path / 'study.json').write_text(text)
     with pytest.raises(ValueError, match=r'study.json is damaged.*remove it'):
         enrolled(tmp_path)
-
-
-def test_seeds_are_a_key_of_the_config_of_a_study():
-    assert schema.read(study.Config, made(seeds=(0, 1))).seeds == (0, 1)

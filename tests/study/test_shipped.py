@@ -6,7 +6,7 @@ import pytest
 from config_of import FOLDER, NAMES, shipped
 
 from jepa_text.config import config_file
-from jepa_text.study import arms, finetuned, forecast, members, papers, study, sweeps
+from jepa_text.study import arms, finetuned, forecast, members, papers, sweeps
 from jepa_text.training import config as settings
 
 SCALES = ('paper', 'desk', 'smoke')
@@ -143,29 +143,6 @@ def test_every_balance_has_the_same_baselines():
 def test_wrong_arguments_are_rejected(argument, words):
     with pytest.raises(ValueError, match=words):
         config_file.read(f'{FOLDER / "pfs.py"}:{argument}')
-
-
-@pytest.mark.parametrize(
-    'section, words',
-    [
-        ({'report': {'claims': 'pfz'}}, "'pfz' is not a study .*Did you mean 'pfs'"),
-        ({'report': {'metrics': ()}}, "no key 'metrics'"),
-        (
-            {'examine': {'x': {'models': ['a'], 'tasks': []}}},
-            'examine.x=.*without models',
-        ),
-        ({'examine': {'probes': {}}}, "'probes' must be an identifier.* and none of"),
-        ({'examine': {'x': {'tasks': ()}}}, 'examine.x: .*needs models and tasks'),
-        (
-            {'examine': {'x': {'tasks': ({'name': 'bundled'},), 'sedes': 3}}},
-            'examine.x: ',
-        ),
-    ],
-)
-def test_invalid_exams_and_reports_are_rejected_before_training(section, words):
-    config = shipped('pfs', 'smoke')
-    with pytest.raises(ValueError, match=words):
-        study.plain({**config, **section})
 
 
 def test_runs_do_not_take_keys_of_the_study():

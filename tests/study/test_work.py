@@ -170,31 +170,6 @@ def test_a_stop_in_the_last_step_of_a_run_stops_the_study(tmp_path, monkeypatch)
         work.train('a', {}, str(tmp_path), None)
 
 
-@pytest.mark.parametrize(
-    'changes, says',
-    [
-        (dict(steps=4000, data=dict(repeat=False)), "run 'clm': .*rows"),
-        (dict(study=dict(tasks=['word_ordr'])), 'word_ordr'),
-        (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
-        (dict(runs=[dict(name='a', phases=[MLM])] * 2), "2 runs have the name 'a'"),
-        (dict(engine=dict(jobs=0)), 'engine.jobs=0'),
-        (dict(engine=dict(name='beam')), 'engine.name=.beam.'),
-        (dict(examine=dict(x=dict(tasks=[dict(name='sst9')]))), 'examine.x: .*sst9'),
-        (dict(examine=dict(x=dict(tasks=[dict(name='cloze')], step=1))), "no key 'step'"),
-        (dict(examine=dict(x=dict(models=['hf:a']))), 'examine.x=.*without models'),
-        (dict(checkpoint=dict(every=0)), "run 'clm': checkpoint.every=0"),
-    ],
-)
-def test_an_invalid_study_fails_before_training(tmp_path, monkeypatch, changes, says):
-    order, made = train(monkeypatch, print), config(tmp_path)
-    for key, value in changes.items():
-        made[key] = {**made.get(key, {}), **value} if isinstance(value, dict) else value
-    with pytest.raises(ValueError, match=says) as caught:
-        study.study(made, tmp_path / 'out')
-    assert exits.code_of(caught.value) == exits.USAGE
-    assert not order and not list((tmp_path / 'out').glob('*/checkpoints'))
-
-
 def test_a_member_waits_for_the_process_that_still_saves_it(tmp_path, monkeypatch):
     """For example one whose driver was killed, and which holds the lock."""
     order, folder = [], tmp_path / 'a'
