@@ -2,9 +2,6 @@
 
 import random
 import re
-import shutil
-import subprocess
-import sys
 
 import draws
 import pytest
@@ -118,21 +115,3 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
     assert line.endswith(f' {display.INIT_FROM}')
-
-
-def test_an_installed_package_contains_the_config_files(tmp_path):
-    """With the files of a wheel: jepa_text/configs, and no clone."""
-    shutil.copytree(
-        config_file.PACKAGE,
-        tmp_path / 'jepa_text',
-        ignore=shutil.ignore_patterns('__pycache__'),
-    )
-    shutil.copytree(config_file.folder(), tmp_path / 'jepa_text' / 'configs')
-    code = (
-        'from jepa_text.config import config_file as f; '
-        "print(f.folder(), f.shared('toy').get_config('mlm').name)"
-    )
-    done = subprocess.run(
-        [sys.executable, '-c', code], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.stdout.split() == [f'{tmp_path}/jepa_text/configs', 'mlm'], done.stderr
