@@ -51,10 +51,10 @@ def run(options, workdir):
         model, facts = of_run(run, given['step'])
     settings = {'facts': facts, 'license_name': given['license']}
     with _place(given['to']) as folder:
-        found = write(model, folder, family=given['family'], **settings)
+        info = write(model, folder, family=given['family'], **settings)
     print(
-        f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
-        f'verified after reading it back (largest difference {found["difference"]:.1e})'
+        f'{given["to"]}: {info["architecture"]}, {info["parameters"]:,} parameters; '
+        f'verified after reading it back (largest difference {info["difference"]:.1e})'
     )
 
 
@@ -124,15 +124,15 @@ def _manifests(config, count):
 
 def _init_from(workdir, config):
     """The record of the model that a run started from, with paths reduced to names."""
-    found = _json(workdir / INIT_FROM)
+    record = _json(workdir / INIT_FROM)
     path = (config.get('init_from') or {}).get('path')
-    if found is None or not path:
-        return found
+    if record is None or not path:
+        return record
     # The record of an imported folder does not contain the prefix 'hf:'.
     for text in (path, path.removeprefix('hf:')):
         public = str(card.public_name(text))
-        found['lines'] = [line.replace(text, public) for line in found['lines']]
-    return found
+        record['lines'] = [line.replace(text, public) for line in record['lines']]
+    return record
 
 
 def _manifest(folder):
@@ -190,7 +190,7 @@ def write(
     config = to_family.config_of(model, section, model.causal, family, origin)
     config |= task.config(family) if task else {}
     own = task.tensors(family) if task else {}
-    found = {
+    info = {
         'family': family,
         'architecture': config['architectures'][0],
         'parameters': sum(x.size for x in (*leaves.values(), *own.values())),
@@ -202,11 +202,16 @@ def write(
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
-        about = (found['architecture'], found['parameters'], facts, license_name)
+        about = (
+            info['architecture'],
+            info['parameters'],
+            facts,
+            license_name,
+        )
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
-        found['difference'] = compared(model, partial, task, own)
+        info['difference'] = compared(model, partial, task, own)
         check_free(folder)
-    return found
+    return info
 
 
 def compared(model, folder, task=None, own=None):
@@ -235,8 +240,8 @@ def compared(model, folder, task=None, own=None):
         raise _differs(folder, how)
     batch = _sample(model, ends)
     wanted = _logits(model.network.encoder, model, to_family.tied(model), batch)
-    found = _logits(again.encoder, again, again.tied, batch)
-    difference = float(np.abs(found - wanted).max())
+    logits = _logits(again.encoder, again, again.tied, batch)
+    difference = float(np.abs(logits - wanted).max())
     # In this form NaN fails, too.
     if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise _differs(folder, f'scores differ by {difference:.1e}')

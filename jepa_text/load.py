@@ -152,30 +152,34 @@ def _place(workdir):
 
 
 def _imported(name, options):
-    found = hf_load.load(name.removeprefix('hf:'), **options)
-    section = {'name': 'mlm', 'tied': found.tied, 'shift': found.shift}
-    if found.causal and found.shift:
-        section = {'name': 'clm', 'tied': found.tied}
+    imported = hf_load.load(name.removeprefix('hf:'), **options)
+    section = {'name': 'mlm', 'tied': imported.tied, 'shift': imported.shift}
+    if imported.causal and imported.shift:
+        section = {'name': 'clm', 'tied': imported.tied}
     objective = resolve.build(
-        'objectives', section, tokenizer=found.tokenizer, length=found.length, steps=1
+        'objectives',
+        section,
+        tokenizer=imported.tokenizer,
+        length=imported.length,
+        steps=1,
     )
-    pooling_of, params = found.pooling, found.params
-    kind = found.task and exported.kind_of(found.task, found.pair)
+    pooling_of, params = imported.pooling, imported.params
+    kind = imported.task and exported.kind_of(imported.task, imported.pair)
     if kind is not None:
-        objective, params = kind, params | exported.params_of(found.task)
+        objective, params = kind, params | exported.params_of(imported.task)
     return Pretrained(
-        Network(found.encoder, objective),
+        Network(imported.encoder, objective),
         params,
-        found.tokenizer,
-        found.length,
+        imported.tokenizer,
+        imported.length,
         name,
-        causal=found.causal,
-        begin=found.begin,
-        end=found.end,
+        causal=imported.causal,
+        begin=imported.begin,
+        end=imported.end,
         pool=pooling_of.pool if pooling_of else 'mean',
         normalize=pooling_of is not None and pooling_of.normalize,
-        shift=found.shift,
-        record=found.record,
+        shift=imported.shift,
+        record=imported.record,
         kind=kind,
     )
 

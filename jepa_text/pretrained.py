@@ -81,15 +81,15 @@ class Pretrained:
         encode, devices = sharding.on_rows(self._encode(layer % depth, pool), self.params)
         if batch_tokens is None:
             batch_tokens = prediction.usual_tokens()
-        lengths_N, found = [len(row) for row in rows], []
+        lengths_N, computed = [len(row) for row in rows], []
         shapes = batching.batches(lengths_N, batch_tokens, self.length, devices)
         for index_M, *shape in shapes:
             batch = self.pad([rows[i] for i in index_M], *shape)
-            found.append((index_M, encode(self.params, *batch)))
+            computed.append((index_M, encode(self.params, *batch)))
             # The next batch is prepared while the device computes; at most two exist.
-            jax.block_until_ready(found[-2:-1])
+            jax.block_until_ready(computed[-2:-1])
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
-        for index_M, pooled_BD in found:
+        for index_M, pooled_BD in computed:
             vectors_ND[index_M] = np.asarray(pooled_BD)[: len(index_M)]
         if normalize:
             lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)

@@ -98,8 +98,8 @@ def with_mask(tokenizer, where, mask):
 
 def tokenizer_of(folder, section):
     """The Tokenizer of a folder, with the mask token chosen in `section`."""
-    found = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
-    return with_mask(found, folder, choices(section).mask)[0]
+    tokenizer = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
+    return with_mask(tokenizer, folder, choices(section).mask)[0]
 
 
 def lines(record):
@@ -141,15 +141,15 @@ class Extended:
         if stop == first.stop and not rows:
             return self._tensors.read(name, first, *rest)
         mean = self._mean(name)[tuple(rest)]
-        found = np.empty((first.stop - first.start, *mean.shape), np.float32)
-        found[:] = mean
+        rows_ND = np.empty((first.stop - first.start, *mean.shape), np.float32)
+        rows_ND[:] = mean
         if stop > first.start:
-            found[: stop - first.start] = self._tensors.read(
+            rows_ND[: stop - first.start] = self._tensors.read(
                 name, slice(first.start, stop), *rest
             )
         for row in rows:
-            found[row - first.start] = mean
-        return found
+            rows_ND[row - first.start] = mean
+        return rows_ND
 
     def _mean(self, name, block=8192):
         """The mean row, summed in float64 one block of rows at a time."""

@@ -95,8 +95,8 @@ def _task(architecture, causal):
     """(pipeline tag, class that loads the model)."""
     if architecture.endswith('ForCausalLM') and not causal:
         return VECTORS
-    found = (task for end, task in TASKS.items() if architecture.endswith(end))
-    return next(found, VECTORS)
+    matching = (task for end, task in TASKS.items() if architecture.endswith(end))
+    return next(matching, VECTORS)
 
 
 def _training(facts):

@@ -50,7 +50,7 @@ def to_config(section, family, tied, causal):
         'bert': _write_bert,
         'modernbert': _write_modern,
     }
-    found = {
+    config = {
         'model_type': family,
         'architectures': [kind.architecture],
         'tie_word_embeddings': tied,
@@ -58,10 +58,10 @@ def to_config(section, family, tied, causal):
         **write[kind.model](family, section),
     }
     if kind.model == 'transformer':
-        found |= _write_window(family, section, causal)
+        config |= _write_window(family, section, causal)
     if kind.causal and not causal:
-        found['is_causal'] = False
-    again = to_section(found)
+        config['is_causal'] = False
+    again = to_section(config)
     if again != section:
         lost = sorted(k for k in section if section[k] != again.get(k))
         raise ValueError(
@@ -69,21 +69,21 @@ def to_config(section, family, tied, causal):
             + ', '.join(f'{k}={section[k]!r}' for k in lost)
             + ': choose a family that can, or leave it out.'
         )
-    return found
+    return config
 
 
 def canonical(name, encoder):
     """The canonical section of an encoder module; `name` is the model's file."""
     fields = {f.name: getattr(encoder, f.name) for f in dataclasses.fields(encoder)}
-    found = {k: v for k, v in fields.items() if k not in _HOW}
-    found['vocab_rows'] = found.pop('vocab_size')
-    found['head_width'] = encoder.head_width or encoder.width // encoder.heads
-    if 'head_act' in found:
-        found['head_act'] = encoder.head['act']
-    scaling = found.get('rope_scaling')
+    section = {k: v for k, v in fields.items() if k not in _HOW}
+    section['vocab_rows'] = section.pop('vocab_size')
+    section['head_width'] = encoder.head_width or encoder.width // encoder.heads
+    if 'head_act' in section:
+        section['head_act'] = encoder.head['act']
+    scaling = section.get('rope_scaling')
     if scaling is not None:
-        found['rope_scaling'] = dict(scaling)
-    return {'name': name, **found}
+        section['rope_scaling'] = dict(scaling)
+    return {'name': name, **section}
 
 
 def _read_trunk(family, config, sizes):
@@ -109,15 +109,15 @@ def _write_trunk(family, section):
     thetas = section['rope_theta']
     thetas = thetas if isinstance(thetas, tuple) else (thetas,) * section['depth']
     theta = next((t for t in thetas if t is not None), 10_000.0)
-    found = {
+    config = {
         'hidden_act': 'silu',
         'rope_parameters': _write_rope(theta, section['rope_scaling']),
         'attention_bias': section['o_bias'],
         'mlp_bias': section['ffn_bias'],
     }
     if family == 'smollm3':
-        found['no_rope_layers'] = [int(t is not None) for t in thetas]
-    return found
+        config['no_rope_layers'] = [int(t is not None) for t in thetas]
+    return config
 
 
 def _rotary(config, depth):
@@ -210,10 +210,10 @@ def _read_bert(family, config, sizes):
 
 
 def _write_bert(family, section):
-    found = {'hidden_act': families.THEIR_ACTIVATIONS[section['act']]}
+    config = {'hidden_act': families.THEIR_ACTIVATIONS[section['act']]}
     if family != 'bert':
-        found['pad_token_id'] = section['position_offset'] - 1
-    return found
+        config['pad_token_id'] = section['position_offset'] - 1
+    return config
 
 
 def _read_modern(family, config, sizes):

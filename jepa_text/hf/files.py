@@ -141,20 +141,20 @@ def read_json(path, kind=dict):
     """The object (`kind` dict) or list in a JSON file; raises ValueError if invalid."""
     is_file(path)
     try:
-        found = json.loads(Path(path).read_text(encoding='utf-8'))
+        content = json.loads(Path(path).read_text(encoding='utf-8'))
     except FileNotFoundError:
         raise FileNotFoundError(
             f'{path} is missing: use a folder written by `save_pretrained`.'
         ) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f'{path} is not JSON: {error}.') from error
-    if not isinstance(found, kind):
+    if not isinstance(content, kind):
         wanted = 'list' if kind is list else 'object'
         raise ValueError(
-            f'{path} contains no JSON {wanted}, but a {type(found).__name__}: use a '
+            f'{path} contains no JSON {wanted}, but a {type(content).__name__}: use a '
             'folder written by `save_pretrained`.'
         )
-    return found
+    return content
 
 
 class Tensors:
@@ -214,13 +214,13 @@ class Tensors:
                 'unquantized weights.'
             )
         with np.errstate(over='ignore'):
-            found = np.asarray(part[index], np.float32)
-        if not np.isfinite(found).all():
+            values = np.asarray(part[index], np.float32)
+        if not np.isfinite(values).all():
             raise ValueError(
                 f'{path}: {name} contains NaN, infinity, or a value that float32 cannot '
                 'represent: download it again, or use another revision.'
             )
-        return found
+        return values
 
 
 def _shards(folder):
@@ -242,9 +242,9 @@ def _shards(folder):
             f'of them {SINGLE}.'
         )
     pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
-    found = f'only {", ".join(pickles)}, which can run code' if pickles else 'none'
+    instead = f'only {", ".join(pickles)}, which can run code' if pickles else 'none'
     raise FileNotFoundError(
-        f'{folder} must contain safetensors, but there is {found}. Write them with '
+        f'{folder} must contain safetensors, but there is {instead}. Write them with '
         '`model.save_pretrained(folder)` in transformers, or use a revision that has '
         'them.'
     )

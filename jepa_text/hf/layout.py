@@ -29,19 +29,19 @@ def bindings(family, shapes):
     `shapes` is {path: shape} of its parameters, with layers scanned or unrolled. Raises
     ValueError for parameters that have no name in the family.
     """
-    found = {}
+    layout = {}
     for ours, theirs in family.lines:
         for layer, paths in _layers(_split(ours), '{i}' in theirs, shapes):
             name = theirs.format(i=(layer or 0) + family.offset)
-            found[name] = tuple(_parts(paths, shapes))
-    named = {part.path for parts in found.values() for part in parts}
+            layout[name] = tuple(_parts(paths, shapes))
+    named = {part.path for parts in layout.values() for part in parts}
     nameless = sorted(set(shapes) - named)
     if nameless:
         raise ValueError(
             f'This family has no names for {", ".join(nameless)}: a model with these '
             'belongs to another family, or its table in hf/names.py lacks lines.'
         )
-    return found
+    return layout
 
 
 def _split(ours):
@@ -111,11 +111,11 @@ def canonical(family, names):
     # Legacy names last: they take precedence if a file has both.
     pairs = [(_updated(family, name), name) for name in sorted(names)]
     bare = not any(new.startswith(family.prefix) for new, _ in pairs)
-    found = {}
+    renamed = {}
     for new, name in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
         lacks = bare and re.sub(r'\.\d+\.', '.{i}.', new) not in known
-        found[family.prefix + new if lacks else new] = name
-    return found
+        renamed[family.prefix + new if lacks else new] = name
+    return renamed
 
 
 def _updated(family, name):

@@ -68,7 +68,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     else:
         begin, end = (tokenizer.bos_id,), (tokenizer.eos_id,)
     pooling = sentence.read(source.folder)
-    found = Imported(
+    imported = Imported(
         section=section,
         encoder=source_of.encoder_of(section),
         params=params,
@@ -90,8 +90,8 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
         task=source.task() if adapt is None and not source.causal else None,
         pair=None if source.causal or adapt is not None else _pair(source),
     )
-    found.record.update(_decided(found, source, mask, head, used))
-    return found
+    imported.record.update(_decided(imported, source, mask, head, used))
+    return imported
 
 
 def sketch(name, revision=None, *, family=None, adapt=None):
@@ -135,24 +135,26 @@ def _tied(source, head):
     return {'keep': source.tied, 'tied': True, 'copy': False, 'new': False}[head]
 
 
-def _decided(found, source, mask, head, used):
+def _decided(imported, source, mask, head, used):
     """The rest of the record: findings and decisions."""
-    tokenizer, has_head = found.tokenizer, 'lm_head' in found.params
+    tokenizer, has_head = imported.tokenizer, 'lm_head' in imported.params
     if mask is None and tokenizer.mask_id is not None:
         mask = (tokenizer.backend.id_to_token(tokenizer.mask_id), 'found')
     return {
-        'attends': 'causal' if found.causal else 'bidirectional',
-        'window': found.section.get('window'),
+        'attends': 'causal' if imported.causal else 'bidirectional',
+        'window': imported.section.get('window'),
         'mask': mask and {'token': mask[0], 'how': mask[1], 'id': tokenizer.mask_id},
         'rows': {
             'file': source.section['vocab_rows'],
-            'now': found.section['vocab_rows'],
+            'now': imported.section['vocab_rows'],
             'tokens': tokenizer.vocab_size,
         },
-        'head': f'{head}, {"tied" if found.tied else "its own"}' if has_head else 'none',
-        'advice': 'mntp' if found.shift else 'mlm',
-        'begin': list(found.begin),
-        'end': list(found.end),
+        'head': f'{head}, {"tied" if imported.tied else "its own"}'
+        if has_head
+        else 'none',
+        'advice': 'mntp' if imported.shift else 'mlm',
+        'begin': list(imported.begin),
+        'end': list(imported.end),
         'pad': tokenizer.pad_id,
         'left_out': source.left_out(used),
     }

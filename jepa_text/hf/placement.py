@@ -55,10 +55,10 @@ def _reader(shape, by_layer, read):
         if None in by_layer:
             return np.ascontiguousarray(read_part(*by_layer[None], index))
         layers, *inner = index
-        found = np.empty([s.stop - s.start for s in index], np.float32)
+        stacked = np.empty([s.stop - s.start for s in index], np.float32)
         for row, layer in enumerate(range(layers.start, layers.stop)):
-            found[row] = read_part(*by_layer[layer], inner)
-        return found
+            stacked[row] = read_part(*by_layer[layer], inner)
+        return stacked
 
     return values
 
@@ -80,10 +80,10 @@ def check(bound, shapes, sizes, left_out):
         'not in the model': sorted(set(sizes) - set(wanted) - set(left_out)),
         'of another shape': other,
     }
-    found = [f'{kind}: {_listed(names)}' for kind, names in mismatches.items() if names]
-    if found:
+    faults = [f'{kind}: {_listed(names)}' for kind, names in mismatches.items() if names]
+    if faults:
         raise ValueError(
-            f'The tensors do not fit the config. {"; ".join(found)}. Use the config '
+            f'The tensors do not fit the config. {"; ".join(faults)}. Use the config '
             'that belongs to these weights, or specify their family.'
         )
 

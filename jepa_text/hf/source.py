@@ -40,14 +40,14 @@ class SourceConfig:
         self.task_class, _ = task_head.class_of(self.config, self.family)
 
     def _tokenizer(self):
-        found = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
-        if found.vocab_size > self.section['vocab_rows']:
+        tokenizer = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
+        if tokenizer.vocab_size > self.section['vocab_rows']:
             raise ValueError(
-                f'{self.folder}: the tokenizer has {found.vocab_size} tokens, but the '
+                f'{self.folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the '
                 f'embedding has {self.section["vocab_rows"]} rows (vocab_size): they do '
                 'not belong together.'
             )
-        return found
+        return tokenizer
 
 
 class Source(SourceConfig):
@@ -67,9 +67,9 @@ class Source(SourceConfig):
     def _is_tied(self):
         """Whether the head is tied; as in transformers, not if its values differ."""
         paths = 'encoder/embedding', 'lm_head/output/kernel'
-        found = [self.file_names.get(name) for name in map(self.names.theirs, paths)]
+        stored = [self.file_names.get(name) for name in map(self.names.theirs, paths)]
         wanted = bool(self.config['tie_word_embeddings'])
-        return wanted and (None in found or self.tensors.equal(*found))
+        return wanted and (None in stored or self.tensors.equal(*stored))
 
     def _has_head(self):
         if self.task_class is not None:

@@ -127,17 +127,17 @@ class TaskHead:
 
     def tensors(self, family):
         """{their name: array}. Raises ValueError as `fitting` does."""
-        found = {}
+        tensors = {}
         for part, name in self.fitting(family).names.items():
             for leaf, x in self.params[part].items():
                 x = np.asarray(x, np.float32)
-                found[f'{name}.{_LEAVES[leaf]}'] = np.ascontiguousarray(x.T)
-        return found
+                tensors[f'{name}.{_LEAVES[leaf]}'] = np.ascontiguousarray(x.T)
+        return tensors
 
     def config(self, family):
         """Its entries for config.json. Raises ValueError as `fitting` does."""
         theirs = self.fitting(family)
-        found = {
+        fields = {
             'architectures': [theirs.architecture],
             'num_labels': len(self.labels),
             'id2label': {str(i): label for i, label in enumerate(self.labels)},
@@ -145,14 +145,14 @@ class TaskHead:
         }
         if self.kind == 'sequence':
             problem = 'regression' if self.is_score else 'single_label_classification'
-            found['problem_type'] = problem
+            fields['problem_type'] = problem
         if theirs.pools.get(self.pool):
-            found['classifier_pooling'] = theirs.pools[self.pool]
+            fields['classifier_pooling'] = theirs.pools[self.pool]
         if family == 'modernbert':
-            found |= {'classifier_bias': True, 'classifier_activation': 'gelu'}
+            fields |= {'classifier_bias': True, 'classifier_activation': 'gelu'}
         if self.described is not None:
-            found['jepa_text'] = {'kind': self.described}
-        return found
+            fields['jepa_text'] = {'kind': self.described}
+        return fields
 
     def fitting(self, family):
         """The Class of a family that computes the same as this head.
@@ -257,9 +257,9 @@ def is_of(theirs, name):
 
 
 def _labels(config):
-    found = config.get('id2label') or {}
-    if not isinstance(found, dict) or not all(str(key).isdigit() for key in found):
+    labels = config.get('id2label') or {}
+    if not isinstance(labels, dict) or not all(str(key).isdigit() for key in labels):
         raise ValueError(
-            f'config.json: id2label={found!r} must have numbers from 0 on as keys.'
+            f'config.json: id2label={labels!r} must have numbers from 0 on as keys.'
         )
-    return found
+    return labels

@@ -120,7 +120,7 @@ def config_of(model, section, causal, family, origin=None):
     Raises ValueError if the family cannot express what the model computes.
     """
     try:
-        found = configs.to_config(section, family, tied(model), causal)
+        config = configs.to_config(section, family, tied(model), causal)
     except ValueError as error:
         if family != 'eurobert':
             raise
@@ -140,12 +140,12 @@ def config_of(model, section, causal, family, origin=None):
         ids |= {'cls_token_id': tokenizer.bos_id, 'sep_token_id': tokenizer.eos_id}
     if not has_head:
         base = kind.architecture.removesuffix('ForMaskedLM').removesuffix('ForCausalLM')
-        found['architectures'] = [f'{base}Model']
+        config['architectures'] = [f'{base}Model']
     elif model.shift != int(causal):
         # Imports assume 1 for decoders and 0 for encoders, which would be wrong here.
-        found['jepa_text'] = {'shift': model.shift}
+        config['jepa_text'] = {'shift': model.shift}
     length = model.length + section.get('position_offset', 0)
-    return {'dtype': 'float32', 'max_position_embeddings': length, **ids} | found
+    return {'dtype': 'float32', 'max_position_embeddings': length, **ids} | config
 
 
 def tied(model):
@@ -155,12 +155,12 @@ def tied(model):
 
 def _zero_biases(leaves, kernel):
     """Zero biases for the kernels whose path ends with `kernel`."""
-    found = {}
+    biases = {}
     for path, leaf in leaves.items():
         if path.endswith(kernel):
             shape = (*leaf.shape[:-2], leaf.shape[-1])
-            found[path.replace('kernel', 'bias')] = np.zeros(shape, np.float32)
-    return found
+            biases[path.replace('kernel', 'bias')] = np.zeros(shape, np.float32)
+    return biases
 
 
 def _alternative(origin):

@@ -95,9 +95,9 @@ def difference(folder, model):
     for text, ids in read.items():
         wanted = [*begin, *ids.tolist(), *end]
         # verbose=False: without a warning of texts that are longer than the model reads.
-        found = theirs(text, verbose=False)['input_ids']
-        if found != wanted:
-            return f'{name} encodes {text!r} to {found}, not {wanted}'
+        their_ids = theirs(text, verbose=False)['input_ids']
+        if their_ids != wanted:
+            return f'{name} encodes {text!r} to {their_ids}, not {wanted}'
     return None
 
 
@@ -126,23 +126,23 @@ def write(folder, model, family, template):
     }
     if content['model'].get('unk_token'):
         config['unk_token'] = content['model']['unk_token']
-    for file, found in (
+    for file, fields in (
         ('tokenizer.json', content),
         ('tokenizer_config.json', config),
         ('special_tokens_map.json', names),
     ):
-        files.write_json(Path(folder, file), found)
+        files.write_json(Path(folder, file), fields)
 
 
 def special_tokens(tokenizer):
     """{'pad_token': '<pad>', ...} for the roles that the tokenizer has."""
-    found = {}
+    tokens = {}
     for role in ROLES:
         number = getattr(tokenizer, f'{role}_id')
         if number is not None:
             name = tokenizer.backend.id_to_token(number)
-            found |= {f'{theirs}_token': name for theirs in declared.THEIRS[role]}
-    return found
+            tokens |= {f'{theirs}_token': name for theirs in declared.THEIRS[role]}
+    return tokens
 
 
 def _processor(tokenizer, content, begin, end):

@@ -61,13 +61,13 @@ class Reader:
         """
         backend, texts = self.tokenizer.backend, list(texts)
         with tokenizers.valid_unicode(texts):
-            found = backend.encode_batch(texts, add_special_tokens=False)
-        for text, encoding in zip(texts, found):
+            encodings = backend.encode_batch(texts, add_special_tokens=False)
+        for text, encoding in zip(texts, encodings):
             if not encoding.ids and not (allow_empty and self.begin + self.end):
                 raise ValueError(f'the text {text!r} has no tokens to encode.')
         return [
             (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))
-            for item in found
+            for item in encodings
         ]
 
     def with_specials(self, ids):

@@ -68,14 +68,14 @@ class Labels(_TextKind):
 
     def answers(self, outputs, rows, examples):
         """[{'label', 'probabilities': {label: probability}}]"""
-        found = []
+        answers = []
         for logits_C in outputs:
             shares_C = base.softmax(logits_C)
             shares = dict(zip(self.labels, map(float, shares_C)))
-            found.append(
+            answers.append(
                 {'label': self.labels[int(shares_C.argmax())], 'probabilities': shares}
             )
-        return found
+        return answers
 
 
 @dataclasses.dataclass(frozen=True)

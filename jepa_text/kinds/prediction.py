@@ -58,12 +58,12 @@ def outputs(model, kind, rows, params=None, run=None):
     """
     params = model.params if params is None else params
     run = program(model.network, kind) if run is None else run
-    found = [None] * len(rows)
+    outputs = [None] * len(rows)
     for chosen, batch in batches(rows, model.tokenizer.pad_id, model.length):
         made = np.asarray(run(params, batch))
         for index, output in zip(chosen, made):
-            found[index] = output
-    return found
+            outputs[index] = output
+    return outputs
 
 
 def usual_tokens():
@@ -105,8 +105,8 @@ def with_features(network, kind, params, rows, pad_id, maximum):
     shape = program(network, kind, 'features').eval_shape(params, first).shape
     if feature_bytes(rows, shape) > ROOM:
         return rows
-    found = dict(features(network, kind, params, rows, pad_id, maximum))
-    return [dataclasses.replace(row, features=found[i]) for i, row in enumerate(rows)]
+    by_row = dict(features(network, kind, params, rows, pad_id, maximum))
+    return [dataclasses.replace(row, features=by_row[i]) for i, row in enumerate(rows)]
 
 
 def feature_bytes(rows, shape):
@@ -119,8 +119,8 @@ def features(network, kind, params, rows, pad_id, maximum):
     """Yields (index, features) of each row: float32 inputs of the head, [D] or [L, D]."""
     run = program(network, kind, 'features')
     for chosen, batch in batches(rows, pad_id, maximum):
-        found = np.asarray(run(params, batch), np.float32)
-        for index, array in zip(chosen, found):
+        arrays = np.asarray(run(params, batch), np.float32)
+        for index, array in zip(chosen, arrays):
             if array.ndim > 1:
                 array = array[: len(rows[index].tokens)]
             # A view would keep the padding of its batch in memory.

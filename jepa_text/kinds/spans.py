@@ -62,17 +62,17 @@ class Spans(base.Kind):
             )
 
     def rows(self, reader, examples):
-        answers, found = examples.target, []
+        answers, rows = examples.target, []
         read = self._encode_joined if self.between is None else self._encode_separately
         for index, (question, context) in enumerate(read(reader, examples)):
             answer = None if answers is None else answers[index]
             try:
-                found += self._windows(reader, index, question, context, answer)
+                rows += self._windows(reader, index, question, context, answer)
             except ValueError as error:
                 # Its index is that in a split, which may be drawn from a file.
                 asked = examples.first[index][:60]
                 raise ValueError(f'{error} The question begins with {asked!r}.') from None
-        gold = self.gold(found)
+        gold = self.gold(rows)
         long = sum(len(tokens) > self.longest for tokens in gold)
         if long and self.learn == 'ends':
             warnings.warn(
@@ -80,7 +80,7 @@ class Spans(base.Kind):
                 'tokens: they are learned, but cannot be predicted.',
                 stacklevel=2,
             )
-        return found
+        return rows
 
     def _encode_joined(self, reader, examples):
         """(ids of the question, (ids, offsets) of the context) of each example."""
@@ -118,7 +118,7 @@ class Spans(base.Kind):
                 f'example {index}: the answer {answers[0]!r} has no token of its '
                 'context. Fix its position, or give [] if there is no answer.'
             )
-        step, found = min(self.stride, room), []
+        step, windows = min(self.stride, room), []
         starts = range(0, max(1, len(ids) - room + step), step) if step else [0]
         reader.counts['cut'] += not step and len(ids) > room
         for first in starts:
@@ -134,8 +134,8 @@ class Spans(base.Kind):
             notes, types = _Window(offsets_L2, first, gold), None
             if self.second_type is not None:
                 types = np.where(np.arange(len(row)) < at, 0, self.second_type)
-            found.append(base.Row(row, targets, index, notes, types=types))
-        return found
+            windows.append(base.Row(row, targets, index, notes, types=types))
+        return windows
 
     def _targets(self, length, inside, whole):
         if self.learn == 'tokens':
@@ -170,14 +170,14 @@ class Spans(base.Kind):
         `text` is '' for no answer; `no_answer` is the score of no answer minus that of
         the best span, in logits; `tokens` are indices of tokens in the context.
         """
-        found = {}
+        answers = {}
         for logits_L2, row in zip(outputs, rows):
             logits_L2 = np.asarray(logits_L2, np.float64)[: len(row.tokens)]
             read = self._best if self.learn == 'ends' else self._marked
-            found.setdefault(row.example, []).append(read(logits_L2, row.notes))
+            answers.setdefault(row.example, []).append(read(logits_L2, row.notes))
         always = self.learn == 'ends' and not self.unanswerable
         return [
-            _best_answer(found[index], context, always)
+            _best_answer(answers[index], context, always)
             for index, context in enumerate(examples.second)
         ]
 

@@ -32,7 +32,7 @@ class Tags(base.Kind):
     def rows(self, reader, examples):
         texts = [' '.join(words) for words in examples.first]
         tags, lost = examples.target, Counter()
-        found = [
+        rows = [
             self._row(reader, index, words, ids, offsets, tags and tags[index], lost)
             for index, (words, (ids, offsets)) in enumerate(
                 zip(examples.first, reader.encode(texts, allow_empty=True))
@@ -45,7 +45,7 @@ class Tags(base.Kind):
                 f'predicted as {self.missing!r}, and count like all others.',
                 stacklevel=2,
             )
-        return found
+        return rows
 
     @property
     def missing(self):
@@ -80,7 +80,7 @@ class Tags(base.Kind):
     def answers(self, outputs, rows, examples):
         """[{'words', 'tags', 'probabilities'}]; words without a token have probability
         0."""
-        found = []
+        predicted = []
         for logits_LC, row in zip(outputs, rows):
             words, word_L = examples.first[row.example], row.notes
             shares_LC = base.softmax(logits_LC)[: len(word_L)]
@@ -94,7 +94,7 @@ class Tags(base.Kind):
                     number, shares_C = int(votes_C.argmax()), shares_TC.mean(axis=0)
                 tags[word] = self.labels[number]
                 probabilities[word] = float(shares_C[number])
-            found.append(
+            predicted.append(
                 {'words': list(words), 'tags': tags, 'probabilities': probabilities}
             )
-        return found
+        return predicted

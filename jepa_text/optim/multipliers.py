@@ -81,13 +81,13 @@ def pairs(multipliers):
         pattern, factor = pair
         ranges.pattern('optimizer.lr_multipliers', pattern)
         ranges.number(f'optimizer.lr_multipliers: {pattern!r}', factor, minimum=0)
-    found = dict(map(tuple, multipliers))
-    if len(found) < len(multipliers):
+    by_pattern = dict(map(tuple, multipliers))
+    if len(by_pattern) < len(multipliers):
         raise ValueError(
             f'optimizer.lr_multipliers={multipliers!r} has a pattern twice. Multiply its '
             'factors, and give them once.'
         )
-    return found
+    return by_pattern
 
 
 def _names(name, shape):

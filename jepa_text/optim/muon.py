@@ -61,12 +61,12 @@ def minimax(steps, lower):
     >>> [tuple(round(x, 2) for x in triple) for triple in minimax(2, lower=0.1)]
     [(5.6, -13.88, 9.73), (2.13, -1.51, 0.4)]
     """
-    upper, found = 1.0, []
+    upper, triples = 1.0, []
     for _ in range(steps):
         triple, error = _closest(lower, upper)
-        found.append(triple)
+        triples.append(triple)
         lower, upper = 1 - error, 1 + error
-    return tuple(found)
+    return tuple(triples)
 
 
 def _closest(lower, upper):

@@ -107,11 +107,11 @@ def _hybrid_devices(sizes, dcn_data, devices):
     # TPUs know their slice. Other devices are close if they belong to the same process.
     slices = {getattr(device, 'slice_index', None) for device in devices}
     by_process = len(slices) == 1
-    found = len({device.process_index for device in devices} if by_process else slices)
-    if found != dcn_data or sizes[0] % dcn_data:
+    count = len({device.process_index for device in devices} if by_process else slices)
+    if count != dcn_data or sizes[0] % dcn_data:
         what = 'processes' if by_process else 'slices'
         raise ValueError(
-            f'mesh dcn_data={dcn_data} must be the number of {what}, which is {found}, '
+            f'mesh dcn_data={dcn_data} must be the number of {what}, which is {count}, '
             f'and divide data={sizes[0]}.'
         )
     return mesh_utils.create_hybrid_device_mesh(

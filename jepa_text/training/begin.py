@@ -240,15 +240,15 @@ def _branch(recipe, folder, source, step):
 
 def _state(recipe, store, folder):
     """Returns (newest good state, its metadata), or (first state, {}) for a new run."""
-    found = store.newest_good()
-    if found is None:
+    newest = store.newest_good()
+    if newest is None:
         state = states.first(recipe, recipe.phases[0])
         if recipe.settings.init_from:
             from jepa_text.training import init_from
 
             state = init_from.initialize(recipe, state, folder)
         return state, {}
-    step, meta = found
+    step, meta = newest
     recipe.check_resumed(step, meta)
     phase = recipe.phases[meta['phase']]
     return store.restore(step, recipe.abstract_state(phase)), meta

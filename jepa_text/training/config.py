@@ -237,7 +237,7 @@ def of_runs(config):
         config = plain(config)
         return {config['name']: config}
     shared = {key: x for key, x in config.items() if key not in OF_STUDIES}
-    found = {}
+    members = {}
     for index, own in enumerate(config['runs']):
         name = own.get('name')
         if not isinstance(name, str):
@@ -245,10 +245,10 @@ def of_runs(config):
         try:
             own = _with_shared_names(own, shared)
             for member in seeded(own, config.get('seeds') or ()):
-                found[member['name']] = schema.resolved(Config, {**shared, **member})
+                members[member['name']] = schema.resolved(Config, {**shared, **member})
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
-    return found
+    return members
 
 
 def _with_shared_names(run, shared):

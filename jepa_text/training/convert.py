@@ -161,8 +161,8 @@ def with_token_rows(params, rows_V, known):
         )
         shape = [1] * leaf.ndim
         shape[axis] = -1
-        found = jnp.take(leaf, jnp.asarray(np.maximum(rows_V, 0)), axis)
-        return jnp.where(jnp.asarray(rows_V < 0).reshape(shape), mean, found)
+        taken = jnp.take(leaf, jnp.asarray(np.maximum(rows_V, 0)), axis)
+        return jnp.where(jnp.asarray(rows_V < 0).reshape(shape), mean, taken)
 
     encoder, head = dict(params['encoder']), dict(params.get('lm_head', {}))
     if _is_all(rows_V, encoder['embedding']):
@@ -186,11 +186,11 @@ def with_layers(encoder, rows_N, is_copy_N, *, silent, scan):
         encoder = transformer.stack_layers(encoder)
 
     def pick(path, leaf):
-        found = leaf if _is_all(rows_N, leaf) else leaf[jnp.asarray(rows_N)]
+        chosen = leaf if _is_all(rows_N, leaf) else leaf[jnp.asarray(rows_N)]
         if not (silent and OUTPUTS.search(path_name(path))):
-            return found
+            return chosen
         axes = (-1, *[1] * (leaf.ndim - 1))
-        return jnp.where(jnp.asarray(is_copy_N).reshape(axes), 0.0, found)
+        return jnp.where(jnp.asarray(is_copy_N).reshape(axes), 0.0, chosen)
 
     layers = jax.tree_util.tree_map_with_path(pick, encoder['layers'])
     encoder = {**encoder, 'layers': layers}
@@ -236,15 +236,15 @@ def _is_age(leaf):
     return leaf.ndim == 0 and not isinstance(leaf, jax.ShapeDtypeStruct | jax.core.Tracer)
 
 
-def check(found, wanted):
+def check(have, wanted):
     """Raises ValueError with the paths that differ if two trees have other shapes."""
-    found, wanted = states.shapes(found), states.shapes(wanted)
-    lines = [f'{path} is only in the start' for path in sorted(found.keys() - wanted)]
-    lines += [f'{path} is not in the start' for path in sorted(wanted.keys() - found)]
+    have, wanted = states.shapes(have), states.shapes(wanted)
+    lines = [f'{path} is only in the start' for path in sorted(have.keys() - wanted)]
+    lines += [f'{path} is not in the start' for path in sorted(wanted.keys() - have)]
     lines += [
-        f'{path} is {found[path]} in the start and {shape} here'
+        f'{path} is {have[path]} in the start and {shape} here'
         for path, shape in sorted(wanted.items())
-        if path in found and found[path] != shape
+        if path in have and have[path] != shape
     ]
     if lines:
         more = f'; and {len(lines) - 10} more' if len(lines) > 10 else ''

@@ -19,13 +19,15 @@ def with_mixtures(phases, tokenizer):
 
     Raises ValueError for what `pipeline` rejects, and for rows of another tokenizer.
     """
-    found = [pipeline.open_parts(phase.data) for phase in phases]
-    distinct = {part.rows.fingerprint: part for parts in found for part in parts}
+    parts_of_phases = [pipeline.open_parts(phase.data) for phase in phases]
+    distinct = {
+        part.rows.fingerprint: part for parts in parts_of_phases for part in parts
+    }
     pipeline.check_compatible(distinct.values())
     for part in distinct.values():
         pipeline.check_tokenizer(part.rows.manifest, tokenizer, part.rows.folder)
     made, read, last = [], dict.fromkeys(distinct, 0), None
-    for phase, parts in zip(phases, found):
+    for phase, parts in zip(phases, parts_of_phases):
         # A single part needs no name in metrics.
         parts = [
             dataclasses.replace(
@@ -75,13 +77,13 @@ def check(phases, repeat):
 
 def totals(phases):
     """Returns [(part, number of its rows that the run reads)], each part once."""
-    found = {}
+    by_fingerprint = {}
     for phase in phases:
         for part, end in zip(
             phase.mixture.parts, phase.mixture.read(phase.row(phase.stop))
         ):
-            found[part.rows.fingerprint] = part, end
-    return list(found.values())
+            by_fingerprint[part.rows.fingerprint] = part, end
+    return list(by_fingerprint.values())
 
 
 def epochs(phase, step):
@@ -103,16 +105,16 @@ def named_metrics(phase, values):
 
     Metrics of parts without a token in this step are left out.
     """
-    found = {}
+    named = {}
     for key, value in values.items():
         kind, _, rest = key.partition('/')
         if kind != mixtures.PART:
-            found[key] = value
+            named[key] = value
             continue
         number, _, what = rest.partition('/')
         if values[f'{kind}/{number}/tokens']:
-            found[metric(phase.mixture.parts[int(number)].name, what)] = value
-    return found
+            named[metric(phase.mixture.parts[int(number)].name, what)] = value
+    return named
 
 
 def lines(phase):

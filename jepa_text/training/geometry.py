@@ -60,9 +60,11 @@ class Evaluator:
             form: cloud.as_cloud(rows_ND)
             for form, rows_ND in zip(FORMS, (vectors['mean'], controlled_ND))
         }
-        found = {key: MEASURES[name](clouds[form]) for (name, form), key in names.items()}
-        found[MAX_POOLED] = geometry.effective_rank(vectors['max'])
-        return {key: float(value) for key, value in found.items()}
+        measured = {
+            key: MEASURES[name](clouds[form]) for (name, form), key in names.items()
+        }
+        measured[MAX_POOLED] = geometry.effective_rank(vectors['max'])
+        return {key: float(value) for key, value in measured.items()}
 
     def why_not(self, network):
         """Returns '': every network has vectors."""
@@ -71,7 +73,7 @@ class Evaluator:
     def vectors(self, params, network):
         """Returns ({pooling: vectors_ND float32}, lengths_N) on each process."""
         pooled = heldout.on_mesh(self.mesh, _pooled, network)
-        found, lengths = {name: [] for name in _POOLINGS}, []
+        by_pooling, lengths = {name: [] for name in _POOLINGS}, []
         for batch in heldout.batches(
             self.rows, _unmasked, self.mesh, self.batch_size, self.texts
         ):
@@ -80,9 +82,9 @@ class Evaluator:
                 pooled({'encoder': params['encoder']}, *inputs)
             )
             for name, vectors_BD in vectors.items():
-                found[name].append(vectors_BD[length_B > 0])
+                by_pooling[name].append(vectors_BD[length_B > 0])
             lengths.append(length_B[length_B > 0])
-        joined = {name: np.concatenate(parts) for name, parts in found.items()}
+        joined = {name: np.concatenate(parts) for name, parts in by_pooling.items()}
         return joined, np.concatenate(lengths)
 
 

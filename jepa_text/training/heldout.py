@@ -65,31 +65,31 @@ def scorings(networks, rate=0.15):
     `networks` are those of its phases. The scoring of the last phase comes first; the run
     is judged by it. Empty if no phase predicts tokens.
     """
-    found = {}
+    by_name = {}
     for network in reversed(networks):
         if token := network.objective.token_objective:
-            found = found | {
-                k: v for k, v in token.scorings(rate).items() if k not in found
+            by_name = by_name | {
+                k: v for k, v in token.scorings(rate).items() if k not in by_name
             }
     if not any('lm_head' in network.modules for network in networks):
         return {}
     # All runs are also scored by these, so that they can be compared. A head that
     # predicts one position before (mntp) is not scored at a token's own position.
     common = {'clm': {'name': 'clm'}}
-    if 'mntp' not in found:
+    if 'mntp' not in by_name:
         common = {'mlm': {'name': 'mlm', 'rate': rate}, **common}
-    return found | {k: section for k, section in common.items() if k not in found}
+    return by_name | {k: section for k, section in common.items() if k not in by_name}
 
 
 def make(recipe, section):
     """Returns the RunEvaluator of a run; None if `every` is 0."""
     if not section.every:
         return None
-    networks, found = [phase.network for phase in recipe.phases], {}
+    networks, evaluators = [phase.network for phase in recipe.phases], {}
     for phase in reversed(recipe.phases):
         counts = phase.mixture.counts(section.max_rows)
         for part, count in zip(phase.mixture.parts, counts):
-            if part.rows.fingerprint in found:
+            if part.rows.fingerprint in evaluators:
                 continue
             evaluator = Evaluator(
                 networks,
@@ -100,10 +100,12 @@ def make(recipe, section):
                 rate=section.rate,
                 max_rows=max(1, count),
             )
-            found[part.rows.fingerprint] = part.name, evaluator, phase
-    parts = [(name, evaluator) for name, evaluator, _ in found.values()]
+            evaluators[part.rows.fingerprint] = part.name, evaluator, phase
+    parts = [(name, evaluator) for name, evaluator, _ in evaluators.values()]
     last = [
-        evaluator for _, evaluator, phase in found.values() if phase is recipe.phases[-1]
+        evaluator
+        for _, evaluator, phase in evaluators.values()
+        if phase is recipe.phases[-1]
     ]
     return RunEvaluator(parts, last, section.every)
 
@@ -216,14 +218,14 @@ class Evaluator:
 
     def totals(self, params, network):
         """Returns {name: {'loss', 'accuracy', COUNT, BYTES: sum over tokens}}."""
-        needed, found = {name: params[name] for name in _NEEDED}, {}
+        needed, totals = {name: params[name] for name in _NEEDED}, {}
         for name, objective in self.objectives.items():
             sums = on_mesh(self.mesh, self._sums[name], network, _NEEDED)
             total = self._total(objective, sums, needed)
-            found[name] = {key: total[key] for key in (COUNT, BYTES)} | {
+            totals[name] = {key: total[key] for key in (COUNT, BYTES)} | {
                 kind: total[f'{objective.label}_{kind}'] for kind in ('loss', 'accuracy')
             }
-        return found
+        return totals
 
     def why_not(self, network):
         """Returns why a network is not scored; '' if it is."""
@@ -236,15 +238,18 @@ class Evaluator:
 
     def _total(self, objective, sums, params):
         """Returns the sums of one scoring over all rows."""
-        found = [
+        batches_of_sums = [
             sums(params, batch)
             for batch in batches(
                 self.rows, objective.corrupt, self.mesh, self.batch_size, self.max_rows
             )
         ]
         # Read at the end, so that rows are masked while the device computes.
-        found = jax.device_get(found)
-        return {key: sum(float(values[key]) for values in found) for key in found[0]}
+        batches_of_sums = jax.device_get(batches_of_sums)
+        return {
+            key: sum(float(values[key]) for values in batches_of_sums)
+            for key in batches_of_sums[0]
+        }
 
 
 def batches(rows, corrupt, mesh, batch_size, max_rows):

@@ -78,13 +78,13 @@ def inferred(source, model, phases, folder):
     What the run in `folder` has recorded is not read from the start again.
     """
     if is_recorded(folder):
-        found = checksums.read_json(Path(folder, FILE))
+        start = checksums.read_json(Path(folder, FILE))
     else:
-        found = describe(source)
+        start = describe(source)
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
-        model = _changed(found['model'], changes, source.layers)
-    tied = functools.partial(_with_tied, tied=found['tied'])
+        model = _changed(start['model'], changes, source.layers)
+    tied = functools.partial(_with_tied, tied=start['tied'])
     phases = [{**phase, 'objective': tied(phase['objective'])} for phase in phases]
     return {'model': model, 'phases': phases}
 
@@ -95,7 +95,7 @@ def _changed(section, changes, how):
     Lists with one value per layer follow the mapping of layers. A single number changes
     all layers, except those with None, which have no position embedding or window.
     """
-    found = {**section, **changes}
+    changed = {**section, **changes}
     for key in BY_LAYER:
         listed, new = section.get(key), changes.get(key)
         if not isinstance(listed, list | tuple) or isinstance(new, list | tuple):
@@ -104,8 +104,8 @@ def _changed(section, changes, how):
             listed = [value if value is None else new for value in listed]
         depth = changes.get('depth', len(listed))
         rows_N, _ = convert.layer_rows(len(listed), depth, how)
-        found[key] = [listed[row] for row in rows_N]
-    return found
+        changed[key] = [listed[row] for row in rows_N]
+    return changed
 
 
 def _with_tied(section, tied):
@@ -129,12 +129,12 @@ def check_rows(source, tokenizer, rows, folder):
     if not downloaded.exists(rows):
         return
     manifest = row_folder.read_manifest(downloaded.fetch(rows, shards=False))
-    found = manifest['tokenizer_fingerprint']
+    fingerprint = manifest['tokenizer_fingerprint']
     wanted = named_tokenizer.opened(tokenizer, source).tokenizer.fingerprint
-    if wanted != found:
+    if wanted != fingerprint:
         raise ValueError(
             f'The rows in {rows} were not made with the tokenizer of {source["path"]}: '
-            f'their fingerprint is {found[:16]}..., that of the tokenizer is '
+            f'their fingerprint is {fingerprint[:16]}..., that of the tokenizer is '
             f'{wanted[:16]}... Set another data.folder, where new rows will be prepared.'
         )
 
@@ -163,9 +163,9 @@ def _fitted(source, recipe, state):
     """Returns (state with the converted encoder and head of the start, lines)."""
     if source.is_foreign:
         name = source.path.removeprefix('hf:')
-        found = hf_load.load(name, mesh=recipe.mesh, **source.options)
-        params, tokenizer = found.params, found.tokenizer
-        lines = adapting.lines(found.record)
+        start = hf_load.load(name, mesh=recipe.mesh, **source.options)
+        params, tokenizer = start.params, start.tokenizer
+        lines = adapting.lines(start.record)
     else:
         folder = _folder(source)
         step, model = load.abstract(folder, source.step)
@@ -218,8 +218,8 @@ def _continued(source, recipe, state):
     params = jax.eval_shape(with_scan, model.params)
     convert.check(convert.transferred(params), convert.transferred(state.params))
     shapes = {'params': model.params, 'opt_state': opt_state}
-    found = with_scan(_read(folder, step, recipe.mesh, shapes))
-    state = state.replace(target=None, **found)
+    restored = with_scan(_read(folder, step, recipe.mesh, shapes))
+    state = state.replace(target=None, **restored)
     state = states.entered(recipe, recipe.phases[0], state)
     return state, [*_history(source, folder, step), f'moments   kept, {before["name"]}']
 

@@ -61,9 +61,9 @@ def switches(recipe):
 
 def _check_switch(recipe, before, phase):
     state = recipe.abstract_state(before)
-    found = states.entered_shapes(recipe, phase, state)
+    entered = states.entered_shapes(recipe, phase, state)
     wanted = recipe.abstract_state(phase)
-    _check_shapes('the switch', found, wanted)
+    _check_shapes('the switch', entered, wanted)
     if phase.reset:
         _check_reset(phase.reset, wanted.opt_state)
     with jax.set_mesh(recipe.mesh):
@@ -83,11 +83,11 @@ def _batch(recipe, phase):
     }
 
 
-def _check_shapes(what, found, wanted):
+def _check_shapes(what, after, wanted):
     """Raises ValueError if two abstract states differ in shapes or dtypes."""
-    found, wanted = _described(found), _described(wanted)
-    if found != wanted:
-        names = sorted(found.items() ^ wanted.items())
+    after, wanted = _described(after), _described(wanted)
+    if after != wanted:
+        names = sorted(after.items() ^ wanted.items())
         raise ValueError(
             f'{what} would change the shapes of {len(names)} arrays of the state: '
             f'{", ".join(f"{name} {kind}" for name, kind in names[:4])}.'
@@ -243,13 +243,13 @@ def _check_encoder(recipe, phase, model):
         _, layers = encoder.apply(variables, *given, causal=False, every_layer=True)
         return hidden_BLD, *layers
 
-    found = _shapes(jax.eval_shape(run, params, ids_BL))
+    shapes = _shapes(jax.eval_shape(run, params, ids_BL))
     expected = ((2, phase.length, encoder.width),) * (2 + encoder.depth)
-    if found != expected:
+    if shapes != expected:
         own_code.reject(
             model['name'],
             f'the encoder returned hidden_BLD and, with every_layer=True, layers of the '
-            f'shapes {found}, not {expected}.',
+            f'shapes {shapes}, not {expected}.',
         )
 
 
@@ -293,15 +293,15 @@ class _Traced:
             view = steps.view_of(self.network, self.objective, state, batch, state.step)
             return self.objective.loss(params, view)
 
-        found = jax.eval_shape(loss, state.params, state, batch)
+        returned = jax.eval_shape(loss, state.params, state, batch)
         expected = '(loss, metrics, seen): a float32 scalar, {name: scalar}, a pytree'
-        if not isinstance(found, tuple) or len(found) != 3:
-            self.reject('loss', found, expected)
-        value, metrics, seen = found
+        if not isinstance(returned, tuple) or len(returned) != 3:
+            self.reject('loss', returned, expected)
+        value, metrics, seen = returned
         if not _is_scalar(value) or value.dtype != jnp.float32:
-            self.reject('loss', found, expected)
+            self.reject('loss', returned, expected)
         if not isinstance(metrics, dict) or not all(map(_is_scalar, metrics.values())):
-            self.reject('loss', found, expected)
+            self.reject('loss', returned, expected)
         return metrics, seen
 
     def check_updates(self, state, batch, metrics, seen):

@@ -177,10 +177,12 @@ def _measured_on(parsed, trained_on):
 
 def _sample(parsed, split, size):
     """Returns (the sampling.Sample of a split, lines on skipped documents)."""
-    found = sources.build(parsed.source, split)
+    documents = sources.build(parsed.source, split)
     tally = units.Tally()
     skip = tally.drop_bad if parsed.bad_documents == invalid_text.SKIP else None
-    good = invalid_text.valid(invalid_text.with_bad(found, parsed.source['name']), skip)
+    good = invalid_text.valid(
+        invalid_text.with_bad(documents, parsed.source['name']), skip
+    )
     texts = (document['text'] for document in good)
     sample = sampling.draw(texts, size, parsed.sample.read_bytes)
     return sample, rows_page.left_out(tally.as_dict())

@@ -110,12 +110,12 @@ class LatentObjective(Objective):
         return self.latent.momentum is not None
 
     def schedules(self):
-        found = self.mlm.schedules()
+        schedules = self.mlm.schedules()
         if self.has_target:
-            found['EMA momentum'] = self.latent.momentum
+            schedules['EMA momentum'] = self.latent.momentum
         if isinstance(self.balance, balances.Scheduled):
-            found['lambda'] = lambda step: self.balance.share({}, {}, step)
-        return found
+            schedules['lambda'] = lambda step: self.balance.share({}, {}, step)
+        return schedules
 
     @property
     def compares(self):
@@ -278,7 +278,7 @@ class LatentObjective(Objective):
     def derived(self, metrics, seen, measured):
         """Returns the spread of targets and predictions, and the latent term's share of
         both weighted gradients on the encoder."""
-        found = {
+        values = {
             f'jepa/{name}_std': diagnostics.std_of(moments)
             for name, moments in seen['moments'].items()
         }
@@ -286,8 +286,8 @@ class LatentObjective(Objective):
             weight = metrics['jepa/lambda']
             latent = weight * measured['jepa/latent_grad_norm']
             both = latent + (1 - weight) * measured['jepa/token_grad_norm']
-            found['jepa/grad_ratio'] = latent / jnp.maximum(both, 1e-20)
-        return found
+            values['jepa/grad_ratio'] = latent / jnp.maximum(both, 1e-20)
+        return values
 
     def collapse(self, values):
         return diagnostics.collapse(values, self.has_target)

@@ -183,21 +183,21 @@ def collapse(values, has_ema=True):
     weight is not a vector. Metrics that are missing or NaN were not measured and do not
     count. `has_ema` is whether the target is an EMA copy, which may be slowed down.
     """
-    found, slow = {}, ' slow the EMA,' if has_ema else ''
+    signs, slow = {}, ' slow the EMA,' if has_ema else ''
     std = values.get('jepa/target_std', math.nan)
     if std < MIN_STD:
-        found['target_std'] = (
+        signs['target_std'] = (
             f'the targets have nearly collapsed to one vector (jepa/target_std '
             f'{std:.3f} < {MIN_STD}). Lower lambda,{slow} or add a regularizer or '
             'weight to it.'
         )
     if values.get('jepa/rank_share', math.nan) < MIN_RANK:
-        found['rank'] = (
+        signs['rank'] = (
             f'the targets span {values["jepa/effective_rank"]:.1f} directions, less than '
             f'{MIN_RANK:.0%} of their width: dimensional collapse. Add a regularizer, '
             'or lower lambda.'
         )
-    return found
+    return signs
 
 
 def notes(values, learned=False):
@@ -206,10 +206,10 @@ def notes(values, learned=False):
     `learned` is whether lambda is learned by its own gradient. If it is fixed, scheduled
     or computed, a value outside LAMBDA was requested.
     """
-    found = {}
+    messages = {}
     weight = values.get('jepa/lambda', math.nan)
     if learned and (weight < LAMBDA[0] - 1e-6 or weight > LAMBDA[1] + 1e-6):
-        found['lambda'] = (
+        messages['lambda'] = (
             f'the learned lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the '
             'losses has almost no weight. Clip lambda, or use another balance.'
         )
@@ -220,18 +220,18 @@ def notes(values, learned=False):
     for name, norm in norms.items():
         # At 0 or 1 a loss is switched off on purpose.
         if 0 < weight < 1 and norm < MIN_GRADIENT * sum(norms.values()):
-            found[f'{name} gradient'] = (
+            messages[f'{name} gradient'] = (
                 f'the {name} loss has {norm / sum(norms.values()):.1%} of the encoder '
                 f'gradient, less than {MIN_GRADIENT:.0%}: it only trains its own head.'
             )
     std = values.get('jepa/prediction_std', math.nan)
     if std < MIN_STD:
-        found['prediction_std'] = (
+        messages['prediction_std'] = (
             f'the predictions are nearly one vector (jepa/prediction_std '
             f'{std:.3f} < {MIN_STD}): the predictor only predicts the mean of the '
             'targets.'
         )
-    return found
+    return messages
 
 
 def _mean(x_ND, where_N):
