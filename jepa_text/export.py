@@ -202,12 +202,7 @@ def write(
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
-        about = (
-            info['architecture'],
-            info['parameters'],
-            facts,
-            license_name,
-        )
+        about = (info['architecture'], info['parameters'], facts, license_name)
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         info['difference'] = compared(model, partial, task, own)
         check_free(folder)

@@ -43,9 +43,9 @@ class SourceConfig:
         tokenizer = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
         if tokenizer.vocab_size > self.section['vocab_rows']:
             raise ValueError(
-                f'{self.folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the '
-                f'embedding has {self.section["vocab_rows"]} rows (vocab_size): they do '
-                'not belong together.'
+                f'{self.folder}: the tokenizer has {tokenizer.vocab_size} tokens, but '
+                f'the embedding has {self.section["vocab_rows"]} rows (vocab_size): they '
+                'do not belong together.'
             )
         return tokenizer
 
