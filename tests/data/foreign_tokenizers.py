@@ -26,7 +26,7 @@ def wordpiece(path, special=('[UNK]', '[CLS]', '[SEP]')):
 
 def sentencepiece(path, pieces=None, kind=1, suffix=False, escapes=True):
     """A SentencePiece model of [(text, score, type)], by default ten pieces."""
-    proto = pytest.importorskip('sentencepiece').sentencepiece_model_pb2.ModelProto()
+    proto = pytest.importorskip('sentencepiece.sentencepiece_model_pb2').ModelProto()
     if pieces is None:
         names = [('<unk>', 2), ('<s>', 3), ('</s>', 3), ('<unused0>', 3)]
         pieces = [(name, 0.0, kind) for name, kind in names]

@@ -257,7 +257,7 @@ def test_a_plan_keeps_its_commit(sets, tmp_path):
 @pytest.mark.slow
 def test_rows_match_those_of_local_files(sets, tmp_path, units_of):
     units_of(1500)
-    settings = {'row_length': 32, 'workers': 1}
+    settings = {'row_length': 32, 'engine': {'jobs': 1}}
     program = f"""
     from jepa_text.data import prepare, tokenizers
 
