@@ -9,6 +9,8 @@ INSTEAD = {
     '.lease': 'it was removed, as were claims: see the section engine',
     '.attempts': 'it was removed, as were claims: see engine.retries',
     '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',
+    '.selection': 'it was removed: a rate is selected by its mean over seeds',
+    '.hub': 'it was removed: see summary.json',
     'evaluate.most_rows': 'it is now max_rows',
     'prepare.workers': 'it is now engine.jobs',
     'prepare.engine=beam': "it was removed: use prepare.engine.name='ray'",

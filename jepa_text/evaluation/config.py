@@ -103,11 +103,6 @@ class Config:
     select_by: str = field(
         'standard', 'definition of the selection metric', choices=('standard', 'paper')
     )
-    selection: str = field(
-        'pooled',
-        'of the learning rate: one for all seeds, or one per seed',
-        choices=('pooled', 'per seed'),
-    )
     train: int = field(0, 'training examples, drawn by a seed; 0: all', minimum=0)
     test: int = field(0, 'test examples, drawn by a seed; 0: all', minimum=0)
     width: int = field(

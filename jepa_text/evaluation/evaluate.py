@@ -206,7 +206,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     failed = failed or {}
     lines, damaged = _lines(folder, groups, config)
     short = results.with_short_names(lines)
-    chosen = selection.select(short, by=config.select_by, rule=config.selection)
+    chosen = selection.select(short, by=config.select_by)
     models = [choice for choice in chosen if not choice.first.get('control')]
     # Zero-shot tasks have no seeds.
     compared = comparison.compare([c for c in models if not c.first.get('zero_shot')])
@@ -254,7 +254,7 @@ def _lines(folder, groups, config):
     if left_out := len(all_lines) - len({line['name'] for line in lines}):
         where = folder / results.FOLDER
         print(f'{left_out:,} members in {where} have other settings and are left out.')
-    how = {'select_by': config.select_by, 'selection': config.selection}
+    how = {'select_by': config.select_by}
     told = (json.dumps(line | how) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', ''.join(told))
     return lines, damaged

@@ -67,7 +67,7 @@ def _finetune(config, place):
         print(f'Note: `jepa-text export` will refuse the result: {why}')
     rate = config.learning_rate
     if config.chosen_from:
-        rate = chosen_rate(config.chosen_from, config.model, task.name, config.seed)
+        rate = chosen_rate(config.chosen_from, config.model, task.name)
         print(f'learning rate {rate:g}, selected on validation by {config.chosen_from}')
     member = grid.Member(rate, config.seed)
     names = examiner.control_names(task, first=True)
@@ -120,12 +120,11 @@ def _control_scores(members, metric):
     return f'{metric}: {", ".join(shown)}'
 
 
-def chosen_rate(workdir, model, task, seed=0):
+def chosen_rate(workdir, model, task):
     """Returns the learning rate that an evaluation selected for a model on a task.
 
-    If it selected one per seed, that of this seed, or without it of the first. Raises
-    FileNotFoundError if the evaluation has not finished, and ValueError if it has no
-    members of the model on the task.
+    Raises FileNotFoundError if the evaluation has not finished, and ValueError if it has
+    no members of the model on the task.
     """
     # Unlike results/, lines.jsonl has no members of other settings.
     path = copies.local_file('chosen_from', workdir, 'lines.jsonl')
@@ -143,11 +142,10 @@ def chosen_rate(workdir, model, task, seed=0):
             f'chosen_from={workdir!r} has no members of {model} on {task}, only of '
             f'{", ".join(known) or "none"}.'
         )
-    by, rule = (matching[0].get(key) for key in ('select_by', 'selection'))
-    how = dict(by=by or 'standard', rule=rule or 'pooled')
-    (chosen,) = selection.select(matching, **how)
+    by = matching[0].get('select_by') or 'standard'
+    (chosen,) = selection.select(matching, by=by)
     if not chosen.members:
         raise ValueError(
             f'chosen_from={workdir!r}: all members of {model} on {task} are not finite.'
         )
-    return chosen.learning_rates.get(seed, chosen.members[0]['learning_rate'])
+    return chosen.rate

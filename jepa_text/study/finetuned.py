@@ -133,7 +133,7 @@ def _examine(name, section, workdir, questions):
     folder = workdir / members.EXAMINED / name
     lines = evaluate.evaluate(config, folder)['lines']
     config = schema.read(Config, schema.plain(config))
-    rule = dict(by=config.select_by, rule=config.selection, rates=selection.PAPER_RATES)
+    rule = dict(by=config.select_by, rates=selection.PAPER_RATES)
     values, controls = metrics_of(name, selection.select(lines, **rule), paths)
     for member in present:
         answer = {'values': values[member], 'beside': controls}

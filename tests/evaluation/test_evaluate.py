@@ -106,7 +106,7 @@ def test_the_rate_is_selected_on_validation_and_files_are_written(place, done):
         )
         for rate in (1e-3, 3e-3)
     }
-    assert set(one.learning_rates.values()) == {max(means, key=means.get)}
+    assert one.rate == max(means, key=means.get)
     folder = place / 'out'
     (record,) = json.loads((folder / 'summary.json').read_text())
     wanted = np.mean(list(one.values().values()))
@@ -344,7 +344,7 @@ def test_a_model_without_finite_members_is_not_called_zero_shot(tmp_path):
             results.write(tmp_path / 'results', given | {'seed': seed}, made)
         keys = {(name, 1e-4, seed) for seed in range(5)}
         members.append(types.SimpleNamespace(path=name, control='', keys=keys))
-    options = dict(select_by='standard', selection='pooled')
+    options = dict(select_by='standard')
     evaluate.summarize(types.SimpleNamespace(**options), {}, tmp_path, members)
     page = (tmp_path / 'evaluation.html').read_text()
     assert '5 seeds of both models are needed, and there are 0' in page
@@ -474,7 +474,7 @@ def test_the_selected_learning_rate_is_used(place, done):
     (one,) = done['chosen']
     toy = str(place / 'toy')
     rate = finetune_command.chosen_rate(place / 'out', toy, 'sea')
-    assert rate in one.learning_rates.values()
+    assert rate == one.rate
     with pytest.raises(ValueError, match='has no members of .* on land, only of .*sea'):
         finetune_command.chosen_rate(place / 'out', toy, 'land')
     with pytest.raises(FileNotFoundError, match='contains no lines.jsonl: give'):
@@ -495,14 +495,6 @@ def test_the_learning_rate_selected_by_the_papers_metric_is_used(place, done, tm
         rows = (json.dumps(line | {'select_by': by}) + '\n' for line in lines)
         (tmp_path / 'lines.jsonl').write_text(''.join(rows))
         assert finetune_command.chosen_rate(tmp_path, toy, 'sea') == rate
-    # Of the rates selected per seed, that of the seed.
-    for line in lines:
-        is_best = line['learning_rate'] == (1e-3, 3e-3)[line['seed']]
-        line['validation']['standard']['accuracy'] = 0.9 if is_best else 0.1
-        line['selection'] = 'per seed'
-    (tmp_path / 'lines.jsonl').write_text('\n'.join(map(json.dumps, lines)))
-    rates = [finetune_command.chosen_rate(tmp_path, toy, 'sea', n) for n in range(3)]
-    assert rates == [1e-3, 3e-3, 1e-3]
 
 
 def test_predict_needs_a_fine_tuned_model():

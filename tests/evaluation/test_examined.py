@@ -48,7 +48,7 @@ def test_a_task_lists_all_models_with_controls_last(tmp_path):
     text = text_of(page.write(tmp_path / 'page.html', given))
     (row,) = [r for r in summary.rows(given.chosen) if r['model'] == 'mlm']
     mean, low, high = row['standard']['accuracy']
-    rate = summary.learning_rate_text(row['learning_rates'])
+    rate = summary.rate_text(row['learning_rate'])
     reach = f'± {mean - low:.3f}'
     assert reach == f'± {high - mean:.3f}'
     assert f'mlm|{mean:.3f}|{reach}|5|{rate}|{row["sensitivity"]:.3f}|' in text
@@ -119,7 +119,7 @@ def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, 
     paper = {} if kind == 'spans' else {theirs: 0.1}
     found.append(member('never', 0.0, 0, paper, control='never'))
     chosen = selection.select(found, by='paper')
-    assert [set(one.learning_rates.values()) for one in chosen] == [{1e-3}, {1e-3}, {0.0}]
+    assert [one.rate for one in chosen] == [1e-3, 1e-3, 0.0]
     given = page.Contents(found, chosen, comparison.compare(chosen[:2]))
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert 'mlm|0.800|± 0.000|5|1e-03|' in text and 'never|0.900|' in text

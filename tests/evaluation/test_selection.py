@@ -40,7 +40,7 @@ def grid(seeds=5, draw=0, rise=0.0, **given):
 def test_the_rate_with_the_best_mean_validation_is_selected():
     lines = grid()
     (chosen,) = selection.select(lines)
-    assert set(chosen.learning_rates.values()) == {5e-5} and chosen.lost == ()
+    assert chosen.rate == 5e-5 and chosen.lost == ()
     test = [row['test']['standard']['accuracy'] for row in lines[5:10]]
     assert chosen.values() == dict(enumerate(test))
     low, high = stats.t.interval(0.95, 4, np.mean(test), stats.sem(test))
@@ -56,7 +56,7 @@ def test_selection_from_written_lines(tmp_path):
         status = 'done' if reached else 'not finite'
         results.write(tmp_path, config, member_lines.outcome(reached, reached, status))
     (chosen,) = selection.select(results.read(tmp_path)[0])
-    assert chosen.learning_rates == {0: 5e-5} and chosen.values() == {0: 0.9}
+    assert chosen.rate == 5e-5 and chosen.values() == {0: 0.9}
     assert chosen.statuses == {'done': 2, 'not finite': 1, 'collapsed': 0}
 
 
@@ -72,31 +72,18 @@ def test_sensitivity_covers_the_given_rates():
 
 
 def test_test_values_do_not_affect_selection():
-    rng = np.random.default_rng(1)
-    for rule in selection.RULES:
-        lines = grid()
-        (before,) = selection.select(lines, rule=rule)
-        for row in lines:
-            row['test']['standard']['accuracy'] = rng.random()
-        (after,) = selection.select(lines, rule=rule)
-        assert after.learning_rates == before.learning_rates
-
-
-def test_the_rule_per_seed_selects_a_rate_for_each_seed():
-    lines = [line(1e-5, 0, 0.9, 0.1), line(1e-5, 1, 0.5, 0.2), line(1e-5, 2, 0.6, 0.3)]
-    lines += [line(5e-5, 0, 0.8, 0.4), line(5e-5, 1, 0.7, 0.5), line(5e-5, 2, 0.6, 0.6)]
-    (chosen,) = selection.select(lines, rule='per seed')
-    assert chosen.learning_rates == {0: 1e-5, 1: 5e-5, 2: 1e-5}  # of equals the smallest
-    assert chosen.values() == {0: 0.1, 1: 0.5, 2: 0.3}
-    (pooled,) = selection.select(lines)
-    assert set(pooled.learning_rates.values()) == {5e-5}
-    assert chosen.interval('validation').value >= pooled.interval('validation').value
+    rng, lines = np.random.default_rng(1), grid()
+    (before,) = selection.select(lines)
+    for row in lines:
+        row['test']['standard']['accuracy'] = rng.random()
+    (after,) = selection.select(lines)
+    assert after.rate == before.rate
 
 
 def test_the_papers_metric_may_select_and_any_metric_is_returned():
     lines = [line(1e-5, 0, 0.9, 0.8), line(5e-5, 0, 0.2, 0.1)]
     (chosen,) = selection.select(lines, by='paper')
-    assert chosen.learning_rates == {0: 5e-5} and chosen.values() == {0: 0.9}
+    assert chosen.rate == 5e-5 and chosen.values() == {0: 0.9}
     assert chosen.values(by='standard') == {0: 0.1}
     assert chosen.values('validation', 'standard', 'mcc') == {0: 0.5}
 
@@ -127,14 +114,14 @@ def test_a_rate_with_a_lost_seed_is_not_selected():
     lines[6] = line(5e-5, 1, 0, 0, 'not finite')
     (chosen,) = selection.select(lines)
     assert len(chosen.members) == 5
-    assert 5e-5 not in chosen.learning_rates.values() and chosen.lost == ()
+    assert chosen.rate != 5e-5 and chosen.lost == ()
     assert chosen.statuses == {'done': 14, 'not finite': 1, 'collapsed': 0}
     assert chosen.measured == 14
     # If every rate lost a seed, the best of those that lost the fewest.
     for place in (0, 5, 10, 11):
         lines[place] = line(lines[place]['learning_rate'], place % 5, 0, 0, 'not finite')
     (chosen,) = selection.select(lines)
-    assert set(chosen.learning_rates.values()) == {1e-5} and chosen.lost == (0,)
+    assert chosen.rate == 1e-5 and chosen.lost == (0,)
 
 
 def test_a_model_without_finite_members_has_an_entry():
@@ -153,7 +140,7 @@ def test_collapsed_members_count_with_their_values():
     assert chosen.values()[0] == 0.5 and chosen.statuses['collapsed'] == 1
     lines[5] |= {'validation': None, 'test': None}
     (chosen,) = selection.select(lines)
-    assert 5e-5 not in chosen.learning_rates.values()
+    assert chosen.rate != 5e-5
 
 
 def test_a_missing_metric_of_a_collapsed_member_raises():
@@ -238,7 +225,6 @@ def test_borda_counts_beaten_models():
         ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),
         ([line(1e-5, 0, 1, 1, metric='em')], {}, 'standard em is None'),
         ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts'.*labels"),
-        ([], {'rule': 'best'}, "rule='best'"),
         ([], {'by': 'test'}, "by='test'"),
     ],
 )

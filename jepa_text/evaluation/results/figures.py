@@ -46,7 +46,7 @@ def sensitivity(results, title, ylabel, models, span=0.0):
                 rates.setdefault(line['learning_rate'], []).append(value)
         if rates:
             runs[model] = {rate: _spread(values) for rate, values in rates.items()}
-            selected[model] = sorted(set(chosen.learning_rates.values()))
+            selected[model] = [chosen.rate] if chosen.members else []
     return plots.errors(
         runs,
         title,

@@ -153,7 +153,7 @@ def _task(task, pairs, lines, models, instances):
     shown = [
         choice
         for choice, row in pairs
-        if not row['control'] or len(choice.learning_rates) + len(choice.lost) > 1
+        if not row['control'] or len(choice.members) + len(choice.lost) > 1
     ]
     own = [line for line in lines if line['task'] == task]
     results = {
@@ -185,7 +185,7 @@ def _table(rows, metric, instances):
         for row, line in zip(rows, lines):
             over_both = instances.get((row['model'], row['task']))
             text = page.interval_text(over_both)
-            is_one = row['n'] == 1 and text and any(row['learning_rates'].values())
+            is_one = row['n'] == 1 and text and row['learning_rate']
             line['95 %, seeds and texts'] = f'{text} (texts)' if is_one else text
         note += (
             ' Seeds and texts: the variation between training runs and between test '
@@ -207,7 +207,7 @@ def _cells(row, metric, others, paper):
         metric: value[0],
         '± 95 %': page.margin_text(value),
         'seeds': row['n'],
-        'learning rate': summary.learning_rate_text(row['learning_rates']),
+        'learning rate': summary.rate_text(row['learning_rate']),
         'sensitivity': row['sensitivity'] if math.isfinite(row['sensitivity']) else None,
     }
     cells |= {name: row['standard'].get(name, _NONE)[0] for name in others}

@@ -119,8 +119,7 @@ def methods_section(lines, chosen):
     table = _settings(trained)
     hours = sum(line.get('seconds') or 0 for line in lines) / 3600
     spent = f'{len(trained):,} members were trained, in {hours:.3g} h of compute.'
-    rules = ' or '.join(sorted({choice.rule for choice in chosen})) or 'pooled'
-    rule = {'pooled': 'by the mean over seeds'}.get(rules, rules)
+    rule = 'by the mean over seeds'
     if any(choice.by == 'paper' for choice in chosen):
         rule += ", by the paper's metric, as are verdicts, sensitivity and rate figures"
     methods = METHODS.format(

@@ -34,7 +34,6 @@ METRICS = {
     'cloze': 'accuracy',
 }
 PAPER_METRICS = METRICS | {'tags': 'sentence_macro_f1', 'spans': 'token_f1'}
-RULES = ('pooled', 'per seed')
 PAPER_RATES = (1e-5, 1e-4)  # range of the paper's Figure 5
 # Fields that must be equal for all members of a model and task to be comparable.
 _OWN = ('model', 'task', 'learning_rate', 'seed')
@@ -59,7 +58,6 @@ class Chosen:
     first: dict
     by: str
     metric: str
-    rule: str
     members: tuple
     lost: tuple
     statuses: dict
@@ -83,30 +81,25 @@ class Chosen:
         return mean_over_seeds(list(self.values(side, by, metric).values()))
 
     @property
-    def learning_rates(self):
-        """Returns {seed: learning rate}; all are equal if the rule is 'pooled'."""
-        return {line['seed']: line['learning_rate'] for line in self.members}
+    def rate(self):
+        """Returns the selected learning rate; None without members."""
+        return self.members[0]['learning_rate'] if self.members else None
 
 
-def select(lines, *, by='standard', rule='pooled', rates=(0.0, math.inf)):
+def select(lines, *, by='standard', rates=(0.0, math.inf)):
     """Returns one Chosen per model and task, in the order of the lines.
 
-    rule     'pooled': one learning rate, with the best mean over seeds; 'per seed': the
-             best of each seed, which is higher by the variation between seeds. Ties go to
-             the smallest rate
     by       'standard' or 'paper': the definitions of the selection metric
     rates    lowest and highest rate that `sensitivity` covers
 
-    Only validation is used. Raises ValueError for incomplete lines, two lines of one
-    member, and members of one model and task that differ in more than learning rate and
-    seed.
+    Only validation is used. Raises ValueError for two lines of one member, and members of
+    one model and task that differ in more than learning rate and seed.
     """
-    resolve.check_choice('rule', rule, RULES)
     resolve.check_choice('by', by, results.MODES)
     groups = {}
     for line in lines:
         groups.setdefault((line['model'], line['task']), []).append(line)
-    return [_chosen(group, by, rule, rates) for group in groups.values()]
+    return [_chosen(group, by, rates) for group in groups.values()]
 
 
 def metric_of(line, by='standard'):
@@ -151,7 +144,7 @@ def mean_over_seeds(values_S):
     return statistics.Interval(mean, mean - reach, mean + reach)
 
 
-def _chosen(group, by, rule, rates):
+def _chosen(group, by, rates):
     _check_alike(group)
     first = next((line for line in group if line['validation']), group[0])
     if (first['validation'] or {}).get('paper') == {}:
@@ -164,7 +157,7 @@ def _chosen(group, by, rule, rates):
             valued.append((line, values[0]))
             if rates[0] <= line['learning_rate'] <= rates[1]:
                 tested.append(values[1])
-    members = (_pooled if rule == 'pooled' else _per_seed)(valued)
+    members = _best_rate(valued)
     seeds = {line['seed'] for line in group}
     counts = Counter(line['status'] for line in group)
     return Chosen(
@@ -173,7 +166,6 @@ def _chosen(group, by, rule, rates):
         first=first,
         by=by,
         metric=metric,
-        rule=rule,
         members=tuple(members),
         lost=tuple(sorted(seeds - {line['seed'] for line in members})),
         statuses={status: counts[status] for status in results.STATUSES},
@@ -182,7 +174,7 @@ def _chosen(group, by, rule, rates):
     )
 
 
-def _pooled(valued):
+def _best_rate(valued):
     """Returns the lines of the rate with the most seeds and, of these, the best mean."""
     rates = {}
     for line, score in valued:
@@ -192,14 +184,6 @@ def _pooled(valued):
         return len(pairs), np.mean([score for _, score in pairs])
 
     return [line for line, _ in max(rates.values(), key=rank, default=[])]
-
-
-def _per_seed(valued):
-    seeds = {}
-    for line, score in valued:
-        seeds.setdefault(line['seed'], []).append((line, score))
-    best = [max(pairs, key=lambda pair: pair[1])[0] for pairs in seeds.values()]
-    return sorted(best, key=lambda line: line['seed'])
 
 
 def _check_alike(group):

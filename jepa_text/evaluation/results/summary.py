@@ -23,8 +23,7 @@ def rows(chosen):
 
     model, task, kind, control    control: '' for a model, else its name (controls/)
     metric          the metric of the task among standard
-    by, rule, n, seeds, learning_rates, lost, statuses, sensitivity    as in
-                    selection.Chosen
+    by, n, seeds, learning_rate, lost, statuses, sensitivity    as in selection.Chosen
     standard, paper {metric: (mean, low, high)} of the test set, 95 % by Student's t over
                     seeds; NaN ends for one seed. {} if no member has values
     """
@@ -63,19 +62,13 @@ def over_instances(folder, chosen, clusters):
     return intervals
 
 
-def learning_rate_text(learning_rates):
-    """Formats {seed: learning rate} as '1e-05', or as a range; '–' if there are none.
+def rate_text(rate):
+    """Formats a learning rate; '–' for none.
 
-    >>> [learning_rate_text({0: 1e-5, 1: rate}) for rate in (1e-5, 1e-4)]
-    ['1e-05', '1e-05 to 1e-04']
-    >>> learning_rate_text({0: 0})
-    '–'
+    >>> rate_text(1e-5), rate_text(0)
+    ('1e-05', '–')
     """
-    rates = sorted({rate for rate in learning_rates.values() if rate})
-    if not rates:
-        return '–'
-    words = [re.sub(r'\.?0*e', 'e', f'{rate:.6e}') for rate in rates]
-    return words[0] if len(words) == 1 else f'{words[0]} to {words[-1]}'
+    return re.sub(r'\.?0*e', 'e', f'{rate:.6e}') if rate else '–'
 
 
 def table(rows, mode='standard', known=()):
@@ -144,10 +137,9 @@ def _row(choice):
         'control': first.get('control', ''),
         'metric': selection.metric_of(first),
         'by': choice.by,
-        'rule': choice.rule,
         'n': len(choice.members),
         'seeds': [line['seed'] for line in choice.members],
-        'learning_rates': choice.learning_rates,
+        'learning_rate': choice.rate,
         'lost': list(choice.lost),
         'statuses': choice.statuses,
         'sensitivity': choice.sensitivity,
