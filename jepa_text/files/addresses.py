@@ -28,6 +28,8 @@ RETRIES, PAUSE = 6, 0.5  # seconds; each pause is twice the previous one
 PATIENCE = 60.0  # seconds after which a request is not repeated: clients retry, too
 # Keys of fsspec's file info that change with the content, the most reliable first.
 _VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
+# An address that names a commit: its content never changes.
+_COMMIT = re.compile('hf://[^@]+@[0-9a-f]{40}/')
 # Parts of the names of errors about missing and expired credentials.
 _CREDENTIALS = re.compile('Credential|SSOToken|ExpiredToken|InvalidToken|RefreshError')
 
@@ -132,7 +134,8 @@ def stat(address):
     system, path = filesystem(address)
 
     def request():
-        system.invalidate_cache()
+        if not _COMMIT.match(os.fspath(address)):
+            system.invalidate_cache()
         return system.info(path)
 
     info = with_retries(address, request)
