@@ -131,11 +131,11 @@ class Examination(examination.Examination):
         """Yields (Member, Outcome) of each member; all are the same."""
         for member in members:
             began = time.monotonic()
-            found = self.measured(self.examples)
+            result = self.measured(self.examples)
             outcome = {'validation': None, 'test': None, 'status': 'not finite'}
             per_instance, answers = {}, None
-            if found is not None:
-                test, answers = found
+            if result is not None:
+                test, answers = result
                 outcome |= dict.fromkeys(('validation', 'test'), test.by_mode)
                 per_instance = test.per_instance
                 is_constant = self.is_constant(answers)

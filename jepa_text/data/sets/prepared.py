@@ -17,11 +17,11 @@ def rows(name, words):
         # ArrayRecord is read without TensorFlow; nothing is downloaded.
         builder = tfds.builder(name)
         known = list(builder.info.splits)
-        found = []
+        parts = []
         for names in words:
             split = next((n for n in names if n in known), None)
             source = builder.as_data_source(split) if split else None
-            found.append(source and [_plain(row) for row in source])
+            parts.append(source and [_plain(row) for row in source])
     except Exception as error:
         # For an unknown name, the other lines list all known datasets.
         message, *_ = str(error).splitlines() or ['']
@@ -30,9 +30,9 @@ def rows(name, words):
             'have been prepared on this machine as array_record; other formats need '
             'TensorFlow. Or give a folder of .tsv, .jsonl or .parquet files.'
         ) from error
-    if found[0] is None:
+    if parts[0] is None:
         raise ValueError(f'{TFDS}{name} has no split {words[0][0]!r}, only: {known}.')
-    return tuple(found)
+    return tuple(parts)
 
 
 def _plain(value):

@@ -125,10 +125,10 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
     return Splits(training, validating, testing, revision)
 
 
-def _check_joined(path, found, chosen):
+def _check_joined(path, present, chosen):
     """Warns of files that are read as one split though they are no numbered shards;
     raises ValueError for two whose names differ only in their format."""
-    for word, files in found.items():
+    for word, files in present.items():
         if files not in chosen or len(files) < 2:
             continue
         names = [file.name for file in files]
@@ -148,9 +148,9 @@ def _check_joined(path, found, chosen):
             )
 
 
-def _warn_of_unread(path, found, chosen):
+def _warn_of_unread(path, present, chosen):
     """Warns of tables that are not read."""
-    others = [file for files in found.values() if files not in chosen for file in files]
+    others = [file for files in present.values() if files not in chosen for file in files]
     tables = (file for file in others if kind_of(file) not in ('txt', 'json'))
     if unread := sorted(f.name for f in tables if not f.name.startswith('.')):
         words = ', '.join(map(repr, (TRAIN[0], *VALIDATION, TEST[0])))
@@ -193,11 +193,11 @@ def files(path):
             f"path, or name one on the Hugging Face Hub, as '{hub.PREFIX}nyu-mll/glue/"
             "sst2'."
         )
-    found = {}
+    by_word = {}
     for file in sorted(named):
         # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; but not 'test2'.
-        found.setdefault(re.split(r'[.-]|\d\d', named[file])[0], []).append(file)
-    return found, ''
+        by_word.setdefault(re.split(r'[.-]|\d\d', named[file])[0], []).append(file)
+    return by_word, ''
 
 
 def _saved_to_disk(path):

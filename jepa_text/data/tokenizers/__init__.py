@@ -209,14 +209,14 @@ def _declared(content, folder):
 
 
 def _remedy(folder):
-    found = [name for name in OLDER if (folder / name).is_file()]
-    if not found:
+    older = [name for name in OLDER if (folder / name).is_file()]
+    if not older:
         return (
             "Give the path of a tokenizer.json, or 'bundled', or train one: jepa-text "
             'tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer'
         )
     return (
-        f'The folder has {", ".join(found)}; in transformers, '
+        f'The folder has {", ".join(older)}; in transformers, '
         f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') writes "
         'tokenizer.json with the ids of its model.'
     )
@@ -254,11 +254,11 @@ def _parsed(text, optional):
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
     content = json.loads(text)
-    found = _marked_ids(content)
+    by_role = _marked_ids(content)
     for role in NAMES:
-        if role not in found:
-            found[role] = _find(role, vocabulary, role in optional)
-    ids = {f'{role}_id': found[role] for role in NAMES}
+        if role not in by_role:
+            by_role[role] = _find(role, vocabulary, role in optional)
+    ids = {f'{role}_id': by_role[role] for role in NAMES}
     if plain := _plain_roles(content, ids):
         return _parsed(json.dumps(plain, ensure_ascii=False), optional)
     added = backend.get_added_tokens_decoder().items()

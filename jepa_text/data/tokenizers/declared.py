@@ -30,25 +30,25 @@ def names(folder):
         path = Path(folder, file)
         if path.is_file():
             declared |= _read(path)
-    found = {}
+    by_role = {}
     for role, theirs in THEIRS.items():
         given = [name for name in theirs if f'{name}_token' in declared]
-        found |= {role: declared[f'{given[0]}_token']} if given else {}
-    return found
+        by_role |= {role: declared[f'{given[0]}_token']} if given else {}
+    return by_role
 
 
 def vocabulary(content):
     """Returns {token: id} of a tokenizer.json's content, which may be invalid."""
     model, added = content.get('model'), content.get('added_tokens')
-    found = model.get('vocab') if isinstance(model, dict) else None
-    if isinstance(found, list):
-        pieces = (piece[0] for piece in found if isinstance(piece, list) and piece)
-        found = {piece: i for i, piece in enumerate(pieces) if isinstance(piece, str)}
-    found = dict(found) if isinstance(found, dict) else {}
+    ids = model.get('vocab') if isinstance(model, dict) else None
+    if isinstance(ids, list):
+        pieces = (piece[0] for piece in ids if isinstance(piece, list) and piece)
+        ids = {piece: i for i, piece in enumerate(pieces) if isinstance(piece, str)}
+    ids = dict(ids) if isinstance(ids, dict) else {}
     for token in added if isinstance(added, list) else ():
         if isinstance(token, dict) and {'id', 'content'} <= token.keys():
-            found[token['content']] = token['id']
-    return found
+            ids[token['content']] = token['id']
+    return ids
 
 
 def _read(path):
@@ -62,12 +62,12 @@ def _read(path):
             f'{path} contains no JSON object, but a {type(content).__name__}: download '
             'it again.'
         )
-    found = {}
+    tokens = {}
     for key, value in content.items():
         name = value.get('content') if isinstance(value, dict) else value
         if key.endswith('_token') and isinstance(name, str):
-            found[key] = name
-    return found
+            tokens[key] = name
+    return tokens
 
 
 def special(i, name):

@@ -91,8 +91,8 @@ def _encoded(tokenizer, batch):
 
 def _entries(tokenizer):
     """Ids of the vocabulary, int64 [n]."""
-    found = tokenizer.backend.get_vocab(with_added_tokens=True).values()
-    return np.array(sorted(found), np.int64)
+    ids = tokenizer.backend.get_vocab(with_added_tokens=True).values()
+    return np.array(sorted(ids), np.int64)
 
 
 def _unknowns(tokenizer, counts_V, characters, unknown_id):
@@ -100,15 +100,15 @@ def _unknowns(tokenizer, counts_V, characters, unknown_id):
     those of its characters count that are unknown by themselves."""
     count = 0 if unknown_id is None else int(counts_V[unknown_id])
     alone = [c for c in characters if not c.isspace()]
-    found = [
+    counted = [
         (characters[c], c)
         for c, encoding in zip(alone, _encoded(tokenizer, alone))
         if unknown_id in encoding.ids
     ]
-    found.sort(key=lambda one: (-one[0], one[1]))
+    counted.sort(key=lambda one: (-one[0], one[1]))
     return {
         'count': count,
         'share': count / int(counts_V.sum()),
-        'kinds': len(found),
-        'characters': [[c, n] for n, c in found[:SHOWN]],
+        'kinds': len(counted),
+        'characters': [[c, n] for n, c in counted[:SHOWN]],
     }

@@ -40,10 +40,10 @@ def completed(content, where):
     content, names = _lowered({'added_tokens': [], **content})
     lines = _guard_lines(names)
     # A copy, as the cuts that are written must have the names after renaming.
-    found = _with_cuts(copy.deepcopy(content), names)
-    found = tokenizers.parse(found, where, ROLES)
-    missing = [role for role in ROLES if _is_missing(found, role)]
-    free = _reserved(found)
+    whole = _with_cuts(copy.deepcopy(content), names)
+    whole = tokenizers.parse(whole, where, ROLES)
+    missing = [role for role in ROLES if _is_missing(whole, role)]
+    free = _reserved(whole)
     for role in missing:
         name = tokenizers.NAMES[role][0]
         content = declared.unmarked(content, role)
@@ -69,19 +69,21 @@ def with_new(content, name):
     return _made_special(content, i, name), i
 
 
-def _is_missing(found, role):
-    number = getattr(found, f'{role}_id')
-    return number is None or (role == 'pad' and number in (found.bos_id, found.eos_id))
+def _is_missing(tokenizer, role):
+    number = getattr(tokenizer, f'{role}_id')
+    return number is None or (
+        role == 'pad' and number in (tokenizer.bos_id, tokenizer.eos_id)
+    )
 
 
-def _reserved(found):
+def _reserved(tokenizer):
     """[(name, id)] of reserved tokens that no text is encoded to."""
-    vocabulary = found.backend.get_vocab(with_added_tokens=True)
+    vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)
     names = [name for name in vocabulary if RESERVED.fullmatch(name)]
     names = sorted((vocabulary[name], name) for name in names)
-    encoded = found.encode_many([name for _, name in names])
-    added = {i for i, token in found.backend.get_added_tokens_decoder().items()}
-    plain = {i for i in added if i not in found.special_ids}
+    encoded = tokenizer.encode_many([name for _, name in names])
+    added = {i for i, token in tokenizer.backend.get_added_tokens_decoder().items()}
+    plain = {i for i in added if i not in tokenizer.special_ids}
     return [
         (name, i)
         for (i, name), ids in zip(names, encoded)

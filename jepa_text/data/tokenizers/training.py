@@ -80,12 +80,12 @@ class _Texts:
         self._texts = texts
 
     def __iter__(self):
-        found = False
+        has_text = False
         for text in self._texts:
             if text and not text.isspace():
-                found = True
+                has_text = True
                 yield from _pieces(text)
-        if not found:
+        if not has_text:
             raise ValueError('No text to train a tokenizer on: every document was blank.')
 
 

@@ -91,8 +91,8 @@ def high_overlap(similarity_N, positive_N, overlap_N, share=0.25, clusters=()):
     overlap of these pairs), 'pairs'}. AUCs are NaN if these pairs are all positive or all
     negative.
 
-    >>> found = high_overlap([9, 1, 8, 2], [True, False] * 2, [0.9, 0.9, 0.1, 0.1], 0.5)
-    >>> found['auc'], found['overlap_auc'], found['pairs']
+    >>> result = high_overlap([9, 1, 8, 2], [True, False] * 2, [0.9, 0.9, 0.1, 0.1], 0.5)
+    >>> result['auc'], result['overlap_auc'], result['pairs']
     (1.0, 0.5, 2)
     """
     similarity_N, positive_N = np.asarray(similarity_N), np.asarray(positive_N, bool)

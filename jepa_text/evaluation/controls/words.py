@@ -39,7 +39,7 @@ def terms(text, cased=False):
     text = text if cased else text.lower()
     patterns = _patterns()
     runs = map(patterns.letter.findall, patterns.run.findall(text))
-    pairs = [''.join(pair) for found in runs for pair in zip(found, found[1:])]
+    pairs = [''.join(pair) for run in runs for pair in zip(run, run[1:])]
     return patterns.word.findall(text) + pairs
 
 
@@ -63,8 +63,8 @@ def pieces(text):
     (['很', '好。', 'ok'], ['', ' ', ''])
     """
     if not is_without_spaces(text):
-        found = text.split()
-        return found, [' '] * (len(found) - 1) + [''] * bool(found)
+        parts = text.split()
+        return parts, [' '] * (len(parts) - 1) + [''] * bool(parts)
     pairs = _patterns().piece.findall(text)
     gaps = [' ' * bool(space) for _, space in pairs]
     return [piece for piece, _ in pairs], [*gaps[:-1], '']
@@ -83,15 +83,15 @@ def _patterns():
     # Ranges, as the re module is slow with many characters beyond the basic plane.
     characters = map(chr, range(sys.maxunicode + 1))
     initials = ''.join(unicodedata.category(one)[0] for one in characters)
-    ranges = (found.span() for found in re.finditer('M+', initials))
+    ranges = (match.span() for match in re.finditer('M+', initials))
     marks = ''.join(f'{chr(first)}-{chr(end - 1)}' for first, end in ranges)
     mark, letter = f'[{marks}{_JOINERS}]', rf'[^\W_{alone}]'
     letters = f'{letter}+(?:{mark}+{letter}*)*'
     one = rf'(?=[{alone}])[^\W_]{mark}*'
     word = f"{one}|{letters}(?:['’-]{letters})*"
     piece = rf'([^\w\s]*{one}[^\w\s]*|(?:(?!{one})\S)+)(\s*)'
-    found = dict(word=word, letter=one, run=f'(?:{one})+', piece=piece)
-    return types.SimpleNamespace(**{k: re.compile(v) for k, v in found.items()})
+    sources = dict(word=word, letter=one, run=f'(?:{one})+', piece=piece)
+    return types.SimpleNamespace(**{k: re.compile(v) for k, v in sources.items()})
 
 
 def document_frequency(texts, cased=False):

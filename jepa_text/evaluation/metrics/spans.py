@@ -113,8 +113,8 @@ def _both_normalized(answer, reference, apart):
 
 def _is_apart(texts):
     """Returns whether most texts have letters of scripts without spaces."""
-    found = [words.is_without_spaces(text) for text in texts if text.strip()]
-    return sum(found) > len(found) / 2
+    apart = [words.is_without_spaces(text) for text in texts if text.strip()]
+    return sum(apart) > len(apart) / 2
 
 
 def _texts(answers):

@@ -49,9 +49,9 @@ _SENTENCE_END = re.compile(r'[.!?。！？।۔؟။។][)\]"\'”’」』）]*
 
 def _sentences(block):
     """Yields lists of words with their spaces, each up to the end of a sentence."""
-    sentence, (found, gaps) = [], text_words.pieces(block)
+    sentence, (pieces, gaps) = [], text_words.pieces(block)
     # A block is followed by another one.
-    for word, gap in zip(found, [*gaps[:-1], ' ']):
+    for word, gap in zip(pieces, [*gaps[:-1], ' ']):
         sentence.append(word + gap)
         if _SENTENCE_END.search(word) and word.lstrip('("\'“‘[') not in _TITLES:
             yield sentence

@@ -38,9 +38,9 @@ def word_content(texts, *, count=50, min_texts=5, highest=0.05):
     `min_texts` remaining texts are dropped. Raises ValueError if fewer than two words
     remain.
 
-    >>> found = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
+    >>> made = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
     ...                      count=2, min_texts=2, highest=0.9)
-    >>> len(found.texts), sorted(set(found.labels_N.tolist()))
+    >>> len(made.texts), sorted(set(made.labels_N.tolist()))
     (12, [0, 1])
     """
     vocabulary = words.content_words(
@@ -90,8 +90,8 @@ def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
     name, so that capitalization does not reveal the change. Texts without content words
     are left out, as are those in scripts without spaces, whose pieces are letters.
 
-    >>> found = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
-    >>> sorted(found.labels_N.tolist()) == [0] * 5 + [1] * 5
+    >>> made = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
+    >>> sorted(made.labels_N.tolist()) == [0] * 5 + [1] * 5
     True
     """
     known = set(

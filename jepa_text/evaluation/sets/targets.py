@@ -52,8 +52,8 @@ def typed(cells):
 
 
 def _number(text):
-    found = _NUMBER.fullmatch(text)
-    return float(text) if found['fraction'] or found['power'] else int(text)
+    match = _NUMBER.fullmatch(text)
+    return float(text) if match['fraction'] or match['power'] else int(text)
 
 
 def fractions(values):
@@ -70,17 +70,17 @@ def classes(values):
     >>> classes([10, 2.0]), classes(['10', '2']), classes([True, False])
     ((2, 10), ('2', '10'), (False, True))
     """
-    found = {}
+    by_label = {}
     for value in values:
         label = _label(value)
         is_whole = isinstance(value, float) and value.is_integer()
         text = label if isinstance(value, str) else value
-        found[label] = int(value) if is_whole else text
+        by_label[label] = int(value) if is_whole else text
     if len({int if type(x) is float else type(x) for x in values}) > 1:
-        found = {label: label for label in found}
-    is_number = all(map(_NUMBER.fullmatch, found))
-    order = sorted(found, key=decimal.Decimal if is_number else None)
-    return tuple(found[label] for label in order)
+        by_label = {label: label for label in by_label}
+    is_number = all(map(_NUMBER.fullmatch, by_label))
+    order = sorted(by_label, key=decimal.Decimal if is_number else None)
+    return tuple(by_label[label] for label in order)
 
 
 def _label(value):

@@ -92,13 +92,13 @@ def make(
 
     def checked(rows, split):
         where = f'{title}, {split}, in {path}'
-        found = [
+        whole = [
             _sentence(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
         ]
-        found = [_checked(one, names) for one in _drop_empty(found, where)]
-        if not found:
+        whole = [_checked(one, names) for one in _drop_empty(whole, where)]
+        if not whole:
             raise ValueError(f'{where}: the set has no sentences.')
-        return [to_iob2(one, scheme, chosen.outside) for one in found]
+        return [to_iob2(one, scheme, chosen.outside) for one in whole]
 
     def examples(sentences, split):
         _check_known(sentences, known)
@@ -110,12 +110,12 @@ def make(
         _read, fields=fields, defaults=chosen.columns, classes=classes
     )
     splits = tables.splits(path, read, validation=VALIDATION, test=TEST)
-    found = {
+    by_split = {
         split: None if rows is None else checked(rows, split)
         for split, rows in zip(splits._fields, splits[:3])
     }
-    metric = _metric([one for part in found.values() for one in part or ()])
-    parts = tasks.make_splits(splits._replace(**found), examples, seed)
+    metric = _metric([one for part in by_split.values() for one in part or ()])
+    parts = tasks.make_splits(splits._replace(**by_split), examples, seed)
     return tasks.Task(title, 'tags', metric, **parts, classes=tuple(classes))
 
 
@@ -253,7 +253,7 @@ def to_iob2(sentence, scheme, outside):
     """
     roles = SCHEMES[scheme or 'iob2']
     marks_ends, tags = len(roles) > 2, list(sentence.tags)
-    found, inside, before = [], '', metrics.OUTSIDE
+    made, inside, before = [], '', metrics.OUTSIDE
     for place, tag in enumerate([*tags, *[metrics.OUTSIDE] * marks_ends], 1):
         tag = metrics.OUTSIDE if tag[2:] in outside else tag
         prefix, _, kind = tag.partition('-')
@@ -279,10 +279,10 @@ def to_iob2(sentence, scheme, outside):
                     "used only for adjacent entities, set scheme='iob1'."
                 )
             role = 'B'
-        found.append(f'{role}-{kind}' if role else tag)
+        made.append(f'{role}-{kind}' if role else tag)
         inside = kind if role and prefix not in ('E', 'S', 'L', 'U') else ''
         before = tag
-    return sentence._replace(tags=found[: len(tags)])
+    return sentence._replace(tags=made[: len(tags)])
 
 
 def _check_known(sentences, known):
