@@ -124,23 +124,25 @@ def analyze(config, workdir):
         stack.enter_context(monitor.one_blas_thread())
         progress = compilation.progress('analysis', cells)
         display = monitor.Monitor(stack.enter_context(progress))
-        found = measuring.Measurements(config, chosen, cache, display)
+        measured = measuring.Measurements(config, chosen, cache, display)
         for path, (name, seed) in names.items():
             display.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
-            found.model(_model(config, path), name, seed)
-        found.tf_idf()
+            measured.model(_model(config, path), name, seed)
+        measured.tf_idf()
         with display.part('similarity of layers'):
-            found.similarity()
+            measured.similarity()
         with display.part('comparison'):
-            compared = findings.compare(found.rows, found.deviations, found.per_example)
+            compared = findings.compare(
+                measured.rows, measured.deviations, measured.per_example
+            )
     results = {
         'config': config,
         'models': {path: list(pair) for path, pair in names.items()},
         'tasks': [_summary(task) for task in chosen],
-        'cuts': [cut._asdict() for cut in found.cuts],
+        'cuts': [cut._asdict() for cut in measured.cuts],
         'texts': {t.name: len(t.test.texts()) for t in chosen},
-        'rows': found.rows + findings.over_seeds(found.rows),
-        'spectra': found.spectra,
+        'rows': measured.rows + findings.over_seeds(measured.rows),
+        'spectra': measured.spectra,
         **compared,
         'seconds': round(time.monotonic() - began, 1),
     }
@@ -323,8 +325,8 @@ def _summary(task):
     fields = {key: getattr(task, key) for key in ('name', 'kind', 'metric')}
     classes = ()
     if task.kind == 'labels':
-        found = set(map(str, task.test.target))
-        classes = [name for name in map(str, sets.classes(task)) if name in found]
+        present = set(map(str, task.test.target))
+        classes = [name for name in map(str, sets.classes(task)) if name in present]
     sizes = {'train': len(task.train), 'test': len(task.test)}
     return {**fields, **sizes, 'classes': list(classes)}
 

@@ -56,22 +56,22 @@ def _are_comparable(sides):
 
 def by_seed(rows):
     """{value_key: {seed: value}} of the rows of single seeds."""
-    found = {}
+    values = {}
     for row in rows:
         if isinstance(row['seed'], int) and not row['other']:
-            found.setdefault(value_key(row), {})[row['seed']] = row['value']
-    return found
+            values.setdefault(value_key(row), {})[row['seed']] = row['value']
+    return values
 
 
 def by_cell(samples):
     """{(task, model, control, layer, pooling): [values of each seed]} from {Result:
     values}."""
-    found = {}
+    cells = {}
     for result, values in samples.items():
         if values:
             key = tuple(getattr(result, name) for name in _CELL)
-            found.setdefault(key, []).append(values)
-    return found
+            cells.setdefault(key, []).append(values)
+    return cells
 
 
 def _cell(row):
@@ -92,8 +92,8 @@ def samples_of(cells, row, key):
 def keys_of(cells, row, count):
     """The columns of keys by which the `count` examples of a row depend on each other;
     () if they are independent or their keys are unknown."""
-    found = samples_of(cells, row, probes.KEYS)
-    return found[0] if found and len(found[0][0]) == count else ()
+    keys = samples_of(cells, row, probes.KEYS)
+    return keys[0] if keys and len(keys[0][0]) == count else ()
 
 
 def same_count(one, other):
@@ -104,7 +104,7 @@ def same_count(one, other):
 def length_effects(tests):
     """Warnings for differences of raw vectors that vanish or change sign in the
     length-residualized form."""
-    found, by_value = [], {}
+    warnings, by_value = [], {}
     for test in tests:
         key = test['task'], test['first'], test['second'], test['metric']
         by_value.setdefault(key, {})[test['form']] = test
@@ -124,12 +124,12 @@ def length_effects(tests):
             f'({test["over"]}).'
         )
         model = f'{test["first"]}, {test["second"]}'
-        found.append(
+        warnings.append(
             dict(task=test['task'], model=model, metric=test['metric'], form='raw')
-            | dict(kind='explained', control='length', found=test['difference'])
+            | dict(kind='explained', control='length', value=test['difference'])
             | dict(reached=controlled['difference'], words=words)
         )
-    return found
+    return warnings
 
 
 def is_significant(test):
@@ -137,20 +137,20 @@ def is_significant(test):
     return test['p_holm'] <= 1 - statistics.LEVEL
 
 
-def verdict_text(found, p, names):
+def verdict_text(result, p, names):
     """The verdict of a statistics.OverSeeds as text, with its corrected p.
 
-    >>> found = statistics.OverSeeds(0.2, 0.1, 0.3, 0.005, 5, 't-test')
-    >>> verdict_text(found, 0.01, ('a', 'b'))
+    >>> result = statistics.OverSeeds(0.2, 0.1, 0.3, 0.005, 5, 't-test')
+    >>> verdict_text(result, 0.01, ('a', 'b'))
     'a is above b (p = 0.01, 5 seeds)'
     """
-    count = f'{found.seeds} seed{"" if found.seeds == 1 else "s"}'
-    if not found.test:
+    count = f'{result.seeds} seed{"" if result.seeds == 1 else "s"}'
+    if not result.test:
         return f'no verdict: {count}, {statistics.MIN_SEEDS} needed'
     end = f'(p = {p:.2g}, {count})'
     if p > 1 - statistics.LEVEL:
         return f'no difference shown {end}'
-    side = 'above' if found.difference > 0 else 'below'
+    side = 'above' if result.difference > 0 else 'below'
     return f'{names[0]} is {side} {names[1]} {end}'
 
 
@@ -160,19 +160,21 @@ def _is_clear(test):
     return is_significant(test) if has_verdict else test['low'] > 0 or test['high'] < 0
 
 
-def _test(sides, found, p, samples):
+def _test(sides, result, p, samples):
     one, two = sides
     pair = one['model'], two['model']
-    difference, low, high, over = *found[:3], OVER_SEEDS
-    if not found.test:
-        over = OVER_TEXTS if found.seeds <= 1 else OVER_MEANS
+    difference, low, high, over = *result[:3], OVER_SEEDS
+    if not result.test:
+        over = OVER_TEXTS if result.seeds <= 1 else OVER_MEANS
         difference = one['value'] - two['value']
         low, high = _over_texts(sides, difference, *samples)
     return (
         dict(task=one['task'], first=pair[0], second=pair[1])
         | dict(metric=one['metric'], form=one['form'])
-        | dict(difference=difference, low=low, high=high, over=over, seeds=found.seeds)
-        | dict(p=found.p, p_holm=p, test=found.test, verdict=verdict_text(found, p, pair))
+        | dict(difference=difference, low=low, high=high, over=over, seeds=result.seeds)
+        | dict(
+            p=result.p, p_holm=p, test=result.test, verdict=verdict_text(result, p, pair)
+        )
     )
 
 
@@ -180,10 +182,10 @@ def _over_texts(sides, difference, per_example, deviations):
     """(low, high) of the interval over texts, paired by text or by half-sample."""
     metric, form = sides[0]['metric'], sides[0]['form']
     source, key = (deviations, (metric, form)) if form else (per_example, metric)
-    found = [samples_of(source, side, key) for side in sides]
-    if not all(found):
+    samples = [samples_of(source, side, key) for side in sides]
+    if not all(samples):
         return math.nan, math.nan
-    first_N, second_N = (np.mean(side, axis=0) for side in found)
+    first_N, second_N = (np.mean(side, axis=0) for side in samples)
     if not form:
         keys = keys_of(per_example, sides[0], len(first_N))
         return statistics.mean_interval(first_N - second_N, 'difference', keys)[1:]

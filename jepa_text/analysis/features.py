@@ -89,11 +89,11 @@ def extract(
         for layer, name in pairs
     }
     tokens_N = np.array([len(row) for row in rows])
-    found = Features(depth, names, tokens_N, array_cache.ArrayCache(folder))
-    missing = [pair for pair, key in names.items() if found.cache.get(key) is None]
+    extracted = Features(depth, names, tokens_N, array_cache.ArrayCache(folder))
+    missing = [pair for pair, key in names.items() if extracted.cache.get(key) is None]
     if missing:
-        _compute(model, rows, missing, names, weights, found.cache, on_progress)
-    return found
+        _compute(model, rows, missing, names, weights, extracted.cache, on_progress)
+    return extracted
 
 
 def combinations(depth, layers, poolings):
@@ -187,8 +187,10 @@ def _compute(model, rows, pairs, names, weights, cache, on_progress):
         for start in range(0, len(rows), _BATCH):
             chosen = order_N[start : start + _BATCH]
             batch = model.pad([rows[i] for i in chosen], _BATCH)
-            found = jax.device_get(pooled(model.params, weights, *batch))
-            for (layer, name), entry, pooled_BD in zip(pairs, arrays.values(), found):
+            pooled_PBD = jax.device_get(pooled(model.params, weights, *batch))
+            for (layer, name), entry, pooled_BD in zip(
+                pairs, arrays.values(), pooled_PBD
+            ):
                 entry['rows'][chosen] = pooled_BD[: len(chosen)]
                 bad_C = ~np.isfinite(entry['rows'][chosen]).all(axis=1)
                 if bad_C.any():

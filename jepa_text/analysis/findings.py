@@ -67,10 +67,10 @@ def explained_by_control(model, control, name, higher=True, p=None):
     The paired test decides alone where there is one: texts that are hard for both widen
     both intervals, but not the interval of their difference.
 
-    >>> found, control = Interval(0.62, 0.59, 0.65), Interval(0.6, 0.6, 0.6)
-    >>> [explained_by_control(found, control, 'it', p=p).kind for p in (0.4, 0.001, None)]
+    >>> model, control = Interval(0.62, 0.59, 0.65), Interval(0.6, 0.6, 0.6)
+    >>> [explained_by_control(model, control, 'it', p=p).kind for p in (0.4, 0.001, None)]
     ['explained', 'beyond', 'unclear']
-    >>> explained_by_control(found, Interval(0.5, 0.5, 0.5), 'TF-IDF').words
+    >>> explained_by_control(model, Interval(0.5, 0.5, 0.5), 'TF-IDF').words
     '0.62 (0.59 to 0.65) is beyond TF-IDF, which reaches 0.5.'
     """
     if not np.isfinite([model, control]).all():
@@ -105,7 +105,7 @@ def over_seeds(rows):
     for row in rows:
         if row['model'] and not row['other']:
             groups[comparisons.value_key(row)].append(row)
-    found = []
+    means = []
     for group in groups.values():
         if len({row['seed'] for row in group}) < 2:
             continue
@@ -116,8 +116,8 @@ def over_seeds(rows):
         reach = math.hypot(statistics.t_margin(values) / math.sqrt(len(group)), within)
         mean = float(np.mean(values))
         interval = {'value': mean, 'low': mean - reach, 'high': mean + reach}
-        found.append({**group[0], 'seed': MEAN, **interval})
-    return found
+        means.append({**group[0], 'seed': MEAN, **interval})
+    return means
 
 
 def last_layers(rows):
@@ -133,7 +133,7 @@ def last_layers(rows):
 def final_rows(rows):
     """{(task, model, control, metric, form): row} of the last measured layer and the
     first pooling; for several seeds, their mean."""
-    last, pooling, found = last_layers(rows), {}, {}
+    last, pooling, final = last_layers(rows), {}, {}
     several = {row['model'] for row in rows if row['seed'] == MEAN}
     for row in rows:
         subject = row['task'], row['model'], row['control']
@@ -141,8 +141,8 @@ def final_rows(rows):
         is_last = row['layer'] in (None, last.get(subject)) and not row['other']
         is_seed = row['model'] in several and row['seed'] != MEAN
         if is_last and not is_seed and row['pooling'] == pooling[subject]:
-            found[(*subject, row['metric'], row['form'])] = row
-    return found
+            final[(*subject, row['metric'], row['form'])] = row
+    return final
 
 
 def compare(rows, deviations, per_example):
@@ -159,12 +159,12 @@ def compare(rows, deviations, per_example):
     rows = rows + over_seeds(rows)
     chosen = final_rows(rows)
     tests = comparisons.tests(chosen, rows, per_example, deviations)
-    found = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
+    results = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
     warnings, seeds = [], comparisons.by_seed(rows)
-    for row, higher, verdicts in _verdicts(chosen, per_example, found['collapsed']):
+    for row, higher, verdicts in _verdicts(chosen, per_example, results['collapsed']):
         names = {key: row[key] for key in _NAMES}
         reaching = [one for one in verdicts if one[1].kind != 'beyond']
-        found['examined'].append(names | {'beyond': not reaching})
+        results['examined'].append(names | {'beyond': not reaching})
         if not reaching:
             continue
         # The strongest control: 'explained' before 'unclear', then the best value.
@@ -176,29 +176,29 @@ def compare(rows, deviations, per_example):
         scope = 'Over texts, for this one training run'
         if runs > 1:
             scope = f'Over texts and {runs} training runs; no verdict on the method'
-        warning = dict(kind=verdict.kind, control=control, found=row['value'])
+        warning = dict(kind=verdict.kind, control=control, value=row['value'])
         warning |= dict(reached=reached, words=f'{verdict.words} ({scope}.)')
         warnings.append(names | warning)
     warnings += comparisons.length_effects(tests)
-    return found | {'tests': tests, 'warnings': warnings}
+    return results | {'tests': tests, 'warnings': warnings}
 
 
 def _collapsed(chosen):
     """[(task, model)] with vectors that are nearly equal, on a line, or not finite."""
-    found = []
+    collapsed = []
     for (task, model, control, metric, form), row in chosen.items():
         rank = chosen.get((task, model, control, 'effective_rank', form))
         is_own = model and not control and (metric, form) == ('uniformity', 'raw')
         if is_own and rank and geometry.is_collapsed(row['value'], rank['value']):
-            found.append((task, model))
-    return found
+            collapsed.append((task, model))
+    return collapsed
 
 
 def _worse(chosen):
     """Probe values clearly below those of the untrained control: the intervals do not
     overlap. Over texts, for these training runs. The balance does not count: it falls if
     vectors gain more words than meaning, though both are gains."""
-    found = []
+    worse = []
     for (task, model, control, *value), row in chosen.items():
         untrained = chosen.get((task, model, controls.UNTRAINED, *value))
         is_score = tuple(value) in PROBES and value[0] != 'balance'
@@ -207,15 +207,15 @@ def _worse(chosen):
         ours, theirs = _interval(row), _interval(untrained)
         # An unmeasured interval need not contain its value.
         if ours.high < theirs.low and ours.value < theirs.value:
-            values = {'found': ours.value, 'reached': theirs.value}
-            found.append({key: row[key] for key in _NAMES} | values)
-    return found
+            values = {'value': ours.value, 'reached': theirs.value}
+            worse.append({key: row[key] for key in _NAMES} | values)
+    return worse
 
 
 def _verdicts(chosen, per_example, collapsed):
     """[(row, higher, [(control, Verdict, value of the control)])] of all values that have
     a control."""
-    found, per_example = [], comparisons.by_cell(per_example)
+    judged, per_example = [], comparisons.by_cell(per_example)
     for (task, model, control, metric, form), row in chosen.items():
         higher = (PROBES | GEOMETRY | NEARNESS).get((metric, form))
         if control or not model or higher is None or not math.isfinite(row['value']):
@@ -233,8 +233,8 @@ def _verdicts(chosen, per_example, collapsed):
                 verdict = _artifact(row, other, chosen, is_collapsed) or verdict
             verdicts.append((name, verdict, other['value']))
         if verdicts:
-            found.append((row, higher, verdicts))
-    return found
+            judged.append((row, higher, verdicts))
+    return judged
 
 
 def _control_of(row, name, chosen):

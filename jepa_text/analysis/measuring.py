@@ -139,21 +139,23 @@ class Measurements:
             cells = monitor.model_cells(self.config, model.network.encoder.depth)
             with self.progress.part(name, control, task.name, cells=cells):
                 read = self.read[name, seed, task.name]
-                found = vectors(self.config, model, task, self.cache, self.progress)
+                extracted = vectors(self.config, model, task, self.cache, self.progress)
                 wanted = {
                     (Result(task.name, name, seed, control, *pair),): partial(
-                        found.vectors, *pair
+                        extracted.vectors, *pair
                     )
-                    for pair in found.names
+                    for pair in extracted.names
                 }
                 labels = _token_labels(model, task)
-                lengths_N2 = _lengths(found.tokens_N, read)
+                lengths_N2 = _lengths(extracted.tokens_N, read)
                 self._measure_all(wanted, read, lengths_N2, labels, after=ENCODING)
                 if task is self.tasks[0] and not control:
                     start = len(_texts(task)) - len(task.test.texts())
                     self.last[name, seed] = {
-                        layer: found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
-                        for layer, pooling in sorted(found.names)
+                        layer: extracted.vectors(layer, pooling)[
+                            start : start + _CKA_TEXTS
+                        ]
+                        for layer, pooling in sorted(extracted.names)
                         if pooling == self._pooling
                     }
 

@@ -36,8 +36,8 @@ def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
         values, per_example = _classification(task, answers_N)
     elif task.kind == 'scores':
         values, per_example = _similarity(task, *answered or _regress(task, vectors))
-    if found := _word_recovery(task, vectors, seed):
-        recovered, per_example['word_recovery_auc'] = found
+    if recovery := _word_recovery(task, vectors, seed):
+        recovered, per_example['word_recovery_auc'] = recovery
         values['word_recovery_auc'] = recovered
         majority = _majority(task) if task.kind == 'labels' else 1.0
         if majority < 1:
@@ -70,8 +70,8 @@ def _classification(task, predicted_N):
     return values, per_example
 
 
-def _interval(found, name):
-    return Interval(found[name], found['low'], found['high'])
+def _interval(measured, name):
+    return Interval(measured[name], measured['low'], measured['high'])
 
 
 def _per_example(task, predicted_N):
@@ -176,11 +176,11 @@ def baselines(task):
     if task.kind != 'labels':
         return {}
     size, largest = len(task.test), _majority_label(task)
-    found = {controls.LARGEST: _per_example(task, np.full(size, largest))}
+    predicted = {controls.LARGEST: _per_example(task, np.full(size, largest))}
     if task.metric == 'f1' and largest != '1':
         always = _per_example(task, np.full(size, '1'))
-        found[controls.ALWAYS_ONE] = {'probe_f1': always['probe_f1']}
-    return found
+        predicted[controls.ALWAYS_ONE] = {'probe_f1': always['probe_f1']}
+    return predicted
 
 
 def f1_influence(predicted_N, truth_N):

@@ -35,7 +35,7 @@ def _alarms(results):
     worse = {}
     for one in results['worse']:
         worse.setdefault((one['task'], one['model']), []).append(
-            f'{metric_label(one["metric"])} {one["found"]:.3f}, untrained '
+            f'{metric_label(one["metric"])} {one["value"]:.3f}, untrained '
             f'{one["reached"]:.3f}'
         )
     return collapsed + [
@@ -109,7 +109,7 @@ def explained(results):
         [
             *(one['task'], one['model'], value_label(one)),
             # Magnitudes differ between rows, so each value is formatted by itself.
-            f'{one["found"]:.3g}'.replace('-', '−'),
+            f'{one["value"]:.3g}'.replace('-', '−'),
             one['control'],
             f'{one["reached"]:.3g}'.replace('-', '−'),
             one['kind'],

@@ -43,17 +43,17 @@ def by_seed(results):
     The values of a member without results are NaN: a mean without the runs that diverged
     would be that of a selection.
     """
-    found = {}
+    arms = {}
     for member, (arm, seed) in results['recipes'].items():
         measured = results['models'][member]
         examined = results.get('examined', {}).get('values', {}).get(member, {})
-        found.setdefault(arm, {})[seed] = _named(measured | examined, results['probes'])
+        arms.setdefault(arm, {})[seed] = _named(measured | examined, results['probes'])
     for arm, seed in results.get('missing', {}).values():
         # If all members of an arm lack results, those of another arm have its metrics.
-        known = found.get(arm) or next(iter(found.values()))
+        known = arms.get(arm) or next(iter(arms.values()))
         lost = dict.fromkeys(next(iter(known.values())), math.nan)
-        found.setdefault(arm, {})[seed] = lost
-    return found
+        arms.setdefault(arm, {})[seed] = lost
+    return arms
 
 
 def outcomes(arms):
@@ -84,9 +84,9 @@ def values(arms, side, metric):
         if side not in arms:
             raise LookupError(f'the study has no run {side}')
         own = arms[side]
-        if lacking := [seed for seed, found in own.items() if metric not in found]:
+        if lacking := [seed for seed, measured in own.items() if metric not in measured]:
             raise LookupError(f'{side} has no {metric} (seed {lacking[0]})')
-        return {seed: found[metric] for seed, found in own.items()}
+        return {seed: measured[metric] for seed, measured in own.items()}
     parts = [values(arms, arm, metric) for arm in side[SPREAD]]
     seeds = sorted(set.intersection(*map(set, parts)))
     return {seed: float(np.std([part[seed] for part in parts], ddof=1)) for seed in seeds}
@@ -102,12 +102,12 @@ def summary(arms, metric):
 
     Arms without the metric are left out. The ends of the interval are NaN for one seed.
     """
-    found = {}
+    means = {}
     for arm, own in arms.items():
         given = [seed[metric] for seed in own.values() if metric in seed]
         if given:
-            found[arm] = mean(given)
-    return found
+            means[arm] = mean(given)
+    return means
 
 
 def mean(values_S):
@@ -128,19 +128,19 @@ def seeds(arms):
 
 
 def _named(given, probes):
-    found = {
+    named = {
         LOSS: heldout.masked_metric(given, 'loss'),
         CAUSAL: given.get('heldout/clm_loss'),
     }
     scores = {f'probe {name}': given[_PROBE + name] for name in probes}
     if scores:
-        found[PROBES] = float(np.mean(list(scores.values())))
-    found |= scores
-    found |= {name: given.get(key) for name, key in GEOMETRY.items()}
-    found[DIMENSIONS] = given.get('geometry/dimensions')
-    found |= {
+        named[PROBES] = float(np.mean(list(scores.values())))
+    named |= scores
+    named |= {name: given.get(key) for name, key in GEOMETRY.items()}
+    named[DIMENSIONS] = given.get('geometry/dimensions')
+    named |= {
         key.removeprefix(_EXAM): value
         for key, value in given.items()
         if key.startswith(_EXAM)
     }
-    return {name: float(value) for name, value in found.items() if value is not None}
+    return {name: float(value) for name, value in named.items() if value is not None}

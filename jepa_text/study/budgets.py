@@ -44,13 +44,13 @@ class Budget:
 
 def of_runs(configs):
     """Returns {name: Budget} of completed configs. Equal phases are traced once."""
-    flops, known, found = {}, {}, {}
+    flops, known, budgets = {}, {}, {}
     for name, config in configs.items():
         key = checksums.checksum({**config, 'name': '', 'seed': 0})
         if key not in known:  # seeds of an arm usually have the same budget
             known[key] = _budget(config, flops)
-        found[name] = known[key]
-    return found
+        budgets[name] = known[key]
+    return budgets
 
 
 def tokens_per_step(budgets):

@@ -26,12 +26,12 @@ _MASKS = ('rate', 'sampler', 'span_length', 'mask_share', 'random_share')
 
 class Check(NamedTuple):
     """What was compared (`what`), in which data (`how`), for which runs (`of`), and the
-    result (`found`)."""
+    `result`."""
 
     what: str
     how: str
     of: str
-    found: str
+    result: str
 
 
 def checks(recipes, configs, logs):
@@ -94,7 +94,7 @@ def spent(of_members, members, logs):
     `of_members` are {member: Budget}, `members` {arm: [its members]}. Seconds are those
     of members with a log, NaN without any.
     """
-    found = {}
+    totals_of = {}
     for arm, own in members.items():
         took = [budgets.seconds(logs[one]) for one in own if logs.get(one)]
         mean = float(np.mean(took)) if took else float('nan')
@@ -102,8 +102,8 @@ def spent(of_members, members, logs):
         totals = [
             (one.steps, one.tokens(one.steps), one.flops(one.steps)) for one in each
         ]
-        found[arm] = (*np.mean(totals, axis=0).tolist(), mean)
-    return found
+        totals_of[arm] = (*np.mean(totals, axis=0).tolist(), mean)
+    return totals_of
 
 
 def _check(what, how, seeds, look):
@@ -156,13 +156,13 @@ def _rows(config):
 def _masked(config, log):
     """Returns {(step, masking options): number of masked tokens}."""
     spans = budget.spans(config['phases'], recipes.size(config)[1])
-    found = {}
+    counts = {}
     for step, count in _by_step(log, _MASKED).items():
         # Line n of a log belongs to the n-th step, which starts at n - 1.
         for (start, stop), phase in zip(spans, config['phases']):
             if start < step <= stop:
-                found[step, _masking(phase['objective'])] = count
-    return found
+                counts[step, _masking(phase['objective'])] = count
+    return counts
 
 
 def _masking(objective):

@@ -90,9 +90,9 @@ def run(sections, workdir, fingerprints, engine):
         }
         _examine(name, {'engine': engine, **section}, workdir, questions)
         for member, (path, question) in questions.items():
-            if found := _answer(path, question):
-                values[member] |= found['values']
-                controls[name] = found['beside']
+            if answer := _answer(path, question):
+                values[member] |= answer['values']
+                controls[name] = answer['beside']
     return {'values': values, 'beside': controls}
 
 
@@ -110,14 +110,14 @@ def metrics_of(name, chosen, paths):
             sensitivities.setdefault(member, []).append(one.sensitivity)
         elif one.members:
             controls.setdefault(one.members[0]['control'], []).append(value)
-    found = {}
+    measured = {}
     for member, own in scores.items():
-        found[member] = {f'exam/{name}': float(np.mean(list(own.values())))}
-        found[member] |= {f'exam/{name} {task}': value for task, value in own.items()}
+        measured[member] = {f'exam/{name}': float(np.mean(list(own.values())))}
+        measured[member] |= {f'exam/{name} {task}': value for task, value in own.items()}
         sensitivity = float(np.mean(sensitivities[member]))
         if math.isfinite(sensitivity):
-            found[member][f'exam/{name} {arms.SENSITIVITY}'] = sensitivity
-    return found, {control: float(np.mean(v)) for control, v in controls.items()}
+            measured[member][f'exam/{name} {arms.SENSITIVITY}'] = sensitivity
+    return measured, {control: float(np.mean(v)) for control, v in controls.items()}
 
 
 def _examine(name, section, workdir, questions):

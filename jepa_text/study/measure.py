@@ -91,9 +91,9 @@ def recipes(configs):
 
     Members without a seed in their name are seeds of one recipe as in analyze.run_names.
     """
-    found = {name: members.recipe_of(name) for name in configs}
-    alone = [name for name, pair in found.items() if not pair]
-    return found | analyze.run_names(alone, configs.get)
+    known = {name: members.recipe_of(name) for name in configs}
+    alone = [name for name, pair in known.items() if not pair]
+    return known | analyze.run_names(alone, configs.get)
 
 
 def is_measured(name, config, workdir, fingerprint):

@@ -166,13 +166,13 @@ def finished(folder, config):
     path = Path(folder) / workdir.CONFIG
     if not path.is_file():
         return False
-    found = restore.newest_good(Path(folder) / 'checkpoints')
-    if found is None or found[1].get('skipped_in_row'):
+    newest = restore.newest_good(Path(folder) / 'checkpoints')
+    if newest is None or newest[1].get('skipped_in_row'):
         return False
     config = completion.with_init_from(config, folder)
     config = completion.as_trained(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
-    return is_same and found[0] == recipes.size(config)[1]
+    return is_same and newest[0] == recipes.size(config)[1]
 
 
 def _read(path):

@@ -132,8 +132,8 @@ def questions(claims, arms):
 
 def rule(claims, arms, decided):
     """Returns [Ruling] on all claims, by the verdicts of a study."""
-    found = {one.question.key: one for one in decided}
-    return [_ruled(claim, arms, found) for claim in claims]
+    by_question = {one.question.key: one for one in decided}
+    return [_ruled(claim, arms, by_question) for claim in claims]
 
 
 def ruling(claim, metric, verdict, arms):
@@ -175,12 +175,12 @@ def _alike(margin, metric, low, high):
     return OPEN, f'the interval is neither within nor beyond ± {margin:g}'
 
 
-def _ruled(claim, arms, found):
+def _ruled(claim, arms, by_question):
     metrics, lacking = _measurable(claim, arms)
     if not metrics:
         return Ruling(claim, OPEN, lacking)
     sides = claim['first'], claim['second']
-    measured = tuple((m, found[verdicts.Question(*sides, m).key]) for m in metrics)
+    measured = tuple((m, by_question[verdicts.Question(*sides, m).key]) for m in metrics)
     rulings = [ruling(claim, metric, verdict, arms) for metric, verdict in measured]
     states = {state for state, _ in rulings}
     if len(rulings) == 1:
@@ -191,24 +191,24 @@ def _ruled(claim, arms, found):
 
 def _measurable(claim, arms):
     """Returns (metrics by which a claim is judged here, why there are none)."""
-    found, lacking = [], []
+    measurable, lacking = [], []
     for metric in claim['metrics']:
         try:
             for side in (claim['first'], claim['second']):
                 of_arms.values(arms, side, metric)
-            found.append(metric)
+            measurable.append(metric)
         except LookupError as error:
             lacking.append(str(error))
     first = claim['metrics'][0]
-    return [first] if first in found else found, (lacking or [''])[0]
+    return [first] if first in measurable else measurable, (lacking or [''])[0]
 
 
 def _dimensions(arms):
-    found = {
+    widths = {
         seed.get(of_arms.DIMENSIONS) for own in arms.values() for seed in own.values()
     }
     # Members without results have NaN.
-    return {one for one in found if one is None or math.isfinite(one)}
+    return {one for one in widths if one is None or math.isfinite(one)}
 
 
 def _lacking(claim):

@@ -102,12 +102,12 @@ def _options(before, final, has_rate):
         own = {k: x for k, x in tokens.items() if k != 'rate'}
         own = own if tokens is section else section | {'mlm': own}
         final = final | {'objective': own}
-    found = []
+    options = []
     for phase in (*before, final):
         section = phase['objective']
         if section['name'] != 'clm' or section.get('prefix'):
-            found.append([section, phase.get('data'), phase.get('rope_theta')])
-    return json.dumps(found, sort_keys=True) if found else None
+            options.append([section, phase.get('data'), phase.get('rope_theta')])
+    return json.dumps(options, sort_keys=True) if options else None
 
 
 def lines(kinds, sweep):
@@ -115,25 +115,25 @@ def lines(kinds, sweep):
 
     `kinds` are {arm: Traits}.
     """
-    found = {}
+    by_traits = {}
     for arm, kind in kinds.items():
         key, value = _placed(kind, kinds, sweep)
         if value is not None:
-            found.setdefault(key, {}).setdefault(value, arm)
+            by_traits.setdefault(key, {}).setdefault(value, arm)
     if sweep.trait == 'share':
-        found = _with_pure_clm(found)
-    return [line for line in found.values() if len(line) >= sweep.minimum]
+        by_traits = _with_pure_clm(by_traits)
+    return [line for line in by_traits.values() if len(line) >= sweep.minimum]
 
 
 def figures(arms, kinds, metrics):
     """Returns a figure of each metric for each trait that was varied."""
     drawn = []
     for sweep in SWEEPS:
-        found = lines(kinds, sweep)
-        for metric in metrics if found else ():
+        drawn_lines = lines(kinds, sweep)
+        for metric in metrics if drawn_lines else ():
             known = of_arms.summary(arms, metric)
             runs = {}
-            for line in found:
+            for line in drawn_lines:
                 own = {x: known[arm] for x, arm in line.items() if arm in known}
                 if len(own) >= sweep.minimum:
                     runs[f'{line[min(line)]} to {line[max(line)]}'] = own
@@ -167,11 +167,11 @@ def _placed(kind, kinds, sweep):
     return key, getattr(kind, sweep.trait)
 
 
-def _with_pure_clm(found):
+def _with_pure_clm(by_traits):
     """Adds CLM alone, which has no masking rate and options, to all lines."""
-    alone = {key[2:]: line for key, line in found.items() if key[:2] == (None, None)}
+    alone = {key[2:]: line for key, line in by_traits.items() if key[:2] == (None, None)}
     return {
         key: alone.get(key[2:], {}) | line
-        for key, line in found.items()
+        for key, line in by_traits.items()
         if key[:2] != (None, None)
     }

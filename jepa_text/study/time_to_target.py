@@ -53,12 +53,12 @@ def reached(log, target):
     >>> reached(log, {'heldout/mlm_loss': 4.5}), reached(log, {'heldout/mlm_loss': 4.0})
     (9, None)
     """
-    found = {}
+    by_step = {}
     for row in log:
         known = {metric: row[metric] for metric in target if metric in row}
-        found.setdefault(row['step'], {}).update(known)
-    for step in sorted(found.keys() - {0}):
-        values = found[step]
+        by_step.setdefault(row['step'], {}).update(known)
+    for step in sorted(by_step.keys() - {0}):
+        values = by_step[step]
         if len(values) == len(target) and all(
             _holds(metric, values[metric], wanted) for metric, wanted in target.items()
         ):
@@ -76,7 +76,7 @@ def section(study, arms):
     target, members = study.report.get('target'), study.members
     if not target:
         return None
-    found = {}
+    reached_in = {}
     for arm in dict.fromkeys((*members, *arms)):
         own = members.get(arm, [])
         reached_by = [
@@ -86,12 +86,13 @@ def section(study, arms):
         ]
         # Members without results have not reached it either.
         lost = max(0, len(arms.get(arm, ())) - len(own))
-        found[arm] = np.array(reached_by + [_NEVER_SPENT] * lost)
-    medians = {arm: np.median(x, axis=0) for arm, x in found.items() if len(x)}
+        reached_in[arm] = np.array(reached_by + [_NEVER_SPENT] * lost)
+    medians = {arm: np.median(x, axis=0) for arm, x in reached_in.items() if len(x)}
     # A seed that never reaches the target counts as infinitely slow.
     base = next((x for x in medians.values() if math.isfinite(x[1])), None)
     rows = [
-        _row(arm, found[arm], medians.get(arm), base, arms.get(arm, {})) for arm in found
+        _row(arm, reached_in[arm], medians.get(arm), base, arms.get(arm, {}))
+        for arm in reached_in
     ]
     first = next((arm for arm, x in medians.items() if x is base), 'the first')
     columns = ['', 'reached by', 'seconds', 'lowest to highest', f'of {first}']

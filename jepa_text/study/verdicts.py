@@ -104,14 +104,14 @@ def questions(arms, metrics, compare=(), claimed=()):
     pairs = compare or ([] if claimed else combinations(arms, 2))
     others = [Question(*pair, metric) for pair in pairs for metric in metrics]
     # Claims first: their questions have the published effects.
-    found = {}
+    unique = {}
     for question in claimed:
-        found.setdefault(question.key, question)
+        unique.setdefault(question.key, question)
     for question in others:
         first, second, metric = question.key
-        if (second, first, metric) not in found:  # the same test, with another sign
-            found.setdefault(question.key, question)
-    return list(found.values())
+        if (second, first, metric) not in unique:  # the same test, with another sign
+            unique.setdefault(question.key, question)
+    return list(unique.values())
 
 
 def decide(arms, questions):

@@ -23,7 +23,7 @@ def found(study, change=None):
         change(configs['clm25_22k/seed_1'], logs['clm25_22k/seed_1'])
     checked = fairness.checks(study.results['recipes'], configs, logs)
     assert all(check.of.endswith('30 runs, 2 seeds') for check in checked)
-    return {check.what: check.found for check in checked}
+    return {check.what: check.result for check in checked}
 
 
 def test_a_fair_study_passes_all_checks(study):
@@ -105,7 +105,7 @@ def test_missing_logs_are_reported_as_unknown(study):
     by_log = [one for one in checked if one.how.startswith('logs')]
     assert len(by_log) == 3
     for one in by_log:
-        assert one.found == fairness.UNKNOWN and one.of == '0 of 30 runs, 2 seeds'
+        assert one.result == fairness.UNKNOWN and one.of == '0 of 30 runs, 2 seeds'
 
 
 def test_a_budget_adds_up_over_phases():
