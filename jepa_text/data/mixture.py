@@ -72,8 +72,8 @@ class Mixture:
     @property
     def max_documents(self):
         """The maximum number of documents in a row; None if unknown for some folder."""
-        found = [part.rows.max_documents for part in self.parts]
-        return None if None in found else max(found)
+        counts = [part.rows.max_documents for part in self.parts]
+        return None if None in counts else max(counts)
 
     def at(self, index):
         """Returns (part, number of its row within the mixture) of row `index`, from 0.
@@ -93,12 +93,12 @@ class Mixture:
 
     def counts(self, index):
         """Returns how many of the first `index` rows each part has."""
-        found, left = [0] * len(self.parts), index
+        counts, left = [0] * len(self.parts), index
         for number, share, whole in self._split:
-            found[number] = (2 * left * share + whole) // (2 * whole)
-            left -= found[number]
-        found[self._last] = left
-        return found
+            counts[number] = (2 * left * share + whole) // (2 * whole)
+            left -= counts[number]
+        counts[self._last] = left
+        return counts
 
     def read(self, row):
         """Returns how many rows of each part the run has read if `row` is its next one,

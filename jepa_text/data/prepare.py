@@ -192,8 +192,8 @@ def _manifest(work, about):
         'splits': {},
     }
     # For a corpus of files: how many were read, and which were skipped.
-    if found := getattr(next(iter(work.corpora.values())), 'found', None):
-        manifest['read'] = str(found)
+    if listed := getattr(next(iter(work.corpora.values())), 'listed', None):
+        manifest['read'] = str(listed)
     if sets := work.cleaner.sets if work.cleaner else ():
         manifest['evaluation_sets'] = [dataclasses.asdict(one) for one in sets]
     for split in settings['splits']:

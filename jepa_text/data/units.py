@@ -64,31 +64,31 @@ def corpora(settings):
     return {split: sources.build(source, split) for split in settings['splits']}
 
 
-def of(found):
+def of(corpora):
     """Returns the units of `corpora`, [[piece, ...], ...]; [None] if the source has no
     files, so that its documents are one unit."""
-    one = next(iter(found.values()))
+    one = next(iter(corpora.values()))
     return one.units() if isinstance(one, corpus.Corpus) else [None]
 
 
-def check_splits(found, settings):
+def check_splits(corpora, settings):
     """Raises ValueError if reading a corpus of files shows that a split of `corpora` has
     no text. Reads only until each split has a document."""
-    one = next(iter(found.values()))
+    one = next(iter(corpora.values()))
     if not isinstance(one, corpus.Corpus):
         return
     seen, count = set(), 0
-    for file in one.found.files:
+    for file in one.listed.files:
         for document in one.documents(corpus.piece_of(file)):
             # How many documents are left out, and why, is known at the end.
             if isinstance(document, invalid_text.Bad) or not document['text'].strip():
                 return
             count += 1
             seen.add(reading.split_of(document['text'], one.heldout_every))
-            if seen.issuperset(found):
+            if seen.issuperset(corpora):
                 return
-    missing = sorted(set(found) - seen)
-    if not count or (settings.get('clean') and count >= len(found)):
+    missing = sorted(set(corpora) - seen)
+    if not count or (settings.get('clean') and count >= len(corpora)):
         return
     source = settings['source']
     remedy = (
@@ -96,7 +96,7 @@ def check_splits(found, settings):
         'documents, or a smaller heldout_every'
     )
     is_text = source['name'] == 'text' and source.get('documents') != 'file'
-    if is_text and count <= len(one.found.files):
+    if is_text and count <= len(one.listed.files):
         remedy = (
             'No file has a blank line, so each is one document: insert blank lines '
             'between documents, or make each a line of a .jsonl file'
@@ -233,7 +233,7 @@ class Tally:
 
     def as_dict(self):
         """Returns the counts and examples as plain, sorted dicts."""
-        examples = {key: found for key, found in sorted(self.examples.items()) if found}
+        examples = {key: some for key, some in sorted(self.examples.items()) if some}
         return {
             'left_out': dict(sorted(self.left_out.items())),
             'changed': dict(sorted(self.changed.items())),
@@ -249,8 +249,8 @@ def documents(work, number, tally):
     """
     heldout_every = getattr(next(iter(work.corpora.values())), 'heldout_every', None)
     skips = work.settings.get('bad_documents') == invalid_text.SKIP
-    found = _read(work, work.units[number], tally)
-    for count, (split, document, name) in enumerate(found):
+    read = _read(work, work.units[number], tally)
+    for count, (split, document, name) in enumerate(read):
         if isinstance(document, invalid_text.Bad):
             if not skips:
                 raise document.error()
@@ -278,9 +278,9 @@ def _read(work, pieces, tally):
     documents."""
     if pieces is None:
         source = work.settings['source']['name']
-        for split, found in work.corpora.items():
+        for split, documents in work.corpora.items():
             where = f'{source}, {split}'
-            for number, document in enumerate(invalid_text.with_bad(found, where), 1):
+            for number, document in enumerate(invalid_text.with_bad(documents, where), 1):
                 yield split, document, functools.partial(invalid_text.NAME, where, number)
         return
     one = next(iter(work.corpora.values()))

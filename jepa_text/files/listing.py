@@ -18,7 +18,7 @@ PACKED = 'compressed, also there uncompressed'
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Listing:
     """The result of `expand`.
 
     top        the path that was expanded
@@ -50,7 +50,7 @@ class Found:
 
 
 def expand(path, suffixes):
-    """Returns the Found of a path.
+    """Returns the Listing of a path.
 
     The path is a file, whatever its suffix; a folder, which is searched recursively; or a
     pattern with * (and ** for folders). From folders and patterns, the files that end in
@@ -66,7 +66,7 @@ def expand(path, suffixes):
     list_files = _list_remote if addresses.is_address(text) else _list_local
     top, files, others = list_files(text)
     if top is None:
-        return Found(text, tuple(files), {})
+        return Listing(text, tuple(files), {})
     endings = tuple(suffixes)
     skipped, wanted = collections.defaultdict(list, others), []
     paths = {file.path for file in files}
@@ -90,14 +90,14 @@ def expand(path, suffixes):
             f'{unread[0]} cannot be read ({UNREADABLE}). Repair or remove it, or give a '
             'pattern of the files to read.'
         )
-    found = Found(text, tuple(wanted), dict(skipped))
+    listing = Listing(text, tuple(wanted), dict(skipped))
     if not wanted:
-        existing = f' It contains: {found.skipped_summary}.' if skipped else ''
+        existing = f' It contains: {listing.skipped_summary}.' if skipped else ''
         raise FileNotFoundError(
             f'{text} has no file that ends in {", ".join(suffixes)}.{existing} Give '
             'another folder or pattern, or rename the files.'
         )
-    return found
+    return listing
 
 
 def _list_remote(address):

@@ -69,7 +69,7 @@ def check_blocks(place, lines, size, bom, end):
     data = ('\ufeff' if bom else '') + '\n'.join(lines) + '\n' * end
     place.write_bytes(data.encode())
     one = text.make('train', place)
-    pieces = [piece for piece, _ in one.cut(one.found.files[0], size)]
+    pieces = [piece for piece, _ in one.cut(one.listed.files[0], size)]
     together = [document for piece in pieces for document in one.read(piece)]
     assert together == list(one.read(corpus.Piece(str(place))))
 
@@ -87,7 +87,7 @@ def test_large_files_are_cut_and_small_ones_grouped(folder, small):
     assert {'x.txt'} in files and files[-1] == {'x.txt', 'y.txt'}
     assert max(map(len, files)) <= 2
     read = [d['text'] for u in units for piece in u for d in one.read(piece)]
-    whole = [d['text'] for f in one.found.files for d in one.read(corpus.piece_of(f))]
+    whole = [d['text'] for f in one.listed.files for d in one.read(corpus.piece_of(f))]
     assert read == whole and len(read) == 2301
 
 
@@ -102,7 +102,7 @@ def test_json_lines_are_cut_and_located(tmp_path):
     path = tmp_path / 'a.jsonl'
     path.write_text(''.join(f'{{"text": "number {n}"}}\n' for n in range(50)) + '[]\n')
     one = jsonl.make('train', path)
-    *pieces, (last, _) = one.cut(one.found.files[0], 200)
+    *pieces, (last, _) = one.cut(one.listed.files[0], 200)
     assert len(pieces) > 4
     found = [document['text'] for piece, _ in pieces for document in one.read(piece)]
     assert found == [f'number {n}' for n in range(len(found))]
@@ -120,7 +120,7 @@ def test_row_groups_are_divided_by_file_size(tmp_path, monkeypatch):
         # Planning reads no footer.
         patched.setattr(parquet, 'ParquetFile', None)
         patched.setattr(parquet, 'read_metadata', None)
-        cuts = [one.cut(one.found.files[0], size) for size in (1, 99, 999, 4000, 10**9)]
+        cuts = [one.cut(one.listed.files[0], size) for size in (1, 99, 999, 4000, 10**9)]
         assert len(one.units()) == 1
     assert len(cuts[0]) == path.stat().st_size > len(cuts[1]) > 20 > len(cuts[3]) > 1
     assert len(cuts[4]) == 1
@@ -136,7 +136,7 @@ def test_rows_are_named_by_their_number_in_the_file(tmp_path):
     texts = [f'number {n}' for n in range(90)] + [None, 'a \0']
     parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
     one = parquet_source.make('train', path)
-    pieces = [piece for piece, _ in one.cut(one.found.files[0], 999)]
+    pieces = [piece for piece, _ in one.cut(one.listed.files[0], 999)]
     assert len(pieces) > 5
     bad = [d for p in pieces for d in one.documents(p) if isinstance(d, invalid_text.Bad)]
     assert [one.where for one in bad] == [f'{path}, row 91', f'{path}, row 92']

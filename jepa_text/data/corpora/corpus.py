@@ -89,13 +89,13 @@ def cut_groups(file, size):
 class Corpus:
     """Documents of one split of some files, read again on each iteration.
 
-    found               the files
+    listed              the files
     read(piece)         yields all documents of a piece: dicts with `text` and other
                         fields, and an invalid_text.Bad for each that cannot be read
     cut(file, size)     cuts a file into pieces of about `size` bytes: [(Piece, bytes)]
     """
 
-    found: listing.Found
+    listed: listing.Listing
     read: Callable
     split: str
     heldout_every: int
@@ -111,7 +111,7 @@ class Corpus:
     def with_bad(self):
         """Yields the documents of the split. Invalid documents, whose text has no split,
         are yielded with the first split."""
-        for file in self.found.files:
+        for file in self.listed.files:
             for document in self.documents(piece_of(file)):
                 if isinstance(document, invalid_text.Bad):
                     if self.split == reading.SPLITS[0]:
@@ -124,7 +124,7 @@ class Corpus:
 
     def units(self):
         """Returns the units of the corpus in order, as lists of Piece."""
-        total = sum(file.size or 0 for file in self.found.files)
+        total = sum(file.size or 0 for file in self.listed.files)
         size = min(max(SMALLEST, total // SHARE), LARGEST)
         units, filled = [[]], 0
         for pieces in self._pieces(size):
@@ -139,10 +139,10 @@ class Corpus:
     def _pieces(self, size):
         """The pieces of each file; remote files are cut concurrently."""
         cut = functools.partial(self.cut, size=size)
-        if not any(addresses.is_address(file.path) for file in self.found.files):
-            return map(cut, self.found.files)
+        if not any(addresses.is_address(file.path) for file in self.listed.files):
+            return map(cut, self.listed.files)
         with ThreadPoolExecutor(CONCURRENT) as pool:
-            return list(pool.map(cut, self.found.files))
+            return list(pool.map(cut, self.listed.files))
 
 
 def of_files(path, suffixes, read, split, heldout_every, **options):

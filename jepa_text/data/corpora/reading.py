@@ -149,16 +149,16 @@ def records(path, is_tsv, strict=True, delimiter=','):
         return
     # By default 131,072, and for the whole process.
     csv.field_size_limit(max(CELL, csv.field_size_limit()))
-    found = csv.reader(
+    table = csv.reader(
         (f'{line}\n' for _, line in read), delimiter=delimiter, strict=True
     )
     try:
-        for cells in found:
+        for cells in table:
             if cells:
-                yield found.line_num, cells
+                yield table.line_num, cells
     except csv.Error as error:
         raise ValueError(
-            f'{path}, line {found.line_num} is not CSV: {error}. A cell with a comma or '
+            f'{path}, line {table.line_num} is not CSV: {error}. A cell with a comma or '
             'a quote must be quoted, and a quote in it doubled.'
         ) from error
 
@@ -182,15 +182,15 @@ def objects(path, start=0, stop=None, strict=True, parse=json.loads):
 
 def _object(line, where, parse):
     try:
-        found = parse(line)
+        value = parse(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{where} is not valid JSON: {error}. Each line must be one JSON object; fix '
             'or remove the line.'
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(
-            f'{where} is a JSON {type(found).__name__}, not an object. Each line must '
+            f'{where} is a JSON {type(value).__name__}, not an object. Each line must '
             'look like {"text": "..."}.'
         )
-    return found
+    return value

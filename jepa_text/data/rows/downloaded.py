@@ -52,8 +52,8 @@ def check(address):
     manifest = row_folder.read_manifest(fetch(address, shards=False))
     for name, entry in row_folder.files(manifest):
         with streams.open_bytes(_within(address, name)) as stream:
-            found = hashlib.file_digest(stream, 'sha256').hexdigest()
-        row_folder.check_sum(_within(address, name), found, entry)
+            digest = hashlib.file_digest(stream, 'sha256').hexdigest()
+        row_folder.check_sum(_within(address, name), digest, entry)
     return manifest
 
 

@@ -160,10 +160,10 @@ def check_sums(folder, manifest):
         check_sum(path, checksums.sha256(path), entry)
 
 
-def check_sum(place, found, entry):
-    """Raises ValueError if the sha256 `found` differs from that of the entry."""
-    if found != entry['sha256']:
+def check_sum(place, digest, entry):
+    """Raises ValueError if the sha256 `digest` differs from that of the entry."""
+    if digest != entry['sha256']:
         raise ValueError(
-            f'{place} is damaged: its sha256 is {found[:16]}..., the manifest says '
+            f'{place} is damaged: its sha256 is {digest[:16]}..., the manifest says '
             f'{entry["sha256"][:16]}.... {REMEDY}'
         )

@@ -9,10 +9,10 @@ def build(section, split):
 
     Raises OwnCodeError, when it is read, for a document that is not {'text': str}.
     """
-    found = resolve.build('data/sources', section, split=split)
-    if '.' in section['name'] and not isinstance(found, corpus.Corpus):
-        return _checked(section['name'], found)
-    return found
+    documents = resolve.build('data/sources', section, split=split)
+    if '.' in section['name'] and not isinstance(documents, corpus.Corpus):
+        return _checked(section['name'], documents)
+    return documents
 
 
 def _checked(name, documents):

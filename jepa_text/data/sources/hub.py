@@ -41,7 +41,7 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
     top = f'hf://datasets/{listed.name}@{listed.commit}'
     names = (n for name in dict.fromkeys(splits) for n in listed.splits[name])
     files = tuple(addresses.stat(f'{top}/{name}') for name in names)
-    found = listing.Found(top, files, {}, listed.commit)
+    files = listing.Listing(top, files, {}, listed.commit)
 
     def read(piece):
         return _source_of(piece).documents(piece, field, columns)
@@ -49,7 +49,7 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
     def cut(file, size):
         return _source_of(file).cut(file, size)
 
-    return corpus.Corpus(found, read, split, heldout_every, cut)
+    return corpus.Corpus(files, read, split, heldout_every, cut)
 
 
 def _source_of(file):

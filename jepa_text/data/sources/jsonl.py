@@ -48,8 +48,8 @@ def documents(piece, field, _columns=()):
     read = reading.objects(*piece.extent, strict=False)
     if piece.is_whole and _is_list(piece.file):
         read = _elements(piece)
-    for where, found in read:
-        yield invalid_text.document(found, field, where)
+    for where, row in read:
+        yield invalid_text.document(row, field, where)
 
 
 def _is_list(file):

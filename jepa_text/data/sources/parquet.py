@@ -30,9 +30,9 @@ def documents(piece, field, columns):
     rows = row_groups.numbered(piece.file, [field, *columns], piece.start, piece.stop)
     for number, row in rows:
         where = f'{piece.path}, row {number:,}'
-        found = invalid_text.document(row, field, where)
+        document = invalid_text.document(row, field, where)
         # Here, as only this source knows how many rows are in the file before the piece.
-        yield invalid_text.check(found, lambda where=where: where)
+        yield invalid_text.check(document, lambda where=where: where)
 
 
 def cut(file, size):

@@ -36,11 +36,11 @@ def make(split, path, documents='blank_line', heldout_every=100):
 
 def _file(piece):
     """The document of a whole file, without leading and trailing blank lines."""
-    found = _document(_lines(piece), piece)
-    if isinstance(found, invalid_text.Bad):
-        return [found]
-    text = found['text'].strip()
-    return [found | {'text': text}] if text else []
+    document = _document(_lines(piece), piece)
+    if isinstance(document, invalid_text.Bad):
+        return [document]
+    text = document['text'].strip()
+    return [document | {'text': text}] if text else []
 
 
 def _blocks(piece):

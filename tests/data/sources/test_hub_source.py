@@ -54,7 +54,7 @@ BEGIN = """
             return [type(error).__name__, str(error)]
         units = [text['text'] for unit in found.units() for p in unit
                  for text in found.read(p)]
-        return [str(found.found), rows, units, len(found.units())]
+        return [str(found.listed), rows, units, len(found.units())]
 
     def show(made):
         print(json.dumps(made))

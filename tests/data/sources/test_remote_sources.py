@@ -85,4 +85,4 @@ def test_patterns_select_files(both):
                 'splits': ['train'],
             }
         )
-        assert len(found['train'].found.files) == 2
+        assert len(found['train'].listed.files) == 2
