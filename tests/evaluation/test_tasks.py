@@ -318,38 +318,6 @@ def test_pairs_that_share_texts_stay_together(tmp_path):
         build('pairs', path=str(tmp_path / 'hub.jsonl'))
 
 
-def test_negatives_are_not_connected_with_their_pair(tmp_path):
-    """Texts that are paired anywhere, directly or through others, are no negatives."""
-    answers = ['yes', 'no', 'maybe', 'never', 'often', 'soon']
-    rows = [{'a': f'question {n}', 'b': answers[n % 6]} for n in range(90)]
-    rows += [{'a': 'question 0', 'b': 'of course'}, {'a': 'yes', 'b': 'question 6'}]
-    for side in ('train', 'test'):
-        jsonl(tmp_path / f'{side}.jsonl', rows)
-    task = build('pairs', path=str(tmp_path), first='a', second='b', score='')
-    # As many negatives as pairs, each with the right target.
-    pairs = {frozenset(row.values()) for row in rows}
-    root = {row['a']: row['b'] for row in rows[:90]} | {'of course': 'yes'}
-    for part in (task.train, task.test):
-        negatives = 0
-        for first, second, target in zip(part.first, part.second, part.target):
-            is_pair = frozenset((first, second)) in pairs
-            assert is_pair == (target == 1.0), (first, second)
-            if not is_pair:
-                negatives += 1
-                assert root.get(first, first) != root.get(second, second)
-        assert negatives == len(part) / 2
-
-
-def test_connected_pairs_without_negatives_raise(tmp_path):
-    rows = [{'a': f'question {n}', 'b': 'yes'} for n in range(9)]
-    for side in ('train', 'test'):
-        jsonl(tmp_path / f'{side}.jsonl', rows)
-    with pytest.raises(
-        ValueError, match='all texts are paired with .* there is no negative'
-    ):
-        build('pairs', path=str(tmp_path), first='a', second='b', score='')
-
-
 @pytest.mark.parametrize('name', ['mrpc', 'cola'])
 def test_binary_classes_may_be_floats(name, tmp_path):
     for values in ([1.0, 0.0], ['1.0', '0'], [1, 0]):

@@ -64,7 +64,7 @@ def make(
         place, fields = where(split), (text, second, group, label)
         texts, others, groups, given = tables.columns(rows, fields, place)
         if kind == 'scores':
-            target = targets.scores(given or [1.0] * len(rows), place)
+            target = targets.scores(given, place)
         else:
             target = targets.labels(given, place, known)
         return tasks.examples(texts, others, target, place, groups)
