@@ -5,7 +5,7 @@ import os
 import fsspec
 import pytest
 
-from jepa_text.files import addresses, listing
+from jepa_text.files import listing
 
 TREE = {
     'a.txt': b'a',
@@ -133,12 +133,3 @@ def test_links_are_followed_without_duplicates(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f'{name} cannot be read'):
             listing.expand(top, ENDINGS)
         (top / name).unlink()
-
-
-def test_a_version_changes_with_the_content():
-    store = fsspec.filesystem('memory')
-    versions = []
-    for content in (b'one', b'two'):
-        store.pipe_file('/shelf/x.txt', content)
-        versions.append(addresses.stat('memory://shelf/x.txt').version)
-    assert versions[0] != versions[1] and None not in versions

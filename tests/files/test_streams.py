@@ -11,7 +11,6 @@ import pytest
 from fsspec.implementations import memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from jepa_text.files import addresses, streams
 
@@ -60,14 +59,6 @@ def test_broken_connections_give_the_same_bytes(torn):
         reached += count * arrived
     assert reached == len(DATA)
     assert [arrived for *_, arrived in torn.asked].count(False) > 2
-
-
-def test_requests_grow_while_they_succeed(torn):
-    with streams.open_bytes(ADDRESS) as stream:
-        assert stream.read() == DATA
-    counts = [count for _, count, _ in torn.asked]
-    assert counts[:2] == [4 * streams.SMALLEST, 8 * streams.SMALLEST]
-    assert sum(counts) == len(DATA)
 
 
 def test_a_permanent_network_failure_is_reported(torn):
@@ -197,17 +188,6 @@ def test_network_failures_are_not_damage(torn):
     torn.longest = 1
     with pytest.raises(addresses.AddressError, match='7 attempts'):
         streams.open_bytes('torn://shelf/x.gz').read()
-
-
-def test_parquet_is_read_from_an_address(torn, tmp_path):
-    texts = [f'text {n} ' * (n % 50) for n in range(20_000)]
-    parquet.write_table(
-        pyarrow.table({'text': texts, 'n': range(20_000)}), tmp_path / 'x'
-    )
-    torn().pipe_file('/shelf/x.parquet', (tmp_path / 'x').read_bytes())
-    torn.longest = 2_000_000
-    with streams.open_bytes('torn://shelf/x.parquet') as stream:
-        assert parquet.read_table(stream, columns=['text'])['text'].to_pylist() == texts
 
 
 @pytest.mark.parametrize('start', [0, 1])
