@@ -37,7 +37,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -332,15 +331,7 @@ def _local_driver(place):
         yield
         return
     os.makedirs(place, exist_ok=True)
-    with open(os.path.join(place, LOCK), 'a+', encoding='utf-8') as file:
-        try:
-            locks.take(file, wait=False)
-        except BlockingIOError:
-            file.seek(0)
-            raise _refusal(place, file.read()) from None
-        file.truncate(0)
-        file.write(_myself())
-        file.flush()
+    with locks.held(os.path.join(place, LOCK), place):
         yield
 
 
@@ -363,12 +354,12 @@ def _ray_driver(place):
         end = time.monotonic() + _PATIENCE
         while True:
             try:
-                actor = holder.remote(_myself())
+                actor = holder.remote(locks.myself())
                 break
             except ValueError:  # the name is taken
                 if time.monotonic() > end:
                     who = ray.get(ray.get_actor(**named).who.remote())
-                    raise _refusal(place, who) from None
+                    raise locks.in_use(place, who) from None
                 time.sleep(_POLL)
         stack.callback(ray.kill, actor)
         yield ray
@@ -382,14 +373,3 @@ class _Holder:
 
     def who(self):
         return self._who
-
-
-def _refusal(place, who):
-    return RuntimeError(
-        f'{place} is in use by {who or "another process"}, and has one driver at a time. '
-        'Wait for it or stop it, or give another --workdir.'
-    )
-
-
-def _myself():
-    return f'process {os.getpid()} on {socket.gethostname()}'

@@ -5,8 +5,6 @@ import errno
 import fnmatch
 import json
 import logging
-import os
-import socket
 from pathlib import Path
 
 import jax
@@ -129,18 +127,10 @@ def _agree(path, config, may_change, whole, accept):
 @contextlib.contextmanager
 def locked(path):
     """Locks a folder for this process; raises RuntimeError if another holds it."""
-    with _clear_errors(path):
-        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        _take(descriptor, path)
+    with contextlib.ExitStack() as stack:
         with _clear_errors(path):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, _myself().encode(), 0)
-        # The file stays: after a removal, a second process could lock a new file of that
-        # name while the first holds the lock of the removed one.
+            stack.enter_context(locks.held(path / LOCK, f'The workdir {path}'))
         yield
-    finally:
-        os.close(descriptor)
 
 
 def is_locked(path):
@@ -152,25 +142,6 @@ def is_locked(path):
             return False
     except RuntimeError:
         return True
-
-
-def _take(descriptor, path):
-    try:
-        held = locks.take(descriptor, wait=False)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 200, 0).decode(errors='replace').strip()
-        own = ' It is this very process: end the first run before starting another.'
-        raise RuntimeError(
-            f'The workdir {path} is in use by {holder or "another process"}; two runs in '
-            'one folder would corrupt each other. Wait for it or stop it, or give '
-            f'another --workdir.{own if holder == _myself() else ""}'
-        ) from None
-    if not held:
-        _log.warning(
-            'The file system of %s does not support locks: make sure that no second '
-            'process runs in this folder.',
-            path,
-        )
 
 
 @contextlib.contextmanager
@@ -233,7 +204,3 @@ def _other_config(path, changed):
         'Use the same config to resume that run, or give another --workdir to start a '
         f'new one. The saved config is {path / CONFIG}.'
     )
-
-
-def _myself():
-    return f'process {os.getpid()} on {socket.gethostname()}'
