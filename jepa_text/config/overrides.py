@@ -11,6 +11,7 @@ Whether a key exists and may have the value is checked when the config is read (
 
 import ast
 import dataclasses
+import functools
 import json
 import re
 import types
@@ -41,7 +42,8 @@ def split(argv):
 def apply(root, config, settings):
     """Returns the config, as plain dicts, with all settings [(path, text)] applied.
 
-    A text is a string where `root` has only a string. A dict is merged into an existing
+    A text stays one where `root` has only a string, or where the config has one in a
+    section that `root` does not describe. A dict is merged into an existing
     section unless it has another `name`. Raises ValueError for a path through what is
     neither a section nor a list.
     """
@@ -51,14 +53,15 @@ def apply(root, config, settings):
         names = ['', *(key for key in keys if isinstance(key, str))]
         for stop in range(1, len(names) + 1):
             renamed.check(text, 'The command line', tuple(names[:stop]))
-        value = text if _is_text(root, keys, text) else _parsed(text)
-        config = _set(config, keys, value, f'--config.{path}')
+        parse = functools.partial(_parsed, _kinds(root, keys), text)
+        config = _set(config, keys, parse, f'--config.{path}')
     return config
 
 
-def _set(at, keys, value, what):
-    """Returns `at` with the value set below it."""
+def _set(at, keys, parse, what):
+    """Returns `at` with the value parse(old value) set below it."""
     if not keys:
+        value = parse(at)
         if not ranges.is_section(value) or not ranges.is_section(at):
             return value
         is_other = value.get('name', at.get('name')) != at.get('name')
@@ -68,15 +71,15 @@ def _set(at, keys, value, what):
         length = len(at) if isinstance(at, list | tuple) else 0
         if key >= length:
             raise ValueError(f'{what}: there is no [{key}], but {length} items.')
-        return [*at[:key], _set(at[key], rest, value, what), *at[key + 1 :]]
+        return [*at[:key], _set(at[key], rest, parse, what), *at[key + 1 :]]
     if at is not None and not ranges.is_section(at):
         raise ValueError(f'{what}: there is no {key!r} in {at!r}.')
     at = dict(at or {})
-    return {**at, key: _set(at.get(key), rest, value, what)}
+    return {**at, key: _set(at.get(key), rest, parse, what)}
 
 
-def _is_text(kind, keys, text):
-    """Returns whether a dataclass has only a string at these keys."""
+def _kinds(kind, keys):
+    """Returns the types that a dataclass has at these keys; {None} if unknown."""
     for key in keys:
         options = [
             schema.item_of(option)
@@ -86,13 +89,15 @@ def _is_text(kind, keys, text):
             if isinstance(key, int) or dataclasses.is_dataclass(option)
         ]
         kind = next(filter(None, options), None)
-    kinds = {*schema.kinds_of(kind)}
-    is_none = types.NoneType in kinds and text in ('None', 'null')
-    return kinds - {types.NoneType} == {str} and not is_none
+    return {*schema.kinds_of(kind)}
 
 
-def _parsed(text):
+def _parsed(kinds, text, old):
     """Returns the value of a Python or JSON literal, or else the text itself."""
+    is_text = isinstance(old, str) if kinds == {None} else kinds <= {str, types.NoneType}
+    is_none = text in ('None', 'null') and kinds != {str}
+    if is_text and not is_none:
+        return text
     for parse in (ast.literal_eval, json.loads, float):  # float: inf
         try:
             value = parse(text)

@@ -172,6 +172,7 @@ def test_settings_are_separated_from_other_arguments():
         ('made', "{'name': 'adamw'}", {'name': 'adamw'}),
         ('made.b1', '0.25', FILE['made'] | {'b1': 0.25}),
         ('made.new', 'text', FILE['made'] | {'new': 'text'}),
+        ('made.name', '3', FILE['made'] | {'name': '3'}),
         ('made.new', '[1, 2]', FILE['made'] | {'new': [1, 2]}),
         ('made.deep[0].x', '2', FILE['made'] | {'deep': [{'x': 2}]}),
         ('many[1].size', '3', [{}, {'size': 3}]),
