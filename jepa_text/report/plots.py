@@ -90,19 +90,14 @@ def errors(
     xlabel,
     looks=None,
     flat=None,
-    rings=None,
     log=False,
     percent=False,
-    span=0.0,
 ):
     """Plots means with intervals, {name: {x: (value, low, high)}}, over x.
 
     flat       {name: value} that does not depend on x, as a horizontal line
-    rings      (label, {name: [x]}) of means that are circled
     log        whether x has a logarithmic scale
     percent    whether x is shown as a percentage
-    span       least range of the vertical axis, such as an interval over texts, so that
-               differences within it look small
     """
     flat = flat or {}
     figure, axes = blank(title, ylabel, xlabel, height([*runs, *flat]))
@@ -116,8 +111,6 @@ def errors(
         axes.vlines(xs, low, high, color=style['color'], linewidth=1.2, zorder=2)
     for name, value in flat.items():
         axes.axhline(value, **looks[name] | {'marker': None}, zorder=1)
-    if rings:
-        _rings(axes, *rings, runs, looks)
     if log:
         axes.set_xscale('log')
     if percent:
@@ -125,7 +118,6 @@ def errors(
     else:
         number_ticks(axes, {x for intervals in runs.values() for x in intervals})
     axes.margins(x=0.04)
-    cover(axes, span)
     legend(figure, axes)
     return figure
 
@@ -136,14 +128,6 @@ def number_ticks(axes, xs):
     xs = xs[:: max(1, -(-len(xs) // _TICKS))]
     axes.set_xticks(xs, [*map(_tick, xs)])
     axes.minorticks_off()
-
-
-def _rings(axes, label, chosen, runs, looks):
-    ring = dict(marker='o', markersize=9, markerfacecolor='none', linestyle='none')
-    for name, xs in chosen.items():
-        values = [ends(runs[name][x])[0] for x in xs]
-        axes.plot(xs, values, **ring, color=looks[name]['color'], zorder=4)
-    axes.plot([], [], **ring, color=MUTED, label=label)
 
 
 def _tick(x):

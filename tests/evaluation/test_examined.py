@@ -64,7 +64,7 @@ def test_the_page_is_self_contained_and_escaped(tmp_path):
     )
     whole = path.read_text(encoding='utf-8')
     assert '<script' not in whole and 'jepa <b>' not in whole
-    assert not re.search(r'(?:src|href)="(?!#)', whole) and whole.count('<svg') == 3
+    assert not re.search(r'(?:src|href)="(?!#)', whole) and whole.count('<svg') == 2
 
 
 def test_below_five_seeds_there_is_no_verdict(tmp_path):
@@ -138,7 +138,7 @@ def test_a_model_without_finite_members_is_shown(tmp_path):
     path = page.write(tmp_path / 'page.html', examined(found=found))
     text = text_of(path)
     assert 'gone|–|–|0|–|' in text and 'trec|gone|0|15|0|0, 1, 2, 3, 4|' in text
-    assert path.read_text(encoding='utf-8').count('<svg') == 3
+    assert path.read_text(encoding='utf-8').count('<svg') == 2
 
 
 def test_a_control_without_finite_members_is_no_model():
@@ -228,29 +228,43 @@ def test_figures_show_the_given_values():
     assert shown == [*names, controls.TF_IDF]
     mlm = [line for line in given.lines if line['model'] == 'mlm']
     found = {'mlm': (given.chosen[0], mlm)}
-    axes = page_figures.sensitivity(found, 't', 'accuracy', names).axes[0]
+    axes = page_figures.members(found, 't', 'accuracy', names).axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ['1e-5', '1e-4', '1e-3']
     close = lines({'mlm': MODELS['mlm']}, (1e-4, 1.5e-4, 2e-4), 2)
     (few,) = selection.select(close)
-    axes_close = page_figures.sensitivity({'mlm': (few, close)}, 't', 'a', names).axes[0]
+    axes_close = page_figures.members({'mlm': (few, close)}, 't', 'a', names).axes[0]
     shown = [label.get_text() for label in axes_close.get_xticklabels()]
     assert shown == ['1e-4', '1.5e-4', '2e-4']
-    heights = axes.lines[0].get_ydata()
-    middle = [
-        sum(x['test']['standard']['accuracy'] for x in mlm if x['learning_rate'] == rate)
-        / 5
-        for rate in RATES
-    ]
-    assert list(heights) == pytest.approx(middle)
-    for draw in (page_figures.sensitivity, page_figures.members):
-        spans = [
-            np.ptp(draw(found, 't', 'a', names, span).axes[0].get_ylim())
-            for span in (0.0, 1e-6, 1.0)
+    (means,) = [line for line in axes.lines if len(line.get_xdata()) == len(RATES)]
+    assert list(means.get_ydata()) == pytest.approx(
+        [
+            np.mean(
+                [
+                    x['test']['standard']['accuracy']
+                    for x in mlm
+                    if x['learning_rate'] == rate
+                ]
+            )
+            for rate in RATES
         ]
-        assert spans[0] == spans[1] < spans[2] == pytest.approx(1.0)
+    )
+    (ring,) = [
+        line
+        for line in axes.lines
+        if line.get_markersize() == 9 and len(line.get_xdata())
+    ]
+    assert ring.get_xdata() == pytest.approx([given.chosen[0].rate])
+    spans = [
+        np.ptp(page_figures.members(found, 't', 'a', names, span).axes[0].get_ylim())
+        for span in (0.0, 1e-6, 1.0)
+    ]
+    assert spans[0] == spans[1] < spans[2] == pytest.approx(1.0)
     mlm[0].update(outcome(None, None, 'not finite'))
     axes = page_figures.members(found, 't', 'accuracy', names).axes[0]
-    values = [x for line in axes.lines for x in line.get_ydata() if len(line.get_xdata())]
+    values = [
+        y for one in axes.lines for y in one.get_ydata() if one.get_markersize() < 9
+    ]
+    values = values[: len(mlm)]
     # One on the axis, without a value.
     assert (
         len(values) == 15

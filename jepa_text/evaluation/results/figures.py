@@ -1,12 +1,10 @@
 """Figures of an evaluation, in the style of report/plots.py.
 
-    means          the mean of each model and control with its interval, one per line
-    sensitivity    mean over seeds by learning rate, with the selected one circled
-    members        the test value of each member by learning rate
+    means      the mean of each model and control with its interval, one per line
+    members    the test value of each member by learning rate, with the means
 
 A model has the same color in all figures: `models` are the names of all models in order,
-without controls, which are gray. The vertical axis covers at least a range of `span`,
-such as an interval over the test examples, so that differences within it look small.
+without controls, which are gray.
 """
 
 import numpy as np
@@ -31,57 +29,39 @@ def means(rows, title, xlabel, models):
     return plots.dots(groups, title, xlabel, looks, has_legend=False)
 
 
-def sensitivity(results, title, ylabel, models, span=0.0):
-    """Plots the mean test metric over seeds by learning rate, and its standard deviation.
-
-    `results` is {model: (selection.Chosen, its lines)}. The rate that validation selected
-    is circled.
-    """
-    runs, selected = {}, {}
-    for model, (chosen, lines) in results.items():
-        rates = {}
-        for line in sorted(lines, key=lambda line: line['learning_rate']):
-            value = selection.value(line, 'test', chosen.by, chosen.metric)
-            if value is not None:
-                rates.setdefault(line['learning_rate'], []).append(value)
-        if rates:
-            runs[model] = {rate: _spread(values) for rate, values in rates.items()}
-            selected[model] = [chosen.rate] if chosen.members else []
-    return plots.errors(
-        runs,
-        title,
-        ylabel,
-        'learning rate',
-        _looks(models, results),
-        rings=('selected on validation', selected),
-        log=True,
-        span=span,
-    )
-
-
 def members(results, title, ylabel, models, span=0.0):
     """Plots one point per member, with the models side by side at each learning rate.
 
-    Members without a value are crosses at the lower edge; collapsed ones with a value are
-    crosses at their value. `results` are as in `sensitivity`.
+    `results` is {model: (selection.Chosen, its lines)}. A line connects the means over
+    seeds; the rate that validation selected is circled. Members without a value are
+    crosses at the lower edge; collapsed ones with a value are crosses at their value. The
+    vertical axis covers at least a range of `span`, such as an interval over the test
+    examples, so that differences within it look small.
     """
     figure, axes = plots.blank(title, ylabel, 'learning rate', plots.height(results))
     looks, spacing = _looks(models, results), 0.2 / max(1, len(results))  # powers of ten
     cross = dict(marker='x', markersize=5, linestyle='none')
+    ring = dict(marker='o', markersize=9, markerfacecolor='none', linestyle='none')
     for position, (model, (chosen, lines)) in enumerate(results.items()):
         shift = 10 ** (spacing * (position - (len(results) - 1) / 2))
-        look = {'markersize': 4} | looks[model] | {'linestyle': 'none'}
-        look['marker'] = look['marker'] or 'o'
-        failed = cross | {'color': look['color']}
+        point = {'markersize': 4} | looks[model] | {'linestyle': 'none', 'alpha': 0.75}
+        point['marker'] = point['marker'] or 'o'
+        color, values = point['color'], {}
         for line in lines:
             value = selection.value(line, 'test', chosen.by, chosen.metric)
-            at = [line['learning_rate'] * shift]
+            at, is_good = [line['learning_rate'] * shift], line['status'] == 'done'
             if value is None:
-                axis = axes.get_xaxis_transform()
-                axes.plot(at, [0.0], **failed, transform=axis, clip_on=False, zorder=4)
-            else:
-                drawn = look if line['status'] == 'done' else failed
-                axes.plot(at, [value], **drawn | {'alpha': 0.75}, zorder=3)
+                place = dict(transform=axes.get_xaxis_transform(), clip_on=False)
+                axes.plot(at, [0.0], **cross, **place, color=color, zorder=4)
+                continue
+            values.setdefault(line['learning_rate'], []).append(value)
+            axes.plot(at, [value], **point if is_good else cross | {'color': color})
+        rates, means = sorted(values), [np.mean(values[rate]) for rate in sorted(values)]
+        axes.plot([rate * shift for rate in rates], means, color=color, linewidth=1)
+        if chosen.members:
+            at = [chosen.rate * shift], [np.mean(values[chosen.rate])]
+            axes.plot(*at, **ring, color=color)
+    axes.plot([], [], **ring, color=plots.MUTED, label='selected on validation')
     every = [line for _, lines in results.values() for line in lines]
     if {line['status'] for line in every} - {'done'}:
         label = 'collapsed; on the axis: no finite loss'
@@ -97,10 +77,3 @@ def members(results, title, ylabel, models, span=0.0):
 def _looks(models, names):
     others = [name for name in names if name not in models]
     return plots.styles([*models, *others], others)
-
-
-def _spread(values):
-    """Returns (mean, mean - deviation, mean + deviation)."""
-    mean = float(np.mean(values))
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return mean, mean - deviation, mean + deviation

@@ -168,10 +168,7 @@ def _task(task, pairs, lines, models, instances):
         # Of seeds and texts: one seed has no interval over seeds.
         ends = (one[1:] for (_, of), one in instances.items() if of == task)
         span = max((high - low for low, high in ends), default=0.0)
-        shared = scale, models, span
-        if len(rates) > 1:
-            drawn.append(figures.sensitivity(results, 'Learning rates', *shared))
-        drawn.append(figures.members(results, 'All members', *shared))
+        drawn.append(figures.members(results, 'All members', scale, models, span))
     return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
 
 
