@@ -86,7 +86,7 @@ def outline(workdir):
     return dataclasses.replace(_abstract(folder, name)[1], params={})
 
 
-def stamp(workdir):
+def fingerprint(workdir):
     """A checksum of what `load` would return, computed from the files without loading.
 
     It does not depend on the location, and changes when a run continues. Raises as `load`
@@ -94,7 +94,7 @@ def stamp(workdir):
     """
     name, folder = _place(workdir)
     if folder is None:
-        return hf_files.stamp(name)
+        return hf_files.fingerprint(name)
     model = outline(workdir)
     if (folder / saved.FILE).is_file():
         weights = saved.outline(folder)[-1]['sha256']

@@ -56,14 +56,14 @@ def faults(modules):
 
 def _place(error, packages):
     """The last line of a traceback that is in one of the packages; '' without one."""
-    found, trace = '', error.__traceback__
+    place, trace = '', error.__traceback__
     while trace:
         frame = trace.tb_frame
         if frame.f_globals.get('__name__', '').split('.')[0] in packages:
             code = frame.f_code
-            found = f'{code.co_filename}, line {trace.tb_lineno}, in {code.co_name}'
+            place = f'{code.co_filename}, line {trace.tb_lineno}, in {code.co_name}'
         trace = trace.tb_next
-    return found
+    return place
 
 
 def _file(name):

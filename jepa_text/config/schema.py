@@ -59,10 +59,10 @@ def plain(config):
         return json.loads(json.dumps(config, default=_plain_section))
     except (TypeError, ValueError, RecursionError) as error:
         # ValueError: a dict or list that contains itself.
-        found = _unserializable(config) if isinstance(error, TypeError) else ''
+        invalid = _unserializable(config) if isinstance(error, TypeError) else ''
         raise ValueError(
-            f'The config contains a value that JSON does not support ({found or error}): '
-            'use numbers, strings, booleans, None, lists and dicts.'
+            f'The config contains a value that JSON does not support ({invalid or error}'
+            '): use numbers, strings, booleans, None, lists and dicts.'
         ) from error
 
 
@@ -77,8 +77,8 @@ def _unserializable(value, at=''):
     """Returns 'a.b=<function f>' of the first value that JSON does not support, or ''."""
     if ranges.is_section(value) or isinstance(value, list | tuple):
         inner = value.items() if ranges.is_section(value) else enumerate(value)
-        found = (_unserializable(item, dotted(at, key)) for key, item in inner)
-        return next(filter(None, found), '')
+        invalid = (_unserializable(item, dotted(at, key)) for key, item in inner)
+        return next(filter(None, invalid), '')
     is_plain = value is None or isinstance(value, bool | int | float | str)
     return '' if is_plain else f'{at}={value!r}'
 

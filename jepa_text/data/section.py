@@ -18,7 +18,7 @@ DROP, COUNT = 'drop', 'count'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
+class MixtureFolder:
     """A folder of a mixture."""
 
     folder: str = schema.field(doc='folder of prepared rows')
@@ -33,7 +33,7 @@ class Config:
     folder: str = schema.field(
         '', 'folder of prepared rows, created if `prepare` is given; or use `mixture`'
     )
-    mixture: tuple[Part, ...] = schema.field((), 'several folders, by weight')
+    mixture: tuple[MixtureFolder, ...] = schema.field((), 'several folders, by weight')
     row_length: int = schema.field(doc='tokens per row', minimum=1, maximum=2**24)
     batch_size: int = schema.field(
         0,
@@ -65,7 +65,9 @@ class Changes:
     """The fields of `data` that a phase may change."""
 
     folder: str | None = schema.field(None, 'folder of prepared rows; or use `mixture`')
-    mixture: tuple[Part, ...] | None = schema.field(None, 'several folders, by weight')
+    mixture: tuple[MixtureFolder, ...] | None = schema.field(
+        None, 'several folders, by weight'
+    )
     row_length: int | None = schema.field(
         None, 'tokens per row', minimum=1, maximum=2**24
     )

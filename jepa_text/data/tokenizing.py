@@ -105,8 +105,8 @@ def _cut(text, start, tokenizer):
     if tokenizer.backend.pre_tokenizer is None:
         return None
     for pattern in PLACES:
-        found = pattern.finditer(text, start + PIECE, start + LONGEST)
-        for match, _ in zip(found, range(TRIES)):
+        matches = pattern.finditer(text, start + PIECE, start + LONGEST)
+        for match, _ in zip(matches, range(TRIES)):
             at = match.start()
             left, right = text[max(start, at - AROUND) : at], text[at : at + AROUND]
             if _splits(left, right, tokenizer):

@@ -98,12 +98,12 @@ def sentences(cuts):
     ['sst2, a: 37 % of 300 texts cut at 64 tokens; 82 % of their characters are read.', \
 'cola, a: 0 % of 300 texts cut at 64 tokens.']
     """
-    found = []
+    sentences = []
     for cut in cuts:
         share = f'{percent(cut)} of {cut.texts:,} texts cut at {cut.length:,} tokens'
         rest = f'; {cut.read:.0%} of their characters are read' if cut.cut else ''
-        found.append(f'{cut.task}, {cut.model}: {share}{rest.replace("%", " %")}.')
-    return list(dict.fromkeys(found))
+        sentences.append(f'{cut.task}, {cut.model}: {share}{rest.replace("%", " %")}.')
+    return list(dict.fromkeys(sentences))
 
 
 def percent(cut):

@@ -57,7 +57,7 @@ def evaluate(config, workdir, dry_run=False):
         prediction.reader(load.outline(model), config.finetuning.max_length or None)
     tasks = tasks_of(config)
     _check_fills(config.models, tasks, dry_run)
-    stamps = {model: load.stamp(model) for model in config.models}
+    stamps = {model: load.fingerprint(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
     if dry_run:
         done = _done(folder)

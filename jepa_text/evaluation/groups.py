@@ -56,7 +56,7 @@ class Group:
 def groups_of(config, tasks, stamps):
     """Returns all groups in the order of training, model by model.
 
-    `stamps` are {model: load.stamp}.
+    `stamps` are {model: load.fingerprint}.
     """
     groups = []
     for path, (name, task) in itertools.product(config.models, tasks.items()):

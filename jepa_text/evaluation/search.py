@@ -141,9 +141,9 @@ def rank(model, task, k=100, folder=None, prompts=('', ''), dtype='float32'):
     scores_QK, index_QK = top_k(queries_QD, corpus, k + 1)
     run = {}
     for (query, judged), *row in zip(queries.items(), index_QK, scores_QK):
-        found = {names[i]: float(score) for i, score in zip(*row)}
-        found = ranking.without_itself(query, found, judged)
-        run[query] = dict(itertools.islice(found.items(), k))
+        scores = {names[i]: float(score) for i, score in zip(*row)}
+        scores = ranking.without_itself(query, scores, judged)
+        run[query] = dict(itertools.islice(scores.items(), k))
     return run
 
 

@@ -9,7 +9,7 @@ import dataclasses
 
 from jepa_text.hf import config_values, families
 
-# Options of a trunk that determine how it is computed, but not what.
+# Options of an encoder that determine how it is computed, but not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
 
 
@@ -23,7 +23,11 @@ def to_section(config, family=None):
     family, config = families.complete(config, family)
     config_values.check(config, family)
     model = families.KINDS[family].model
-    read = {'transformer': _read_trunk, 'bert': _read_bert, 'modernbert': _read_modern}
+    read = {
+        'transformer': _read_transformer,
+        'bert': _read_bert,
+        'modernbert': _read_modern,
+    }
     try:
         sizes = {ours: config[key] for ours, key in families.SIZES[model].items()}
         return {'name': model, **sizes, **read[model](family, config, sizes)}
@@ -46,7 +50,7 @@ def to_config(section, family, tied, causal):
             f'A {section["name"]} is no {family}; use one of: {", ".join(matching)}.'
         )
     write = {
-        'transformer': _write_trunk,
+        'transformer': _write_transformer,
         'bert': _write_bert,
         'modernbert': _write_modern,
     }
@@ -86,7 +90,7 @@ def canonical(name, encoder):
     return {'name': name, **section}
 
 
-def _read_trunk(family, config, sizes):
+def _read_transformer(family, config, sizes):
     _require(config, 'hidden_act', 'silu', 'swish')
     theta, scaling = _read_rope(config, config)
     depth, bias = sizes['depth'], config['attention_bias']
@@ -105,7 +109,7 @@ def _read_trunk(family, config, sizes):
     }
 
 
-def _write_trunk(family, section):
+def _write_transformer(family, section):
     thetas = section['rope_theta']
     thetas = thetas if isinstance(thetas, tuple) else (thetas,) * section['depth']
     theta = next((t for t in thetas if t is not None), 10_000.0)

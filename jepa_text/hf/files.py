@@ -48,7 +48,7 @@ def commit_of(folder):
     return folder.name if folder.parent.name == 'snapshots' else None
 
 
-def stamp(name):
+def fingerprint(name):
     """A checksum of the JSON files and safetensors of a folder.
 
     For a name on the hub it is the commit, so that no weights are downloaded.

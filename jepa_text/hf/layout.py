@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Binding:
     """Rows `start:stop` of a tensor in a file.
 
     They are the parameter `path`: layer `layer` of its stack, or all of it if None.
@@ -24,7 +24,7 @@ class Part:
 
 
 def bindings(family, shapes):
-    """{tensor name: its Parts, in the order of its rows}, for a model of ours.
+    """{tensor name: its Bindings, in the order of its rows}, for a model of ours.
 
     `shapes` is {path: shape} of its parameters, with layers scanned or unrolled. Raises
     ValueError for parameters that have no name in the family.
@@ -78,12 +78,12 @@ def _parts(paths, shapes):
         # first axis of an embedding.
         axis = 0 if path.endswith('embedding') else -1
         stop = start + shapes[path][axis]
-        yield Part(path, layer, start, stop)
+        yield Binding(path, layer, start, stop)
         start = stop
 
 
 def shape_of(parts, shapes):
-    """The shape of the tensor with these Parts."""
+    """The shape of the tensor with these Bindings."""
     path = parts[0].path
     inner = shapes[path] if parts[0].layer is None else shapes[path][1:]
     if parts[0].transposed:
@@ -92,7 +92,7 @@ def shape_of(parts, shapes):
 
 
 def join(parts, leaves):
-    """The tensor with these Parts, from our parameters {path: array}."""
+    """The tensor with these Bindings, from our parameters {path: array}."""
     rows = [
         leaves[part.path] if part.layer is None else leaves[part.path][part.layer]
         for part in parts

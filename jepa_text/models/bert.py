@@ -1,7 +1,7 @@
 """BERT and RoBERTa: post-norm, learned positions, biases in all layers.
 
 Devlin et al. 2019 (arXiv 1810.04805), Liu et al. 2019 (arXiv 1907.11692). Called like the
-trunk in transformer.py; all tokens have type 0 unless types are given. No dropout.
+encoder in transformer.py; all tokens have type 0 unless types are given. No dropout.
 """
 
 import flax.linen as nn

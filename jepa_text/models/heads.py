@@ -1,4 +1,4 @@
-"""Modules on top of the trunk: LM heads and latent predictors.
+"""Modules on top of the encoder: LM heads and latent predictors.
 
 Each has `example()`: zero inputs of the right rank, used for initialization.
 """

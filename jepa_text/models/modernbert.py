@@ -2,7 +2,7 @@
 
 Warner et al. 2024 (arXiv 2412.13663). Every `global_every`-th layer, starting with the
 first, attends to its whole document with `rope_theta`; the others attend to
-`local_window` positions on either side with `local_theta`. Called like the trunk in
+`local_window` positions on either side with `local_theta`. Called like the encoder in
 transformer.py. No dropout.
 """
 

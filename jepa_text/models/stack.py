@@ -1,4 +1,4 @@
-"""Construction of trunks, and their layers: a stack that is scanned or unrolled.
+"""Construction of encoders, and their layers: a stack that is scanned or unrolled.
 
 Layers may differ in attention: in the rotary base (or none) and the window. A model has
 few different combinations, called kinds; each layer has the number of its kind.
@@ -51,7 +51,7 @@ REMAT = {
 
 
 def from_preset(cls, presets, preset, keywords):
-    """Returns a trunk of class `cls` with a preset's sizes, which keywords override.
+    """Returns an encoder of class `cls` with a preset's sizes, which keywords override.
 
     `vocab_rows`, if given, is the number of rows of the embedding, at least `vocab_size`;
     the additional rows are unused. Raises ValueError for an unknown preset or keyword, a
@@ -130,7 +130,7 @@ def _rows(vocab_size, vocab_rows):
 
 
 def kinds(depth, thetas, windows):
-    """Returns ([(theta, window) of each kind], [kind of each layer]) of a trunk.
+    """Returns ([(theta, window) of each kind], [kind of each layer]) of an encoder.
 
     `thetas` and `windows` are each one value for all layers, or a tuple with one value
     per layer. Raises ValueError for a tuple of another length.
@@ -179,10 +179,10 @@ def angles(positions_BL, head_width, kinds, scaling=None):
 def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
     """Returns hidden_BLD after a layer `cls` for each of `kinds`, and all outputs.
 
-    Called inside a trunk's `__call__`, so that the layers belong to the trunk: one stack
-    `layers`, or `layer_0`, `layer_1`... `block` has the keywords of a layer, `inputs` its
-    other inputs besides `hidden_BLD`. The outputs [N, B, L, D] are None unless
-    `block['keep']`.
+    Called inside an encoder's `__call__`, so that the layers belong to the encoder: one
+    stack `layers`, or `layer_0`, `layer_1`... `block` has the keywords of a layer,
+    `inputs` its other inputs besides `hidden_BLD`. The outputs [N, B, L, D] are None
+    unless `block['keep']`.
     """
     if not kinds:
         return hidden_BLD, hidden_BLD[None][:0] if block['keep'] else None

@@ -1,4 +1,4 @@
-"""The trunk: a pre-norm transformer of the Llama / EuroBERT family.
+"""The encoder `transformer`: a pre-norm transformer of the Llama / EuroBERT family.
 
 The same weights are a decoder (`causal=True`) and an encoder (`causal=False`): the
 attention mask is an argument of the call and never part of the model. Without options it

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text.config import ranges, resolve
-from jepa_text.optim import adam, multipliers
-from jepa_text.optim import muon as steps
+from jepa_text.optim import adam, multipliers, newton_schulz
 from jepa_text.optim.leaves import mask, no_balance, path_name
 
 # Matrices of layers and predictors, between hidden states: not the head's.
@@ -106,7 +105,7 @@ def muon(
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
     table = _coefficients(ns_steps, ns_lower)
-    orthogonalize = functools.partial(steps.like_adamw, coefficients=table)
+    orthogonalize = functools.partial(newton_schulz.like_adamw, coefficients=table)
     others = resolve.call(
         "optimizer 'muon'",
         adamw,
@@ -118,7 +117,7 @@ def muon(
         ),
     )
     matrices = _descent(
-        steps.nesterov(momentum, jnp.dtype(momentum_dtype)),
+        newton_schulz.nesterov(momentum, jnp.dtype(momentum_dtype)),
         optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, decay_paths)
@@ -132,9 +131,9 @@ def muon(
 def _coefficients(ns_steps, ns_lower):
     ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
     if ns_lower is None:
-        return (steps.JORDAN,) * ns_steps
+        return (newton_schulz.JORDAN,) * ns_steps
     ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
-    return steps.minimax(ns_steps, ns_lower)
+    return newton_schulz.minimax(ns_steps, ns_lower)
 
 
 def sgd(momentum=0.0):

@@ -46,14 +46,14 @@ class Instruction:
     @property
     def target(self):
         """The target of a custom call, or ''."""
-        found = re.search(r'custom_call_target="([^"]*)"', self.rest)
-        return found[1] if found else ''
+        match = re.search(r'custom_call_target="([^"]*)"', self.rest)
+        return match[1] if match else ''
 
     @property
     def called(self):
         """The name of the called computation, or None."""
-        found = _CALLED.search(self.rest)
-        return found[1] if found else None
+        match = _CALLED.search(self.rest)
+        return match[1] if match else None
 
     @property
     def branches(self):
@@ -66,15 +66,15 @@ class Instruction:
     @property
     def trip_count(self):
         """Iterations of a loop; None if the text does not state it."""
-        found = re.search(r'known_trip_count":\s*\{"n":\s*"(\d+)"', self.rest)
-        return int(found[1]) if found else None
+        match = re.search(r'known_trip_count":\s*\{"n":\s*"(\d+)"', self.rest)
+        return int(match[1]) if match else None
 
     @property
     def collective(self):
         """The kind of a collective, such as 'all-gather', or ''. Of an asynchronous pair
         only the start counts."""
-        found = _COLLECTIVE.match(self.op)
-        return found[1] if found else ''
+        match = _COLLECTIVE.match(self.op)
+        return match[1] if match else ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +97,8 @@ def parse(text):
         if head := _HEAD.match(line):
             current = computations[head[2]] = {}
             entry = head[2] if head[1] else entry
-        elif current is not None and (found := _LINE.match(line)):
-            instruction = _instruction(found[2], found[3], bool(found[1]))
+        elif current is not None and (parts := _LINE.match(line)):
+            instruction = _instruction(parts[2], parts[3], bool(parts[1]))
             if instruction:
                 current[instruction.name] = instruction
     if entry is None:

@@ -34,7 +34,7 @@ def spans(phases, total):
     The last phase may omit both, and takes the rest. Raises ValueError if the phases do
     not add up to `total` steps.
     """
-    found, start = [], 0
+    spans, start = [], 0
     for number, phase in enumerate(phases):
         if 'steps' in phase and 'share' in phase:
             raise ValueError(f'phase {number} has steps and a share: give one of them.')
@@ -43,15 +43,15 @@ def spans(phases, total):
             length = int(phase['steps'])
         elif 'share' in phase:
             length = round(phase['share'] * total)
-        found.append((start, start + length))
+        spans.append((start, start + length))
         start += length
-    if start != total or any(stop <= begin for begin, stop in found):
+    if start != total or any(stop <= begin for begin, stop in spans):
         raise ValueError(
-            f'phases cover steps {found}, but the run has {total} steps: each phase '
+            f'phases cover steps {spans}, but the run has {total} steps: each phase '
             'needs at least one step, and together they must cover all steps. Change '
             'steps or share.'
         )
-    return found
+    return spans
 
 
 def rows_of_step(data, devices):

@@ -105,13 +105,13 @@ def private_folder(choice, name, key, environ=os.environ):
     folder = Path(paths.local(key, given)).expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise ValueError(
             f'{key}={choice!r}: {folder} cannot be made ({error.strerror}). '
             "Use a folder of your own, or '' for no cache."
         ) from error
-    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ValueError(
             f'{key}={choice!r}: {folder} belongs to another user or is writable by '
             'others, and its content is trusted. chmod 700 it, use another folder, or '

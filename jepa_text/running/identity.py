@@ -41,11 +41,11 @@ def check(workdir, saved, tokenizer, meta):
         'network': 'running the training command again reports what differs',
     }
     files = {'tokenizer': 'tokenizer.json', 'network': 'config.json'}
-    for name, found in fingerprints(saved, tokenizer).items():
-        expected = meta.get(name, found)
-        if expected != found:
+    for name, current in fingerprints(saved, tokenizer).items():
+        expected = meta.get(name, current)
+        if expected != current:
             raise ValueError(
                 f'{workdir}/{files[name]} is damaged or was edited: its {name} is not '
-                f'the one of its checkpoints (sha256 {found[:16]}..., the checkpoints '
+                f'the one of its checkpoints (sha256 {current[:16]}..., the checkpoints '
                 f'have {expected[:16]}...). Restore it from a backup; {remedies[name]}.'
             )

@@ -128,9 +128,9 @@ def newest(workdir, prefix, step=math.inf):
     """
     rows = read(workdir) if (Path(workdir) / FILE).is_file() else []
     for row in reversed([row for row in rows if row['step'] <= step]):
-        found = {name: value for name, value in row.items() if name.startswith(prefix)}
-        if found:
-            return row['step'], found
+        values = {name: value for name, value in row.items() if name.startswith(prefix)}
+        if values:
+            return row['step'], values
     return None, {}
 
 
@@ -162,16 +162,16 @@ def _from_json(value):
 
 def _complete_lines(path):
     """(row, its bytes) of every line, except for an incomplete last one."""
-    found = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(found, start=1):
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
         try:
             row = metrics_line.parse(line)
         except metrics_line.DAMAGE as error:
             is_cut = not line.endswith(b'\n') and not metrics_line.END.search(line)
-            if number == len(found) and is_cut:
+            if number == len(lines) and is_cut:
                 return
             raise ValueError(
-                f'{path} is damaged at line {number} of {len(found)}: {line[:60]!r}. '
+                f'{path} is damaged at line {number} of {len(lines)}: {line[:60]!r}. '
                 'Only the last line may be incomplete. Delete the line if you do not '
                 'need its metrics.'
             ) from error

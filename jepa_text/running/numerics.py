@@ -29,9 +29,9 @@ VARIABLES = (
 def check():
     """Raises ConfigError for settings that would change types or random draws."""
     for name, value in REQUIRED.items():
-        if (found := getattr(jax.config, name)) != value:
+        if (current := getattr(jax.config, name)) != value:
             raise exits.ConfigError(
-                f'{name.upper()} is {found}, which changes types or random draws, so '
+                f'{name.upper()} is {current}, which changes types or random draws, so '
                 f'results would differ from those of other machines: it must be {value}. '
                 f'Unset the variable, or call jax.config.update({name!r}, {value}).'
             )

@@ -64,11 +64,11 @@ def flags(given, versions):
 @functools.cache
 def installed(*packages):
     """{package: version} of those that are installed, without a suffix like +cuda."""
-    found = {}
+    versions = {}
     for name in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name).partition('+')[0]
-    return found
+            versions[name] = metadata.version(name).partition('+')[0]
+    return versions
 
 
 def computes_on_cpu(platforms=None, plugins=None):

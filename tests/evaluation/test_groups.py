@@ -36,9 +36,9 @@ def test_the_stamp_of_a_folder_depends_on_its_files(tmp_path):
         folder.mkdir()
         (folder / 'config.json').write_text('{}')
         save_file({'a': np.zeros(2, np.float32)}, folder / 'model.safetensors')
-    assert len({load.stamp(f'hf:{folder}') for folder in folders}) == 1
+    assert len({load.fingerprint(f'hf:{folder}') for folder in folders}) == 1
     save_file({'a': np.ones(2, np.float32)}, folders[1] / 'model.safetensors')
-    assert len({load.stamp(f'hf:{folder}') for folder in folders}) == 2
+    assert len({load.fingerprint(f'hf:{folder}') for folder in folders}) == 2
 
 
 def test_keys_depend_on_data_weights_and_settings_only(tmp_path):
@@ -104,7 +104,7 @@ def test_renamed_models_reuse_results_and_new_data_do_not(tmp_path):
     assert (names, count) == ([str(model)], 1)
     moved = tmp_path / 'moved'
     shutil.copytree(model, moved)
-    assert load.stamp(model) == load.stamp(moved)
+    assert load.fingerprint(model) == load.fingerprint(moved)
     assert trained(moved) == ([str(moved)], 1, revision)
     assert trained(moved, model) == ([str(moved), str(model)], 1, revision)
     # Same name, other rows: results on the old rows are not reused.
@@ -113,4 +113,4 @@ def test_renamed_models_reuse_results_and_new_data_do_not(tmp_path):
     assert (names, count) == ([str(moved)], 2) and other != revision
     said = json.loads((moved / saved.FILE).read_text())
     (moved / saved.FILE).write_text(json.dumps(said | {'sha256': 'of other weights'}))
-    assert load.stamp(model) != load.stamp(moved)
+    assert load.fingerprint(model) != load.fingerprint(moved)

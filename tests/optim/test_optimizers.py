@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
-from jepa_text.optim import leaves, multipliers, muon, optimizers
+from jepa_text.optim import leaves, multipliers, newton_schulz, optimizers
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
 
@@ -110,7 +110,7 @@ def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
 def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     rng = np.random.default_rng(0)
     x = np.float32(rng.normal(size=shape))
-    made = np.asarray(jax.jit(muon.orthogonal)(x))
+    made = np.asarray(jax.jit(newton_schulz.orthogonal)(x))
     assert made.shape == shape and made.dtype == np.float32
     u, values, v = np.linalg.svd(x, full_matrices=False)
     # In the singular directions of x it is diagonal.
@@ -120,7 +120,7 @@ def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     assert_allclose(off, 0, atol=1e-4)
     known = values > 0.002 * np.linalg.norm(x, axis=(-2, -1))[..., None]
     assert (evened[known] > 0.68).all() and (evened[known] < 1.21).all()
-    assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
+    assert_allclose(newton_schulz.orthogonal(1e4 * x), made, atol=1e-4)
 
 
 @pytest.mark.parametrize('ns_lower', [None, 0.05])
@@ -133,7 +133,7 @@ def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lo
     updates, _ = optimizer.update(gradients, optimizer.init(params), params)
     u, s, v = np.linalg.svd(gradient / np.linalg.norm(gradient), full_matrices=False)
     jordan = [(3.4445, -4.7750, 2.0315)] * ns_steps
-    for a, b, c in muon.minimax(ns_steps, ns_lower) if ns_lower else jordan:
+    for a, b, c in newton_schulz.minimax(ns_steps, ns_lower) if ns_lower else jordan:
         s = a * s + b * s**3 + c * s**5
     expected = -0.2 * 6**0.5 * (u * s) @ v
     assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
@@ -143,7 +143,7 @@ def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lo
 def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
     """Minimizes e such that |1 - p(s)| <= e on a fine grid, step by step."""
     upper = 1.0
-    for a, b, c in muon.minimax(steps, lower):
+    for a, b, c in newton_schulz.minimax(steps, lower):
         grid_N = np.linspace(lower, upper, 20_000)
         powers_NK = grid_N[:, None] ** [1, 3, 5]
         ones_N1 = np.ones((len(grid_N), 1))
@@ -159,8 +159,8 @@ def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
 
 
 def test_orthogonal_of_zero_is_zero():
-    assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
-    assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
+    assert_array_equal(newton_schulz.orthogonal(jnp.zeros((2, 3, 4))), 0)
+    assert newton_schulz.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
 
 
 @pytest.mark.peer

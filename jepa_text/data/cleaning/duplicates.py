@@ -80,8 +80,10 @@ def _halves(text):
     digest = hashlib.blake2b(digest_size=16)
     for part in invalid_text.encoded(text):
         digest.update(part)
-    found = digest.digest()
-    return int.from_bytes(found[:8], 'big'), int.from_bytes(found[8:], 'big')
+    digest_bytes = digest.digest()
+    return int.from_bytes(digest_bytes[:8], 'big'), int.from_bytes(
+        digest_bytes[8:], 'big'
+    )
 
 
 def _read(path):

@@ -80,9 +80,9 @@ class Phrases:
     def __init__(self, sets, shortest, longest):
         grams, self.short = {}, []
         for number, texts in enumerate(sets):
-            found = [hashes(text) for text in texts]
-            self.short.append(sum(len(one) < shortest for one in found))
-            for one in found:
+            hashed = [hashes(text) for text in texts]
+            self.short.append(sum(len(one) < shortest for one in hashed))
+            for one in hashed:
                 n = min(len(one), longest)
                 if n >= shortest:
                     own = ngrams(one, n)

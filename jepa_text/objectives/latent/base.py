@@ -12,8 +12,7 @@ from jepa_text.config import resolve
 from jepa_text.models import heads, pooling
 from jepa_text.objectives.base import Objective, step_key
 from jepa_text.objectives.latent import balance as balances
-from jepa_text.objectives.latent import diagnostics
-from jepa_text.objectives.latent import targets as latents
+from jepa_text.objectives.latent import diagnostics, targets
 from jepa_text.objectives.mlm import MLM
 
 # Allowed values of the sizes in the sections of these objectives.
@@ -32,7 +31,7 @@ WITHOUT = 'jepa/documents_without_target'
 
 def check(what, **sizes):
     """Raises ValueError for a size that is not an integer in its range."""
-    latents.check(what, sizes, {name: RANGES[name] for name in sizes})
+    targets.check(what, sizes, {name: RANGES[name] for name in sizes})
 
 
 def masked(what, section, **common):
@@ -55,7 +54,7 @@ def parts(what, mlm, balance, latent, **common):
     return dict(
         mlm=masked(what, mlm, **common),
         balance=balances.make(balance, common['steps']),
-        latent=latents.make(latent or {}, common['steps']),
+        latent=targets.make(latent or {}, common['steps']),
     )
 
 
@@ -94,7 +93,7 @@ class LatentObjective(Objective):
 
     mlm: MLM
     balance: balances.Balance
-    latent: latents.Latent
+    latent: targets.Latent
     predictor: heads.PredictorSizes
     diagnostic_names = diagnostics.GRADIENTS + diagnostics.LATENTS
 
