@@ -1,10 +1,8 @@
 """Exact top-k search over document vectors, and retrieval runs.
 
-    encode_corpus(model, texts, folder)     document vectors, in shards on disk
-    open_corpus(folder)                     the memory-mapped shards: a corpus for `top_k`
-    top_k(queries_QD, corpus, k)            scores_QK and index_QK
-    rank(model, task, k, folder)            {query: {document: score}} of a Retrieval
-    write_run(path, run, name)              the same as a TREC run file
+    top_k(queries_QD, corpus, k)    scores_QK and index_QK
+    rank(model, task, k)            {query: {document: score}} of a Retrieval
+    write_run(path, run, name)      the same as a TREC run file
 
 Vectors have length 1, so products are cosines. No array has the size of queries x
 documents: the corpus is read in blocks, and only products above a query's k-th best so
@@ -13,71 +11,20 @@ far are kept.
 
 import functools
 import itertools
-import json
 import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import resolve
-from jepa_text.evaluation import identity
 from jepa_text.evaluation.metrics import ranking
-from jepa_text.files import atomic, checksums
+from jepa_text.files import atomic
 
-SHARD = 100_000  # documents per file of vectors
 # Documents and queries per product: 64 MB on a host. The first block is small, to get a
 # k-th best score that only few documents of the larger blocks exceed.
 BLOCK, FIRST, QUERIES = 65_536, 4_096, 256
 # On a device, smaller blocks take less time than the call itself.
 DEVICE_BLOCK = 262_144
-DTYPES = ('float32', 'float16')
-
-
-def encode_corpus(model, texts, folder, dtype='float32', prompt='', log=print):
-    """Encodes a list of texts into `folder`/vectors-*.npy of SHARD documents each.
-
-    Shards are written atomically, and an interrupted call resumes at the first missing
-    shard. `prompt` is prepended to each text; `log` prints messages. Raises ValueError if
-    the folder contains vectors of another model, other texts or another dtype, and for
-    vectors that are not finite.
-    """
-    resolve.check_choice('dtype', dtype, DTYPES)
-    folder, texts = Path(folder), list(texts)
-    folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder, _described(model, texts, dtype, prompt))
-    starts = range(0, len(texts), SHARD)
-    for number, start in enumerate(starts):
-        path = folder / f'vectors-{number:05d}.npy'
-        if path.exists():
-            continue
-        log(f'{start:,} of {len(texts):,} documents encoded')
-        part = [prompt + text for text in texts[start : start + SHARD]]
-        _write_array(path, unit(model.encode(part)).astype(dtype))
-    return open_corpus(folder)
-
-
-def open_corpus(folder):
-    """Returns the memory-mapped shards of `encode_corpus`.
-
-    Raises FileNotFoundError for a folder without a corpus, ValueError if shards are
-    missing.
-    """
-    folder = Path(folder)
-    if not (folder / 'corpus.json').is_file():
-        raise FileNotFoundError(
-            f'{folder} contains no corpus.json: call encode_corpus first.'
-        )
-    count = checksums.read_json(folder / 'corpus.json')['documents']
-    paths = sorted(folder.glob('vectors-*.npy'))
-    shards = [np.load(path, mmap_mode='r', allow_pickle=False) for path in paths]
-    if (encoded := sum(map(len, shards))) != count:
-        raise ValueError(
-            f'{folder} contains {encoded:,} of {count:,} vectors: call encode_corpus '
-            'with the same model and texts to add the missing ones.'
-        )
-    return shards
 
 
 def top_k(queries_QD, corpus, k):
@@ -114,13 +61,11 @@ def top_k(queries_QD, corpus, k):
     return scores_QK, index_QK.astype(np.int64)
 
 
-def rank(model, task, k=100, folder=None, prompts=('', ''), dtype='float32'):
+def rank(model, task, k=100):
     """Returns {query: {document: score}} of a Retrieval: k documents by cosine per query.
 
-    Queries are those with judgments. `prompts` are prepended to queries and documents.
-    With `folder`, vectors of documents are stored there (`encode_corpus`). Ties and
-    documents that are the query itself are treated as in metrics/ranking.py. Raises
-    ValueError for qrels of unknown queries.
+    Queries are those with judgments. Ties and documents that are the query itself are
+    treated as in metrics/ranking.py. Raises ValueError for qrels of unknown queries.
     """
     queries = task.qrels | (task.validation_qrels or {})
     if unknown := [query for query in queries if query not in task.queries]:
@@ -130,15 +75,9 @@ def rank(model, task, k=100, folder=None, prompts=('', ''), dtype='float32'):
         )
     # `top_k` breaks ties by the index: the larger id first, as trec_eval does.
     names = sorted(task.corpus, reverse=True)
-    texts = [task.corpus[name] for name in names]
-    if folder is None:
-        corpus = unit(model.encode([prompts[1] + text for text in texts]))
-    else:
-        corpus = encode_corpus(model, texts, folder, dtype, prompts[1])
-    queries_QD = unit(
-        model.encode([prompts[0] + task.queries[query] for query in queries])
-    )
-    scores_QK, index_QK = top_k(queries_QD, corpus, k + 1)
+    corpus_ND = unit(model.encode([task.corpus[name] for name in names]))
+    queries_QD = unit(model.encode([task.queries[query] for query in queries]))
+    scores_QK, index_QK = top_k(queries_QD, corpus_ND, k + 1)
     run = {}
     for (query, judged), *row in zip(queries.items(), index_QK, scores_QK):
         scores = {names[i]: float(score) for i, score in zip(*row)}
@@ -254,39 +193,3 @@ def _check(queries_QD, shards, k):
 
 def _not_finite(number):
     return f'The vector of document {number:,} is not finite: encode it again.'
-
-
-def _described(model, texts, dtype, prompt):
-    return {
-        'model': identity.of(model),
-        'pooling': model.pool,
-        'documents': len(texts),
-        'texts': checksums.checksum(texts),
-        'prompt': prompt,
-        'dtype': dtype,
-        'shard': SHARD,
-    }
-
-
-def _claim(folder, described):
-    path = folder / 'corpus.json'
-    if not path.exists():
-        atomic.write(path, json.dumps(described, indent=1))
-    known = checksums.read_json(path)
-    if differs := [key for key in described if known.get(key) != described[key]]:
-        raise ValueError(
-            f'{folder} contains vectors with another {", ".join(differs)}: use another '
-            'folder, or delete this one.'
-        )
-
-
-def _write_array(path, vectors_ND):
-    if not np.isfinite(vectors_ND).all():
-        bad = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
-        raise ValueError(f'{path}: {_not_finite(bad)}')
-    partial = path.with_name(path.name + '.tmp')
-    with open(partial, 'wb') as file:
-        np.save(file, vectors_ND, allow_pickle=False)
-    atomic.flush(partial)
-    partial.replace(path)
-    atomic.flush(path.parent)
