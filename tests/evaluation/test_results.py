@@ -141,7 +141,7 @@ def test_columns_of_different_lengths_raise(tmp_path):
 def test_names_are_valid_names_of_files():
     config = CONFIG | {'model': 'hf:a/Ünï code', 'task': 'my set/2'}
     name = results.name_of(config)
-    assert re.fullmatch(r'[A-Za-z0-9_.-]+', name) and name.startswith('my-set-2.')
+    assert re.fullmatch(r'[\w.+-]+', name) and name.startswith('my-set-2.')
     assert json.loads(json.dumps(name)) == name
 
 
