@@ -1,10 +1,15 @@
 """Accelerators by name: peak FLOP/s, memory, bandwidth and price, with sources.
 
 Peaks are of dense bfloat16 products, or float32 if a chip does not support bfloat16,
-without the factor two for sparsity that data sheets often include. Prices are per chip
-and hour, on demand, without discounts; they change monthly, so budgets should use current
-ones (`--price`). Default MFUs are derived from a bound (planning/roofline.py) unless
-stated otherwise.
+without the factor two for sparsity that data sheets often include.
+
+Prices are per chip and hour, on demand, without discounts: those of NVIDIA's of RunPod,
+as quoted by others in spring 2026, of TPUs orders of magnitude for Google Cloud in the
+USA, not confirmed. They change monthly, so budgets should use current ones (`--price`).
+
+The default MFU is REACHED times a bound (planning/roofline.py): that of an MLM step of
+610m, as compiled for eight H200s, with the speeds of the chip; for the T4 that of
+configs/small_gpu.py, compiled for it. It is not measured.
 """
 
 import dataclasses
@@ -21,11 +26,9 @@ class Chip:
     memory        bytes
     bandwidth     of the memory, bytes/s
     price         US dollars per hour, or None
-    mfu           share of the peak to plan with
+    mfu           share of the peak to plan with; the comment is its bound
     kind          regular expression of jax's `device_kind`
     source        source of the speeds and the memory
-    priced        source of the price
-    assumed       source of the mfu
     links         bytes/s in each direction to the other chips of the machine
     capability    compute capability of NVIDIA GPUs
     float32       speed of float32 products as a share of the peak. By default they are
@@ -39,8 +42,6 @@ class Chip:
     mfu: float
     kind: str
     source: str
-    priced: str
-    assumed: str
     links: float | None = None
     capability: tuple[int, int] | None = None
     float32: float = 0.5
@@ -59,16 +60,10 @@ class Chip:
 # Share of a device's memory; the rest is used by libraries or lost to fragmentation.
 USABLE = 0.92
 
-_RUNPOD = 'RunPod, as quoted by others in spring 2026'
-_GOOGLE = 'order of magnitude for Google Cloud in the USA, not confirmed'
 # Decoders of 8B and more reach 0.39 to 0.6 of the peak in JAX. Nearly all of their time
 # is in products, at 0.8 of the peak: that is 0.49 to 0.75 of their bound. ModernBERT's
 # code reached 0.25 of the peak.
 REACHED = 0.65
-_BOUND = (
-    f'{REACHED} of the bound {{}} of an MLM step of 610m, as compiled for eight H200s, '
-    'with the speeds of this chip; not measured'
-)
 
 CHIPS = {
     'h100': Chip(
@@ -77,11 +72,9 @@ CHIPS = {
         bandwidth=3.35e12,
         links=450e9,
         price=2.69,
-        mfu=0.29,
+        mfu=0.29,  # 0.44
         kind=r'H100(?!.*(PCIe|NVL))',
         source='NVIDIA H100 data sheet, SXM',
-        priced=_RUNPOD,
-        assumed=_BOUND.format(0.44),
         capability=(9, 0),
     ),
     'h200': Chip(
@@ -90,11 +83,9 @@ CHIPS = {
         bandwidth=4.8e12,
         links=450e9,
         price=3.59,
-        mfu=0.31,
+        mfu=0.31,  # 0.48
         kind=r'(?<!G)H200(?!.*NVL)',
         source='NVIDIA H200 data sheet, SXM',
-        priced=_RUNPOD,
-        assumed=_BOUND.format(0.48),
         capability=(9, 0),
     ),
     'b200': Chip(
@@ -103,11 +94,9 @@ CHIPS = {
         bandwidth=7.7e12,
         links=900e9,
         price=None,
-        mfu=0.29,
+        mfu=0.29,  # 0.44
         kind=r'(?<!G)B200',
         source='NVIDIA HGX B200 data sheet',
-        priced='',
-        assumed=_BOUND.format(0.44),
         capability=(10, 0),
     ),
     'a100': Chip(
@@ -116,11 +105,9 @@ CHIPS = {
         bandwidth=2.039e12,
         links=300e9,
         price=1.39,
-        mfu=0.33,
+        mfu=0.33,  # 0.51
         kind=r'A100',
         source='NVIDIA A100 data sheet, 80 GB SXM',
-        priced=_RUNPOD,
-        assumed=_BOUND.format(0.51),
         capability=(8, 0),
     ),
     'l4': Chip(
@@ -129,11 +116,9 @@ CHIPS = {
         bandwidth=300e9,
         links=32e9,
         price=None,
-        mfu=0.25,
+        mfu=0.25,  # 0.39
         kind=r'L4$',
         source='NVIDIA L4 data sheet; links are PCIe 4',
-        priced='',
-        assumed=_BOUND.format(0.39),
         capability=(8, 9),
     ),
     't4': Chip(
@@ -142,11 +127,9 @@ CHIPS = {
         bandwidth=320e9,
         links=16e9,
         price=None,
-        mfu=0.39,
+        mfu=0.39,  # 0.6
         kind=r'T4$',
         source='NVIDIA T4 data sheet, float32, as it has no bfloat16; links are PCIe 3',
-        priced='',
-        assumed=f'{REACHED} of the bound 0.60 of configs/small_gpu.py, compiled for it',
         capability=(7, 5),
         float32=1.0,
     ),
@@ -156,12 +139,10 @@ CHIPS = {
         bandwidth=819e9,
         links=100e9,
         price=1.20,
-        mfu=0.3,
+        mfu=0.3,  # 0.46
         kind=r'TPU v5( lite|e)',
         source='Google Cloud, TPU v5e',
         float32=1.0,
-        priced=_GOOGLE,
-        assumed=_BOUND.format(0.46),
     ),
     'v5p': Chip(
         peak=459e12,
@@ -169,12 +150,10 @@ CHIPS = {
         bandwidth=2.765e12,
         links=300e9,
         price=4.20,
-        mfu=0.33,
+        mfu=0.33,  # 0.5
         kind=r'TPU v5p?$',
         source='Google Cloud, TPU v5p',
         float32=1.0,
-        priced=_GOOGLE,
-        assumed=_BOUND.format(0.50),
     ),
     'v6e': Chip(
         peak=918e12,
@@ -182,14 +161,14 @@ CHIPS = {
         bandwidth=1.64e12,
         links=224e9,
         price=2.70,
-        mfu=0.22,
+        mfu=0.22,  # 0.34
         kind=r'TPU v6( lite|e)',
         source='Google Cloud, TPU v6e',
         float32=1.0,
-        priced=_GOOGLE,
-        assumed=_BOUND.format(0.34),
     ),
-    # One of the two dies of a module, which arXiv 2507.00994 counts as a GPU.
+    # One of the two dies of a module, which arXiv 2507.00994 counts as a GPU. The MFU is
+    # fitted to the 16,000 hours that the paper reports for 120,000 steps at 610M; its 15
+    # base models would then take 10% more than reported.
     'mi250x': Chip(
         peak=191.5e12,
         memory=64e9,
@@ -198,10 +177,7 @@ CHIPS = {
         mfu=0.105,
         kind=r'MI250',
         source='AMD Instinct MI250X data sheet, one die',
-        priced='',
         float32=0.25,
-        assumed='fitted to the 16,000 hours that arXiv 2507.00994 reports for 120,000 '
-        'steps at 610M; its 15 base models would then take 10% more than reported',
     ),
 }
 

@@ -206,10 +206,9 @@ def notes(plan):
     elif plan.bound:
         mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of the compiled program'
     else:
-        mfu = chip.assumed
+        mfu = 'from cost/hardware.py'
         if chip.share(plan.dtype) != chip.mfu:
             mfu += f'; times {chip.float32}, the relative speed of float32 products'
-    price = 'given' if options.price is not None else chip.priced
     yield ''
     yield (
         '"computed" is the FLOPs that the program executes per model FLOP (PaLM, '
@@ -222,7 +221,8 @@ def notes(plan):
         'device is used.'
     )
     yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
-    yield f'Price: {price or "unknown"}.'
+    if options.price is None:
+        yield 'Prices: see cost/hardware.py; they change monthly.'
     if plan.dtype != chip.dtype:
         yield (
             f'The peak is for {chip.dtype}, but model.dtype is {plan.dtype}: set '

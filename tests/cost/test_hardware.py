@@ -1,7 +1,5 @@
 """The table of chips, found by name and by jax's device kind."""
 
-import re
-
 import pytest
 
 from jepa_text.cost import hardware
@@ -41,10 +39,7 @@ def test_figures_are_plausible_and_have_sources(name):
     assert 5e13 < narrow < 3e15 and 1e10 < chip.memory < 3e11
     # FLOPs per byte of memory traffic.
     assert 100 < narrow / chip.bandwidth < 600
-    assert chip.source and chip.assumed and 0 < chip.mfu < 1
-    assert (chip.price is None) == (chip.priced == '')
-    if bound := re.search(r'of the bound ([\d.]+) ', chip.assumed):
-        assert chip.mfu == round(hardware.REACHED * float(bound[1]), 2)
+    assert chip.source and 0.1 < chip.mfu < hardware.REACHED
 
 
 def test_only_chips_without_bfloat16_have_a_peak_of_float32():
