@@ -18,7 +18,6 @@ from jepa_text.data import mixture as mixtures
 from jepa_text.data import section, tokenizers
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.data.tokenizers import formats
 from jepa_text.files import addresses, checksums
 
 
@@ -159,6 +158,8 @@ def verify(folder):
 def changed_settings(config, folder):
     """Returns a message for each setting of a config's section `prepare` that differs
     from that of the rows in a folder. Absent and empty settings are not compared."""
+    from jepa_text.data.tokenizers import formats
+
     folder = downloaded.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
     before = _flat(manifest['settings'])

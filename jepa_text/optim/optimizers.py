@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text.config import ranges, resolve
-from jepa_text.optim import adam, multipliers, newton_schulz
+from jepa_text.optim import adam, multipliers
 from jepa_text.optim.leaves import mask, no_balance, path_name
 
 # Matrices of layers and predictors, between hidden states: not the head's.
@@ -102,6 +102,8 @@ def muon(
     >>> print(updates['encoder']['scale'].round(4))
     [-1. -1. -1. -1.]
     """
+    from jepa_text.optim import newton_schulz
+
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
     table = _coefficients(ns_steps, ns_lower)
@@ -129,6 +131,8 @@ def muon(
 
 
 def _coefficients(ns_steps, ns_lower):
+    from jepa_text.optim import newton_schulz
+
     ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
     if ns_lower is None:
         return (newton_schulz.JORDAN,) * ns_steps

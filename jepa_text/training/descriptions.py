@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from clu import parameter_overview
 
+from jepa_text.data import data_position
 from jepa_text.models.attention import attend
 from jepa_text.parallel import processes
-from jepa_text.training import data_position
 
 
 def introduction(recipe):

@@ -28,11 +28,12 @@ from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import atomic, checksums
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
+from jepa_text.hf import named_tokenizer
 from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import download, restore, workdir
-from jepa_text.training import convert, named_tokenizer
+from jepa_text.training import convert
 from jepa_text.training import state as states
 from jepa_text.training.config import InitFrom
 

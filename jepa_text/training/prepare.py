@@ -13,8 +13,8 @@ from jepa_text.data.prepare import prepare
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.data.section import Prepare
 from jepa_text.files import addresses
+from jepa_text.hf import named_tokenizer
 from jepa_text.report import rows_page
-from jepa_text.training import named_tokenizer
 
 REPORT = 'report.html'
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from jepa_text.config import own_code, ranges, resolve, schema
 from jepa_text.cost import memo
+from jepa_text.data import data_position, stream, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
-from jepa_text.data import stream, tokenizers
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.models import stack
 from jepa_text.models.network import Network
@@ -28,7 +28,7 @@ from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, numerics
 from jepa_text.training import config as settings
-from jepa_text.training import data_position, heldout, preflight
+from jepa_text.training import heldout, preflight
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -413,7 +413,7 @@ def tokenizer_of(config, vocab_size=None):
     if folder and downloaded.exists(folder, 'tokenizer.json'):
         return tokenizers.load(downloaded.fetch(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
-    from jepa_text.training import named_tokenizer
+    from jepa_text.hf import named_tokenizer
 
     if named_tokenizer.exists(wanted):
         return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer

@@ -16,10 +16,10 @@ from jepa_text.data import sources, tokenizers, units
 from jepa_text.data.corpora import invalid_text, sampling
 from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic, checksums
+from jepa_text.hf import named_tokenizer
+from jepa_text.hf.named_tokenizer import FILE
 from jepa_text.report import rows_page, tokenizer_pages
 from jepa_text.running import mirror
-from jepa_text.training import named_tokenizer
-from jepa_text.training.named_tokenizer import FILE
 
 REPORT, PAGE = 'report.json', 'report.html'
 MIN_HELDOUT_BYTES = 10_000  # fewer bytes of held-out text are not representative

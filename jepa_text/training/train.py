@@ -15,11 +15,11 @@ import contextlib
 import jax
 import jax.numpy as jnp
 
-from jepa_text.data import stream
+from jepa_text.data import data_position, stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, mirror, xla_flags
-from jepa_text.training import begin, data_position, descriptions, preflight
+from jepa_text.training import begin, descriptions, preflight
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 

@@ -10,11 +10,11 @@ import pytest
 import tiny
 
 from jepa_text import load
-from jepa_text.data import pipeline, prepare, stream, tokenizers
+from jepa_text.data import data_position, pipeline, prepare, stream, tokenizers
 from jepa_text.data.rows import row_folder
 from jepa_text.data.tokenizers import training
 from jepa_text.running import metrics, workdir
-from jepa_text.training import begin, data_position, train
+from jepa_text.training import begin, train
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 

@@ -6,7 +6,8 @@ import foreign_tokenizers
 import pytest
 
 from jepa_text.data import pipeline, tokenizers
-from jepa_text.training import named_tokenizer, prepare
+from jepa_text.hf import named_tokenizer
+from jepa_text.training import prepare
 
 OURS = ('bundled', str(tokenizers.BUNDLED), str(tokenizers.BUNDLED.parent))
 
