@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.kinds import base, pooled
+from jepa_text.kinds import base, labels
 from jepa_text.models import pooling
 
 
 @dataclasses.dataclass(frozen=True)
-class Vectors(pooled.PooledKind):
+class Vectors(labels.PooledKind):
     """Pooled hidden states, without a head; contrastive loss with in-batch negatives.
 
     -log softmax_j(cos(query_i, document_j) / temperature)[i], which is sentence-
