@@ -245,6 +245,18 @@ def test_attention_counts_visible_positions():
             assert seen == pytest.approx(mask.sum() / 12)
 
 
+@pytest.mark.parametrize(
+    ('attends', 'share'), [('bidirectional', 1), ('causal', 17 / 32)]
+)
+def test_attention_is_counted_apart(attends, share):
+    """Two products of length x length a head, forward and for both gradients."""
+    objective, network, batch = parts(MLM | dict(attends=attends), length=16, rows=2)
+    count, encoder = steps.cost(network, objective, batch), network.encoder
+    whole = 3 * 2 * 2 * (2 * 16 * 16 * encoder.width) * encoder.depth
+    assert count.attention == pytest.approx(share * whole)
+    assert count.program - count.products == pytest.approx(whole)
+
+
 def test_parts_are_named_and_the_target_is_a_third_of_the_encoder():
     _, _, count = compare(LATENT)
     assert set(count.parts) == {'encoder', 'lm_head', 'target', 'predictor'}
