@@ -2,7 +2,7 @@
 
     config.evaluate.tasks = ('mine.jsonl', 'sst2@GLUE/SST-2')
 
-The command `train` passes EVALUATIONS to training/train.py.
+The commands `train` and `study` pass `make` to training/train.py.
 """
 
 import functools

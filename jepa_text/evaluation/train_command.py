@@ -2,13 +2,12 @@
 
 import jax
 
-from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.training import train
 
 
 def run(config, workdir, **keywords):
     """Runs `train`, then prints two commands to continue with."""
-    train.train(config, workdir, EVALUATIONS, **keywords)
+    train.train(config, workdir, (_probes,), **keywords)
     if jax.process_index() == 0:
         run = str(workdir).rstrip('/')
         print(
@@ -18,3 +17,12 @@ def run(config, workdir, **keywords):
             f"  jepa-text export --workdir='{run}' --to='{run}-exported'\n"
             'To train longer, repeat the command with more steps.'
         )
+
+
+def _probes(recipe, section):
+    """Returns the Prober of a run; None without tasks."""
+    if not section.tasks:
+        return None
+    from jepa_text.evaluation import during_training
+
+    return during_training.make(recipe, section)
