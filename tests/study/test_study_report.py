@@ -184,24 +184,8 @@ def test_lines_of_a_sweep_have_different_names():
     assert labels(figure) == [f'0.0_{rate} to clm' for rate in (0.2, 0.4)]
 
 
-def test_runs_with_other_optimizers_are_on_other_lines():
-    made = made_up.study('pfs', seeds=1)
-    config = next(iter(made.configs.values()))
-    other = config | {'optimizer': {'name': 'muon'}}
-    kinds = {
-        f'{name}_{peak}': sweeps.traits(one)._replace(peak=peak)
-        for name, one in (('adamw', config), ('muon', other))
-        for peak in (1e-4, 2e-4)
-    }
-    sweep = sweeps.Sweep('peak', '', '', minimum=2)
-    lines = sweeps.lines(kinds, sweep)
-    assert [[*line.values()] for line in lines] == [
-        [f'{name}_{peak}' for peak in (1e-4, 2e-4)] for name in ('adamw', 'muon')
-    ]
-
-
 def test_runs_with_other_options_are_on_other_lines():
-    """Of the objective or of the schedule: no run is left out, none is compared."""
+    """Of the objective, schedule or optimizer: no run is left out, none is compared."""
     made = made_up.study('masking_rate', seeds=1)
     kinds = {}
     for number in (20, 30, 40):
@@ -213,11 +197,12 @@ def test_runs_with_other_options_are_on_other_lines():
             ('iid', config),
             ('span', config | {'phases': [spans]}),
             ('cosine', config | {'schedule': cosine}),
+            ('muon', config | {'optimizer': {'name': 'muon'}}),
         ):
             kinds[f'{name}{number}'] = sweeps.traits(own)
     rate = next(one for one in sweeps.SWEEPS if one.trait == 'rate')
     found = [[*line.values()] for line in sweeps.lines(kinds, rate)]
-    names = ('iid', 'span', 'cosine')
+    names = ('iid', 'span', 'cosine', 'muon')
     assert found == [[f'{name}{number}' for number in (20, 30, 40)] for name in names]
     reached = {arm: {0: {arms.LOSS: 5.0}} for arm in kinds}
     (figure,) = sweeps.figures(reached, kinds, [arms.LOSS])
