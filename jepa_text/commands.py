@@ -85,7 +85,6 @@ COMMANDS = {
         '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',
         'the same command resumes from the newest checkpoint, or starts over if there is '
         'none.',
-        {'restart': (True, 'start over if no checkpoint is valid')},
     ),
     'study': Command(
         'train several runs and compare them in a report',

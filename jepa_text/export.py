@@ -24,7 +24,7 @@ from jepa_text.hf import card, files, load, sentence, shards, to_family, vocabul
 from jepa_text.kinds import base, exported, saved
 from jepa_text.models import heads, pooling
 from jepa_text.report import frequencies
-from jepa_text.running import download, metrics, restore
+from jepa_text.running import metrics, places, restore
 
 INIT_FROM = 'init_from.json'
 TOLERANCE = 1e-4
@@ -41,7 +41,7 @@ def run(options, workdir):
     check_free(given['to'])
     place = addresses.location('--workdir', workdir, model=True)
     is_imported = place.startswith(paths.MODEL)
-    run = None if is_imported else download.folder('--workdir', place, given['step'])
+    run = None if is_imported else places.model_folder('--workdir', place, given['step'])
     if is_imported:
         model, facts = loading.load(place, given['step']), None
     elif (run / saved.FILE).is_file() and given['step'] is None:

@@ -19,7 +19,7 @@ from jepa_text.kinds import exported, saved, vectors
 from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
-from jepa_text.running import budget, download, identity, restore, xla_flags
+from jepa_text.running import budget, identity, places, restore, xla_flags
 
 
 def load(workdir, step=None, **options):
@@ -28,7 +28,7 @@ def load(workdir, step=None, **options):
     Its attention is that of the objective at that step, causal after CLM; for
     bidirectional attention, use `dataclasses.replace(model, causal=False)`.
     The folder of `jepa-text finetune` gives a model that can `predict`. A workdir on
-    gs:// or s3:// is copied to this machine once (running/download.py). With the prefix
+    gs:// or s3:// is copied to this machine once (running/places.py). With the prefix
     'hf:', `workdir` is a folder in Hugging Face's format or a name on the hub, and
     `options` are those of hf/load.load: revision, adapt, family, mesh. Raises
     FileNotFoundError if the folder contains no run or no good checkpoint.
@@ -46,7 +46,7 @@ def load(workdir, step=None, **options):
             f'{", ".join(options)}: only for Hugging Face models, whose names start with '
             f"'hf:'; {workdir} is a workdir."
         )
-    folder = download.folder('The model', workdir, step)
+    folder = places.model_folder('The model', workdir, step)
     if (folder / saved.FILE).is_file() and step is None:
         return _finetuned(folder, str(workdir))
     step, model = _abstract(folder, str(workdir), step)
@@ -100,9 +100,7 @@ def fingerprint(workdir):
         weights = saved.outline(folder)[-1]['sha256']
     else:
         checkpoints = folder / 'checkpoints'
-        weights = checksums.entries(
-            checkpoints / str(restore.newest_good_step(checkpoints))
-        )
+        weights = restore.identity(checkpoints, restore.newest_good_step(checkpoints))
     reading = [getattr(model, key) for key in saved.READING]
     encoder, tokenizer = repr(model.network.encoder), model.tokenizer.fingerprint
     return checksums.checksum([encoder, tokenizer, reading, weights])
@@ -127,7 +125,9 @@ def abstract(workdir, step=None):
 
     Raises FileNotFoundError as `load` does.
     """
-    return _abstract(download.folder('The workdir', workdir, step), str(workdir), step)
+    return _abstract(
+        places.model_folder('The workdir', workdir, step), str(workdir), step
+    )
 
 
 def _abstract(workdir, name, step=None):
@@ -148,7 +148,7 @@ def _place(workdir):
     name = addresses.location('The model', workdir, model=True)
     if name.startswith(paths.MODEL):
         return name.removeprefix(paths.MODEL), None
-    return name, download.folder('The model', name)
+    return name, places.model_folder('The model', name)
 
 
 def _imported(name, options):
@@ -195,9 +195,9 @@ def untrained(workdir):
     A run with `init_from` started from the parameters of another model instead. Attention
     and shift are those of the run's last phase, for comparison with its result.
     """
-    folder = download.folder('The workdir', workdir)
+    folder = places.model_folder('The workdir', workdir)
     config, tokenizer = _read(folder, workdir)
-    newest = restore.newest_good(folder / 'checkpoints')
+    newest = restore.newest(folder / 'checkpoints', restore.meta)
     meta = newest[1] if newest else {}
     identity.check(workdir, config, tokenizer, meta)
     model = _model(config, tokenizer, meta, 0, f'{workdir} untrained')

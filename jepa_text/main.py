@@ -28,7 +28,7 @@ HELP = ('-h', '--help', '-help', 'help')
 # Commands that need no device.
 WITHOUT_DEVICE = ('prepare', 'tokenizer')
 # Commands whose own flags are booleans, passed to their function as keyword arguments.
-WITH_SWITCHES = ('prepare', 'train', 'study', 'evaluate')
+WITH_SWITCHES = ('prepare', 'study', 'evaluate')
 # Commands whose workdir may also be the name of a model on the Hugging Face Hub.
 OF_MODELS = ('export',)
 # Commands that write nothing.

@@ -97,3 +97,16 @@ def fresh_programs(request):
 def forget():
     for cache in memo.CACHES:
         cache.clear()
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """The address of a bucket on a server of gs:// in a process of its own."""
+    for name in ('gcsfs', 'gcp_storage_emulator'):
+        pytest.importorskip(name)
+    import stores
+
+    with stores.gcs() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield f'gs://{stores.BUCKET}/runs'

@@ -54,7 +54,7 @@ def test_help_lists_available_names():
     assert re.search(r'model = .*transformer', text)
     assert re.search(r'objective = .*clm.*mlm', text)
     assert 'data.batch_size = 0' in text and 'checkpoint.keep_every = None' in text
-    assert '--hardware' not in text and '--restart' in text
+    assert '--hardware' not in text
 
 
 def test_overrides_reach_the_config():

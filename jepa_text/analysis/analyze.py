@@ -30,7 +30,7 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.kinds import prediction
-from jepa_text.running import compilation, download, xla_flags
+from jepa_text.running import compilation, places, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -187,7 +187,7 @@ def encode(config, path, seed, cache):
 
 def _saved_config(path):
     """The config of a run; empty if it has none."""
-    file = download.folder('models', path) / 'config.json'
+    file = places.model_folder('models', path) / 'config.json'
     return checksums.read_json(file) if file.is_file() else {}
 
 
@@ -256,7 +256,7 @@ def _checked(config):
             raise ValueError(f'models={config["models"]} contains {path} twice.')
         if path.startswith(paths.MODEL):
             continue
-        if not (download.folder('models', path) / 'config.json').is_file():
+        if not (places.model_folder('models', path) / 'config.json').is_file():
             raise FileNotFoundError(
                 f'{path} contains no config.json, so it is not a run of jepa-text. '
                 "Specify the --workdir of a training run, or 'hf:' with a folder or name."

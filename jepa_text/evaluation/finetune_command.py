@@ -20,7 +20,7 @@ from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import selection
 from jepa_text.files import copies
 from jepa_text.kinds import exported, saved, vectors
-from jepa_text.running import compilation, mirror, xla_flags
+from jepa_text.running import compilation, places, xla_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def finetune(config, workdir):
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
     compilation.use_cache(config.compilation_cache)
-    with mirror.opened(workdir) as place:
+    with places.opened(workdir) as place:
         return _finetune(config, place)
 
 
@@ -92,7 +92,6 @@ def _finetune(config, place):
     if examination.kind.name == vectors.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
     saved.write(place.folder, model, examination.kind, described)
-    place.begin()
     for split in ('validation', 'test'):
         for definition, values in outcome[split].items():
             shown = ', '.join(f'{name} {value:.4f}' for name, value in values.items())

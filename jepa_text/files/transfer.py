@@ -1,20 +1,16 @@
-"""Upload, download, listing and deletion of files at an address.
+"""Upload and listing of files at an address.
 
 An object store writes each file atomically; it can neither rename nor append.
 """
 
-import contextlib
 import os
 import posixpath
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from jepa_text.files import addresses, streams
+from jepa_text.files import addresses
 
 _THREADS = 4  # concurrent transfers
-_CHUNK = 2**20
-_ATTEMPTS = 3  # to download a file that others replace
 
 
 def list_files(address):
@@ -126,40 +122,3 @@ def read(address):
         return system.cat_file(name)
 
     return addresses.with_retries(address, request)
-
-
-def download_files(address, path, names):
-    """Downloads files from an address into a local folder.
-
-    A file that changes during its download is downloaded again.
-    """
-
-    def download(name):
-        file = Path(path, name)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        source = posixpath.join(address, name)
-        for _ in range(_ATTEMPTS - 1):
-            with contextlib.suppress(addresses.AddressError):
-                return _download(source, file)
-        return _download(source, file)
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(download, names))  # raises the first error
-
-
-def _download(address, path):
-    with streams.open_bytes(address, unpack=False) as stream, open(path, 'wb') as file:
-        shutil.copyfileobj(stream, file, _CHUNK)
-
-
-def delete_files(address, names):
-    """Deletes files below an address, in the given order. Missing files are ignored."""
-    system, _ = addresses.filesystem(address)
-
-    def delete(path):
-        with contextlib.suppress(FileNotFoundError):
-            system.rm_file(path)
-
-    for name in names:
-        _, path = addresses.filesystem(posixpath.join(address, name))
-        addresses.with_retries(address, lambda path=path: delete(path))

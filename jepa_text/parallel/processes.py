@@ -14,11 +14,8 @@ import contextvars
 import glob
 import importlib.util
 import os
-import pathlib
 import re
 import socket
-import time
-import uuid
 import zlib
 
 import jax
@@ -29,7 +26,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jepa_text.parallel import exits
 
 CHOICES = ('auto', 'on', 'off')
-_PATIENCE = 10.0  # seconds until a new file must be visible to all processes
 
 # Description of the `fail_together` block that this thread is in; '' outside.
 _BLOCK = contextvars.ContextVar('_BLOCK', default='')
@@ -138,22 +134,6 @@ def from_first(array):
         return np.asarray(array)
     with _explained():
         return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))
-
-
-def shares_folder(folder, what):
-    """Returns whether this process sees a file that process 0 creates in a folder."""
-    if jax.process_count() == 1:
-        return True
-    name = f'.seen-{int(from_first(np.int32(uuid.uuid4().int % 2**31)))}'
-    file = pathlib.Path(folder, name)
-    on_first(lambda: file.write_text(''), what)
-    end = time.monotonic() + _PATIENCE
-    # On a network file system it may appear with a delay.
-    while not (is_visible := file.exists()) and time.monotonic() < end:
-        time.sleep(0.1)
-    maximum(0)  # wait until all processes have looked
-    on_first(file.unlink, what)
-    return is_visible
 
 
 def maximum(number):

@@ -1,31 +1,32 @@
-"""Checkpoint writing: state and metadata, saved asynchronously with checksums.
+"""Writing checkpoints with Orbax's CheckpointManager, and resuming from the newest good.
 
-The layout of a step's folder, and reading it without a writer, are in `restore`. Orbax's
-CheckpointManager is not used: it has no hook between finalizing a step and removing older
-ones, where the checksums have to be written.
+The manager saves in the background, commits a step at once, and removes old ones; each
+process writes its own part, also to gs://. It does not see damage: `restore` describes
+the checksums that this package adds to each step.
 """
 
 import contextlib
 import dataclasses
 import errno
-import functools
 import json
 import logging
+import os
 import shutil
 import threading
-from pathlib import Path
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
 from jepa_text.config import schema
-from jepa_text.files import checksums, paths
-from jepa_text.parallel import processes
-from jepa_text.running import restore, retention
+from jepa_text.files import addresses, checksums
+from jepa_text.parallel import exits, processes
+from jepa_text.running import restore
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2
+# Seconds within which all processes must have written their parts of a step.
+_TIMEOUT = 600
 # Seconds that a failing process waits for the end of its last save.
 _EXIT_TIMEOUT = 20
 # Outcomes of a save; of several processes the highest counts.
@@ -49,14 +50,10 @@ class Config:
 class Checkpointer:
     """Saves and restores the state of one run; a context manager.
 
-    Keeps the `keep` newest complete steps, with `keep_every` also every complete step
-    that is a multiple of it, and the steps `keep_at`. Opening cleans up after a crash:
-    temporary folders are removed; incomplete steps, and damaged steps newer than the
-    newest good one, are moved to `damaged-<step>`, which frees their numbers and loses
-    nothing. Only one Checkpointer may be open per folder (`workdir` locks it). In a
-    distributed job every process calls every method. Process 0 cleans up and writes
-    checksums, and after each save calls `saved(keep, keep_every, keep_at)` in the
-    background.
+    Keeps the `keep` newest steps, with `keep_every` also every step that is a multiple of
+    it, and the steps `keep_at`. Only one Checkpointer may be open per folder (`workdir`
+    locks it). In a distributed job every process calls every method. Raises OSError if
+    the folder cannot be used.
     """
 
     def __init__(
@@ -66,32 +63,51 @@ class Checkpointer:
         keep=Config.keep,
         keep_every=Config.keep_every,
         keep_at=Config.keep_at,
-        saved=None,
     ):
-        folder = paths.local('The folder of checkpoints', folder)
-        self.folder = Path(folder).expanduser().absolute()
-        self._policy, self._saved = (keep, keep_every, frozenset(keep_at)), saved
-        self._thread = self._failure = self._saving = None
-        prepare = functools.partial(retention.prepare, self.folder)
-        self._newest = _from_first(processes.on_first(prepare, 'the checkpoints'))
+        self.folder = restore.folder_of(folder)
+        self._is_local = not addresses.is_address(self.folder)
+        self._saving = self._failure = None
+        kept = [ocp.checkpoint_managers.LatestN(keep)]
+        kept += [ocp.checkpoint_managers.CustomSteps(sorted(keep_at))]
+        if keep_every:
+            kept += [ocp.checkpoint_managers.EveryNSteps(keep_every)]
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(kept),
+            cleanup_tmp_directories=True,
+            # Without it, if a folder cannot be created, Orbax's other threads wait five
+            # minutes for it, and the process cannot exit.
+            async_options=ocp.options.AsyncOptions(
+                create_directories_asynchronously=False, timeout_secs=_TIMEOUT
+            ),
+        )
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
-        # If a folder cannot be created in the background, Orbax's other threads wait five
-        # minutes for it, and the process cannot exit in the meantime.
-        options = ocp.options.AsyncOptions(create_directories_asynchronously=False)
-        self._orbax = ocp.AsyncCheckpointer(
-            ocp.CompositeCheckpointHandler(), async_options=options
-        )
-        self._stack.callback(self._orbax.close)
+        try:
+            if self._is_local:
+                os.makedirs(self.folder, exist_ok=True)
+            self._manager = ocp.CheckpointManager(
+                self.folder, options=options, item_names=('state', 'meta')
+            )
+        except OSError as error:
+            if not self._is_local:
+                raise
+            raise type(error)(
+                error.errno,
+                f'The checkpoint folder {self.folder} cannot be used ({error.strerror}: '
+                f'{error.filename}). Make it writable, or use another folder.',
+            ) from error
+        self._stack.callback(self._manager.close)
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, trace):
-        if kind is not None and jax.process_count() > 1 and self._thread:
+        if kind is not None and jax.process_count() > 1:
             # Ending a save needs all processes, and those that died never join.
-            self._thread.join(_EXIT_TIMEOUT)
-            if self._thread.is_alive():
+            waiting = threading.Thread(target=self._finish, daemon=True)
+            waiting.start()
+            waiting.join(_EXIT_TIMEOUT)
+            if waiting.is_alive():
                 _log.warning('The last save in %s did not finish.', self.folder)
                 return
         try:
@@ -105,18 +121,49 @@ class Checkpointer:
     @property
     def last_step(self):
         """The newest step that is complete or being saved; None if there is none."""
-        return self._newest if self._saving is None else self._saving
+        return self._manager.latest_step()
+
+    def restore(self, abstract_of):
+        """(state, meta) of the newest intact step, bit for bit; None if there is no step.
+
+        abstract_of(step, meta) returns the state to read, with a jax.ShapeDtypeStruct,
+        with its sharding, for every array. Damaged steps after that one are reported,
+        and moved to `damaged-<step>` (deleted at an address) to be saved again. Raises
+        exits.ConfigError if there are steps but none is intact, and nothing is moved
+        then; ValueError for a state of other leaves; OSError if a step cannot be read,
+        which then may be intact.
+        """
+        self.wait()
+        steps = processes.on_first(lambda: restore.steps(self.folder), 'the checkpoints')
+        damaged, step = [], _from_first(max(steps or (), default=None))
+        while step is not None:
+            try:
+                state, meta = read(self.folder, step, abstract_of)
+                break
+            except restore.DamagedError as error:
+                restore.warn(self.folder, step, error)
+                damaged.append(error)
+            older = [s for s in steps or () if s < step]
+            step = _from_first(max(older, default=None))
+        else:
+            if damaged:
+                raise exits.ConfigError(_none_good(self.folder, damaged))
+            return None
+        newer = [s for s in steps or () if s > step]
+        processes.on_first(lambda: self._put_aside(newer), 'the damaged checkpoints')
+        self._manager.reload()
+        return state, meta
 
     def save(self, state, meta, *, wait=False):
         """Starts saving `state` as step `state.step`, with a dict `meta` of JSON values.
 
-        Blocks until the previous save is complete and this state is copied to the host;
-        files and checksums are written in the background. Returns True, or False with a
-        warning if the disk has too little space, so that training can continue. With
-        `wait=True` (the final save) it returns when the checksums are written, and a full
-        disk raises OSError. Raises ValueError if the step is not newer than `last_step`,
-        a leaf is not an array, or `meta` is not JSON; RuntimeError if this save or the
-        one before failed for another reason than a full disk.
+        Blocks until the previous save is complete and this state is copied to the host.
+        Returns True, or False with a warning if the disk has too little space, so that
+        training can continue (with several processes, only if that is known before). With
+        `wait=True` (the final save) it returns when the step is complete, and a full disk
+        raises OSError. Raises ValueError if the step is not newer than `last_step`, a
+        leaf is not an array, or `meta` is not JSON; RuntimeError if this save or the one
+        before failed for another reason than a full disk.
         """
         step = int(state.step)
         self.wait()
@@ -126,38 +173,16 @@ class Checkpointer:
                 'exists already, and steps must increase. To go back, move the newer '
                 'steps away or use another folder.'
             )
-        parts = self._parts(state, meta, step)
+        items = self._items(state, meta, step)
         error = self._space_error(state, step)
         if not error:
-            self._start(step, parts)
+            self._start(step, items)
             # With several processes the outcome is agreed on in the next call.
             if wait or (self._failure and jax.process_count() == 1):
                 error = self._settle()
         if wait and error:
             raise error
         return self._report(error)
-
-    def newest_good(self):
-        """(step, meta) of the newest step whose checksums match, or None.
-
-        Logs a warning with the reason for each newer step that is skipped.
-        """
-        self.wait()
-        find = functools.partial(restore.newest_good_step, self.folder)
-        step = _from_first(processes.on_first(find, 'the checkpoints'))
-        if step is None:
-            return None
-        return step, restore.read_json(self.folder / str(step), 'meta')
-
-    def restore(self, step, abstract_state):
-        """The state of a step, bit for bit; see restore.read_state."""
-        self.wait()
-        path = self.folder / str(step)
-        first = jax.process_index() == 0 and path.is_dir()
-        reason = restore.problem(path) if first else None
-        if _from_first(int(reason is not None)):
-            raise restore.unusable_error(path, reason or 'process 0 reports the reason')
-        return restore.read_state(path, abstract_state)
 
     def wait(self):
         """Waits until the last save is complete; logs a warning if the disk was full.
@@ -171,7 +196,18 @@ class Checkpointer:
         with self._stack:
             self.wait()
 
-    def _parts(self, state, meta, step):
+    def _put_aside(self, steps):
+        for step in steps:
+            path = self.folder / str(step)
+            if not self._is_local:
+                path.rmtree()
+                _log.warning('Checkpoint %s was deleted.', path)
+                continue
+            aside = checksums.free_name(self.folder / f'damaged-{step}')
+            path.rename(aside)
+            _log.warning('Checkpoint %s is now %s.', path, aside.name)
+
+    def _items(self, state, meta, step):
         try:
             meta = json.loads(json.dumps(meta))
         except (TypeError, ValueError) as error:
@@ -180,19 +216,19 @@ class Checkpointer:
                 'only numbers, strings, booleans, None, lists and dicts.'
             ) from error
         return ocp.args.Composite(
+            meta=ocp.args.JsonSave(restore.to_json(meta, state)),
             state=ocp.args.StandardSave(state),
-            leaves=ocp.args.JsonSave(restore.describe(state)),
-            meta=ocp.args.JsonSave(meta),
         )
 
     def _space_error(self, state, step):
         """An OSError with the missing disk space, or None if there is enough."""
         needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        try:
-            free = shutil.disk_usage(self.folder).free
-        except OSError as error:  # saving shows whether this matters
-            _log.warning('The free space in %s is unknown: %s.', self.folder, error)
-            free = needed
+        free = needed  # unknown at an address; on a failing disk, saving shows it
+        if self._is_local:
+            try:
+                free = shutil.disk_usage(self.folder).free
+            except OSError as error:
+                _log.warning('The free space in %s is unknown: %s.', self.folder, error)
         if not _from_first(int(free < needed)):
             return None
         return _full(
@@ -200,51 +236,47 @@ class Checkpointer:
             f'{needed / 1e6:.1f} MB and the disk has {free / 1e6:.1f} MB free.'
         )
 
-    def _start(self, step, parts):
-        """Copies to the host and starts the background thread."""
+    def _start(self, step, items):
+        """Copies to the host and starts saving in the background."""
         self._saving = step
         try:
-            self._orbax.save(self.folder / str(step), args=parts)
+            if not self._manager.save(step, args=items):
+                raise RuntimeError('Orbax declined to save it')
         except (OSError, ValueError, RuntimeError) as error:
             self._failure = error
-            return
-        # Not a daemon: a program that ends at once still writes its last step's
-        # checksums.
-        self._thread = threading.Thread(
-            target=self._finish, args=(step,), name='checksums'
-        )
-        self._thread.start()
 
-    def _finish(self, step):
-        """Background thread: waits for the files, writes checksums, removes old steps."""
+    def _finish(self):
+        """Waits for the background save; keeps its error."""
         try:
-            self._orbax.wait_until_finished()
-            if jax.process_index() == 0:
-                checksums.write(self.folder / str(step))
-                retention.retain(self.folder, *self._policy)
-                if self._saved:
-                    self._saved(*self._policy)
-        except Exception as error:  # raised or logged by the next call
-            self._failure = error
+            self._manager.wait_until_finished()
+        except Exception as error:  # raised or logged by `_settle`
+            self._failure = self._failure or error
 
     def _settle(self):
-        """Joins the background thread; returns the error of its save, or None."""
-        if self._thread:
-            self._thread.join()
-        step, failure = self._saving, self._failure
-        self._thread = self._failure = self._saving = None
+        """Ends the last save; returns its error, or None."""
+        step = self._saving
         if step is None:
             return None
+        self._finish()
+        failure, self._saving, self._failure = self._failure, None, None
+        is_there = step in restore.steps(self.folder)
+        if failure and is_there:
+            _log.warning('An old checkpoint could not be removed: %s.', failure)
+            failure = None
+        elif not failure and not is_there:
+            failure = RuntimeError('Orbax reports no error, but the step is missing')
         mine = (_FULL if _is_full(failure) else _FAILED) if failure else _OK
         outcome = processes.maximum(mine)
         if outcome == _OK:
-            self._newest = step
             return None
-        if jax.process_index() == 0:
-            retention.discard(self.folder, step)
+        if jax.process_index() == 0 and self._is_local:
+            partial = self.folder / f'{step}.orbax-checkpoint-tmp'
+            shutil.rmtree(partial, ignore_errors=True)  # it takes up the space
+        self._manager.reload()
         if failure is None:
             failure = RuntimeError('it failed on another process; see its log')
-        if outcome == _FULL:
+        # After a failure, Orbax's messages between processes match no longer.
+        if outcome == _FULL and jax.process_count() == 1:
             error = _full(
                 f'The disk was full while step {step} was saved in {self.folder}.'
             )
@@ -265,6 +297,39 @@ class Checkpointer:
             raise error
         _log.warning('%s Training continues without this checkpoint.', error.strerror)
         return False
+
+
+def read(folder, step, abstract_of):
+    """(state, meta) of a step of a run, as `Checkpointer.restore`; a collective.
+
+    All processes raise restore.DamagedError if one does.
+    """
+    path, damage = restore.folder_of(folder, step), None
+    try:
+        saved = restore.record(path)
+        abstract = abstract_of(step, saved.meta)
+        restore.compare(path, saved.kinds, restore.describe(abstract), exactly=True)
+        state = restore.read(path, abstract, _restore_args)
+    except restore.DamagedError as error:
+        damage = error
+    if processes.maximum(int(damage is not None)):
+        reason = 'another process could not read its part'
+        raise damage or restore.DamagedError(path, reason)
+    restore.check(path, saved, state)
+    return state, saved.meta
+
+
+def _restore_args(leaf):
+    return ocp.ArrayRestoreArgs(sharding=leaf.sharding, dtype=leaf.dtype)
+
+
+def _none_good(folder, damaged):
+    return (
+        f'{folder} has {len(damaged)} saved checkpoints, and none is good '
+        f'({damaged[0].reason}). The run would start again at step 0 and overwrite its '
+        'metrics, so it was not started. Restore the files from a backup, move them away '
+        'to start from scratch, or use another --workdir.'
+    )
 
 
 def _full(message):

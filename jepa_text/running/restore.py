@@ -1,132 +1,241 @@
-"""Checkpoint reading: the full state, parts of it, or the metadata of a complete step.
+"""Reading checkpoints: the state of a run, or parts of it, verified by value checksums.
 
-    <folder>/<step>/state     the arrays (Orbax)
-    <folder>/<step>/leaves    path -> dtype and shape of every array
-    <folder>/<step>/meta      the caller's dict: data cursor, phases
-    <folder>/<step>/CHECKSUMS.json sizes and checksums; steps without it do not count
-    <folder>/<step>/away      exists if the other files are only at an address
-                              (running/shared_runs.py), except for the meta
+    <folder>/<step>/state    the arrays (Orbax)
+    <folder>/<step>/meta     JSON: the caller's dict, the kind and the checksums of every
+                             array (value_checksums.py), and a sha256 of all this
 
-Only reads, so it is safe next to a live run; `checkpoint.Checkpointer` writes the
-folders.
+Orbax returns flipped bits without an error, and offers steps that lack a part. Here a
+step is used only if all that is read of it has the checksums it was saved with.
+
+Only reads, so it is safe next to a live run; `checkpoint.Checkpointer` writes. A folder
+may be an address on gs://. Checkpoints of version 0.1 have a CHECKSUMS.json instead, with
+a sha256 of each file.
 """
 
 import contextlib
 import functools
+import json
 import logging
-from pathlib import Path
+import os
+import re
+from typing import NamedTuple
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
-from jepa_text.files import checksums
+from jepa_text.files import addresses, checksums
+from jepa_text.running import value_checksums
 
 _log = logging.getLogger(__name__)
-REMOTE = 'away'
+STEPS = 'checkpoints'
 _MAX_SHOWN = 10
-# Orbax's file name for a JSON item.
-_JSON = 'metadata'
+_VERSION_0_1 = 'CHECKSUMS.json'
+# Errors of disks, networks and permissions: the step may be whole. Code 2: no such file.
+_OF_MACHINE = re.compile(
+    "os_error_code='(?!2')|PERMISSION_DENIED|UNAVAILABLE|DEADLINE_EXCEEDED"
+    '|UNAUTHENTICATED|RESOURCE_EXHAUSTED|ABORTED|CANCELLED'
+)
+# What Orbax and TensorStore raise for files that are damaged or missing.
+_OF_DAMAGE = (
+    *(ValueError, LookupError, TypeError, AttributeError, AssertionError, EOFError),
+    *(ArithmeticError, RecursionError, NotImplementedError),
+)
+
+
+class DamagedError(ValueError):
+    """A checkpoint is not as it was saved; `reason` says how."""
+
+    def __init__(self, path, reason):
+        super().__init__(
+            f'The checkpoint {path} cannot be trusted: {reason}. Use another step: '
+            'restore.newest_good returns the newest intact one.'
+        )
+        self.reason = reason
+
+
+class Record(NamedTuple):
+    """What a checkpoint says about itself: the caller's meta, and {path of a leaf: its
+    kind, as float32[8,4]} and {path: checksums} of its arrays."""
+
+    meta: dict
+    kinds: dict
+    sums: dict
+
+
+def folder_of(folder, step=''):
+    """The absolute epath.Path of a folder of checkpoints, or of one step in it.
+
+    A file called checkpoints has the address of the folder (places.py).
+    """
+    text = os.fspath(folder)
+    if not addresses.is_address(text):
+        text = os.path.abspath(os.path.expanduser(text))
+    else:
+        addresses.check(text)
+    if os.path.isfile(text) and os.path.basename(text) == STEPS:
+        text = epath.Path(text).read_text()
+    return epath.Path(text) / str(step)
+
+
+def steps(folder):
+    """The steps that were saved, damaged or not, in increasing order."""
+    folder = folder_of(folder)
+    if not folder.is_dir():
+        return []
+    numbered = [path for path in folder.iterdir() if path.name.isdecimal()]
+    # An object store cannot rename: there, Orbax writes this file at the end.
+    last = 'commit_success.txt' if _is_remote(folder) else ''
+    return sorted(int(p.name) for p in numbered if p.is_dir() and (p / last).exists())
 
 
 def newest_good(folder):
-    """(step, meta) of the newest step whose checksums match, or None.
+    """(step, meta) of the newest intact step, or None.
 
     Logs a warning with the reason for each newer step that is skipped.
     """
-    step = newest_good_step(folder)
-    return None if step is None else (step, read_json(_path(folder, step), 'meta'))
+    return newest(folder, _verified_meta)
 
 
 def newest_good_step(folder):
     """The step number alone; see `newest_good`."""
+    good = newest_good(folder)
+    return good and good[0]
+
+
+def newest(folder, read):
+    """(step, read(folder, step)) of the newest step for which it finds no damage."""
     for step in reversed(steps(folder)):
-        reason = problem(_path(folder, step))
-        if reason is None:
-            return step
-        _log.warning('Checkpoint %s is skipped: %s.', _path(folder, step), reason)
+        try:
+            return step, read(folder, step)
+        except DamagedError as error:
+            warn(folder, step, error)
     return None
+
+
+def warn(folder, step, error):
+    """Logs that a step is skipped because of a DamagedError."""
+    _log.warning('Checkpoint %s is skipped: %s.', folder_of(folder, step), error.reason)
 
 
 def meta(folder, step):
     """The meta of one step. Raises as `part` does."""
-    return read_json(_trusted(folder, step), 'meta')
+    return record(_existing(folder, step)).meta
 
 
-def part(folder, step, abstract_part):
-    """A part of the state of a step, such as {'params': {'encoder': ...}}.
-
-    As `read_state`, but raises ValueError also if the step is damaged.
-    """
-    path = _trusted(folder, step)
-    _compare(path, read_json(path, 'leaves'), describe(abstract_part), extra=())
-    return _read_arrays(path, abstract_part)
-
-
-def steps(folder):
-    """The steps that have a folder, complete or not, in increasing order."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        return []
-    numbered = [path for path in folder.iterdir() if path.name.isdecimal()]
-    return sorted(int(path.name) for path in numbered if path.is_dir())
-
-
-def is_remote(path):
-    """Whether the arrays of a step are only at an address, not on this machine."""
-    return (path / REMOTE).exists()
+def identity(folder, step):
+    """A checksum that changes with the values of a step."""
+    path = _existing(folder, step)
+    old = path / _VERSION_0_1
+    return checksums.checksum((old if old.exists() else _meta_file(path)).read_text())
 
 
 def problem(path):
-    """The reason why a step is unusable, or None; an unchanged folder is hashed once.
+    """The reason why a step is unusable, or None, after reading all of it.
 
-    Raises OSError if the disk does not let it be read: then it may be intact.
+    An unchanged local folder is read once. Raises OSError if the disk or the network does
+    not let it be read: then it may be intact.
     """
-    if is_remote(path):
-        return None
+    path = folder_of(path)
     try:
-        return _verified(path, checksums.stamp(path))
-    except FileNotFoundError as error:  # removed meanwhile by its run
-        return f'it cannot be read ({error})'
-    except OSError as error:
-        raise type(error)(
-            error.errno,
-            f'The checkpoint {path} cannot be read ({error.strerror}: {error.filename}), '
-            'so it is unknown whether it is intact. Fix the disk or the permissions and '
-            'run the same command again; or move this folder away, and the run resumes '
-            'from the checkpoint before it',
-        ) from error
+        with explained(path):
+            stamp = checksums.stamp(path) if not _is_remote(path) else object()
+            _verified(path, stamp)
+    except DamagedError as error:
+        return error.reason
+    return None
 
 
-def unusable_error(path, reason):
-    """The ValueError for a step that has a `problem`."""
-    return ValueError(
-        f'The checkpoint {path} cannot be trusted: {reason}. Restore another step: '
-        'newest_good returns the newest intact one.'
-    )
+def part(folder, step, abstract):
+    """A part of the state of a step, such as {'params': {'encoder': ...}}.
 
-
-def read_state(path, abstract_state):
-    """The full state of a step: every leaf bit for bit, with its dtype and sharding.
-
-    `abstract_state` contains a jax.ShapeDtypeStruct for every array (one without a
-    sharding is placed on the first device). The caller has verified the checksums. Raises
-    FileNotFoundError for a missing step, and ValueError if any path, shape or dtype
-    differs.
+    `abstract` contains a jax.ShapeDtypeStruct for every wanted array; one without a
+    sharding is placed on the first device. Raises FileNotFoundError for a missing step,
+    DamagedError for a damaged one, ValueError if a path, shape or dtype differs, and
+    OSError if it cannot be read.
     """
-    found, wanted = read_json(path, 'leaves'), describe(abstract_state)
-    _compare(path, found, wanted, extra=found.keys() - wanted.keys())
-    return _read_arrays(path, abstract_state)
+    path = _existing(folder, step)
+    saved = record(path)
+    compare(path, saved.kinds, describe(abstract))
+    arrays = read(path, abstract, lambda _: ocp.RestoreArgs(restore_type=np.ndarray))
+    check(path, saved, arrays)
+    return jax.tree.map(_placed, abstract, arrays)
 
 
-def read_json(path, item):
-    """One of the JSON items of a step. Raises FileNotFoundError if it is missing."""
-    if not (path / item).is_dir():
-        raise FileNotFoundError(
-            f'There is no checkpoint of step {path.name} in {path.parent}. There are: '
-            f'{", ".join(map(str, steps(path.parent))) or "none"}.'
+def record(path):
+    """The Record of a step; its JSON is verified. Raises as `part` does."""
+    with explained(path):
+        if (path / _VERSION_0_1).exists():
+            return _record_of_0_1(path)
+        saved = json.loads(_meta_file(path).read_text())
+        content = {key: saved[key] for key in ('meta', 'leaves')}
+        if checksums.checksum(content) != saved['sha256']:
+            raise DamagedError(path, 'the content of meta has changed')
+        leaves = saved['leaves'].items()
+        kinds = {key: leaf['kind'] for key, leaf in leaves}
+        return Record(saved['meta'], kinds, {key: leaf['sums'] for key, leaf in leaves})
+
+
+def to_json(meta, state):
+    """The content of the item meta: `meta` and the checksums of a state. A collective.
+
+    Raises ValueError for a leaf that is not an array.
+    """
+    kinds = describe(state)
+    sums = value_checksums.of_leaves(dict(zip(kinds, jax.tree.leaves(state))))
+    leaves = {key: {'kind': kind, 'sums': sums[key]} for key, kind in kinds.items()}
+    content = {'meta': meta, 'leaves': leaves}
+    return content | {'sha256': checksums.checksum(content)}
+
+
+def read(path, abstract, restore_args):
+    """The unverified arrays of a step that `abstract` names, by restore_args(leaf).
+
+    Each process reads what it needs by itself, so that none waits for one that fails.
+    Raises DamagedError and OSError.
+    """
+    request = ocp.args.PyTreeRestore(
+        abstract, restore_args=jax.tree.map(restore_args, abstract), partial_restore=True
+    )
+    with explained(path), quiet():
+        arrays = ocp.PyTreeCheckpointHandler().restore(path / 'state', args=request)
+    # Orbax leaves placeholders for missing arrays and casts dtypes: both are no arrays of
+    # this step.
+    kinds = (jax.Array, np.ndarray)
+    absent = [x for x in jax.tree.leaves(arrays) if not isinstance(x, kinds)]
+    if absent or describe(arrays) != describe(abstract):
+        raise DamagedError(path, f'{len(absent) or "some"} arrays are not read as saved')
+    return arrays
+
+
+def check(path, saved, arrays):
+    """Raises DamagedError unless the arrays have the checksums of the Record. For global
+    arrays, a collective."""
+    leaves = dict(zip(describe(arrays), jax.tree.leaves(arrays)))
+    if not saved.sums:  # of version 0.1, whose files were verified
+        return
+    for key, sums in value_checksums.of_leaves(leaves).items():
+        if sums != saved.sums[key]:
+            raise DamagedError(path, f'the values of {key} have changed')
+
+
+def compare(path, kinds, wanted, exactly=False):
+    """Raises ValueError that lists every leaf in which two states differ."""
+    extra = sorted(kinds.keys() - wanted.keys()) if exactly else ()
+    lines = [f'{key} is {kinds[key]} in the checkpoint, not expected' for key in extra]
+    for key, kind in wanted.items():
+        if key not in kinds:
+            lines.append(f'{key} is not in the checkpoint, {kind} is expected')
+        elif kinds[key] != kind:
+            lines.append(f'{key} is {kinds[key]} in the checkpoint, {kind} is expected')
+    if lines:
+        more = f'; and {len(lines) - _MAX_SHOWN} more' if len(lines) > _MAX_SHOWN else ''
+        raise ValueError(
+            f'The checkpoint {path} does not match this state: '
+            f'{"; ".join(lines[:_MAX_SHOWN])}{more}. Use the config that it was saved '
+            'with, or another folder.'
         )
-    # Orbax itself would require all processes to read at the same time.
-    return checksums.read_json(path / item / _JSON)
 
 
 def describe(state):
@@ -148,6 +257,33 @@ def describe(state):
 
 
 @contextlib.contextmanager
+def explained(path):
+    """Turns errors while a step is read into DamagedError, or OSError if the machine,
+    the network or permissions are the cause. Others, as of a server, are passed on."""
+    try:
+        yield
+    except DamagedError:
+        raise
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise DamagedError(path, f'it cannot be read ({error})') from error
+        raise _unreadable(path, error, type(error), error.errno or 5) from error
+    except _OF_DAMAGE as error:
+        if _OF_MACHINE.search(str(error)):
+            raise _unreadable(path, error, OSError, 5) from error
+        raise DamagedError(path, f'{type(error).__name__}: {error}') from error
+
+
+def _unreadable(path, error, kind, number):
+    return kind(
+        number,
+        f'The checkpoint {path} cannot be read ({error}), so it is unknown whether it is '
+        'intact. Fix the disk or the permissions and run the same command again; or move '
+        'this folder away, and the run resumes from the checkpoint before it',
+    )
+
+
+@contextlib.contextmanager
 def quiet():
     """Context manager: keeps Orbax's log messages off the terminal, except for errors.
 
@@ -165,10 +301,9 @@ def quiet():
 
 class _DemoteOrbax(logging.Filter):
     def filter(self, record):
-        if str(Path('orbax', 'checkpoint')) not in record.pathname:
+        if os.path.join('orbax', 'checkpoint') not in record.pathname:
             return True
-        repeated = bool(record.exc_info) and record.funcName in ('run', '_thread_func')
-        if record.levelno >= logging.ERROR and not repeated:
+        if record.levelno >= logging.ERROR and not record.exc_info:
             return True
         _log.debug('%s', record.getMessage(), exc_info=record.exc_info)
         return False
@@ -176,66 +311,65 @@ class _DemoteOrbax(logging.Filter):
 
 @functools.lru_cache(maxsize=16)
 def _verified(path, stamp):
+    """Raises DamagedError if a step is damaged; one array at a time is in memory."""
     del stamp  # only part of the cache key
-    return checksums.verify(path)
+    saved = record(path)
+    with quiet():
+        handler = ocp.PyTreeCheckpointHandler()
+        found, structure = jax.tree.flatten(handler.metadata(path / 'state').tree)
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in found]
+        kinds = describe(structure.unflatten(shapes))
+        compare(path, kinds, saved.kinds, exactly=True)
+        args = structure.unflatten(
+            [ocp.RestoreArgs(restore_type=np.ndarray)] * len(kinds)
+        )
+        for number, key in enumerate(kinds if saved.sums else ()):
+            chosen = [ocp.PLACEHOLDER] * len(kinds)
+            chosen[number] = shapes[number]
+            request = ocp.args.PyTreeRestore(
+                structure.unflatten(chosen), restore_args=args
+            )
+            arrays = jax.tree.leaves(handler.restore(path / 'state', args=request))
+            sums = value_checksums.of_leaves({key: arrays[number]})
+            if sums[key] != saved.sums[key]:
+                raise DamagedError(path, f'the values of {key} have changed')
 
 
-def _path(folder, step):
-    return Path(folder).expanduser().absolute() / str(step)
+def _verified_meta(folder, step):
+    path = folder_of(folder, step)
+    if reason := problem(path):
+        raise DamagedError(path, reason)
+    return record(path).meta
 
 
-def _trusted(folder, step):
-    path = _path(folder, step)
-    reason = problem(path) if path.is_dir() else None
-    if reason:
-        raise unusable_error(path, reason)
+def _record_of_0_1(path):
+    entries = json.loads((path / _VERSION_0_1).read_text())['files']
+    for name, entry in entries.items():
+        if checksums.sha256(path / name) != entry['sha256']:
+            raise DamagedError(path, f'the content of {name} has changed')
+    kinds = json.loads((path / 'leaves' / 'metadata').read_text())
+    return Record(json.loads(_meta_file(path).read_text()), kinds, {})
+
+
+def _meta_file(path):
+    return path / 'meta' / 'metadata'  # as Orbax names it
+
+
+def _existing(folder, step):
+    path = folder_of(folder, step)
+    if not path.is_dir():
+        raise FileNotFoundError(
+            f'There is no checkpoint of step {step} in {folder}. There are: '
+            f'{", ".join(map(str, steps(folder))) or "none"}.'
+        )
     return path
 
 
-def _compare(path, found, wanted, extra):
-    """Raises ValueError that lists every leaf in which two states differ."""
-    lines = [f'{k} is {found[k]} in the checkpoint, not expected' for k in sorted(extra)]
-    for key, kind in wanted.items():
-        if key not in found:
-            lines.append(f'{key} is not in the checkpoint, {kind} is expected')
-        elif found[key] != kind:
-            lines.append(f'{key} is {found[key]} in the checkpoint, {kind} is expected')
-    if lines:
-        more = f'; and {len(lines) - _MAX_SHOWN} more' if len(lines) > _MAX_SHOWN else ''
-        raise ValueError(
-            f'The checkpoint {path} does not match this state: '
-            f'{"; ".join(lines[:_MAX_SHOWN])}{more}. Use the config that it was saved '
-            'with, or another folder.'
-        )
+def _is_remote(path):
+    return addresses.is_address(os.fspath(path))
 
 
-def _read_arrays(path, abstract):
-    abstract = jax.tree.map(_placed, abstract)
-    restore_args = ocp.checkpoint_utils.construct_restore_args(abstract)
-    request = ocp.args.PyTreeRestore(
-        abstract, restore_args=restore_args, partial_restore=True
-    )
-    try:
-        with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
-            arrays = reader.restore(path, args=ocp.args.Composite(state=request)).state
-    except (ValueError, OSError) as error:  # TensorStore: ValueError on disk errors
-        raise RuntimeError(
-            f'The checkpoint {path} has valid checksums but could not be read: '
-            f'{error}. Run the same command again; if the error persists, move this '
-            'folder away, and the run resumes from the checkpoint before it.'
-        ) from error
-    # Orbax leaves placeholders for missing arrays and casts dtypes; both are errors here.
-    missing = sum(not isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arrays))
-    if missing or describe(arrays) != describe(abstract):
-        raise RuntimeError(
-            f'The checkpoint {path} is intact but was not read back as it was saved '
-            f'({missing} arrays are missing). Please report this with your versions of '
-            'jax and orbax-checkpoint.'
-        )
-    return arrays
-
-
-def _placed(leaf):
-    sharding = getattr(leaf, 'sharding', None)
+def _placed(abstract, array):
+    sharding = getattr(abstract, 'sharding', None)
     sharding = sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+    return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])

@@ -10,7 +10,8 @@ from pathlib import Path
 import jax
 
 from jepa_text.config import renamed
-from jepa_text.files import atomic, checksums, locks, paths
+from jepa_text.files import atomic, locks, paths
+from jepa_text.running import metrics, restore
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
@@ -45,13 +46,15 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=
     with locked(path):
         with _clear_errors(path):
             begun = steps is None or has_step(path / steps)
+            if steps and not begun:
+                _check_not_lost(path, path / steps)
             _agree(path, config, may_change if begun else None, whole, accept)
         yield path
 
 
 def has_step(folder):
-    """Whether a folder of checkpoints has a recorded step, even if damaged since."""
-    return any(Path(folder).glob(f'*/{checksums.NAME}'))
+    """Whether a folder of checkpoints has a step, even if it is damaged."""
+    return bool(restore.steps(folder))
 
 
 def differences(old, new):
@@ -74,6 +77,16 @@ def describe(changed):
     return ', '.join(lines[:_MAX_SHOWN]) + more
 
 
+def _check_not_lost(path, steps):
+    log = path / metrics.FILE
+    if log.is_file() and log.stat().st_size and not steps.exists():
+        raise ValueError(
+            f'{log} records a run, but its folder {steps} is missing. The run would '
+            'start again at step 0 and overwrite its metrics, so it was not started. '
+            'Restore the folder from a backup, or give another --workdir.'
+        )
+
+
 def _make(path):
     """Creates the folder; raises ValueError if it has files that are not of a run."""
     if path.exists() and not path.is_dir():
@@ -84,7 +97,9 @@ def _make(path):
     path.mkdir(parents=True, exist_ok=True)
     # A run that died immediately leaves only a lock or a partial config.json.
     names = {p.name for p in path.iterdir() if not atomic.is_partial(p.name, CONFIG)}
-    others = sorted(names - {LOCK})
+    # At an address, the folder is new, and has a file with the address of checkpoints.
+    pointer = {restore.STEPS} if (path / restore.STEPS).is_file() else set()
+    others = sorted(names - {LOCK} - pointer)
     if others and not (path / CONFIG).exists():
         raise ValueError(
             f'The folder {path} is not empty and has no {CONFIG}, so it is not the '

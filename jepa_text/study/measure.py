@@ -5,7 +5,6 @@ workdir/evaluated/<member>.json   the question, which names the checkpoint; the 
 """
 
 import functools
-import hashlib
 import json
 from pathlib import Path
 
@@ -59,8 +58,7 @@ def question(config, workdir, name, fingerprint):
     folder = workdir / name / 'checkpoints'
     step = restore.newest_good_step(folder)
     if step is not None:
-        text = (folder / str(step) / checksums.NAME).read_text(encoding='utf-8')
-        return {**asked, 'checkpoint': hashlib.sha256(text.encode()).hexdigest()}
+        return {**asked, 'checkpoint': restore.identity(folder, step)}
     path = members.result_path(workdir, name)
     saved = cached_result.read(path)
     known = (saved or {'config': {}})['config']

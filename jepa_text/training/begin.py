@@ -16,10 +16,9 @@ from jepa_text.data.rows import downloaded
 from jepa_text.files import atomic, paths
 from jepa_text.parallel import processes, signals
 from jepa_text.running import (
-    branch,
     checkpoint,
     compilation,
-    fresh_start,
+    metrics,
     numerics,
     profiling,
     reporter,
@@ -137,7 +136,7 @@ def _check_rows(recipe, folder):
 
     Called before the config is written, so that it never names rows of another run.
     """
-    newest = restore.newest_good(Path(folder, 'checkpoints'))
+    newest = restore.newest(Path(folder, 'checkpoints'), restore.meta)
     if newest:
         recipe.check_resumed(*newest)
 
@@ -157,36 +156,33 @@ class Tools:
     report    writes metrics and messages
     trace     profiles selected steps
     stop      tells whether a signal asked to stop
+    send      sends the other files of a workdir at an address
     """
 
     store: checkpoint.Checkpointer
     report: reporter.Reporter
     trace: profiling.Trace
     stop: Any
+    send: Any
 
 
-def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
+def restore_or_init(recipe, place, stack, stop, trunk):
     """Returns (Tools, state to train from, metadata of its checkpoint or {}).
 
-    The workdir `folder` must be locked. Context managers are entered into `stack`.
-    `restart` is as in fresh_start.check, `saved` as in Checkpointer, `stop` and `trunk`
-    as in train.train.
+    The folder of the `place` must be locked. Context managers are entered into `stack`;
+    `stop` and `trunk` are as in train.train.
     """
-    config = recipe.settings
-    processes.on_first(lambda: fresh_start.check(folder, restart), 'the checkpoints')
-    if trunk:
-        processes.on_first(lambda: _branch(recipe, folder, *trunk), 'the trunk')
+    config, folder = recipe.settings, place.folder
     stop = stop or stack.enter_context(signals.StopRequests())
     store = stack.enter_context(
         checkpoint.Checkpointer(
-            f'{folder}/checkpoints',
+            folder / 'checkpoints',
             keep=config.checkpoint.keep,
             keep_every=config.checkpoint.keep_every,
             keep_at=frozenset(config.checkpoint.keep_at),
-            saved=saved,
         )
     )
-    state, meta = _state(recipe, store, folder)
+    state, meta = _state(recipe, store, folder, trunk)
     processes.on_first(
         lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
     )
@@ -205,7 +201,8 @@ def restore_or_init(recipe, folder, stack, restart, stop, saved, trunk):
     for line in (*introduction, *_notes(recipe), *numerics.changes(meta)):
         report.log(line)
     trace = profiling.Trace(f'{folder}/profile', config.profile_steps)
-    return Tools(store, report, stack.enter_context(trace), stop), state, meta
+    tools = Tools(store, report, stack.enter_context(trace), stop, place.send)
+    return tools, state, meta
 
 
 def _notes(recipe):
@@ -220,35 +217,45 @@ def _notes(recipe):
         yield f'checkpoint.keep_at: {listed} lies beyond the last step, {recipe.steps:,}.'
 
 
-def _branch(recipe, folder, source, step):
-    """Copies the state of another run at a step into the folder, with own metadata.
+def _state(recipe, store, folder, trunk):
+    """Returns (state, its metadata) of the newest good checkpoint, or of the trunk; for a
+    new run, (first state, {})."""
 
-    Also the record of the model that both started from, if any.
+    def shapes(step, meta):
+        recipe.check_resumed(step, meta)
+        return recipe.abstract_state(recipe.phases[meta['phase']])
+
+    if newest := store.restore(shapes):
+        return newest
+    if trunk:
+        return _from_trunk(recipe, folder, *trunk)
+    state = states.first(recipe, recipe.phases[0])
+    if recipe.settings.init_from:
+        from jepa_text.training import init_from
+
+        state = init_from.initialize(recipe, state, folder)
+    return state, {}
+
+
+def _from_trunk(recipe, folder, source, step):
+    """Returns (state of another run at a step, metadata of this run).
+
+    The metrics up to the step become those of this run, and so does the record of the
+    model that both started from, if any.
     """
     from jepa_text.training import init_from
 
-    record = Path(source, init_from.FILE)
-    if record.is_file():
-        atomic.write(Path(folder, init_from.FILE), record.read_bytes())
+    def copy():
+        metrics.copy(source, folder, step)
+        record = Path(source, init_from.FILE)
+        if record.is_file():
+            atomic.write(Path(folder, init_from.FILE), record.read_bytes())
 
-    def change(meta):
-        own = recipe.meta(recipe.phases[meta['phase']], step)
-        return meta | own | {'draws': meta.get('draws', 1)}
-
-    branch.begin(folder, source, step, change)
-
-
-def _state(recipe, store, folder):
-    """Returns (newest good state, its metadata), or (first state, {}) for a new run."""
-    newest = store.newest_good()
-    if newest is None:
-        state = states.first(recipe, recipe.phases[0])
-        if recipe.settings.init_from:
-            from jepa_text.training import init_from
-
-            state = init_from.initialize(recipe, state, folder)
-        return state, {}
-    step, meta = newest
-    recipe.check_resumed(step, meta)
-    phase = recipe.phases[meta['phase']]
-    return store.restore(step, recipe.abstract_state(phase)), meta
+    processes.on_first(copy, 'the trunk')
+    state, meta = checkpoint.read(
+        Path(source, 'checkpoints'),
+        step,
+        lambda _, meta: recipe.abstract_state(recipe.phases[meta['phase']]),
+    )
+    own = recipe.meta(recipe.phases[meta['phase']], step)
+    return state, meta | own | {'draws': meta.get('draws', 1)}

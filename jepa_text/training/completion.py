@@ -242,7 +242,7 @@ def _saved(folder):
         earlier = [entry['steps'] for entry in saved.get('extended', [])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f'{path} is damaged or was edited: {error}') from error
-    newest = restore.newest_good(Path(folder, 'checkpoints'))
+    newest = restore.newest(Path(folder, 'checkpoints'), restore.meta)
     recorded = newest[1].get('steps', steps) if newest else steps
     if recorded not in (steps, *earlier):
         raise ValueError(

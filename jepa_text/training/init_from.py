@@ -32,7 +32,7 @@ from jepa_text.hf import named_tokenizer
 from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
-from jepa_text.running import download, restore, workdir
+from jepa_text.running import places, restore, workdir
 from jepa_text.training import convert
 from jepa_text.training import state as states
 from jepa_text.training.config import InitFrom
@@ -227,7 +227,7 @@ def _continued(source, recipe, state):
 
 def _folder(source):
     """Returns the folder of a run; for one at an address, a copy with the step."""
-    return download.folder('init_from.path', source.path, source.step)
+    return places.model_folder('init_from.path', source.path, source.step)
 
 
 def _read(folder, step, mesh, shapes):

@@ -19,7 +19,7 @@ from jepa_text.files import atomic, checksums
 from jepa_text.hf import named_tokenizer
 from jepa_text.hf.named_tokenizer import FILE
 from jepa_text.report import rows_page, tokenizer_pages
-from jepa_text.running import mirror
+from jepa_text.running import places
 
 REPORT, PAGE = 'report.json', 'report.html'
 MIN_HELDOUT_BYTES = 10_000  # fewer bytes of held-out text are not representative
@@ -85,7 +85,7 @@ def run(config, workdir):
     for an invalid config, corpus or tokenizer.
     """
     parsed = schema.read(Config, schema.plain(config))
-    with mirror.opened(workdir) as place:
+    with places.opened(workdir) as place:
         return _run(parsed, place)
 
 
@@ -100,7 +100,6 @@ def _run(parsed, place):
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
             atomic.write(partial / REPORT, text)
             tokenizer_pages.write(partial / PAGE, report)
-        place.begin()
     tokenizer_pages.show(report)
     print(f'{place.name}/{FILE}: written; the report is {place.name}/{PAGE}')
     return report

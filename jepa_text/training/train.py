@@ -18,22 +18,19 @@ import jax.numpy as jnp
 from jepa_text.data import data_position, stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
-from jepa_text.running import metrics, mirror, xla_flags
+from jepa_text.running import metrics, places, xla_flags
 from jepa_text.training import begin, descriptions, preflight
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
 
-def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None):
+def train(config, workdir, evaluations=(), stop=None, trunk=None):
     """Trains, or resumes, the run that `config` describes, in the workdir.
 
     Args:
       config: the config of a run (training/config.py).
-      workdir: a folder, an address, or a mirror.Part; the last two are worked on in a
-        local copy.
+      workdir: a folder, or an address on gs://.
       evaluations: further evaluations during training, as in recipe.make.
-      restart: whether to start from scratch if no checkpoint of the run is good;
-        otherwise that is an error (running/fresh_start.py).
       stop: the signals.StopRequests of a caller that has more to do after the last step.
       trunk: (workdir, step) of a run that is identical up to that step. A run without
         checkpoints of its own continues from there.
@@ -48,13 +45,10 @@ def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None)
     xla_flags.apply()
     with contextlib.ExitStack() as stack:
         with exits.config_errors():
-            place = stack.enter_context(mirror.opened(workdir))
+            place = stack.enter_context(places.opened(workdir, is_run=True))
             folder = place.folder
             recipe, watchdog = begin.recipe_of(config, folder, stack, evaluations)
-            tools, state, meta = begin.restore_or_init(
-                recipe, folder, stack, restart, stop, place.save, trunk
-            )
-            place.begin()
+            tools, state, meta = begin.restore_or_init(recipe, place, stack, stop, trunk)
         loop = _Loop(recipe, watchdog, tools)
         if not meta:
             for evaluation in recipe.evaluations:
@@ -106,6 +100,7 @@ class _Loop:
     def __init__(self, recipe, watchdog, tools):
         self.recipe, self.settings, self.watchdog = recipe, recipe.settings, watchdog
         self.store, self.report, self.trace = tools.store, tools.report, tools.trace
+        self.send = tools.send
         self.stop, self.vote = tools.stop, processes.Vote()
         self.last = recipe.phases[-1].stop
         self.reported = set()  # (phase index, kind) of messages
@@ -224,6 +219,7 @@ class _Loop:
                 # Metrics reach the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),
             }
+            self.send()
             self.store.save(state, meta, wait=wait)
 
     def leave(self, number, state, phase):

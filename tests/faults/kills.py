@@ -59,14 +59,10 @@ def spawn(folder, workdir):
 
 
 def is_saving(workdir):
-    """Is there a folder of a step that is not sealed yet?"""
+    """Is there a folder of a step that is not complete yet?"""
     steps = workdir / 'checkpoints'
     names = os.listdir(steps) if steps.is_dir() else []
-    return any(
-        'orbax-checkpoint-tmp' in name
-        or (name.isdecimal() and not (steps / name / 'CHECKSUMS.json').exists())
-        for name in names
-    )
+    return any('orbax-checkpoint-tmp' in name for name in names)
 
 
 def lines(workdir):

@@ -28,10 +28,11 @@ def environments(url):
     region = {'AWS_DEFAULT_REGION': 'us-east-1'}
     # Otherwise gcsfs asks Google for the kind of the bucket.
     plain = {'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false'}
+    orbax = {'TENSORSTORE_GCS_HTTP_URL': url, 'GOOGLE_AUTH_TOKEN': 'none'}
     return {
         'http': {},
         's3': {'AWS_ENDPOINT_URL': url, **keys, **region},
-        'gs': {'STORAGE_EMULATOR_HOST': url, **plain},
+        'gs': {'STORAGE_EMULATOR_HOST': url, **orbax, **plain},
     }
 
 
@@ -64,8 +65,8 @@ def s3():
 def gcs():
     """Yields the environment of a GCS server with one bucket, gs://shelf."""
     words = ['start', '--in-memory', f'--default-bucket={BUCKET}', '--host=127.0.0.1']
-    program = _program('gcp-storage-emulator')
-    with _served(lambda port: [program, *words, f'--port={port}']) as port:
+    program = [sys.executable, str(Path(__file__).with_name('gcs_server.py')), *words]
+    with _served(lambda port: [*program, f'--port={port}']) as port:
         yield environments(f'http://127.0.0.1:{port}')['gs']
 
 

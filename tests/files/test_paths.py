@@ -69,7 +69,6 @@ ENTRANCES = {
     'tasks, file': tables.read,
     'tfds': lambda p: tfds.make('train', p),
     'workdir': lambda p: workdir.open_workdir(p, {}).__enter__(),
-    'checkpoints': lambda p: checkpoint.Checkpointer(p),
 }
 
 
@@ -94,6 +93,7 @@ DOORS = {
     'tokenizer, workdir': lambda p: tokenizer.run(dict(source=BUNDLED), p),
     'tokenizer': tokenizers.load,
     'load': load.load,
+    'checkpoints': checkpoint.Checkpointer,
     'init_from': lambda p: init_from.parse(dict(path=str(p))),
     'hf': files.folder_of,
 }

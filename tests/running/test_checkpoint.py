@@ -1,5 +1,6 @@
 """Checkpoints are restored exactly or not at all, after any failure."""
 
+import contextlib
 import errno
 import functools
 import logging
@@ -24,7 +25,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jepa_text.files import checksums
+from jepa_text.parallel import exits
 from jepa_text.running import checkpoint, restore
 
 
@@ -74,13 +75,18 @@ def _save(folder, *steps, **options):
             assert store.save(_state(step), {'cursor': step * 10}) is True
 
 
+def _restored(store):
+    """(state, meta) of the newest good step."""
+    return store.restore(lambda step, _: _abstract(_state(step)))
+
+
 def _steps(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def _largest(folder):
+def _largest(folder, item='state'):
     return max(
-        (p for p in (folder / 'state').rglob('*') if p.is_file()),
+        (p for p in (folder / item).rglob('*') if p.is_file()),
         key=lambda p: p.stat().st_size,
     )
 
@@ -97,24 +103,18 @@ def _flip(path):
 @pytest.mark.parametrize('target', [False, True])
 def test_state_and_meta_are_restored_exactly(tmp_path, target):
     state = _state(7, target=target)
-    meta = {'cursor': 3, 'history': [{'start': 0, 'name': 'clm'}], 'none': None}
+    meta = {'cursor': 3, 'history': [{'start': 0, 'name': 'clm'}], 'betas': (0.9, 0.95)}
     with checkpoint.Checkpointer(tmp_path / 'run') as store:
-        assert store.newest_good() is None
+        assert _restored(store) is None
         assert store.last_step is None
         assert store.save(state, meta, wait=True) is True
         assert store.last_step == 7
     with checkpoint.Checkpointer(tmp_path / 'run') as store:
         assert store.last_step == 7
-        assert store.newest_good() == (7, meta)
-        restored = store.restore(7, _abstract(state))
+        restored, known = store.restore(lambda *_: _abstract(state))
+    assert known == meta | {'betas': [0.9, 0.95]}
     _assert_same(restored, state)
     assert type(restored.opt_state[1][0]) is type(state.opt_state[1][0])
-
-
-def test_tuples_in_the_meta_come_back_as_lists(tmp_path):
-    with checkpoint.Checkpointer(tmp_path) as store:
-        store.save(_state(1), {'betas': (0.9, 0.95)})
-        assert store.newest_good() == (1, {'betas': [0.9, 0.95]})
 
 
 def test_relative_folder_works(tmp_path, monkeypatch):
@@ -134,12 +134,12 @@ def test_resharding_is_exact(tmp_path):
     state = _state(1)
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(state, {})
-        on_four = store.restore(1, jax.tree.map(spread, state))
+        on_four, _ = store.restore(lambda *_: jax.tree.map(spread, state))
         assert len(on_four.params['encoder']['kernel'].sharding.device_set) == 4
         assert on_four.params['encoder']['kernel'].sharding.spec == P('data')
         _assert_same(on_four, state)
         store.save(on_four.replace(step=on_four.step + 1), {})
-        on_one = store.restore(2, _abstract(state))
+        on_one, _ = store.restore(lambda *_: _abstract(state))
         assert len(on_one.params['encoder']['kernel'].sharding.device_set) == 1
         _assert_same(on_one, state.replace(step=jnp.int32(2)))
 
@@ -215,55 +215,67 @@ def _truncate(path):
 
 
 @pytest.mark.parametrize('damage', [_flip, _truncate, _delete])
-def test_damaged_newest_step_falls_back_with_a_warning(tmp_path, caplog, damage):
+@pytest.mark.parametrize('item', ['state', 'meta'])
+def test_damaged_newest_step_is_moved_aside(tmp_path, caplog, damage, item):
     _save(tmp_path, 1, 2, 3)
-    damage(_largest(tmp_path / '3'))
+    damage(_largest(tmp_path / '3', item))
     assert restore.newest_good(tmp_path) == (2, {'cursor': 20})
     assert _steps(tmp_path) == ['1', '2', '3'], 'reading moves nothing'
     caplog.clear()
     with checkpoint.Checkpointer(tmp_path) as store:
-        assert store.newest_good() == (2, {'cursor': 20})
-        passed = [r for r in caplog.records if 'is skipped' in r.getMessage()]
-        assert len(passed) == 1
-        assert str(tmp_path / '3') in passed[0].getMessage()
+        state, meta = _restored(store)
+        _assert_same(state, _state(2))
+        assert meta == {'cursor': 20} and store.last_step == 2
+        skipped = [r for r in caplog.records if 'is skipped' in r.getMessage()]
+        assert len(skipped) == 1
+        assert str(tmp_path / '3') in skipped[0].getMessage()
         assert _steps(tmp_path) == ['1', '2', 'damaged-3']
-        _assert_same(store.restore(2, _abstract(_state(2))), _state(2))
-        assert store.save(_state(3), {'cursor': 31}) is True
-        assert store.newest_good() == (3, {'cursor': 31})
+        # That step can be saved again, and later ones.
+        for step in (3, 4):
+            assert store.save(_state(step), {'cursor': step}) is True
+        assert _restored(store)[1] == {'cursor': 4}
 
 
-def test_damage_while_open_is_detected(tmp_path, caplog):
+def test_a_step_between_others_can_be_saved_after_a_fall_back(tmp_path):
+    _save(tmp_path, 2, 4)
+    _flip(_largest(tmp_path / '4'))
+    with checkpoint.Checkpointer(tmp_path) as store:
+        assert int(_restored(store)[0].step) == 2
+        assert store.save(_state(3), {}, wait=True) is True
+    assert _steps(tmp_path) == ['2', '3', 'damaged-4']
+
+
+def test_damage_while_open_is_detected(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(1), {})
         store.save(_state(2), {})
-        assert store.newest_good()[0] == 2
+        assert int(_restored(store)[0].step) == 2
         _flip(_largest(tmp_path / '2'))
-        assert store.newest_good()[0] == 1
-        with pytest.raises(ValueError, match='cannot be trusted: the content of'):
-            store.restore(2, _abstract(_state(2)))
+        assert int(_restored(store)[0].step) == 1
 
 
-def test_newest_good_is_none_if_all_steps_are_damaged(tmp_path):
+def test_no_good_step_raises_and_moves_nothing(tmp_path):
+    _save(tmp_path, 1, 2)
+    for step in ('1', '2'):
+        _flip(_largest(tmp_path / step))
+    assert restore.newest_good(tmp_path) is None
+    with (
+        checkpoint.Checkpointer(tmp_path) as store,
+        pytest.raises(exits.ConfigError, match='2 saved checkpoints, and none is good'),
+    ):
+        _restored(store)
+    assert _steps(tmp_path) == ['1', '2']
+
+
+def test_leftovers_are_cleaned_on_opening(tmp_path):
     _save(tmp_path, 1)
-    _flip(_largest(tmp_path / '1'))
-    with checkpoint.Checkpointer(tmp_path) as store:
-        assert store.newest_good() is None
-        assert store.save(_state(1), {}, wait=True) is True
-    _flip(_largest(tmp_path / '1'))
-    _save(tmp_path, 1)
-    assert _steps(tmp_path) == ['1', 'damaged-1', 'damaged-1-2']
-
-
-def test_leftovers_are_cleaned_on_opening(tmp_path, caplog):
-    _save(tmp_path, 1, 2, 3, 4)
-    for step in ('2', '4'):
-        (tmp_path / step / checksums.NAME).unlink()
     (tmp_path / '5.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
-    (tmp_path / 'deleting-0' / 'state').mkdir(parents=True)
+    for name in ('.DS_Store', '7'):  # foreign files
+        (tmp_path / name).write_text('')
     with checkpoint.Checkpointer(tmp_path) as store:
-        assert store.last_step == 3
-    assert 'no CHECKSUMS.json' in caplog.text
-    assert _steps(tmp_path) == ['3', 'damaged-2', 'damaged-4']
+        assert store.last_step == 1
+        assert store.save(_state(5), {}) is True
+    assert _steps(tmp_path) == ['.DS_Store', '1', '5', '7']
 
 
 def test_step_completes_in_the_background(tmp_path):
@@ -319,7 +331,7 @@ def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
         # Accepting a step waits for the one before, so that one is never lost.
         assert max(accepted) - 1 <= step <= max(accepted) + 1
         assert meta == {'step': step}
-        state = restore.read_state(tmp_path / str(step), wanted)
+        state = restore.part(tmp_path, step, wanted)
         assert int(state['step']) == step
         for i in range(5):
             assert np.array_equal(state['params'][f'p{i}'], base[i] + np.float32(step))
@@ -338,40 +350,6 @@ def test_keep_at_steps_are_kept(tmp_path):
     assert _steps(tmp_path) == ['2', '3', '4', '8']
 
 
-def test_only_good_step_is_never_removed_before_a_newer_one_is_complete(
-    tmp_path, monkeypatch
-):
-    whole, seen = checksums.write, []
-
-    def watch(folder):
-        seen.append((folder.name, restore.newest_good_step(tmp_path)))
-        whole(folder)
-
-    monkeypatch.setattr(checksums, 'write', watch)
-    _save(tmp_path, 1, 2, 3, keep=1)
-    assert seen == [('1', None), ('2', 1), ('3', 2)]
-    assert _steps(tmp_path) == ['3']
-
-
-def test_failed_checksums_keeps_the_old_step_and_raises_on_the_next_call(
-    tmp_path, monkeypatch
-):
-    with checkpoint.Checkpointer(tmp_path, keep=1) as store:
-        store.save(_state(1), {}, wait=True)
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                checksums, 'write', _raise(OSError(errno.EIO, 'Input/output error'))
-            )
-            store.save(_state(2), {})
-            with pytest.raises(RuntimeError, match='Step 2 could not be saved') as caught:
-                store.wait()
-        assert isinstance(caught.value.__cause__, OSError)
-        assert store.newest_good()[0] == 1
-        store.wait()
-        assert store.save(_state(2), {}, wait=True) is True
-    assert _steps(tmp_path) == ['2']
-
-
 def _raise(error):
     def fail(*args, **kwargs):
         raise error
@@ -379,13 +357,40 @@ def _raise(error):
     return fail
 
 
+@pytest.fixture
+def broken(monkeypatch):
+    """A context in which each save fails at its end, in the background."""
+
+    @contextlib.contextmanager
+    def during(error):
+        with monkeypatch.context() as patch:
+            temporary = ocp.path.atomicity.AtomicRenameTemporaryPath
+            patch.setattr(temporary, 'finalize', _raise(error))
+            yield
+
+    return during
+
+
+def test_a_failed_save_keeps_the_old_step_and_raises_on_the_next_call(tmp_path, broken):
+    with checkpoint.Checkpointer(tmp_path, keep=1) as store:
+        store.save(_state(1), {}, wait=True)
+        with broken(OSError(errno.EIO, 'Input/output error')):
+            store.save(_state(2), {})
+            with pytest.raises(RuntimeError, match='Step 2 could not be saved') as caught:
+                store.wait()
+        assert isinstance(caught.value.__cause__, OSError)
+        assert store.last_step == restore.newest_good_step(tmp_path) == 1
+        store.wait()
+        assert store.save(_state(2), {}, wait=True) is True
+    assert _steps(tmp_path) == ['2']
+
+
 def test_error_inside_the_block_is_not_hidden_by_that_of_the_last_save(
-    tmp_path, monkeypatch, caplog
+    tmp_path, broken, caplog
 ):
-    monkeypatch.setattr(
-        checksums, 'write', _raise(OSError(errno.EIO, 'Input/output error'))
-    )
+    error = OSError(errno.EIO, 'Input/output error')
     with (
+        broken(error),
         pytest.raises(ZeroDivisionError),
         checkpoint.Checkpointer(tmp_path) as store,
     ):
@@ -393,17 +398,28 @@ def test_error_inside_the_block_is_not_hidden_by_that_of_the_last_save(
         raise ZeroDivisionError
     assert 'The last save failed as well' in caplog.text
     with (
+        broken(error),
         pytest.raises(RuntimeError, match='Step 1 could not be saved'),
         checkpoint.Checkpointer(tmp_path) as store,
     ):
-        store.save(_state(1), {})
+        store.save(_state(1), {}, wait=True)
 
 
 def test_old_step_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(shutil, 'rmtree', _raise(OSError(errno.EBUSY, 'busy')))
+    deleter = ocp.path.deleter.StandardCheckpointDeleter
+    monkeypatch.setattr(deleter, 'delete_steps', _raise(OSError(errno.EBUSY, 'busy')))
     _save(tmp_path, 1, 2, keep=1)
     assert 'could not be removed' in caplog.text
     assert restore.newest_good_step(tmp_path) == 2
+
+
+def test_a_declined_save_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(ocp.CheckpointManager, 'save', lambda *_, **__: False)
+    with (
+        checkpoint.Checkpointer(tmp_path) as store,
+        pytest.raises(RuntimeError, match='Orbax declined'),
+    ):
+        store.save(_state(1), {})
 
 
 def test_close_may_be_called_twice(tmp_path):
@@ -461,7 +477,7 @@ def _fill_and_recover(disk, caplog):
         with pytest.raises(OSError, match='The disk was full while step 3') as caught:
             store.save(big(3), {}, wait=True)
         assert 'No space left' in str(caught.value.__cause__)
-        assert store.newest_good() == (1, {})
+        assert restore.newest_good(disk) == (1, {})
         assert store.save(_state(4), {}, wait=True) is True
     assert not [r for r in caplog.records if r.name == 'absl' and r.levelno > 20]
 
@@ -469,10 +485,11 @@ def _fill_and_recover(disk, caplog):
 def test_early_save_failure_raises_immediately(tmp_path, monkeypatch):
     with checkpoint.Checkpointer(tmp_path) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(store._orbax, 'save', _raise(ValueError('odd')))
+            patch.setattr(ocp.CheckpointManager, 'save', _raise(ValueError('odd')))
             with pytest.raises(RuntimeError, match='ValueError: odd'):
                 store.save(_state(1), {})
-            patch.setattr(store._orbax, 'save', _raise(OSError(errno.EDQUOT, 'quota')))
+            quota = OSError(errno.EDQUOT, 'quota')
+            patch.setattr(ocp.CheckpointManager, 'save', _raise(quota))
             assert store.save(_state(1), {}) is False
         assert store.save(_state(1), {}) is True
 
@@ -486,7 +503,7 @@ def test_nothing_is_printed_in_normal_use(tmp_path, capfd, caplog):
     filters = list(absl.filters)
     _save(tmp_path, 1, 2)
     with checkpoint.Checkpointer(tmp_path) as store:
-        store.restore(2, _abstract(_state(2)))
+        _restored(store)
     restore.newest_good(tmp_path)
     assert absl.filters == filters
     assert not [r for r in caplog.records if r.name == 'absl']

@@ -4,20 +4,18 @@ One that saved a state does not begin again at step 0 by itself.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
+import orbax.checkpoint as ocp
 import pytest
 import tiny
 
-from jepa_text import load, main
+from jepa_text import load
 from jepa_text.data import tokenizers
-from jepa_text.files import checksums
 from jepa_text.parallel import exits
-from jepa_text.running import fresh_start, metrics, restore
+from jepa_text.running import metrics, restore
 
-TOY = Path(__file__).parents[2] / 'configs' / 'toy.py'
 CHANGES = dict(
     steps=4,
     phases=(dict(objective=dict(name='mlm')),),
@@ -79,33 +77,6 @@ def test_a_missing_checkpoint_folder_raises(run):
     assert files(workdir) == before
 
 
-@pytest.mark.slow
-def test_restart_starts_from_scratch_and_keeps_old_files(run, capsys):
-    config, workdir = run
-    damage_all(workdir)
-    before = files(workdir)
-    tiny.train(config, workdir, restart=True)
-    aside = workdir / fresh_start.ASIDE
-    assert str(aside) in capsys.readouterr().out
-    assert restore.steps(aside / 'checkpoints') == [2, 4]
-    kept = files(aside)
-    assert kept == {name: before[name] for name in kept}
-    assert {metrics.FILE, 'started.json'} <= kept.keys()
-    assert tiny.log(workdir) == tiny.log(aside)
-    # Repeated, as a launcher repeats its command: the run resumes.
-    tiny.train(config, workdir, restart=True)
-    assert 'not needed' in capsys.readouterr().out
-    assert not (workdir / f'{fresh_start.ASIDE}-2').exists()
-
-
-def test_a_run_without_a_complete_checkpoint_starts_over(run):
-    config, workdir = run
-    for step in (workdir / 'checkpoints').iterdir():
-        (step / checksums.NAME).unlink()  # killed before the first was recorded
-    tiny.train(config, workdir)
-    assert restore.steps(workdir / 'checkpoints') == [2, 4]
-
-
 def test_foreign_files_are_not_damage(run):
     config, workdir = run
     for folder in (workdir, workdir / 'checkpoints', workdir / 'checkpoints' / '4'):
@@ -120,33 +91,18 @@ def test_foreign_files_are_not_damage(run):
 def test_disk_errors_are_not_damage(run, monkeypatch):
     config, workdir = run
     before = files(workdir)
-    newest = str(workdir / 'checkpoints' / '4' / 'state')
-    scan = os.scandir
 
-    def denied(path):
-        if str(path) == newest:
-            raise PermissionError(13, 'Permission denied', str(path))
-        return scan(path)
+    def denied(self, path, args):
+        raise PermissionError(13, 'Permission denied', str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, 'scandir', denied)
+        patch.setattr(ocp.PyTreeCheckpointHandler, 'restore', denied)
         with pytest.raises(PermissionError, match='4 cannot be read') as caught:
             tiny.train(config, workdir)
     assert exits.code_of(caught.value) == exits.FAILED
     assert files(workdir) == before
     # The error was temporary: nothing was lost.
     assert int(tiny.train(config, workdir).step) == 4
-
-
-def test_the_flag_reaches_the_run(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        'jepa_text.training.train.train', lambda *_, **given: seen.append(given)
-    )
-    command = ['jepa-text', 'train', f'--config={TOY}', '--workdir=x']
-    for words in ([], ['--restart'], ['--restart=false'], ['--norestart']):
-        assert main.main([*command, *words]) == exits.DONE
-    assert seen == [{}, {'restart': True}, {}, {}]
 
 
 def test_a_changed_tokenizer_raises(run):

@@ -1,6 +1,10 @@
 """Restoring raises on any mismatch with the requested state, naming the leaf."""
 
+import json
 import logging
+import re
+import shutil
+from pathlib import Path
 
 import flax.struct
 import jax
@@ -47,11 +51,15 @@ def _shape(*shape, dtype=jnp.float32):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def test_leaves_without_sharding_go_to_the_first_device(folder):
-    state = restore.read_state(folder / '5', _wanted())
-    kernel = state.params['encoder']['kernel']
-    assert kernel.devices() == {jax.local_devices()[0]}
-    assert np.array_equal(kernel, _state().params['encoder']['kernel'])
+def _read(folder, step=5, **params):
+    return checkpoint.read(folder, step, lambda *_: _placed(_wanted(**params)))[0]
+
+
+def _placed(tree):
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), tree
+    )
 
 
 def test_meta_leaves_and_steps(folder):
@@ -60,7 +68,7 @@ def test_meta_leaves_and_steps(folder):
     assert restore.newest_good(folder) == (5, {'phase': 1})
     assert restore.newest_good(folder / 'nowhere') is None
     assert restore.meta(folder, 5) == {'phase': 1}
-    assert restore.read_json(folder / '5', 'leaves') == {
+    assert restore.record(restore.folder_of(folder, 5)).kinds == {
         'step': 'int32[]',
         'params/encoder/kernel': 'float32[8,4]',
         'params/head/bias': 'bfloat16[3]',
@@ -81,7 +89,7 @@ def test_meta_leaves_and_steps(folder):
 )
 def test_other_dtype_shape_or_tree_raises_with_paths(folder, params, words):
     with pytest.raises(ValueError, match=words) as caught:
-        restore.read_state(folder / '5', _wanted(**params))
+        _read(folder, **params)
     assert str(folder / '5') in str(caught.value)
     assert 'Use the config' in str(caught.value)
 
@@ -89,7 +97,7 @@ def test_other_dtype_shape_or_tree_raises_with_paths(folder, params, words):
 def test_at_most_ten_leaves_are_listed(folder):
     many = {f'new{i:02d}': _shape(1) for i in range(15)}
     with pytest.raises(ValueError, match='and 5 more') as caught:
-        restore.read_state(folder / '5', _wanted(**many))
+        _read(folder, **many)
     assert str(caught.value).count('is not in the checkpoint') == 10
 
 
@@ -108,7 +116,6 @@ def test_part_restores_a_subtree_without_placeholders(folder):
 @pytest.mark.parametrize(
     'read',
     [
-        lambda folder: restore.read_state(folder / '6', _wanted()),
         lambda folder: restore.part(folder, 6, {}),
         lambda folder: restore.meta(folder, 6),
     ],
@@ -120,38 +127,70 @@ def test_missing_step_raises_and_lists_existing_steps(folder, read):
         read(folder)
 
 
-def test_damaged_step_is_not_restored(folder, tmp_path):
-    with checkpoint.Checkpointer(tmp_path) as store:
-        store.save(_state(), {}, wait=True)
-    (tmp_path / '5' / checksums.NAME).unlink()
-    with pytest.raises(ValueError, match='cannot be trusted: it has no CHECKSUMS.json'):
-        restore.part(tmp_path, 5, {})
+@pytest.fixture
+def copy(folder, tmp_path):
+    return Path(shutil.copytree(folder, tmp_path / 'copy'))
 
 
-def test_step_removed_while_reading_is_a_problem(folder, monkeypatch):
-    def removed(path):
-        raise FileNotFoundError(2, 'No such file or directory')
+@pytest.mark.parametrize(
+    'change, words',
+    [
+        (lambda saved: saved['meta'].update(phase=2), 'content of meta has changed'),
+        (lambda saved: saved.pop('leaves'), "KeyError: 'leaves'"),
+        (lambda saved: saved['leaves'].clear(), 'content of meta has changed'),
+    ],
+)
+def test_damaged_meta_is_not_used(copy, change, words):
+    path = copy / '5' / 'meta' / 'metadata'
+    saved = json.loads(path.read_text())
+    change(saved)
+    path.write_text(json.dumps(saved))
+    assert words in restore.problem(copy / '5')
+    for read in (_read, lambda folder: restore.part(folder, 5, {}), restore.identity):
+        if read is not restore.identity:
+            with pytest.raises(restore.DamagedError, match='cannot be trusted'):
+                read(copy)
 
-    monkeypatch.setattr(checksums, 'stamp', removed)
-    assert 'it cannot be read' in restore.problem(folder / '5')
+
+@pytest.mark.parametrize('item', ['meta', 'state'])
+def test_a_step_without_an_item_is_damaged(copy, item):
+    shutil.rmtree(copy / '5' / item)
+    assert restore.problem(copy / '5')
+    assert restore.newest_good(copy) is None
+    with pytest.raises(restore.DamagedError):
+        _read(copy)
 
 
-def test_unchanged_step_is_hashed_once(folder, monkeypatch):
-    restore.problem(folder / '5')
-    monkeypatch.setattr(checksums, 'verify', None)
+def test_an_unchanged_step_is_read_once(folder, monkeypatch):
+    assert restore.problem(folder / '5') is None
+    monkeypatch.setattr(restore, 'record', None)
     assert restore.problem(folder / '5') is None
 
 
-def test_arrays_that_orbax_leaves_out_are_an_error(folder, monkeypatch):
-    def holes(self, path, args):
-        if 'state' not in args.keys():  # noqa: SIM118, a Composite is no dict
-            return whole(self, path, args=args)
-        return ocp.args.Composite(state=args.state.item)
+def test_a_part_is_checked_by_its_own_checksums(copy):
+    """Damage elsewhere does not matter to what is read."""
+    saved = json.loads((copy / '5' / 'meta' / 'metadata').read_text())
+    saved['leaves']['params/head/bias']['sums'] = [1, 2]
+    del saved['sha256']
+    saved['sha256'] = checksums.checksum(saved)
+    (copy / '5' / 'meta' / 'metadata').write_text(json.dumps(saved))
+    assert restore.part(copy, 5, {'params': {'encoder': {'kernel': _shape(8, 4)}}})
+    bias = {'params': {'head': {'bias': _shape(3, dtype=jnp.bfloat16)}}}
+    words = 'values of params/head/bias have changed'
+    with pytest.raises(restore.DamagedError, match=words):
+        restore.part(copy, 5, bias)
+    with pytest.raises(restore.DamagedError, match=words):
+        _read(copy)
+    assert words in restore.problem(copy / '5')
 
-    whole = ocp.Checkpointer.restore
-    monkeypatch.setattr(ocp.Checkpointer, 'restore', holes)
-    with pytest.raises(RuntimeError, match='not read back .*3 arrays are missing'):
-        restore.read_state(folder / '5', _wanted())
+
+def test_arrays_that_orbax_leaves_out_are_damage(folder, monkeypatch):
+    def holes(self, path, args):
+        return args.item
+
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', holes)
+    with pytest.raises(restore.DamagedError, match='3 arrays are not read as saved'):
+        _read(folder)
 
 
 def test_quiet_hides_orbax_messages_but_no_errors(caplog):
@@ -168,7 +207,6 @@ def test_quiet_hides_orbax_messages_but_no_errors(caplog):
     assert not records(logging.WARNING)
     assert not records(logging.ERROR, function='_thread_func', trace=trace)
     assert records(logging.ERROR)
-    assert records(logging.ERROR, trace=trace)
     assert records(logging.WARNING, path='x/elsewhere.py')
     assert not absl.filters
 
@@ -176,20 +214,28 @@ def test_quiet_hides_orbax_messages_but_no_errors(caplog):
 @pytest.mark.parametrize(
     'error',
     [
-        ValueError('NOT_FOUND: Error opening "zarr" driver'),
-        ValueError('DATA_LOSS: Error reading local file'),
+        ValueError("UNKNOWN: Error reading [os_error_code='5']"),
+        ValueError('UNAVAILABLE: Failed to connect'),
         OSError(5, 'Input/output error'),
     ],
 )
-def test_a_disk_failure_while_reading_arrays_suggests_a_retry(folder, monkeypatch, error):
-    def broken(self, path, args):
+def test_failures_of_the_machine_are_not_damage(folder, monkeypatch, error):
+    def broken(*_, **__):
         raise error
 
-    monkeypatch.setattr(ocp.Checkpointer, 'restore', broken)
-    with (
-        pytest.raises(RuntimeError, match='could not be read') as caught,
-        exits.config_errors(),
-    ):
-        restore.read_state(folder / '5', _wanted())
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', broken)
+    with pytest.raises(OSError, match='cannot be read') as caught, exits.config_errors():
+        _read(folder)
     assert str(folder / '5') in str(caught.value)
     assert exits.code_of(caught.value) == exits.FAILED
+
+
+def test_damage_reported_by_tensorstore_is_damage(folder, monkeypatch):
+    for text in ('DATA_LOSS: x', "NOT_FOUND: x [os_error_code='2']", 'odd'):
+
+        def broken(*_, text=text, **__):
+            raise ValueError(text)
+
+        monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', broken)
+        with pytest.raises(restore.DamagedError, match=re.escape(text)):
+            _read(folder)

@@ -7,10 +7,10 @@ import sys
 import textwrap
 from types import SimpleNamespace
 
+import orbax.checkpoint as ocp
 import pytest
 import tiny
 
-from jepa_text.files import checksums
 from jepa_text.parallel import exits
 
 ASKED = SimpleNamespace(requested=True)
@@ -28,13 +28,14 @@ def config(folder):
 
 @pytest.mark.slow
 def test_a_failed_save_is_not_reported_as_saved(tmp_path, monkeypatch):
-    def full(folder):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, 'No space left on device')
 
     settings = config(tmp_path)
     with monkeypatch.context() as patch:
         # After the check for space, as if another process had filled the disk.
-        patch.setattr(checksums, 'write', full)
+        temporary = ocp.path.atomicity.AtomicRenameTemporaryPath
+        patch.setattr(temporary, 'finalize', full)
         with pytest.raises(OSError, match='disk was full') as caught:
             tiny.train(settings, tmp_path / 'run', stop=ASKED)
     assert exits.code_of(caught.value) == exits.FAILED

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 
+from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.study import arms, measure, outcomes, study
 
@@ -217,10 +218,14 @@ def test_measured_results_are_saved(own_text, monkeypatch, capsys):
     assert study.study(config, folder / 'kept') == found
     assert 'evaluating' not in capsys.readouterr().out
     # Another checkpoint is measured again.
-    checksums = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/CHECKSUMS.json'))
+    saved = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/meta/metadata'))
     whole = study.plain(config)
     before = measure.question(whole, folder / 'kept', 'b', '')
-    checksums.write_text(checksums.read_text() + ' ')
+    changed = json.loads(saved.read_text())
+    changed['meta']['steps'] += 1
+    del changed['sha256']
+    changed['sha256'] = checksums.checksum(changed)
+    saved.write_text(json.dumps(changed))
     assert measure.question(whole, folder / 'kept', 'b', '') != before
     values = found['models']['b'] | {'heldout/mlm_loss': 1.25}
     again = {'values': values, 'answers': []}

@@ -1,0 +1,149 @@
+"""Workdirs and models at addresses: the folder on this machine that stands for them.
+
+    gs://bucket/run/checkpoints    read and written by Orbax; in the folder, a file of
+                                   this name has the address (restore.folder_of)
+    gs://bucket/run/...            copied to the folder at the start, and sent before
+                                   each save and at the end
+
+Object stores cannot append, as metrics do; the folder can. The address counts: another
+machine can resume the run. Only one process may work at an address at a time.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from etils import epath
+
+from jepa_text.files import addresses, atomic, copies
+from jepa_text.running import restore, workdir
+
+_OWN = (restore.STEPS, workdir.LOCK)  # files that are not sent
+_WRITABLE = ('gs://', 'gcs://')
+
+
+class Place:
+    """A workdir on this machine, the `folder`."""
+
+    def __init__(self, folder):
+        self.folder, self.name = Path(folder), str(folder)
+
+    def send(self):
+        """Does nothing: the folder itself is the workdir."""
+
+
+class RemotePlace(Place):
+    """A workdir at an address; `folder` is a copy of its files beside the checkpoints."""
+
+    def __init__(self, address, folder, is_run):
+        self.folder, self.name = folder, address
+        self._address, self._sent = epath.Path(address), {}
+        if is_run:
+            (folder / restore.STEPS).write_text(f'{address}/{restore.STEPS}')
+        if self._address.is_dir():
+            for path in self._address.iterdir():
+                if path.is_file():
+                    (self.folder / path.name).write_bytes(path.read_bytes())
+
+    def send(self):
+        """Sends the files that have changed since the last time."""
+        for path in sorted(self.folder.rglob('*')):
+            if not path.is_file() or path.name in _OWN or path.name.endswith('.tmp'):
+                continue
+            name, stamp = (
+                path.relative_to(self.folder).as_posix(),
+                path.stat().st_mtime_ns,
+            )
+            if self._sent.get(name) != stamp:
+                target = self._address / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+                self._sent[name] = stamp
+
+
+@contextlib.contextmanager
+def opened(place, is_run=False):
+    """Yields the Place of a workdir, which is a folder or an address on gs://.
+
+    `is_run`: whether it has checkpoints. On exit, also after an error, what is left is
+    sent. In a job of several processes each has a folder of its own, and sends what it
+    has written. Raises ValueError for another address.
+    """
+    if '://' in str(place):
+        check_writable('The workdir', str(place))
+    text = addresses.location('The workdir', place)
+    if not addresses.is_address(text):
+        yield Place(text)
+        return
+    address = text.rstrip('/')
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, os.path.basename(address))
+        folder.mkdir()
+        remote = RemotePlace(address, folder, is_run)
+        try:
+            yield remote
+        finally:
+            remote.send()
+
+
+def check_writable(what, address):
+    """Raises ValueError for an address that cannot be a workdir."""
+    if not address.startswith(_WRITABLE):
+        protocol = address.partition('://')[0]
+        raise ValueError(
+            f'{what}={address!r} is an address with unsupported protocol {protocol}://, '
+            'to which no checkpoints can be written. Use a folder, an address on gs://, '
+            'or mount the bucket with rclone (in SkyPilot, mode: MOUNT_CACHED) and give '
+            'the path of the mount.'
+        )
+
+
+def model_folder(what, place, step=None):
+    """The local folder of a run or model; a copy, if `place` is an address.
+
+    Of a run, the copy has the files beside the checkpoints. Those on gs:// are read where
+    they are; elsewhere, the newest intact one, or that of `step`, is copied. `what` names
+    the place in errors. Raises FileNotFoundError if the address has no files, or no such
+    step; restore.DamagedError if `step` is damaged.
+    """
+    text = addresses.location(what, place)
+    if not addresses.is_address(text):
+        return Path(text)
+    address = text.rstrip('/')
+    files = addresses.list_files(address)
+    if not files:
+        raise FileNotFoundError(f'There are no files at {address}. Check the address.')
+    small = {
+        name: file
+        for name, file in files.items()
+        if f'/{restore.STEPS}/' not in f'/{name}' and '/.' not in f'/{name}'
+    }
+    steps = {int(p[1]) for p in (n.split('/') for n in files) if _is_of_step(p)}
+    if steps and address.startswith(_WRITABLE):
+        folder = copies.copy_files(address, small)
+        atomic.write(folder / restore.STEPS, f'{address}/{restore.STEPS}')
+        return folder
+    if step is not None and step not in steps:
+        raise FileNotFoundError(
+            f'There is no checkpoint of step {step} at {address}. There are: '
+            f'{", ".join(map(str, sorted(steps))) or "none"}.'
+        )
+    for candidate in sorted(steps, reverse=True) if step is None else [step]:
+        prefix = f'{restore.STEPS}/{candidate}/'
+        own = {name: file for name, file in files.items() if name.startswith(prefix)}
+        folder = copies.copy_files(address, {**small, **own})
+        path = folder / prefix
+        if (reason := restore.problem(path)) is None:
+            return folder
+        shutil.rmtree(path)  # only the copy may be damaged
+        error = restore.DamagedError(f'{address}/{prefix}', reason)
+        if step is not None:
+            raise error
+        restore.warn(f'{address}/{restore.STEPS}', candidate, error)
+    return copies.copy_files(address, small)
+
+
+def _is_of_step(parts):
+    return len(parts) > 2 and parts[0] == restore.STEPS and parts[1].isdecimal()

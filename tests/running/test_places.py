@@ -1,0 +1,95 @@
+"""Workdirs in a bucket: Orbax writes the checkpoints there, other files are sent."""
+
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.files import addresses
+from jepa_text.parallel import exits
+from jepa_text.running import places, restore
+
+CHANGES = dict(
+    phases=(dict(objective=dict(name='mlm')),),
+    steps=6,
+    checkpoint=dict(every=2, keep=2),
+    evaluate=dict(every=0, rate=0.15, max_rows=12),
+)
+
+
+@pytest.mark.parametrize('address', ['s3://bucket/run', 'memory://bucket/run'])
+def test_stores_that_orbax_cannot_write_are_refused_with_the_remedy(address):
+    with (
+        pytest.raises(ValueError, match='unsupported protocol .*mount the bucket'),
+        places.opened(address),
+    ):
+        pass
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """(a folder that stands for an address, a place that copies and sends its files)."""
+
+    def opened():
+        folder = tmp_path / 'here'
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return places.RemotePlace(str(tmp_path / 'there'), folder, is_run=True)
+
+    return tmp_path / 'there', opened
+
+
+def test_changed_files_are_sent_and_read_again(remote, monkeypatch):
+    there, opened = remote
+    place = opened()
+    assert (place.folder / 'checkpoints').read_text() == f'{there}/checkpoints'
+    for name in ('config.json', 'lock', 'profile/trace', 'half.tmp'):
+        (place.folder / name).parent.mkdir(exist_ok=True)
+        (place.folder / name).write_text(name)
+    place.send()
+    sent = sorted(p.relative_to(there).as_posix() for p in there.rglob('*'))
+    assert sent == ['config.json', 'profile', 'profile/trace']
+    (there / 'profile' / 'trace').write_text('kept, as the file here is unchanged')
+    (place.folder / 'config.json').write_text('{}')
+    place.send()
+    assert (there / 'config.json').read_text() == '{}'
+    assert (there / 'profile' / 'trace').read_text().startswith('kept')
+    assert (opened().folder / 'config.json').read_text() == '{}'
+
+
+@pytest.mark.slow
+@pytest.mark.remote
+def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
+    """Stopped, its newest step damaged, resumed; then loaded."""
+    config, address = tiny.config(tmp_path, **CHANGES), f'{bucket}/run'
+    straight = tiny.fingerprint(tiny.train(config, tmp_path / 'straight'))
+    stop = SimpleNamespace(requested=True)
+    with pytest.raises(exits.Stopped):
+        tiny.train(config, address, stop=stop)
+    with pytest.raises(exits.Stopped):
+        tiny.train(config, address, stop=stop)
+    steps = f'{address}/checkpoints'
+    assert restore.steps(steps) == [1, 2]
+    store, path = addresses.filesystem(f'{steps}/2/state')
+    path = max(store.find(path), key=store.size)
+    content = bytearray(store.cat(path))
+    content[len(content) // 2] ^= 1
+    store.pipe_file(path, bytes(content))
+    assert tiny.fingerprint(tiny.train(config, address)) == straight
+    assert f'{steps}/2 was deleted' in caplog.text
+    assert restore.steps(steps) == [4, 6]
+    with places.opened(address) as place:
+        assert tiny.log(place.folder) == tiny.log(tmp_path / 'straight')
+    # Another config raises.
+    with pytest.raises(exits.ConfigError, match='another config'):
+        tiny.train(config | {'seed': 1}, address)
+    vectors_ND = [
+        load.load(at).encode(['One text.']) for at in (address, tmp_path / 'straight')
+    ]
+    np.testing.assert_array_equal(*vectors_ND)
+    assert load.load(address, step=4).name == f'{address} at step 4'
+    with pytest.raises(FileNotFoundError, match='There are: 4, 6'):
+        load.load(address, step=2)
