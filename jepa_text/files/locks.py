@@ -10,16 +10,15 @@ import socket
 _log = logging.getLogger(__name__)
 
 
-def take(file, shared=False, wait=True):
-    """Locks an open file, exclusively or `shared` with other shared locks.
+def take(file, wait=True):
+    """Locks an open file, until it is closed or the process ends.
 
     Returns False if the file system does not support locks, as some network file systems
     do not: then nothing is excluded. Raises BlockingIOError if another process holds the
     lock, unless `wait` is set.
     """
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise

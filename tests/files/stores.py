@@ -14,11 +14,6 @@ import threading
 import time
 from pathlib import Path
 
-import fsspec
-import pytest
-
-from jepa_text.files import addresses
-
 BUCKET = 'shelf'
 
 
@@ -100,14 +95,12 @@ def closed(status):
 
 
 @contextlib.contextmanager
-def behind(proxy, environment, *words, log=os.devnull):
-    """Yields the environment of a store behind torn_proxy.py or conditional_proxy.py.
-
-    The proxy's standard error goes to the file `log`.
-    """
+def torn(environment, cut, log):
+    """Yields the environment of a store behind torn_proxy.py, which cuts connections
+    after at most `cut` bytes, and notes each cut in the file `log`."""
     (name, url), *_ = ((n, x) for n, x in environment.items() if x.startswith('http://'))
-    program = Path(__file__).with_name(f'{proxy}_proxy.py')
-    command = [sys.executable, str(program), url.rpartition(':')[2], *map(str, words)]
+    program = Path(__file__).with_name('torn_proxy.py')
+    command = [sys.executable, str(program), url.rpartition(':')[2], str(cut)]
     piped = {'stdout': subprocess.PIPE, 'text': True}
     with (
         open(log, 'w', encoding='utf-8') as log_file,
@@ -118,34 +111,6 @@ def behind(proxy, environment, *words, log=os.devnull):
             yield environment | {name: f'http://127.0.0.1:{port}'}
         finally:
             running.kill()
-
-
-@contextlib.contextmanager
-def reached(named, monkeypatch):
-    """Yields the address of the bucket of a server, 's3', 'gs' or 'gs PROXY'.
-
-    This process and its children can reach it.
-    """
-    for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
-        pytest.importorskip(name)
-    kind, *proxy = named.split()
-    with contextlib.ExitStack() as stack:
-        environment = stack.enter_context({'s3': s3, 'gs': gcs}[kind]())
-        if proxy:
-            environment = stack.enter_context(behind(*proxy, environment))
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        yield f'{kind}://{BUCKET}'
-        type(addresses.filesystem(f'{kind}://{BUCKET}')[0]).clear_instance_cache()
-
-
-def memory(monkeypatch, cache):
-    """An empty memory:// store, with `cache` as the folder of local copies."""
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(cache))
-    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
-    store = fsspec.filesystem('memory')
-    store.store.clear()
-    return store
 
 
 def _program(name):

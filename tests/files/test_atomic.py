@@ -97,15 +97,10 @@ def test_a_folder_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
     assert set(map(str, inside)) <= before
 
 
-def test_locks_are_exclusive_or_shared(tmp_path):
+def test_locks_are_exclusive(tmp_path):
     path = tmp_path / 'lock'
     with path.open('wb') as one, path.open('ab') as two:
         assert locks.take(one)
-        for shared in (False, True):
-            with pytest.raises(BlockingIOError):
-                locks.take(two, shared=shared, wait=False)
-    with path.open('ab') as one, path.open('ab') as two:
-        assert locks.take(one, shared=True) and locks.take(two, shared=True, wait=False)
         with pytest.raises(BlockingIOError):
             locks.take(two, wait=False)
 

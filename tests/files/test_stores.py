@@ -71,7 +71,7 @@ def placed(kind, shelf, patch, tmp_path_factory):
             environment = stack.enter_context(getattr(stores, SERVERS[kind])())
         log = tmp_path_factory.mktemp('network') / 'log'
         if is_torn:
-            network = stores.behind('torn', environment, CUT[kind], log=log)
+            network = stores.torn(environment, CUT[kind], log)
             environment = stack.enter_context(network)
         for name, value in environment.items():
             patch.setenv(name, value)
