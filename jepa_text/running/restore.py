@@ -199,7 +199,10 @@ def read(path, abstract, restore_args):
         abstract, restore_args=jax.tree.map(restore_args, abstract), partial_restore=True
     )
     with explained(path), quiet():
-        arrays = ocp.PyTreeCheckpointHandler().restore(path / 'state', args=request)
+        handler = ocp.PyTreeCheckpointHandler()
+        # Not needed to read them, but then `problem` finds no damage that this does not.
+        handler.metadata(path / 'state')
+        arrays = handler.restore(path / 'state', args=request)
     # Orbax leaves placeholders for missing arrays and casts dtypes: both are no arrays of
     # this step.
     kinds = (jax.Array, np.ndarray)

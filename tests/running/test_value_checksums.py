@@ -1,0 +1,134 @@
+"""Checksums of values do not depend on where they are, and change with any damage."""
+
+import shutil
+
+import draws
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_checkpoint import _abstract, _save, _state
+
+from jepa_text.running import checkpoint, restore, value_checksums
+
+
+def of(array):
+    return value_checksums.of_leaves({'x': array})['x']
+
+
+def test_the_formula():
+    def fmix32(h):
+        h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
+        h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
+        return h ^ h >> 16
+
+    words = [0, 5, 2**32 - 1]
+    mixed = [fmix32(word ^ fmix32(i)) for i, word in enumerate(words)]
+    wanted = [sum(mixed) % 2**32, sum(h * h for h in mixed) % 2**32]
+    assert of(np.array(words, np.uint32)) == of(jnp.array(words, jnp.uint32)) == wanted
+
+
+@pytest.mark.parametrize(
+    'spec', [P(), P('a'), P(None, 'b'), P('b', 'a'), P(('a', 'b'))], ids=str
+)
+def test_sharding_does_not_change_them(spec):
+    mesh = jax.make_mesh((2, 2), ('a', 'b'), axis_types=(AxisType.Auto,) * 2)
+    array = np.random.default_rng(0).standard_normal((8, 12, 3)).astype(np.float32)
+    assert of(jax.device_put(array, NamedSharding(mesh, spec))) == of(array)
+
+
+@pytest.mark.parametrize(
+    'kind',
+    ['bool', 'int8', 'uint8', 'float8_e4m3fn', 'bfloat16', 'float16', 'float64', 'int64'],
+)
+def test_all_sizes_of_elements(kind):
+    with jax.enable_x64(True):
+        array = jnp.asarray(np.arange(30).reshape(5, 6) % 7, kind)
+        assert of(array) == of(np.asarray(array))
+        changed = np.asarray(array).copy()
+        changed[4, 5] = not changed[4, 5]
+        assert of(changed) != of(array)
+    assert of(jnp.zeros((0, 3))) == [0, 0]
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 3)
+    assert of(keys) == of(jax.random.key_data(keys)) != of(jax.random.key(0))
+
+
+def value_damage(rng, array):
+    """(what was done, a damaged copy) of float32 values: plausible, and hard to see."""
+    damaged = array.copy()
+    words, flat = damaged.reshape(-1).view(np.uint32), damaged.reshape(-1)
+    i, j = rng.choice(len(flat), 2, replace=False)
+    bit = np.uint32(1 << int(rng.integers(32)))
+    what = rng.choice(['flip', 'same flip twice', 'negated', 'swapped', 'shifted'])
+    if what in ('flip', 'same flip twice'):
+        words[i] ^= bit
+        words[j] ^= bit * (what != 'flip')
+    elif what == 'negated':
+        damaged *= -1
+    elif what == 'swapped':
+        flat[i], flat[j] = flat[j], flat[i]
+    else:
+        flat[:] = np.roll(flat, int(rng.integers(1, len(flat))))
+    return what, damaged
+
+
+def test_damaged_values_are_seen():
+    rng = np.random.default_rng(draws.seed())
+    array = rng.standard_normal((32, 16)).astype(np.float32)
+    whole = of(array)
+    for _ in range(300):
+        what, damaged = value_damage(rng, array)
+        assert of(damaged) != whole, what
+
+
+def file_damage(rng, step):
+    """Damages a file of a step; says how."""
+    files = sorted(path for path in step.rglob('*') if path.is_file())
+    path = files[int(rng.integers(len(files)))]
+    content = bytearray(path.read_bytes())
+    what = rng.choice(['flip', 'two flips', 'cut', 'missing'])
+    if what == 'missing':
+        path.unlink()
+    elif what == 'cut' or not content:
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        for _ in range(1 + (what == 'two flips')):
+            content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+    return f'{what} in {path.relative_to(step)}'
+
+
+def damaged_steps(folder, rng, number):
+    """Counts damages of the newer of two steps: (number stepped over, harmless ones).
+
+    Raises AssertionError if the state that is restored is another.
+    """
+    _save(folder / 'whole', 1, 2)
+    counts = [0, 0]
+    for _ in range(number):
+        run = folder / 'run'
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(folder / 'whole', run)
+        what = file_damage(rng, run / '2')
+        with checkpoint.Checkpointer(run) as store:
+            state, meta = store.restore(lambda step, _: _abstract(_state(step)))
+        step = int(state.step)
+        assert meta == {'cursor': step * 10}, what
+        for mine, right in zip(
+            jax.tree.leaves(state), jax.tree.leaves(_state(step)), strict=True
+        ):
+            assert np.asarray(mine).tobytes() == np.asarray(right).tobytes(), what
+        counts[step - 1] += 1
+        assert (restore.problem(run / '2') is None) or step == 1, what
+    return tuple(counts)
+
+
+def test_no_damaged_file_changes_what_is_restored(tmp_path):
+    rng = np.random.default_rng(draws.seed())
+    stepped_over, _ = damaged_steps(tmp_path, rng, 12)
+    assert stepped_over
