@@ -141,7 +141,7 @@ class Checkpointer:
                 state, meta = read(self.folder, step, abstract_of)
                 break
             except restore.DamagedError as error:
-                restore.warn(self.folder, step, error)
+                restore.warn(self.folder / str(step), error)
                 damaged.append(error)
             older = [s for s in steps or () if s < step]
             step = _from_first(max(older, default=None))

@@ -141,7 +141,7 @@ def model_folder(what, place, step=None):
         error = restore.DamagedError(f'{address}/{prefix}', reason)
         if step is not None:
             raise error
-        restore.warn(f'{address}/{restore.STEPS}', candidate, error)
+        restore.warn(f'{address}/{prefix}', error)
     return copies.copy_files(address, small)
 
 

@@ -110,13 +110,13 @@ def newest(folder, read):
         try:
             return step, read(folder, step)
         except DamagedError as error:
-            warn(folder, step, error)
+            warn(folder_of(folder, step), error)
     return None
 
 
-def warn(folder, step, error):
+def warn(path, error):
     """Logs that a step is skipped because of a DamagedError."""
-    _log.warning('Checkpoint %s is skipped: %s.', folder_of(folder, step), error.reason)
+    _log.warning('Checkpoint %s is skipped: %s.', path, error.reason)
 
 
 def meta(folder, step):

@@ -1,6 +1,8 @@
 """Workdirs in a bucket: Orbax writes the checkpoints there, other files are sent."""
 
 import shutil
+import tarfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +14,7 @@ from jepa_text.files import addresses
 from jepa_text.parallel import exits
 from jepa_text.running import places, restore
 
+REFERENCES = Path(__file__).parents[1] / 'references'
 CHANGES = dict(
     phases=(dict(objective=dict(name='mlm')),),
     steps=6,
@@ -93,3 +96,28 @@ def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
     assert load.load(address, step=4).name == f'{address} at step 4'
     with pytest.raises(FileNotFoundError, match='There are: 4, 6'):
         load.load(address, step=2)
+
+
+def test_a_run_at_another_address_is_copied(tmp_path, monkeypatch, caplog):
+    """With its newest intact step; here in the format of version 0.1."""
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+    with tarfile.open(REFERENCES / 'run_of_0.1.tar.gz') as archive:
+        archive.extractall(tmp_path, filter='data')
+    run, address = tmp_path / 'run', f'memory://{tmp_path.name}/one'
+    store, path = addresses.filesystem(address)
+    store.put(str(run), path, recursive=True)
+    (step,) = restore.steps(run / 'checkpoints')[-1:]
+    vectors_ND = [load.load(at).encode(['One text.']) for at in (address, run)]
+    np.testing.assert_array_equal(*vectors_ND)
+    with pytest.raises(FileNotFoundError, match=f'step 7 at .*There are: .*{step}'):
+        load.load(address, step=7)
+    # A flipped byte is found, also at the address.
+    state = f'{path}/checkpoints/{step}/state'
+    largest = max(store.find(state), key=store.size)
+    content = bytearray(store.cat(largest))
+    content[len(content) // 2] ^= 1
+    store.pipe_file(largest, bytes(content))
+    with pytest.raises(restore.DamagedError, match='content of state/.* has changed'):
+        places.model_folder('the run', address, step)
+    places.model_folder('the run', address)
+    assert f'checkpoints/{step}/ is skipped' in caplog.text
