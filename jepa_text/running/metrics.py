@@ -13,15 +13,20 @@ import json
 import logging
 import math
 import os
+import re
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from jepa_text.files import atomic
-from jepa_text.running import metrics_line, writers
+from jepa_text.running import writers
 
 FILE = 'metrics.jsonl'
+_CRC = 'crc'
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+_END = re.compile(rb', "crc": "[0-9a-f]{8}"}')
 _log = logging.getLogger(__name__)
 
 
@@ -67,12 +72,12 @@ class Writer:
         """
         if int(step) != step or step < 0:
             raise ValueError(f'A step must be a whole number from 0, but is {step!r}.')
-        for reserved in values.keys() & {'step', metrics_line.CRC}:
+        for reserved in values.keys() & {'step', _CRC}:
             raise ValueError(f'A metric cannot be named "{reserved}": it is reserved.')
         line = {name: _scalar(name, value) for name, value in values.items()}
         written = {name: _to_json(value) for name, value in sorted(line.items())}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
-        data = metrics_line.with_checksum(text.encode())
+        data = _with_checksum(text.encode())
         while data:  # a nearly full disk accepts a part without raising an error
             data = data[self._file.write(data) :]
         self._last = int(step)
@@ -165,9 +170,9 @@ def _complete_lines(path):
     lines = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, start=1):
         try:
-            row = metrics_line.parse(line)
-        except metrics_line.DAMAGE as error:
-            is_cut = not line.endswith(b'\n') and not metrics_line.END.search(line)
+            row = _parse(line)
+        except _DAMAGE as error:
+            is_cut = not line.endswith(b'\n') and not _END.search(line)
             if number == len(lines) and is_cut:
                 return
             raise ValueError(
@@ -176,6 +181,30 @@ def _complete_lines(path):
                 'need its metrics.'
             ) from error
         yield row, line.rstrip(b'\n') + b'\n'
+
+
+def _with_checksum(line):
+    """Appends the checksum of a line of JSON as its last key, and a newline."""
+    return b'%s, "%s": "%08x"}\n' % (line[:-1], _CRC.encode(), zlib.crc32(line))
+
+
+def _parse(line):
+    """The row of a line, without its checksum.
+
+    Raises one of _DAMAGE for a damaged line.
+    """
+    row = json.loads(line)
+    int(row['step'])
+    crc = row.pop(_CRC, None)
+    # Lines of older versions have no checksum; in these, strings can only be numbers.
+    for value in row.values():
+        float(value)
+    if crc is not None:
+        end = _END.search(line)
+        expected = end and _with_checksum(line[: end.start()] + b'}')
+        if expected != line.rstrip(b'\n') + b'\n':
+            raise ValueError('its checksum does not match')
+    return row
 
 
 def _trim(path, last_step):
