@@ -10,7 +10,7 @@ from flax import traverse_util
 from jepa_text.data import tokenizers
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import files, layout, names, placement, sentence, task_head
-from jepa_text.hf import source as source_of
+from jepa_text.hf.source import Source, SourceConfig, encoder_of, init, shapes_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
@@ -70,7 +70,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     pooling = sentence.read(source.folder)
     imported = Imported(
         section=section,
-        encoder=source_of.encoder_of(section),
+        encoder=encoder_of(section),
         params=params,
         tied=tied,
         tokenizer=tokenizer,
@@ -105,9 +105,9 @@ def outline(name):
 
     Reads only JSON files, so no weights are downloaded from the hub.
     """
-    source = source_of.SourceConfig(files.folder_of(name, wanted=files.JSON), None)
+    source = SourceConfig(files.folder_of(name, wanted=files.JSON), None)
     length = _length(source, sentence.read(source.folder))
-    encoder = source_of.encoder_of(source.section)
+    encoder = encoder_of(source.section)
     return encoder, source.tokenizer, length, *ends(source.tokenizer)
 
 
@@ -119,7 +119,7 @@ def head_of(name):
 
 def _choose(name, revision, family, adapt):
     """(source, section, tokenizer, mask and its origin, head) for the user's choices."""
-    source = source_of.Source(files.folder_of(name, revision), family)
+    source = Source(files.folder_of(name, revision), family)
     choices = None if adapt is None else adapting.choices(adapt)
     section, tokenizer, mask = source.section, source.tokenizer, None
     if choices is not None:
@@ -171,7 +171,7 @@ def _params(source, section, head, replaced, mesh):
     tied = _tied(source, head)
     original = source.section, source.tied, source.has_head
     chosen = section, tied, has_head
-    shapes = source.shapes if chosen == original else source_of.shapes_of(*chosen)
+    shapes = source.shapes if chosen == original else shapes_of(*chosen)
     bound = layout.bindings(source.names, shapes)
     if head == 'copy':
         own = bound.pop(source.names.theirs('lm_head/output/kernel'))
@@ -195,8 +195,8 @@ def _params(source, section, head, replaced, mesh):
 
 
 def _new_head(section, mesh):
-    head = heads.lm_head(source_of.encoder_of(section))
-    make = functools.partial(source_of.init, head, *head.example())
+    head = heads.lm_head(encoder_of(section))
+    make = functools.partial(init, head, *head.example())
     shapes = {'lm_head': jax.eval_shape(make)}
     placed = None if mesh is None else sharding.shardings(shapes, mesh)['lm_head']
     return jax.jit(make, out_shardings=placed)()
@@ -240,7 +240,7 @@ def _pair(source):
     given = files.read_json(config) if files.is_file(config) else {}
     listed = given.get('model_input_names')
     reads_types = 'token_type_ids' in (isinstance(listed, list) and listed or TYPED)
-    types = getattr(source_of.encoder_of(source.section), 'types', 1)
+    types = getattr(encoder_of(source.section), 'types', 1)
     if pair is None or (reads_types and 0 < pair[1] < types):
         return pair
     return pair[0], None
