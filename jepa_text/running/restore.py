@@ -82,12 +82,16 @@ def folder_of(folder, step=''):
 def steps(folder):
     """The steps that were saved, damaged or not, in increasing order."""
     folder = folder_of(folder)
+    if _is_remote(folder):
+        # An object store cannot rename: there, Orbax writes this file at the end.
+        system, path = addresses.filesystem(os.fspath(folder))
+        system.invalidate_cache()
+        numbered = [x.split('/')[-2] for x in system.glob(f'{path}/*/commit_success.txt')]
+        return sorted(int(name) for name in numbered if name.isdecimal())
     if not folder.is_dir():
         return []
     numbered = [path for path in folder.iterdir() if path.name.isdecimal()]
-    # An object store cannot rename: there, Orbax writes this file at the end.
-    last = 'commit_success.txt' if _is_remote(folder) else ''
-    return sorted(int(p.name) for p in numbered if p.is_dir() and (p / last).exists())
+    return sorted(int(path.name) for path in numbered if path.is_dir())
 
 
 def newest_good(folder):
