@@ -32,7 +32,12 @@ CORE = [
     'tokenizers>=0.22,<1',
 ]
 
-EVAL = ['ir-measures>=0.4.3,<0.5', 'scikit-learn>=1.7,<2', 'seqeval>=1.2.2,<2']
+EVAL = [
+    'datasets>=5,<6',
+    'ir-measures>=0.4.3,<0.5',
+    'scikit-learn>=1.7,<2',
+    'seqeval>=1.2.2,<2',
+]
 VIZ = ['matplotlib>=3.10,<4']
 TEST = [
     'hypothesis>=6.130,<7',

@@ -15,7 +15,7 @@ if ! "$UV" --version >/dev/null 2>&1; then
   exit 2
 fi
 cd "$ROOT"
-extras=(eval viz test cuda cuda12 tpu gs s3 https stores ray)
+extras=(eval viz test cuda cuda12 tpu gs s3 https stores ray hf)
 for python in 3.11 3.12; do
   output="launch/requirements/py${python/./}.txt"
   # Build tools too: seqeval, which has no wheel, needs setuptools-scm.

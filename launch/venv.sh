@@ -40,21 +40,28 @@ interpreters() {
   done
 }
 
+# Prints the first interpreter that is Python $1 and can create venvs; fails without one.
+python_of() {
+  local candidate IFS=$'\n'
+  for candidate in $(interpreters "$1"); do
+    if [ "$(version_of "$candidate")" = "$1" ]; then
+      printf '%s' "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
 # Sets INTERPRETER to the one to use.
 find_python() {
-  local version candidate IFS=$'\n'
+  local version
   if [ -n "${PYTHON:-}" ]; then
     version_of "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON does not run, is older than 3.11, or lacks the modules venv and ensurepip. Set PYTHON to another interpreter, or unset it."
     INTERPRETER=$PYTHON
     return
   fi
   for version in 3.12 3.13 3.11 3.14; do
-    for candidate in $(interpreters "$version"); do
-      if [ "$(version_of "$candidate")" = "$version" ]; then
-        INTERPRETER=$candidate
-        return
-      fi
-    done
+    if INTERPRETER="$(python_of "$version")"; then return; fi
   done
   fail 'found no Python 3.11 or later that can create virtual environments. Install Python 3.12 (on Debian and Ubuntu also the package python3-venv), or set PYTHON=/path/to/python3.'
 }

@@ -20,7 +20,7 @@ LOCKS = sorted(REQUIREMENTS.glob('*.txt'))
 # The extras of launch/lock.sh: all whose packages are installed with their hashes.
 LOCKED = (
     *('eval', 'viz', 'test', 'cuda', 'cuda12', 'tpu'),
-    *('gs', 's3', 'https', 'stores', 'ray'),
+    *('gs', 's3', 'https', 'stores', 'ray', 'hf'),
 )
 
 
