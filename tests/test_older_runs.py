@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 
 from jepa_text import load
+from jepa_text.data import prepare, tokenizers
 
 # A hybrid run of 12 steps, width 16, that version 0.1.0 trained, with its vectors.
 RUN = Path(__file__).parent / 'references' / 'run_of_0.1.tar.gz'
@@ -24,3 +26,32 @@ def older(tmp_path):
 def test_a_run_of_0_1_loads_with_the_same_vectors(older):
     vectors_ND = load.load(str(older)).encode(TEXTS)
     np.testing.assert_allclose(vectors_ND, np.load(older / 'vectors.npy'), atol=1e-5)
+
+
+def test_a_run_of_0_1_is_refused_as_a_workdir_and_left_as_it_is(older, tmp_path):
+    before = {*older.rglob('*'), older / 'lock'}
+    with pytest.raises(ValueError) as refused:
+        tiny.train(tiny.config(tmp_path), older)
+    for words in ('prepare.beam', 'finish it with that version', 'docs/upgrading.md'):
+        assert words in str(refused.value)
+    assert {*older.rglob('*')} == before
+
+
+@pytest.mark.slow
+def test_a_run_may_start_from_one_of_0_1(older, tmp_path):
+    (tmp_path / 'text.txt').write_text('\n\n'.join(f'Text {i}.' for i in range(400)))
+    prepare.prepare(
+        source={'name': 'text', 'path': str(tmp_path / 'text.txt'), 'heldout_every': 9},
+        tokenizer=tokenizers.load(older / 'tokenizer.json'),
+        folder=tmp_path / 'rows',
+        row_length=32,
+        shards=1,
+    )
+    config = tiny.config(
+        tmp_path,
+        steps=2,
+        model={},
+        init_from=dict(path=str(older)),
+        phases=(dict(objective=dict(name='mlm', tied=True)),),
+    )
+    assert tiny.train(config, tmp_path / 'new').step == 2

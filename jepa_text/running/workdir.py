@@ -122,12 +122,15 @@ def _agree(path, config, may_change, whole, accept):
             f'{file} is not readable as JSON ({error}), so it is unknown whether this '
             'run belongs here. Restore the file, or give another --workdir.'
         ) from error
-    if whole and may_change is not None:
-        try:
+    try:
+        if whole and may_change is not None:
             old = whole(old)
-        except ValueError as error:
-            raise ValueError(f'{file}: {error}') from error
-    renamed.check(old, str(file))
+        renamed.check(old)
+    except ValueError as error:
+        raise ValueError(
+            f'{file}: {error} If an earlier version wrote this folder, finish it with '
+            'that version, or give another --workdir (docs/upgrading.md).'
+        ) from error
     changed = differences(old, config)
     forbidden = {} if may_change is None else disallowed(changed, may_change)
     if forbidden:
