@@ -13,6 +13,7 @@ from jepa_text.parallel import sharding
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
+from jepa_text.training import step as steps
 
 MESHES = {
     4: (dict(context=4), dict(fsdp=2, context=2), dict(context=2, tensor=2)),
@@ -52,16 +53,16 @@ def batch_of(made, seed=0):
     return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
-def stepped(made, batch, steps=2):
+def stepped(made, batch, count=2):
     """Returns (losses, parameters) after steps on a batch."""
     (phase,) = made.phases
     state = states.first(made, phase)
-    step, found = steps.jitted(made, phase), []
+    step, losses = steps.jitted(made, phase), []
     with jax.set_mesh(made.mesh):
-        for _ in range(steps):
+        for _ in range(count):
             state, metrics = step(state, sharding.put_batch(batch, made.mesh))
-            found.append(float(metrics['train/loss']))
-    return found, jax.device_get(state.params)
+            losses.append(float(metrics['train/loss']))
+    return losses, jax.device_get(state.params)
 
 
 def taken_turns(names):
