@@ -42,10 +42,10 @@ class RemotePlace(Place):
         self._address, self._sent = epath.Path(address), {}
         if is_run:
             (folder / restore.STEPS).write_text(f'{address}/{restore.STEPS}')
-        if self._address.is_dir():
-            for path in self._address.iterdir():
-                if path.is_file():
-                    (self.folder / path.name).write_bytes(path.read_bytes())
+        # Denied access is an error with its remedy here, unlike in epath.
+        for name in addresses.list_files(address):
+            if '/' not in name:
+                (folder / name).write_bytes((self._address / name).read_bytes())
 
     def send(self):
         """Sends the files that have changed since the last time."""
