@@ -135,11 +135,11 @@ def test_a_plan_counts_what_it_does_not_know(command, monkeypatch):
     monkeypatch.setattr(plan.tables, 'show', lambda name, made: plans.append(made))
     assert main.main(command('plan')) == 0
     rtd, denoising = plans[0].phases
-    assert set(rtd.flops) == {'encoder', 'detector'}
+    assert set(rtd.count.parts) == {'encoder', 'detector'}
     # Every position, 2 x 3 for each entry of the detector's kernel.
     width, rows = 64, rtd.rows
-    assert rtd.flops['detector'] == 6 * width * rows * tiny.LENGTH
-    assert rtd.flops['encoder'] == denoising.flops['encoder']
+    assert rtd.count.parts['detector'] == 6 * width * rows * tiny.LENGTH
+    assert rtd.count.parts['encoder'] == denoising.flops['encoder']
     assert rtd.memory.scores == 0 and denoising.memory.scores > 0
 
 

@@ -562,10 +562,10 @@ def test_a_model_at_an_address_is_examined_as_a_local_one(place, done, monkeypat
     assert hashes[0] == hashes[1] and len(hashes[0]) == 4
     tuned = dict(model='memory://shelf/toy', task=given['tasks'][0])
     tuned |= dict(chosen_from=str(place / 'away'), finetuning=FAST)
-    finetune_command.finetune(tuned, 'memory://shelf/tuned')
-    assert load.load('memory://shelf/tuned').predict(['the old whale'])
+    finetune_command.finetune(tuned, str(place / 'tuned'))
+    assert load.load(str(place / 'tuned')).predict(['the old whale'])
     with pytest.raises(FileExistsError, match='contains a fine-tuned model'):
-        finetune_command.finetune(tuned, 'memory://shelf/tuned')
+        finetune_command.finetune(tuned, str(place / 'tuned'))
 
 
 def test_members_are_the_product_of_rates_and_seeds():
