@@ -139,7 +139,7 @@ def test_a_plan_counts_what_it_does_not_know(command, monkeypatch):
     # Every position, 2 x 3 for each entry of the detector's kernel.
     width, rows = 64, rtd.rows
     assert rtd.count.parts['detector'] == 6 * width * rows * tiny.LENGTH
-    assert rtd.count.parts['encoder'] == denoising.flops['encoder']
+    assert rtd.count.parts['encoder'] == denoising.count.parts['encoder']
     assert rtd.memory.scores == 0 and denoising.memory.scores > 0
 
 
