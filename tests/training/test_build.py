@@ -81,10 +81,10 @@ def test_custom_evaluations_run(tmp_path, capsys):
     config['evaluate'] = dict(every=1)
 
     def make(recipe, section):
-        assert (recipe.steps, section.every) == (3, 0)
+        assert (recipe.steps, section.every) == (3, 1)
         return Depth()
 
-    train.train(config, tmp_path / 'run', (('geometry', make),))
+    train.train(config, tmp_path / 'run', (make,))
     steps, depths = metrics.series(metrics.read(tmp_path / 'run'), 'mine/depth')
     assert list(steps) == [0, 2, 3] and set(depths) == {1}
     assert (
