@@ -50,7 +50,7 @@ without() {
   say missing "$1: its tests do not run"
   missing="$missing ${1//-/_}"
 }
-for more in sentencepiece tiktoken sentence-transformers onnxscript onnxruntime kubernetes-validate spacy fasteners datatrove; do
+for more in sentencepiece tiktoken sentence-transformers onnxscript onnxruntime kubernetes-validate spacy fasteners orjson datatrove; do
   say peers "$more"
   "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "$more" >"$scratch/log" 2>&1 ||
     without "$more"

@@ -52,10 +52,10 @@ def _mesh(array):
 def _compiled(mesh):
     """One program for each shape, whose result every process has."""
     everywhere = NamedSharding(mesh, PartitionSpec()) if mesh else None
-    return jax.jit(_sums, out_shardings=everywhere)
+    return jax.jit(_of_array, out_shardings=everywhere)
 
 
-def _sums(array):
+def _of_array(array):
     """The two sums, uint32 [2]."""
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)

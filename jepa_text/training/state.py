@@ -198,12 +198,11 @@ def first(recipe, phase):
 
 @memo.memoize
 def _creating(network, objective, optimizer, shardings):
-    def make(data):
+    def created(data):
         # An argument, so that one program serves all seeds.
-        key = key_from(data)
-        return create(network, objective, optimizer, key)
+        return create(network, objective, optimizer, key_from(data))
 
-    return jax.jit(make, out_shardings=shardings)
+    return jax.jit(created, out_shardings=shardings)
 
 
 def entered(recipe, phase, state):
