@@ -84,7 +84,8 @@ def _cached(path, snapshot, unreachable):
     name, config, revision = parse(path)
     cached = dict(local_files_only=True, allow_patterns=['README.md'])
     for branch in [revision] if revision else [None, CONVERTED]:
-        with contextlib.suppress(Exception):
+        # Not downloaded, or not the files of this config, which is unknown then.
+        with contextlib.suppress(FileNotFoundError, ValueError):
             folder = snapshot(revision=branch, **cached)
             if branch == CONVERTED:
                 top = pathlib.Path(folder)
