@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jepa_text.config import schema
-from jepa_text.files import addresses, locks
+from jepa_text.files import addresses, extras, locks
 from jepa_text.parallel import exits, signals
 
 LOGS, LOCK = 'logs', 'driver.lock'  # names in the workdir
@@ -338,12 +338,7 @@ def _local_driver(place):
 @contextlib.contextmanager
 def _ray_driver(place):
     """Yields the module ray, connected to a cluster, with a named actor as the lock."""
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "engine.name='ray' needs the package ray: pip install 'jepa-text[ray]'."
-        ) from error
+    ray = extras.package('ray', 'ray', "engine.name='ray'")
     with contextlib.ExitStack() as stack:
         if not ray.is_initialized():
             ray.init(log_to_driver=False)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
-from jepa_text.files import addresses, checksums, copies
+from jepa_text.files import addresses, checksums, copies, extras
 
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
@@ -62,14 +62,10 @@ def fingerprint(name):
 
 
 def _download(name, revision, wanted):
-    try:
-        import huggingface_hub
-        from huggingface_hub import errors
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'{name} is no local folder, and downloading it from the hub needs '
-            "huggingface_hub: pip install 'jepa-text[hf]'."
-        ) from error
+    purpose = f'{name} is no local folder, and downloading it from the hub'
+    huggingface_hub = extras.package('huggingface_hub', 'hf', purpose)
+    from huggingface_hub import errors
+
     where = name if revision is None else f'{name} at revision {revision}'
     try:
         return huggingface_hub.snapshot_download(

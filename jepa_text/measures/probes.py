@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from jepa_text.files import extras
 from jepa_text.measures import statistics
 
 INVERSE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C of scikit-learn
@@ -198,15 +199,13 @@ def _choose(train_ND, target_N, held_N):
 
 
 def _fit(train_ND, target_N, inverse):
-    try:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-        from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
-    except ImportError as error:
-        raise ImportError(
-            "A linear probe needs scikit-learn: pip install 'jepa-text[eval]'."
-        ) from error
-    model = LogisticRegression(C=inverse, solver='lbfgs', tol=1e-3, max_iter=200)
+    linear_model = extras.package('sklearn.linear_model', 'eval', 'A linear probe')
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
+
+    model = linear_model.LogisticRegression(
+        C=inverse, solver='lbfgs', tol=1e-3, max_iter=200
+    )
     # The products are many and small: threads cost more time than they save, up to 50
     # times more if other processes use the cores.
     with threadpool_limits(1), warnings.catch_warnings():

@@ -16,6 +16,8 @@ replaces the styles of `styles`: {name: keywords of axes.plot}.
 
 import numpy as np
 
+from jepa_text.files import extras
+
 COLORS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9')
 INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
 # Line styles and markers, changed after every six runs.
@@ -242,13 +244,8 @@ def height(runs):
 
 def blank(title, ylabel, xlabel, height=3.1):
     """Returns (figure, axes) in the common style; ImportError without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "Figures require matplotlib: pip install 'jepa-text[viz]'."
-        ) from error
-    figure = Figure(figsize=(5.2, height), layout='constrained', facecolor='none')
+    library = extras.package('matplotlib.figure', 'viz', 'A figure')
+    figure = library.Figure(figsize=(5.2, height), layout='constrained', facecolor='none')
     axes = figure.add_subplot(facecolor='none')
     figure.suptitle(title, x=0.02, ha='left', fontsize=10.5, fontweight='bold', color=INK)
     axes.set_xlabel(xlabel, color=MUTED, fontsize=8.5)

@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 from jepa_text.config import schema
-from jepa_text.files import atomic, checksums
+from jepa_text.files import atomic, checksums, extras
 
 RUN = 'wandb.json'
 MODES = ('online', 'offline', 'disabled')
@@ -77,13 +77,8 @@ class Wandb:
     """
 
     def __init__(self, workdir, settings):
-        try:
-            import wandb
-        except ImportError as error:
-            raise ImportError(
-                f"metrics.wandb={settings!r} needs wandb: pip install 'jepa-text[wandb]'"
-                ', or leave metrics.wandb out of the config.'
-            ) from error
+        what, otherwise = f'metrics.wandb={settings!r}', ', or leave it out of the config'
+        wandb = extras.package('wandb', 'wandb', what, otherwise)
         known, saved = Path(workdir, RUN), Path(workdir, 'config.json')
         if not known.is_file():
             atomic.write(known, json.dumps({'id': uuid.uuid4().hex[:8]}))

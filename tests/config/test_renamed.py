@@ -66,5 +66,8 @@ def test_the_command_line_and_files_are_checked(tmp_path):
     ):
         load.load(tmp_path)
     own = workdir.open_workdir(tmp_path, tiny.config(tmp_path))
-    with pytest.raises(ValueError, match='config.json has evaluate.most_rows'), own:
+    with (
+        pytest.raises(ValueError, match='config.json: The config has evaluate.most_rows'),
+        own,
+    ):
         pass

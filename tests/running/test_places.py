@@ -33,8 +33,12 @@ def test_stores_that_orbax_cannot_write_are_refused_with_the_remedy(address):
 
 
 @pytest.fixture
-def remote(tmp_path):
+def remote(tmp_path, monkeypatch):
     """(a folder that stands for an address, a place that copies and sends its files)."""
+    list_files = addresses.list_files
+    monkeypatch.setattr(
+        addresses, 'list_files', lambda path: list_files(f'file://{path}')
+    )
 
     def opened():
         folder = tmp_path / 'here'

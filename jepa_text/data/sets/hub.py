@@ -15,13 +15,12 @@ is used. A corpus is streamed instead (data/sources/hub.py).
 
 import contextlib
 import functools
-import importlib
 import pathlib
 from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data.corpora import reading
-from jepa_text.files import addresses
+from jepa_text.files import addresses, extras
 
 PREFIX = 'hub:'
 CONVERTED = 'refs/convert/parquet'
@@ -202,14 +201,9 @@ def _supported(splits, suffixes):
 
 
 def package(module, what):
-    """Returns a module of the extras; ModuleNotFoundError with a remedy without it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'To read {what} from the hub, {module} is needed: pip install '
-            "'jepa-text[hf]'. Or download the dataset and give its path."
-        ) from error
+    """Returns a module of the extra `hf`, to read `what`."""
+    otherwise = ', or download the dataset and give its path'
+    return extras.package(module, 'hf', f'Reading {what} from the hub', otherwise)
 
 
 @contextlib.contextmanager

@@ -10,13 +10,12 @@ lacks, each conversion is compared with the library of its format: on texts in m
 ten languages, and on the entries of its own vocabulary.
 """
 
-import importlib
 import json
 import re
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
-from jepa_text.files import copies
+from jepa_text.files import copies, extras
 
 NAMED, SUFFIXES = 'tiktoken:', ('.model', '.tiktoken')
 CL100K = 'cl100k_base'  # whose pattern is the default of the converter of transformers
@@ -62,14 +61,9 @@ def read(name, pattern=''):
 
 
 def _package(name, of):
-    """Imports a module of the extra `hf`, to convert `of`."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            f'To convert {of}, {name.split(".")[0]} is needed: pip install '
-            "'jepa-text[hf]'. Or convert it elsewhere and give the tokenizer.json."
-        ) from error
+    """Returns a module of the extra `hf`, to convert `of`."""
+    otherwise = ', or convert it elsewhere and give the tokenizer.json'
+    return extras.package(name, 'hf', f'Converting {of}', otherwise)
 
 
 def _converters(of):

@@ -1,9 +1,10 @@
 """The result type of all metrics, and checks of their inputs."""
 
 import dataclasses
-import importlib
 
 import numpy as np
+
+from jepa_text.files import extras
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,13 +28,8 @@ class Measured:
 
 
 def extra(module):
-    """Imports a module of the extra `eval`; the ImportError says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"This metric needs {module}: pip install 'jepa-text[eval]'."
-        ) from error
+    """Returns a module of the extra `eval`; the ImportError says how to install it."""
+    return extras.package(module, 'eval', 'This metric')
 
 
 def check_lengths(gold, predicted, what):
