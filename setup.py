@@ -11,6 +11,8 @@ CORE = [
     'array_record>=0.8.1,<0.10',
     'clu>=0.0.12,<0.1',
     'einops>=0.8,<1',
+    # Paths in buckets, as Orbax takes them.
+    'etils>=1.12,<2',
     'flax>=0.12.8,<0.13',
     'fsspec>=2026.4',
     'grain>=0.2.18,<0.3',
@@ -18,6 +20,7 @@ CORE = [
     'importlib_resources>=6.4',
     'jax>=0.10.2,<0.13',
     'jinja2>=3.1,<4',
+    'markupsafe>=2.1,<4',
     'ml-collections>=1.1,<2',
     'numpy>=2.1,<3',
     'optax>=0.2.8,<0.3',

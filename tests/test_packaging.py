@@ -1,5 +1,6 @@
 """setup.py and launch/requirements: bounds, hashes, and that they agree."""
 
+import ast
 import os
 import re
 import runpy
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,31 @@ def test_only_packages_with_hashes(lock):
     paths = set(re.findall(r'\S*/\S*', text))
     assert all(path.startswith('launch/') for path in paths), paths
     assert not re.search(r'^(torch|tensorflow==)', text, re.M)
+
+
+def test_what_is_imported_is_declared(package):
+    """Not only there because another package needs it."""
+    extras = package['extras_require']
+    declared = {canonicalize_name(r.name) for r in required(package, *extras)}
+    # threadpoolctl belongs to scikit-learn; benchmark compares with a user's own torch.
+    declared |= {'threadpoolctl', 'torch'}
+    owners = metadata.packages_distributions()
+    for path in (ROOT / 'jepa_text').rglob('*.py'):
+        for module in imported(path):
+            names = {canonicalize_name(n) for n in owners.get(module, [module])}
+            assert names & declared, f'{path} imports {module}: declare it in setup.py'
+
+
+def imported(path):
+    """The names of the modules that a file imports, without those of Python and ours."""
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        names = [alias.name for alias in getattr(node, 'names', ())]
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        elif not isinstance(node, ast.Import):
+            continue
+        tops = {name.split('.')[0] for name in names}
+        yield from tops - {'jepa_text', *sys.stdlib_module_names}
 
 
 @pytest.mark.parametrize('extra', LOCKED)
