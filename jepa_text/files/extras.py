@@ -13,6 +13,5 @@ def package(module, extra, purpose, otherwise=''):
         return importlib.import_module(module)
     except ImportError as error:
         raise ModuleNotFoundError(
-            f'{purpose} needs {module.partition(".")[0]}: pip install '
-            f"'jepa-text[{extra}]'{otherwise}."
+            f"{purpose} needs {module}: pip install 'jepa-text[{extra}]'{otherwise}."
         ) from error
