@@ -19,7 +19,7 @@ def read(path):
 
 def ours(folder, path):
     """Encodes by the package."""
-    from jepa_text import load
+    from jepa_text.pretrained import load
 
     model, texts = load.load(f'hf:{folder}'), read(path)
     return lambda: model.encode(texts)[:, 0].tolist()

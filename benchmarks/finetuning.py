@@ -27,10 +27,9 @@ def ours(folder, members='30', steps='50', width='1'):
     """Trains members by one program."""
     import numpy as np
 
-    from jepa_text import load
     from jepa_text.evaluation.members import grid
     from jepa_text.evaluation.sets.task import Examples
-    from jepa_text.kinds import labels, prediction
+    from jepa_text.pretrained import labels, load, prediction
 
     def work():
         texts, classes = sentences()

@@ -29,7 +29,7 @@ STAYS = {
     'models': 'models',
     'parallel': 'parallel',
     'measures': 'measures',
-    'kinds': 'kinds',
+    'pretrained': 'pretrained',
     'hf': 'hf',
     'data/masking': 'data',
     'data/rows': 'data',

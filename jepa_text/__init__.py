@@ -17,3 +17,13 @@ including einsum strings:
 For example, `hidden_BLD` has shape [batch, length, width] and `mask_B1LL` broadcasts over
 heads. Importing this package imports none of its modules.
 """
+
+
+def __getattr__(name):
+    """`jepa_text.load`, imported when it is asked for: of a program that only uses
+    losses, importing needs jax alone."""
+    if name != 'load':
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from jepa_text.pretrained.load import load
+
+    return load

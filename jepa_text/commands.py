@@ -126,8 +126,7 @@ COMMANDS = {
     'finetune': Command(
         'fine-tune one model on one task and save it',
         'Fine-tunes a model on a task with one learning rate and seed, evaluates it and '
-        'saves it to the workdir. `jepa_text.load.load` loads the saved model for '
-        'prediction.',
+        'saves it to the workdir. `jepa_text.load` loads the saved model for prediction.',
         'jepa_text.evaluation.finetune_command',
         'finetune',
         'jepa_text.evaluation.finetune_command',
@@ -168,7 +167,7 @@ COMMANDS = {
         'export a model for transformers',
         'Writes a run, or an hf: model, as a folder that transformers and '
         'sentence-transformers can load.',
-        'jepa_text.export',
+        'jepa_text.pretrained.export',
         'run',
         None,
         '--workdir=runs/clm_mlm --to=exports/clm_mlm',

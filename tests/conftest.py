@@ -47,7 +47,7 @@ os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from jepa_text.cost import memo  # noqa: E402
+from jepa_text.models import memo  # noqa: E402
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 

@@ -8,13 +8,12 @@ import random
 import jax
 import numpy as np
 
-from jepa_text import load
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import labels, saved
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
+from jepa_text.pretrained import labels, load, saved
 
 SEA, LAND = ('whale', 'sea', 'ship'), ('law', 'tax', 'war')
 

@@ -19,7 +19,6 @@ PACKAGE = ROOT / 'jepa_text'
 LAYERS = [
     'files',
     'config',
-    'cost',
     'report',
     'parallel',
     'engine',
@@ -31,10 +30,7 @@ LAYERS = [
     'measures',
     'running',
     'hf',
-    'kinds',
     'pretrained',
-    'load',
-    'export',
     'training',
     'evaluation',
     'analysis',

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.data import prepare, tokenizers
+from jepa_text.pretrained import load
 
 # A hybrid run of 12 steps, width 16, that version 0.1.0 trained, with its vectors.
 RUN = Path(__file__).parent / 'references' / 'run_of_0.1.tar.gz'

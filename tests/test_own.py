@@ -12,7 +12,7 @@ import readme
 import test_objectives
 import tiny
 
-from jepa_text import export, load, main
+from jepa_text import main
 from jepa_text.config import own_code, resolve
 from jepa_text.data import sources
 from jepa_text.evaluation import tasks
@@ -20,6 +20,7 @@ from jepa_text.objectives.latent import balance
 from jepa_text.optim import schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import plan
+from jepa_text.pretrained import export, load
 from jepa_text.running import metrics
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes

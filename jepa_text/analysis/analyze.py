@@ -21,7 +21,7 @@ import re
 import time
 from pathlib import Path
 
-from jepa_text import engine, load
+from jepa_text import engine
 from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
@@ -29,7 +29,7 @@ from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.files import addresses, atomic, checksums, paths
-from jepa_text.kinds import prediction
+from jepa_text.pretrained import load, prediction
 from jepa_text.running import compilation, places, xla_flags
 
 COLUMNS = (

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data.tokenizers import measures
-from jepa_text.kinds import base, prediction
+from jepa_text.pretrained import base, prediction
 
 MASKS = ('<mask>', '[MASK]')
 TOKENS = 1024  # per batch; logits over the whole vocabulary are computed at its masks

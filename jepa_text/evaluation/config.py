@@ -6,8 +6,8 @@ from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.engine import Options
 from jepa_text.evaluation.members import grid
-from jepa_text.kinds import base
 from jepa_text.models import pooling
+from jepa_text.pretrained import base
 from jepa_text.running import compilation
 
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.

@@ -12,8 +12,8 @@ import numpy as np
 
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build, section_of
-from jepa_text.kinds import base, labels, prediction
 from jepa_text.measures import probes
+from jepa_text.pretrained import base, labels, prediction
 from jepa_text.training import heldout
 
 LEARNED, SCORED = 2000, 1000  # maximum training and validation examples, drawn by seed 0

@@ -18,7 +18,7 @@ import math
 import traceback
 from pathlib import Path
 
-from jepa_text import engine, load
+from jepa_text import engine
 from jepa_text.config import schema
 from jepa_text.data import truncation
 from jepa_text.evaluation import examiner, progress, zero_shot
@@ -27,7 +27,7 @@ from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import comparison, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
 from jepa_text.files import atomic, paths
-from jepa_text.kinds import prediction
+from jepa_text.pretrained import load, prediction
 from jepa_text.running import compilation, xla_flags
 
 MODES = results.MODES

@@ -5,7 +5,6 @@ import functools
 import time
 import types
 
-from jepa_text import load
 from jepa_text.evaluation import (
     controls,
     finetune,
@@ -21,6 +20,7 @@ from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build
+from jepa_text.pretrained import load
 
 CONTROLS = 'controls'
 

@@ -19,7 +19,7 @@ from jepa_text.evaluation import examination, identity
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import exported, prediction, saved
+from jepa_text.pretrained import exported, prediction, saved
 from jepa_text.running import numerics
 
 

@@ -9,7 +9,6 @@ The model can then be used:
 import dataclasses
 import json
 
-from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import truncation
@@ -19,7 +18,7 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import selection
 from jepa_text.files import copies
-from jepa_text.kinds import exported, saved, vectors
+from jepa_text.pretrained import exported, load, saved, vectors
 from jepa_text.running import compilation, places, xla_flags
 
 

@@ -7,7 +7,7 @@ import warnings
 from jepa_text.data import truncation
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
-from jepa_text.kinds import base, vectors
+from jepa_text.pretrained import base, vectors
 
 DEPTH = 100  # ranked documents per query
 _BLOCK = 10_000  # texts whose tokens are counted at once

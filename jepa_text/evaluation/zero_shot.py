@@ -26,8 +26,8 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.metrics import base, ranking, scores
 from jepa_text.evaluation.metrics import cloze as ranks
 from jepa_text.evaluation.sets import retrieval
-from jepa_text.kinds import prediction
 from jepa_text.measures import probes
+from jepa_text.pretrained import prediction
 from jepa_text.running import numerics
 
 MEMBER = grid.Member(0.0, 0)

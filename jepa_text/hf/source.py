@@ -7,10 +7,9 @@ import jax.numpy as jnp
 from flax import traverse_util
 
 from jepa_text.config import resolve
-from jepa_text.cost import memo
 from jepa_text.data import tokenizers
 from jepa_text.hf import configs, families, files, layout, names, placement, task_head
-from jepa_text.models import heads
+from jepa_text.models import heads, memo
 from jepa_text.models.network import key_of
 
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')

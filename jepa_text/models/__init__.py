@@ -1,1 +1,1 @@
-"""Encoders, heads and pooling: from tokens to hidden states, logits and vectors."""
+"""Encoders, heads and pooling: from tokens to hidden states and vectors; their FLOPs."""

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.cost import flops
 from jepa_text.losses.linear_cross_entropy import chunks
+from jepa_text.models import flops
 from jepa_text.parallel import activations, sharding
 
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 from jepa_text import losses
 from jepa_text.config import resolve
-from jepa_text.cost import memo
-from jepa_text.models import layers, stack
+from jepa_text.models import layers, memo, stack
 from jepa_text.models.block import Block
 from jepa_text.parallel import activations
 

@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text.config import ranges, resolve
-from jepa_text.cost import flops
-from jepa_text.models import layers
+from jepa_text.models import flops, layers
 from jepa_text.models.attention import attend
 
 # Maximum of sizes that must be at least 1.

@@ -1,1 +1,1 @@
-"""Meshes and sharding, communication between processes, and exit codes."""
+"""Devices and their speed, meshes, sharding, processes, and exit codes."""

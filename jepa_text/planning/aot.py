@@ -17,9 +17,8 @@ import numpy as np
 from jax.experimental import topologies
 
 from jepa_text import engine
-from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
-from jepa_text.parallel import exits, sharding
+from jepa_text.parallel import exits, hardware, sharding
 from jepa_text.planning import hlo, targets
 from jepa_text.running import compilation, xla_flags
 from jepa_text.training import recipe as recipes

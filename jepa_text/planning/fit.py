@@ -6,8 +6,7 @@ Every change of the config is evaluated with the estimate of memory.py.
 import copy
 import dataclasses
 
-from jepa_text.cost import hardware
-from jepa_text.parallel import sharding
+from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import memory
 from jepa_text.training import recipe as recipes
 from jepa_text.training.recipe import Recipe

@@ -20,10 +20,10 @@ import math
 
 import jax
 
-from jepa_text.cost import memo
-from jepa_text.cost.hardware import USABLE
+from jepa_text.models import memo
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
+from jepa_text.parallel.hardware import USABLE
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 

@@ -3,7 +3,7 @@
     jepa-text plan --config=configs/toy.py:mlm --hardware=h100:8
 
 Needs neither data nor an accelerator. FLOPs are counted in the traced program
-(cost/flops.py); memory is estimated by memory.py. Speed is an assumed fraction of the
+(models/flops.py); memory is estimated by memory.py. Speed is an assumed fraction of the
 chips' peak (MFU): measure it (`throughput/mfu`) and pass it with `--mfu`.
 """
 
@@ -12,9 +12,9 @@ import dataclasses
 import jax
 
 from jepa_text.config import resolve, schema
-from jepa_text.cost import flops, hardware
+from jepa_text.models import flops
 from jepa_text.models.network import Network
-from jepa_text.parallel import sharding
+from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, fit, memory, roofline, tables
 from jepa_text.training import completion
 from jepa_text.training import config as settings

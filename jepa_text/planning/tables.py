@@ -1,6 +1,6 @@
 """Prints the plan of a run as tables: parameters, FLOPs, memory, time and cost."""
 
-from jepa_text.cost import hardware
+from jepa_text.parallel import hardware
 from jepa_text.planning import roofline
 from jepa_text.planning.memory import USABLE
 from jepa_text.report import console
@@ -206,7 +206,7 @@ def notes(plan):
     elif plan.bound:
         mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of the compiled program'
     else:
-        mfu = 'from cost/hardware.py'
+        mfu = 'from parallel/hardware.py'
         if chip.share(plan.dtype) != chip.mfu:
             mfu += f'; times {chip.float32}, the relative speed of float32 products'
     yield ''
@@ -222,7 +222,7 @@ def notes(plan):
     )
     yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
     if options.price is None:
-        yield 'Prices: see cost/hardware.py; they change monthly.'
+        yield 'Prices: see parallel/hardware.py; they change monthly.'
     if plan.dtype != chip.dtype:
         yield (
             f'The peak is for {chip.dtype}, but model.dtype is {plan.dtype}: set '

@@ -10,7 +10,7 @@ those of hardware.CHIPS.
 
 import dataclasses
 
-from jepa_text.cost import hardware
+from jepa_text.parallel import hardware
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
-from jepa_text.parallel import exits, sharding
+from jepa_text.parallel import exits, hardware, sharding
 from jepa_text.planning import peer
 from jepa_text.running import compilation, xla_flags
 from jepa_text.training import config as settings

@@ -2,7 +2,7 @@
 
 throughput/tokens_per_second (and per device)    real tokens, padding is not counted
 throughput/step_time, input_wait                 seconds per step; waiting for input
-throughput/mfu       model FLOPs (../cost/flops.py) of real tokens / peak of devices
+throughput/mfu       model FLOPs (../models/flops.py) of real tokens / peak of devices
 memory/host_gib, memory/device_peak_gib
 """
 

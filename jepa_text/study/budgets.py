@@ -6,9 +6,8 @@ import math
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.cost import hardware
 from jepa_text.files import checksums
-from jepa_text.parallel import sharding
+from jepa_text.parallel import hardware, sharding
 from jepa_text.running import metrics
 from jepa_text.training import recipe as recipes
 

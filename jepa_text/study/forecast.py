@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.cost import hardware
 from jepa_text.files import checksums
+from jepa_text.parallel import hardware
 from jepa_text.planning import fit, plan
 from jepa_text.report import console
 from jepa_text.study import members, tree, work

@@ -16,8 +16,8 @@ import functools
 import jax
 import numpy as np
 
-from jepa_text.cost.memo import equal
 from jepa_text.files import checksums
+from jepa_text.models.memo import equal
 
 # Keys of a config that affect no step, or that are compared step by step.
 _IGNORED = (

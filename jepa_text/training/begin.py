@@ -11,10 +11,9 @@ from typing import Any
 
 import jax
 
-from jepa_text.cost import hardware
 from jepa_text.data.rows import downloaded
 from jepa_text.files import atomic, paths
-from jepa_text.parallel import processes, signals
+from jepa_text.parallel import hardware, processes, signals
 from jepa_text.running import (
     checkpoint,
     compilation,

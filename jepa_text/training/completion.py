@@ -6,9 +6,9 @@
     with_extension    the history of a run that gets more steps
 
 The matched baseline of a run is MLM alone, with the same FLOPs: each phase with a latent
-term becomes its MLM part, with as many more steps as give the same FLOPs (cost/flops.py).
-The schedule of the learning rate stretches with the run, and lengths in steps of a phase
-with the phase.
+term becomes its MLM part, with as many more steps as give the same FLOPs
+(models/flops.py). The schedule of the learning rate stretches with the run, and lengths
+in steps of a phase with the phase.
 
 If a run is extended, its last phase gets more steps, and its learning rate rises linearly
 from its last value to that of a run of the new length, and then follows the schedule of

@@ -11,12 +11,11 @@ import dataclasses
 
 from jepa_text.config import ranges, resolve, schema
 from jepa_text.config.schema import field, section
-from jepa_text.cost import hardware
 from jepa_text.data import section as reads
 from jepa_text.files import addresses
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
-from jepa_text.parallel import sharding
+from jepa_text.parallel import hardware, sharding
 from jepa_text.running import checkpoint as checkpoints
 from jepa_text.running import compilation, profiling, writers
 from jepa_text.running import watchdog as watchdogs

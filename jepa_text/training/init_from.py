@@ -22,7 +22,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import atomic, checksums
@@ -32,6 +31,7 @@ from jepa_text.hf import named_tokenizer
 from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
+from jepa_text.pretrained import load
 from jepa_text.running import places, restore, workdir
 from jepa_text.training import convert
 from jepa_text.training import state as states

@@ -16,12 +16,11 @@ import jax
 import numpy as np
 
 from jepa_text.config import own_code, ranges, resolve, schema
-from jepa_text.cost import memo
 from jepa_text.data import data_position, stream, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.models import stack
+from jepa_text.models import memo, stack
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import DRAWS
 from jepa_text.optim import optimizers, schedules

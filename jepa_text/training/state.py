@@ -4,7 +4,8 @@
     first, entered           the same, compiled for the phases of a recipe and its mesh
 
 Phases with equal parts have the same programs, also if they belong to different runs of
-this process, as the members of a study: each is traced and compiled once (cost/memo.py).
+this process, as the members of a study: each is traced and compiled once
+(models/memo.py).
 """
 
 import functools
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jepa_text.cost import memo
+from jepa_text.models import memo
 from jepa_text.models.network import Network, key_from, key_of
 from jepa_text.optim.leaves import path_name
 

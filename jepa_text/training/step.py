@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from einops import rearrange
 
-from jepa_text.cost import flops, memo
+from jepa_text.models import flops, memo
 from jepa_text.models.attention import attend
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View

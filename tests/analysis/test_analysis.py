@@ -14,13 +14,14 @@ import pytest
 import tiny
 from scipy import stats
 
-from jepa_text import load, main
+from jepa_text import main
 from jepa_text.analysis import analyze, features, measuring, page, probes
 from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import geometry
 from jepa_text.parallel import sharding
+from jepa_text.pretrained import load
 from jepa_text.report import console
 from jepa_text.running import metrics
 from jepa_text.training import geometry as geometry_eval

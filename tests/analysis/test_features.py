@@ -10,13 +10,13 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text import load
 from jepa_text.analysis import array_cache, features, measuring
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import controls
 from jepa_text.files import checksums
 from jepa_text.models.network import Network
+from jepa_text.pretrained import load
 
 TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
 

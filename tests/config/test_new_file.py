@@ -7,9 +7,10 @@ import draws
 import pytest
 import tiny
 
-from jepa_text import commands, load, main
+from jepa_text import commands, main
 from jepa_text.config import config_file, display, new_file, overrides, schema
 from jepa_text.parallel import exits
+from jepa_text.pretrained import load
 
 PRESETS = [*new_file.OTHERS, *config_file.shared('toy').PRESETS]
 SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210m', '1b')]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jepa_text import load
 from jepa_text.config import overrides, renamed, schema
+from jepa_text.pretrained import load
 from jepa_text.running import workdir
 from jepa_text.training import config as settings
 from tests import tiny

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.data import data_position, pipeline, prepare, stream, tokenizers
 from jepa_text.data.rows import row_folder
 from jepa_text.data.tokenizers import training
+from jepa_text.pretrained import load
 from jepa_text.running import metrics, workdir
 from jepa_text.training import begin, train
 from jepa_text.training import config as settings

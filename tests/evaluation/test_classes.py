@@ -9,7 +9,7 @@ from jepa_text.evaluation import finetune, identity, tasks
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as sets
-from jepa_text.kinds import base, exported, labels, saved
+from jepa_text.pretrained import base, exported, labels, saved
 
 
 def build(path, **section):

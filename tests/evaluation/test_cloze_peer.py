@@ -7,9 +7,9 @@ import examined
 import numpy as np
 import pytest
 
-from jepa_text import load
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import cloze
+from jepa_text.pretrained import load
 
 pytestmark = pytest.mark.peer
 OPEN = [

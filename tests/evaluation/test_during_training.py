@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.evaluation import during_training
+from jepa_text.pretrained import load
 from jepa_text.running import metrics
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes

@@ -19,7 +19,7 @@ import member_lines
 import numpy as np
 import pytest
 
-from jepa_text import engine, load
+from jepa_text import engine
 from jepa_text.config import config_file
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
@@ -29,7 +29,7 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import published
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import saved
+from jepa_text.pretrained import load, saved
 
 FAST = dict(steps=4, batch_size=8)
 

@@ -9,7 +9,7 @@ import pytest
 
 from jepa_text.evaluation import evaluate
 from jepa_text.evaluation.members import fitting, grid
-from jepa_text.kinds import labels, prediction
+from jepa_text.pretrained import labels, prediction
 from jepa_text.running import compilation
 
 

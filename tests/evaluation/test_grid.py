@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from jepa_text.evaluation import config
 from jepa_text.evaluation.members import grid, standardize
 from jepa_text.evaluation.sets.task import Examples
-from jepa_text.kinds import base, labels, prediction, spans, tags, vectors
+from jepa_text.pretrained import base, labels, prediction, spans, tags, vectors
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]

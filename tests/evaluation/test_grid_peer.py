@@ -7,9 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text import load
 from jepa_text.evaluation.members import grid
-from jepa_text.kinds import labels, prediction
+from jepa_text.pretrained import labels, load, prediction
 
 pytestmark = pytest.mark.peer
 

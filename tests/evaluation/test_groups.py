@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.evaluation import controls, evaluate, examiner, groups
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.results import lines as results
-from jepa_text.kinds import saved
+from jepa_text.pretrained import load, saved
 
 FAST = dict(steps=2, batch_size=8)
 

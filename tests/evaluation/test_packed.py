@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from jepa_text.data import batching
 from jepa_text.evaluation.members import grid, packed, step
-from jepa_text.kinds import base, labels, spans, tags, vectors
 from jepa_text.models import bert, modernbert, network, transformer
 from jepa_text.models.network import Network
+from jepa_text.pretrained import base, labels, spans, tags, vectors
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=12)
 KINDS = {

@@ -12,8 +12,8 @@ from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, examiner, retrieving, search
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
-from jepa_text.kinds import base, prediction, vectors
 from jepa_text.losses import info_nce
+from jepa_text.pretrained import base, prediction, vectors
 
 WORDS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
 

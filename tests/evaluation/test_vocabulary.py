@@ -7,7 +7,7 @@ import pytest
 
 from jepa_text.evaluation.members import grid, vocabulary
 from jepa_text.evaluation.sets.task import Examples
-from jepa_text.kinds import labels, prediction, vectors
+from jepa_text.pretrained import labels, prediction, vectors
 
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text import export, load
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import (
     controls,
@@ -23,7 +22,7 @@ from jepa_text.evaluation import (
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.results import selection
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import saved
+from jepa_text.pretrained import export, load, saved
 
 NOUNS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
 

@@ -96,7 +96,7 @@ def damage(path, rng):
 
 def use(config, workdir):
     """All that a run can be asked for, as bytes that must not change."""
-    from jepa_text import load
+    from jepa_text.pretrained import load
 
     before = tiny.log(workdir)
     vector_D = load.load(workdir).encode([TEXT])[0]

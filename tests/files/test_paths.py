@@ -8,7 +8,7 @@ import pytest
 import test_configs
 import tiny
 
-from jepa_text import export, load, main
+from jepa_text import main
 from jepa_text.analysis import analyze
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
@@ -17,6 +17,7 @@ from jepa_text.evaluation import evaluate, finetune_command
 from jepa_text.files import paths
 from jepa_text.hf import files
 from jepa_text.planning import benchmark, plan
+from jepa_text.pretrained import export, load
 from jepa_text.running import checkpoint, compilation, workdir
 from jepa_text.training import config as settings
 from jepa_text.training import init_from, tokenizer

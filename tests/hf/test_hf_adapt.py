@@ -11,9 +11,9 @@ from hf_cases import CASES, WORDS, V
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import flat, folder, logits_of, references, tensors_of
 
-from jepa_text import load as loading
 from jepa_text.data import tokenizers
 from jepa_text.hf import adapt, configs, load, sentence
+from jepa_text.pretrained import load as loading
 
 folder = folder  # Fixtures are found by name.
 

@@ -15,7 +15,7 @@ from hf_cases import CASES
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import tensors_of
 
-from jepa_text import export, load, main
+from jepa_text import main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
@@ -32,6 +32,7 @@ from jepa_text.hf import (
 )
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
+from jepa_text.pretrained import export, load
 from jepa_text.report import frequencies
 
 TEXT = 'The President of the United <mask> of America, and the <mask>.'

@@ -12,8 +12,8 @@ from test_hf_adapt import sentences
 from test_hf_export import trained
 from test_hf_import import folder, shard, tensors_of
 
-from jepa_text import export
 from jepa_text.hf import files, load
+from jepa_text.pretrained import export
 
 folder = folder  # Fixtures are found by name.
 

@@ -15,11 +15,11 @@ from hf_cases import CASES, V
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save_file
 
-from jepa_text import load as of_any
 from jepa_text.config import resolve
 from jepa_text.hf import configs, families, files, layout, load, names
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
+from jepa_text.pretrained import load as of_any
 
 REFERENCES = Path(__file__).parents[1] / 'references' / 'hf.npz'
 

@@ -12,10 +12,10 @@ from numpy.testing import assert_allclose
 from test_hf_export import imported
 from test_hf_export import trained as made
 
-from jepa_text import export
-from jepa_text import load as loading
 from jepa_text.analysis import features
 from jepa_text.hf import load
+from jepa_text.pretrained import export
+from jepa_text.pretrained import load as loading
 
 # One text is longer than a row.
 pytestmark = pytest.mark.filterwarnings('ignore:.*are longer than:UserWarning')

@@ -9,11 +9,11 @@ import pytest
 from test_hf_export import imported
 
 import jepa_text
-from jepa_text import export
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import training
 from jepa_text.hf import families, load, vocabulary
-from jepa_text.pretrained import Pretrained
+from jepa_text.pretrained import export
+from jepa_text.pretrained.model import Pretrained
 
 TEXTS = (
     "The whale's white; it'll swim 1234567 miles.",
@@ -85,9 +85,9 @@ def test_declared_special_tokens_are_exported(tmp_path):
     hf_cases.write_tokenizer(folder, words)
     given = dict(bos_token='<START>', eos_token='<END>', pad_token='<END>')
     (folder / 'tokenizer_config.json').write_text(json.dumps(given))
-    model = jepa_text.load.load(f'hf:{folder}')
+    model = jepa_text.pretrained.load.load(f'hf:{folder}')
     export.write(model, tmp_path / 'out')
-    again = jepa_text.load.load(f'hf:{tmp_path / "out"}').tokenizer
+    again = jepa_text.pretrained.load.load(f'hf:{tmp_path / "out"}').tokenizer
     for found in (model.tokenizer, again):
         assert (found.pad_id, found.bos_id, found.eos_id, found.mask_id) == (2, 1, 2, 3)
     assert 'roles' not in (tmp_path / 'out' / 'tokenizer.json').read_text()

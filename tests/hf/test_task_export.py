@@ -14,23 +14,25 @@ from test_hf_import import tensors_of
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
-from jepa_text import export, load, main
+from jepa_text import main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.hf import load as hf_load
 from jepa_text.hf import source
-from jepa_text.kinds import (
+from jepa_text.models.network import Network
+from jepa_text.pretrained import (
     base,
+    export,
     exported,
     labels,
+    load,
     prediction,
     saved,
     spans,
     tags,
     vectors,
 )
-from jepa_text.models.network import Network
 
 TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
 WORDS = [text.split() for text in TEXTS]

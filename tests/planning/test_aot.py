@@ -5,7 +5,7 @@ import re
 import pytest
 import test_configs
 
-from jepa_text.cost import hardware
+from jepa_text.parallel import hardware
 from jepa_text.planning import aot, targets
 from jepa_text.training import config as settings
 

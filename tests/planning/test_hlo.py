@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jepa_text.cost import flops, hardware
-from jepa_text.parallel import sharding
+from jepa_text.models import flops
+from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import hlo, roofline
 
 CHIP = hardware.CHIPS['h200']

@@ -13,8 +13,7 @@ import test_configs
 import tiny
 
 from jepa_text import main
-from jepa_text.cost import hardware
-from jepa_text.parallel import sharding
+from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, fit, hlo, memory, plan, tables
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes

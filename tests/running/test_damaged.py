@@ -11,9 +11,9 @@ import orbax.checkpoint as ocp
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.data import tokenizers
 from jepa_text.parallel import exits
+from jepa_text.pretrained import load
 from jepa_text.running import metrics, restore
 
 CHANGES = dict(

@@ -7,13 +7,13 @@ import weakref
 import jax
 import pytest
 
-from jepa_text import load
 from jepa_text.analysis import features
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import identity
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
+from jepa_text.pretrained import load
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.files import addresses
 from jepa_text.parallel import exits
+from jepa_text.pretrained import load
 from jepa_text.running import places, restore
 
 REFERENCES = Path(__file__).parents[1] / 'references'

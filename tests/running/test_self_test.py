@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.analysis import analyze
 from jepa_text.parallel import exits
 from jepa_text.planning import worker
+from jepa_text.pretrained import load
 from jepa_text.running import self_test, xla_flags
 from jepa_text.study import study
 

@@ -16,8 +16,8 @@ import psutil
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.parallel import exits
+from jepa_text.pretrained import load
 from jepa_text.running import workdir
 from jepa_text.study import study, work
 

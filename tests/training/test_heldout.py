@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load
 from jepa_text.config import resolve
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.models import transformer
@@ -18,6 +17,7 @@ from jepa_text.models.network import Network
 from jepa_text.objectives import mntp
 from jepa_text.objectives.base import Objective
 from jepa_text.parallel import sharding
+from jepa_text.pretrained import load
 from jepa_text.report import frequencies
 from jepa_text.running import metrics
 from jepa_text.training import heldout

@@ -16,10 +16,10 @@ import tiny
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import tensors_of
 
-from jepa_text import export, load
 from jepa_text.config import resolve
 from jepa_text.data import prepare, tokenizers
 from jepa_text.optim import leaves, multipliers, optimizers, schedules
+from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
 from jepa_text.training import begin, completion, convert, heldout, init_from
 from jepa_text.training import config as settings

@@ -9,7 +9,7 @@ import jax
 import pytest
 import tiny
 
-from jepa_text.cost import hardware
+from jepa_text.parallel import hardware
 from jepa_text.running import metrics, self_test
 from jepa_text.training import descriptions
 

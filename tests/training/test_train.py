@@ -14,10 +14,10 @@ import pytest
 import tiny
 from numpy.testing import assert_array_equal
 
-from jepa_text import load
 from jepa_text.data import stream
 from jepa_text.optim import schedules
 from jepa_text.parallel import exits
+from jepa_text.pretrained import load
 from jepa_text.running import budget, metrics
 from jepa_text.training import config as settings
 from jepa_text.training import descriptions, preflight
@@ -38,7 +38,7 @@ def trained(folder):
     """(config, workdir, final state) of four MLM steps on devices with a known peak."""
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('jepa_text.cost.hardware.peak', lambda kind: 1e12)
+        patch.setattr('jepa_text.parallel.hardware.peak', lambda kind: 1e12)
         state = tiny.train(config, folder / 'run')
     return config, folder / 'run', state
 

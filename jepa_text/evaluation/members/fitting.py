@@ -7,7 +7,7 @@ If not all members fit, two programs are compiled to estimate the memory per mem
 
 import jax
 
-from jepa_text.cost import hardware
+from jepa_text.parallel import hardware
 from jepa_text.running import compilation
 
 

@@ -26,10 +26,10 @@ from jepa_text.evaluation.members import (
     vocabulary,
 )
 from jepa_text.evaluation.members import step as member_step
-from jepa_text.kinds import base, prediction
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
+from jepa_text.pretrained import base, prediction
 from jepa_text.running import numerics
 
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')

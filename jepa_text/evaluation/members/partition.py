@@ -8,8 +8,8 @@ merged     both together, as the network takes them
 import jax
 import jax.numpy as jnp
 
-from jepa_text.kinds import base
 from jepa_text.models import transformer
+from jepa_text.pretrained import base
 
 
 def check_head(network, recipe):

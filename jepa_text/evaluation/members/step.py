@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
-from jepa_text.cost import memo
 from jepa_text.evaluation.members import partition, standardize
-from jepa_text.kinds import base
+from jepa_text.models import memo
 from jepa_text.models.attention import attend
 from jepa_text.models.network import key_from
+from jepa_text.pretrained import base
 
 
 @memo.memoize

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from jepa_text.cost import flops, hardware
+from jepa_text.models import flops
 from jepa_text.models.attention import (
     blockwise,
     cudnn,
@@ -25,7 +25,7 @@ from jepa_text.models.attention import (
     trial,
     xla,
 )
-from jepa_text.parallel import activations, sharding
+from jepa_text.parallel import activations, hardware, sharding
 
 BACKENDS = {
     'xla': xla,

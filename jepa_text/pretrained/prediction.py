@@ -6,9 +6,9 @@ import warnings
 import jax
 import numpy as np
 
-from jepa_text.cost import memo
 from jepa_text.data import batching, truncation
-from jepa_text.kinds import base
+from jepa_text.models import memo
+from jepa_text.pretrained import base
 
 # Tokens per batch, with padding. On a CPU larger batches do not fit the cache, and the
 # kernel zeroes arrays of 32 MiB or more on every allocation.

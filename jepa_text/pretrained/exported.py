@@ -3,8 +3,8 @@
 import dataclasses
 
 from jepa_text.hf import task_head, to_family
-from jepa_text.kinds import base, labels, saved, spans, tags
 from jepa_text.models import pooling
+from jepa_text.pretrained import base, labels, saved, spans, tags
 
 # The labels of spans that are learned per token: whether it belongs to the answer.
 MARKS = ('outside', 'answer')

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import base, labels, prediction, spans, tags
+from jepa_text.pretrained import base, labels, prediction, spans, tags
 
 WORDS = st.text('abcdefgh-.,\u00e9', min_size=1, max_size=9)
 

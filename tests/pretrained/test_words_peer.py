@@ -8,7 +8,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from jepa_text.data import tokenizers
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import base, tags
+from jepa_text.pretrained import base, tags
 
 pytestmark = pytest.mark.peer
 SENTENCES = {

@@ -6,11 +6,10 @@ import examined
 import numpy as np
 import pytest
 
-from jepa_text import load
 from jepa_text.evaluation import config, finetune
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import saved
+from jepa_text.pretrained import load, saved
 
 TEXTS = ['the old sea', 'a law \U0001f469\u200d\U0001f467 of e\u0301', 'x', 'war and tax']
 METRICS = {

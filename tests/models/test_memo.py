@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.cost import memo
+from jepa_text.models import memo
 from jepa_text.objectives import hybrid, mlm
 
 

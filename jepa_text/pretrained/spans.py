@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.kinds import base
+from jepa_text.pretrained import base
 
 MIN_CONTEXT = 8  # minimum tokens of the context per row
 

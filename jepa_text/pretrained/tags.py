@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from jepa_text.kinds import base
+from jepa_text.pretrained import base
 
 
 @dataclasses.dataclass(frozen=True)

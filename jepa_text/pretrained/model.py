@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.cost import memo
 from jepa_text.data import batching, tokenizers, truncation
-from jepa_text.kinds import base, prediction
-from jepa_text.models import pooling
+from jepa_text.models import memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
+from jepa_text.pretrained import base, prediction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,7 +27,7 @@ class Pretrained:
                    length 1 if `normalize`
     shift          a masked token is predicted at the position this far before it
     record         how it was imported, as JSON values; None for models trained here
-    kind           the task that it was fine-tuned for (kinds/base.py), or None
+    kind           the task that it was fine-tuned for (pretrained/base.py), or None
     """
 
     network: Network
@@ -135,7 +134,7 @@ class Pretrained:
         token or LM head, or trained by an objective without masks."""
         token = getattr(self.network.objective, 'token_objective', None)
         fills = token is not None and token.fills
-        check_fills(self.name, self.tokenizer, 'lm_head' in self.params, fills)
+        check_filling(self.name, self.tokenizer, 'lm_head' in self.params, fills)
 
     def predict(self, first, second=None, max_length=None):
         """The answers of a fine-tuned model to texts or pairs of texts.
@@ -234,7 +233,7 @@ def _shown(tokenizer, i):
     return tokenizer.decode([i]) or tokenizer.backend.id_to_token(int(i))
 
 
-def check_fills(name, tokenizer, has_head, fills=True):
+def check_filling(name, tokenizer, has_head, fills=True):
     """Raises ValueError for a model that cannot predict masked tokens."""
     name = name or 'The model'
     if tokenizer.mask_id is None or not has_head:

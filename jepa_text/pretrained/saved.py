@@ -19,8 +19,8 @@ from safetensors.numpy import load_file, save
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import atomic, checksums
-from jepa_text.kinds import base, labels, spans, tags, vectors
 from jepa_text.models.network import Network
+from jepa_text.pretrained import base, labels, spans, tags, vectors
 
 FILE = 'task.json'
 WEIGHTS = 'model.safetensors'

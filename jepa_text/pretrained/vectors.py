@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.kinds import base, labels
 from jepa_text.models import pooling
+from jepa_text.pretrained import base, labels
 
 
 @dataclasses.dataclass(frozen=True)

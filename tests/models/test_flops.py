@@ -9,8 +9,8 @@ import pytest
 import test_configs
 
 from jepa_text.config import resolve
-from jepa_text.cost import flops, memo
 from jepa_text.data import tokenizers
+from jepa_text.models import flops, memo
 from jepa_text.models.network import Network
 from jepa_text.objectives import hybrid, sentence
 from jepa_text.training import state as states

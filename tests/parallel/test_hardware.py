@@ -2,7 +2,7 @@
 
 import pytest
 
-from jepa_text.cost import hardware
+from jepa_text.parallel import hardware
 
 # jax.devices()[0].device_kind of each chip.
 KINDS = {

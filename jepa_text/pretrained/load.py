@@ -9,16 +9,15 @@ import functools
 
 import jax
 
-from jepa_text import pretrained
 from jepa_text.config import renamed, resolve
 from jepa_text.data import section, tokenizers
 from jepa_text.files import addresses, checksums, paths
 from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
-from jepa_text.kinds import exported, saved, vectors
 from jepa_text.models import stack
 from jepa_text.models.network import Network
-from jepa_text.pretrained import Pretrained
+from jepa_text.pretrained import exported, saved, vectors
+from jepa_text.pretrained.model import Pretrained, check_filling
 from jepa_text.running import budget, identity, places, restore, xla_flags
 
 
@@ -113,9 +112,9 @@ def check_fills(workdir):
     """
     name, folder = _place(workdir)
     if folder is None:
-        pretrained.check_fills(f'{paths.MODEL}{name}', *hf_load.head_of(name))
+        check_filling(f'{paths.MODEL}{name}', *hf_load.head_of(name))
     elif (folder / saved.FILE).is_file():
-        pretrained.check_fills(name, saved.outline(folder)[2], has_head=False)
+        check_filling(name, saved.outline(folder)[2], has_head=False)
     else:
         _abstract(folder, name)[1].check_fills()
 

@@ -5,8 +5,8 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.kinds import base
 from jepa_text.models import pooling
+from jepa_text.pretrained import base
 
 
 class PooledKind(base.Kind):

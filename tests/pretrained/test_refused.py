@@ -8,14 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text import load
 from jepa_text.config import resolve, schema
 from jepa_text.data import truncation
 from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import labels, prediction, spans, tags
 from jepa_text.models.network import Network
+from jepa_text.pretrained import labels, load, prediction, spans, tags
 
 LABELS = labels.Labels(labels=('land', 'sea'))
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text import load as loading
 from jepa_text.data import section as reads
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.hf import card, files, load, sentence, shards, to_family, vocabulary
-from jepa_text.kinds import base, exported, saved
 from jepa_text.models import heads, pooling
+from jepa_text.pretrained import base, exported, saved
+from jepa_text.pretrained import load as loading
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, places, restore
 

@@ -1,1 +1,0 @@
-"""FLOPs of steps, memoized results; speed, memory and price of accelerators."""
