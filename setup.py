@@ -87,7 +87,6 @@ EXTRAS = {
     ],
     'eval': EVAL,
     'viz': VIZ,
-    'wandb': ['wandb>=0.25,<1'],
     'kernels': ['tokamax>=0.0.12,<0.1'],
     'docs': DOCS,
     'stores': STORES,

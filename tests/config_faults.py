@@ -36,7 +36,7 @@ def bases(folder):
         config = tiny.config(folder)
         config |= dict(phases=presets[preset], tokens=0, offload='', baseline='none')
         config |= dict(geometry=dict(every=4, texts=16), profile_steps=(0, 0))
-        config |= dict(watchdog=dict(seconds=9, compile=9, pause=9))
+        config |= dict(watchdog=dict(seconds=9, pause=9))
         source = dict(name='text', path='x', heldout_every=9)
         config['prepare'] = dict(
             source=source, tokenizer='bundled', row_length=tiny.LENGTH, packing='concat'
@@ -103,7 +103,7 @@ def build(config, folder):
     from jepa_text.training import recipe as recipes
 
     config = settings.plain(config)
-    resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
+    resolve.call('watchdog', watchdog.Watchdog, config['watchdog'])
     config = completion.with_baseline(config, folder / 'run')
     recipes.make(config)
     profiling.Trace(folder / 'profile', config['profile_steps'])

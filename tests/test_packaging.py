@@ -92,7 +92,6 @@ def test_what_is_declared(package):
             'hf',
             'eval',
             'viz',
-            'wandb',
             'kernels',
             'docs',
             'stores',

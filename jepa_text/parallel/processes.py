@@ -15,7 +15,6 @@ import glob
 import importlib.util
 import os
 import re
-import socket
 import zlib
 
 import jax
@@ -139,18 +138,6 @@ def from_first(array):
 def maximum(number):
     """Returns the maximum of a nonnegative integer over all processes."""
     return int(_gather(number).max())
-
-
-def unused_gpus(environ=os.environ):
-    """Returns how many GPUs of a node no process of the job uses; the most of all nodes.
-
-    Those that CUDA_VISIBLE_DEVICES hides do not count.
-    """
-    host_P = _gather(zlib.crc32(socket.gethostname().encode()))
-    used_P = _gather(jax.local_device_count())
-    used = int(used_P[host_P == host_P[jax.process_index()]].sum())
-    visible = _visible_gpus(environ) if jax.default_backend() == 'gpu' else 0
-    return maximum(max(visible - used, 0))
 
 
 class Vote:

@@ -11,8 +11,7 @@ import math
 import re
 
 import jax
-from jax.experimental import mesh_utils
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from jepa_text.config import schema
 
@@ -47,9 +46,6 @@ class Config:
     fsdp: int = schema.field(1, 'fully sharded data parallelism (ZeRO)')
     tensor: int = schema.field(1, 'tensor parallelism')
     context: int = schema.field(1, 'context parallelism: shards the positions of a row')
-    dcn_data: int = schema.field(
-        1, 'number of machines or slices that `data` spans', minimum=1
-    )
 
 
 def make_mesh(
@@ -57,35 +53,25 @@ def make_mesh(
     fsdp=Config.fsdp,
     tensor=Config.tensor,
     context=Config.context,
-    dcn_data=Config.dcn_data,
     devices=None,
 ):
     """Returns a mesh of all devices. One axis may be -1, for all remaining devices.
 
-    `dcn_data` is the number of slices or machines over which `data` is sharded first, if
-    they are connected by a slow network and the devices within each by a fast one. Raises
-    ValueError if the product of the sizes is not the number of devices.
+    Raises ValueError if the product of the sizes is not the number of devices.
     """
     devices = devices or jax.devices()
     sizes = _sizes(len(devices), data, fsdp, context, tensor)
     # Explicit axes, the default, would make the sharding a part of every array's type.
     auto = (AxisType.Auto,) * len(AXES)
-    if dcn_data == 1:
-        return jax.make_mesh(sizes, AXES, axis_types=auto, devices=devices)
-    return Mesh(_hybrid_devices(sizes, dcn_data, devices), AXES, axis_types=auto)
+    return jax.make_mesh(sizes, AXES, axis_types=auto, devices=devices)
 
 
-def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1, dcn_data=1):
+def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1):
     """Returns a mesh of `count` devices that need not exist; sufficient for `shardings`.
 
     Raises ValueError as `make_mesh` does.
     """
     sizes = _sizes(count, data, fsdp, context, tensor)
-    if sizes[0] % dcn_data:
-        raise ValueError(
-            f'mesh dcn_data={dcn_data} must divide data={sizes[0]}: all machines have '
-            'equal parts of it. Change one of them.'
-        )
     return AbstractMesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
@@ -100,26 +86,6 @@ def _sizes(count, *given):
             f'the {count} available devices; set one axis to -1 for the remaining ones.'
         )
     return tuple(sizes)
-
-
-def _hybrid_devices(sizes, dcn_data, devices):
-    """Returns the devices of a mesh whose `data` axis spans slices first."""
-    # TPUs know their slice. Other devices are close if they belong to the same process.
-    slices = {getattr(device, 'slice_index', None) for device in devices}
-    by_process = len(slices) == 1
-    count = len({device.process_index for device in devices} if by_process else slices)
-    if count != dcn_data or sizes[0] % dcn_data:
-        what = 'processes' if by_process else 'slices'
-        raise ValueError(
-            f'mesh dcn_data={dcn_data} must be the number of {what}, which is {count}, '
-            f'and divide data={sizes[0]}.'
-        )
-    return mesh_utils.create_hybrid_device_mesh(
-        (sizes[0] // dcn_data, *sizes[1:]),
-        (dcn_data, *(1 for _ in sizes[1:])),
-        devices,
-        process_is_granule=by_process,
-    )
 
 
 def spec(path, shape, mesh):

@@ -113,7 +113,7 @@ def remedies(sized):
 def _sharding(sized):
     """Changes that shard the state over all data-parallel devices, if any."""
     is_sharded = sized.made.mesh.shape['fsdp'] == sized.ways
-    if is_sharded or sized.config['mesh'].get('dcn_data', 1) > 1:
+    if is_sharded:
         return {}
     return {'mesh.data': 1, 'mesh.fsdp': sized.ways}
 

@@ -1,4 +1,4 @@
-"""Metrics of a run: the file metrics.jsonl, further writers, and the throughput clock.
+"""Metrics of a run: the file metrics.jsonl, and event files of TensorBoard.
 
 `metrics.jsonl` is authoritative, with one JSON object per line:
 {"step": 100, "train/loss": 5.25}. Keys are sorted and floats are written with all digits,
@@ -8,12 +8,12 @@ one. JSON has no NaN: it and the infinities are the strings "nan", "inf" and "-i
 precedes it, so that a digit flipped on the disk is detected.
 """
 
-import contextlib
 import json
 import logging
 import math
 import os
 import re
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.files import atomic
-from jepa_text.running import writers
 
 FILE = 'metrics.jsonl'
 _CRC = 'crc'
@@ -33,19 +32,17 @@ _log = logging.getLogger(__name__)
 class Writer:
     """Appends metrics to a workdir; a context manager. Open it in one process only.
 
-    With `resume_step=k`, all lines after step k and an incomplete last line are removed
-    first (by an atomic rewrite) and hidden from TensorBoard; the run then writes those
-    steps again. Without it every complete line is kept. To lose nothing, write the
-    metrics of step k before saving the checkpoint of step k. `write` hands each line to
-    the operating system, so a killed process loses none; a power failure loses none that
-    were written before `sync`. `logged` is what `sync` returned then: a warning is logged
-    if lines up to that step are missing nevertheless. `tensorboard` and `wandb` (None:
-    not used) select further writers (writers.py).
+    They are also written to event files of TensorBoard. With `resume_step=k`, all lines
+    after step k and an incomplete last line are removed first (by an atomic rewrite) and
+    hidden from TensorBoard; the run then writes those steps again. Without it every
+    complete line is kept. To lose nothing, write the metrics of step k before saving the
+    checkpoint of step k. `write` hands each line to the operating system, so a killed
+    process loses none; a power failure loses none that were written before `sync`.
+    `logged` is what `sync` returned then: a warning is logged if lines up to that step
+    are missing nevertheless.
     """
 
-    def __init__(
-        self, workdir, resume_step=None, *, tensorboard=True, wandb=None, logged=None
-    ):
+    def __init__(self, workdir, resume_step=None, *, tensorboard=True, logged=None):
         self._path = Path(workdir) / FILE
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._last = _trim(self._path, math.inf if resume_step is None else resume_step)
@@ -58,11 +55,7 @@ class Writer:
                 logged,
             )
         self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
-        self._writers = []
-        if tensorboard:
-            self._writers.append(writers.TensorBoard(workdir, resume_step))
-        if wandb:
-            self._writers.append(writers.Wandb(workdir, wandb))
+        self._events = _event_writer(workdir, resume_step) if tensorboard else None
 
     def write(self, step, values):
         """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX.
@@ -81,8 +74,9 @@ class Writer:
         while data:  # a nearly full disk accepts a part without raising an error
             data = data[self._file.write(data) :]
         self._last = int(step)
-        for writer in self._writers:
-            writer.write(int(step), line)
+        if self._events:
+            for name, value in line.items():
+                self._events.add_scalar(name, value, int(step))
 
     def sync(self):
         """Flushes all lines to the disk; returns the last step written, None if none."""
@@ -92,8 +86,8 @@ class Writer:
     def close(self):
         """Flushes and closes all; a second call does nothing."""
         self._file.close()
-        while self._writers:
-            self._writers.pop().close()
+        if self._events:
+            self._events.close()
 
     def __enter__(self):
         return self
@@ -144,6 +138,25 @@ def series(rows, name):
     pairs = [(row['step'], row[name]) for row in rows if name in row]
     steps, values = zip(*pairs) if pairs else ((), ())
     return np.array(steps, np.int64), np.array(values, np.float64)
+
+
+def _event_writer(workdir, resume_step):
+    """A writer of event files; events after `resume_step` are hidden."""
+    # tensorboardX imports torch, which takes seconds, if it is installed.
+    is_hidden = sys.modules.setdefault('torch', None) is None
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if is_hidden:
+            del sys.modules['torch']
+    return SummaryWriter(
+        str(workdir),
+        purge_step=None if resume_step is None else resume_step + 1,
+        max_queue=1000,
+        flush_secs=10,
+        # File names have one-second resolution: two runs in a second would collide.
+        filename_suffix=f'.{time.time_ns()}',
+    )
 
 
 def _scalar(name, value):
@@ -217,87 +230,3 @@ def _trim(path, last_step):
     if text != path.read_bytes():
         atomic.write(path, text)
     return kept[-1][0] if kept else None
-
-
-class Throughput:
-    """Measures tokens per second and time per step between two log points, on the host.
-
-    JAX dispatches asynchronously, so timing single steps would slow them down; the mean
-    over a window that ends in `block_until_ready` is exact. The first step compiles and
-    is not counted, nor is the next step after `restart` (a new phase). Time inside
-    `paused` (evaluation, checkpoints) is not counted.
-
-        clock = Throughput(devices=jax.device_count())
-        state, metrics = step(state, batch)
-        clock.step(tokens)                      # blocks on a step that compiles
-        with clock.waiting(computes):
-            batch = next(batches)
-        ...
-        writer.write(n, clock.window())         # block on the last step before this
-    """
-
-    def __init__(self, devices=1, now=time.perf_counter):
-        self._devices, self._now = devices, now
-        self._skip_from = None
-        self._reset()
-        self.restart()
-
-    def _reset(self):
-        self._start = self._now()
-        self._excluded = self._waited = 0.0
-        self._tokens = []
-
-    def restart(self):
-        """Excludes the next step, which compiles, and all time until it ends."""
-        if self._skip_from is None:
-            self._skip_from = self._now()
-
-    def step(self, tokens):
-        """Counts one step; `tokens` without padding, a number or a device scalar."""
-        if self._skip_from is None:
-            self._tokens.append(tokens)
-            return
-        # Reading a device scalar blocks until the step has ended.
-        int(tokens)
-        # The window closed before this step began, if it began in an earlier window.
-        self._excluded += self._now() - max(self._skip_from, self._start)
-        self._skip_from = None
-
-    @contextlib.contextmanager
-    def waiting(self, computes):
-        """Around `next(batches)`: counts as waiting for input unless `computes()` is true
-        at the end, which says that the device was busy meanwhile."""
-        begin = self._now()
-        yield
-        if self._skip_from is None and not computes():
-            self._waited += self._now() - begin
-
-    @contextlib.contextmanager
-    def paused(self):
-        """Excludes the time of work that is not training."""
-        begin = self._now()
-        yield
-        if self._skip_from is None:
-            self._excluded += self._now() - begin
-
-    def window(self):
-        """The `throughput/` metrics since the last call; {} if no step was counted.
-
-        Tokens per second (all devices, and per device); `step_time` and `input_wait` in
-        seconds per step.
-        """
-        steps, end = len(self._tokens), self._now()
-        excluded = self._excluded
-        if self._skip_from is not None:
-            excluded += end - max(self._skip_from, self._start)
-        seconds = end - self._start - excluded
-        tokens, waited = sum(int(count) for count in self._tokens), self._waited
-        self._reset()
-        if not steps or seconds <= 0:
-            return {}
-        return {
-            'throughput/tokens_per_second': tokens / seconds,
-            'throughput/tokens_per_second_per_device': tokens / seconds / self._devices,
-            'throughput/step_time': seconds / steps,
-            'throughput/input_wait': waited / steps,
-        }

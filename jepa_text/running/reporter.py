@@ -7,6 +7,7 @@ memory/host_gib, memory/device_peak_gib
 """
 
 import contextlib
+import time
 
 import jax
 import psutil
@@ -21,29 +22,23 @@ class Reporter:
 
     A context manager. `name` and `steps` are those of the run; `peak` is the peak FLOP/s
     of a device, None if unknown. `resumed` is the step from which the run resumes, None
-    for a new run; metrics were written up to step `logged`. `wandb`: as for
-    metrics.Writer.
+    for a new run; metrics were written up to step `logged`.
     """
 
-    def __init__(self, folder, name, steps, *, peak, resumed, logged, wandb):
+    def __init__(self, folder, name, steps, *, peak, resumed, logged):
         self._folder, self._name, self._steps = folder, name, steps
         self._peak = peak
         self._start_step = -1 if resumed is None else resumed
-        self._logged, self._wandb = logged, wandb
+        self._logged = logged
         self._flops_per_token = 0.0
         self._is_active = jax.process_index() == 0
-        self.clock = metrics.Throughput(devices=jax.device_count())
+        self.clock = Throughput(devices=jax.device_count())
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
         if self._is_active:
             self._writer = self._stack.enter_context(
-                metrics.Writer(
-                    self._folder,
-                    self._start_step,
-                    wandb=self._wandb,
-                    logged=self._logged,
-                )
+                metrics.Writer(self._folder, self._start_step, logged=self._logged)
             )
             start = max(self._start_step, 0)
             self._progress = self._stack.enter_context(
@@ -107,3 +102,87 @@ def memory():
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
     peaks = [s['peak_bytes_in_use'] for s in stats if 'peak_bytes_in_use' in s]
     return held | ({'memory/device_peak_gib': max(peaks) / GIB} if peaks else {})
+
+
+class Throughput:
+    """Measures tokens per second and time per step between two log points, on the host.
+
+    JAX dispatches asynchronously, so timing single steps would slow them down; the mean
+    over a window that ends in `block_until_ready` is exact. The first step compiles and
+    is not counted, nor is the next step after `restart` (a new phase). Time inside
+    `paused` (evaluation, checkpoints) is not counted.
+
+        clock = Throughput(devices=jax.device_count())
+        state, metrics = step(state, batch)
+        clock.step(tokens)                      # blocks on a step that compiles
+        with clock.waiting(computes):
+            batch = next(batches)
+        ...
+        writer.write(n, clock.window())         # block on the last step before this
+    """
+
+    def __init__(self, devices=1, now=time.perf_counter):
+        self._devices, self._now = devices, now
+        self._skip_from = None
+        self._reset()
+        self.restart()
+
+    def _reset(self):
+        self._start = self._now()
+        self._excluded = self._waited = 0.0
+        self._tokens = []
+
+    def restart(self):
+        """Excludes the next step, which compiles, and all time until it ends."""
+        if self._skip_from is None:
+            self._skip_from = self._now()
+
+    def step(self, tokens):
+        """Counts one step; `tokens` without padding, a number or a device scalar."""
+        if self._skip_from is None:
+            self._tokens.append(tokens)
+            return
+        # Reading a device scalar blocks until the step has ended.
+        int(tokens)
+        # The window closed before this step began, if it began in an earlier window.
+        self._excluded += self._now() - max(self._skip_from, self._start)
+        self._skip_from = None
+
+    @contextlib.contextmanager
+    def waiting(self, computes):
+        """Around `next(batches)`: counts as waiting for input unless `computes()` is true
+        at the end, which says that the device was busy meanwhile."""
+        begin = self._now()
+        yield
+        if self._skip_from is None and not computes():
+            self._waited += self._now() - begin
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Excludes the time of work that is not training."""
+        begin = self._now()
+        yield
+        if self._skip_from is None:
+            self._excluded += self._now() - begin
+
+    def window(self):
+        """The `throughput/` metrics since the last call; {} if no step was counted.
+
+        Tokens per second (all devices, and per device); `step_time` and `input_wait` in
+        seconds per step.
+        """
+        steps, end = len(self._tokens), self._now()
+        excluded = self._excluded
+        if self._skip_from is not None:
+            excluded += end - max(self._skip_from, self._start)
+        seconds = end - self._start - excluded
+        tokens, waited = sum(int(count) for count in self._tokens), self._waited
+        self._reset()
+        if not steps or seconds <= 0:
+            return {}
+        return {
+            'throughput/tokens_per_second': tokens / seconds,
+            'throughput/tokens_per_second_per_device': tokens / seconds / self._devices,
+            'throughput/step_time': seconds / steps,
+            'throughput/input_wait': waited / steps,
+        }

@@ -29,7 +29,6 @@ _IGNORED = (
     'phases',
     'prepare',
     'checkpoint',
-    'metrics',
     'watchdog',
     'profile_steps',
     'compilation_cache',

@@ -35,7 +35,6 @@ from jepa_text.training import state as states
 # rounding. '*' stands for any text.
 MAY_CHANGE = (
     'name',
-    'metrics',
     'log_every',
     'checkpoint',
     'evaluate.every',
@@ -72,7 +71,7 @@ def recipe_of(config, folder, stack, evaluations=()):
     """
     config = settings.plain(config)
     paths.local('The workdir', folder)
-    guard = stack.enter_context(_watchdog(folder, **config['watchdog']))
+    guard = stack.enter_context(watchdog.Watchdog(**config['watchdog']))
     with processes.fail_together('the config'):
         numerics.check()
         compilation.use_cache(config['compilation_cache'])
@@ -90,11 +89,11 @@ def recipe_of(config, folder, stack, evaluations=()):
     if section:
         from jepa_text.training import prepare
 
-        guard.expect('prepare')
+        guard.suspend()
         processes.on_first(
             lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
         )
-    guard.expect('compile')
+    guard.pause()
     config = completion.with_baseline(config, folder)
     with processes.fail_together('the recipe'):
         config = completion.with_extension(config, folder)
@@ -138,13 +137,6 @@ def _check_rows(recipe, folder):
     newest = restore.newest(Path(folder, 'checkpoints'), restore.meta)
     if newest:
         recipe.check_resumed(*newest)
-
-
-def _watchdog(folder, **seconds):
-    """The watchdog of this process, with a file of its own."""
-    index = jax.process_index()
-    name = watchdog.FILE if index == 0 else f'{index}-{watchdog.FILE}'
-    return watchdog.Watchdog(f'{folder}/{name}', **seconds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +185,6 @@ def restore_or_init(recipe, place, stack, stop, trunk):
             peak=hardware.peak(jax.devices()[0].device_kind),
             resumed=int(state.step) if meta else None,
             logged=meta.get('logged'),
-            wandb=config.metrics.wandb,
         )
     )
     introduction = descriptions.introduction(recipe)

@@ -17,7 +17,7 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import hardware, sharding
 from jepa_text.running import checkpoint as checkpoints
-from jepa_text.running import compilation, profiling, writers
+from jepa_text.running import compilation, profiling
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.training import heldout
 
@@ -166,9 +166,6 @@ class Shared:
         '', "'optimizer': keep its state in host memory", choices=('', 'optimizer')
     )
     log_every: int = field(10, 'steps between lines of metrics', minimum=1)
-    metrics: writers.Config = section(
-        writers.Config, 'where metrics are written besides the workdir'
-    )
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
     geometry: Geometry = section(Geometry, 'geometry of held-out vectors during training')

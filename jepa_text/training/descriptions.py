@@ -10,7 +10,6 @@ from clu import parameter_overview
 
 from jepa_text.data import data_position
 from jepa_text.models.attention import attend
-from jepa_text.parallel import processes
 
 
 def introduction(recipe):
@@ -26,7 +25,6 @@ def introduction(recipe):
     return (
         f'devices  {len(devices)} x {devices[0].device_kind}, mesh {axes}, '
         + processes_of(devices),
-        *unused_gpus(),
         f'network  {sum(counts.values()):,} parameters: {parts}',
         *_budget(recipe),
         *itertools.chain(*map(data_position.lines, recipe.phases)),
@@ -49,16 +47,6 @@ def processes_of(devices):
         return '1 process'
     sizes = sorted(set(counts.values()))
     return f'{len(counts)} processes of {" or ".join(map(str, sizes))} each'
-
-
-def unused_gpus():
-    """Yields a warning if a node has GPUs that the job does not use."""
-    if unused := processes.unused_gpus():
-        yield (
-            f'Warning: GPUs of a node that no process of this job uses: {unused}. Start '
-            'one process per node, which uses all, or one per GPU; or name the GPUs of '
-            'each process in JAX_LOCAL_DEVICE_IDS.'
-        )
 
 
 def _budget(recipe):

@@ -120,7 +120,7 @@ class _Loop:
         """Trains from the step of the state to the end of the phase."""
         recipe, clock = self.recipe, self.report.clock
         step = steps.compiled(recipe, phase)
-        self.watchdog.expect('compile')
+        self.watchdog.pause()
         # On all processes, because a kernel may be tried out for these lines.
         self.report.begin(
             lambda: recipe.cost(phase).model / phase.tokens_per_step,
@@ -237,7 +237,7 @@ class _Loop:
     @contextlib.contextmanager
     def _pause(self):
         """Stops the clock and relaxes the watchdog during work other than steps."""
-        self.watchdog.expect('pause')
+        self.watchdog.pause()
         # Steps still running on the device do not belong to the pause.
         jax.block_until_ready(self.pending)
         with self.report.clock.paused():

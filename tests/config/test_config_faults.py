@@ -89,7 +89,7 @@ FAULTS = {
         (dict(telemetry__on_collapse='stopp'), "'stopp' is invalid; choices"),
         (dict(mesh='all'), "mesh='all' must be a section"),
         (dict(watchdog=dict(seconds=True)), 'watchdog.seconds=True'),
-        (dict(watchdog=dict(compile=-1)), 'watchdog.compile=-1 must be a number at'),
+        (dict(watchdog=dict(pause=-1)), 'watchdog.pause=-1 must be a number at'),
         (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be an integer at least'),
         (dict(checkpoint__keep_every=0), 'checkpoint.keep_every=0 must be'),
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),

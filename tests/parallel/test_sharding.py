@@ -81,18 +81,6 @@ def test_every_process_reads_its_rows_and_no_others():
             sharding.parts_of_batch(held)
 
 
-@pytest.mark.parametrize('sizes', [dict(dcn_data=2), dict(dcn_data=3), dict(dcn_data=0)])
-def test_slices_must_exist(sizes):
-    with pytest.raises(ValueError, match='the number of processes, which is 1'):
-        sharding.make_mesh(**sizes)
-
-
-def test_slices_of_a_planned_mesh_must_divide_its_data():
-    assert sharding.abstract_mesh(16, dcn_data=2).shape['data'] == 16
-    with pytest.raises(ValueError, match='dcn_data=3 must divide data=16'):
-        sharding.abstract_mesh(16, dcn_data=3)
-
-
 def test_offloaded_leaves_are_on_the_host():
     mesh = sharding.make_mesh()
     tree = {

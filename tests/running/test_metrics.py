@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import types
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jepa_text.running import metrics, writers
+from jepa_text.running import metrics
 
 
 def log(folder):
@@ -183,152 +182,6 @@ def test_closing_twice_is_allowed(tmp_path):
     writer = metrics.Writer(tmp_path)
     writer.close()
     writer.close()
-
-
-def test_without_tensorboardx_the_error_names_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, 'tensorboardX', None)
-    with pytest.raises(ImportError, match='tensorboard=False'):
-        metrics.Writer(tmp_path)
-
-
-class Clock:
-    def __init__(self):
-        self.time = 100.0
-
-    def __call__(self):
-        return self.time
-
-
-class Device:
-    """Executes steps in order and dispatches asynchronously: its scalar is a number
-    when the step has ended."""
-
-    def __init__(self, now):
-        self.now, self.free = now, 0.0
-
-    def step(self, seconds, tokens):
-        end = self.free = max(self.free, self.now.time) + seconds
-
-        class Scalar:
-            def __int__(_):
-                self.now.time = max(self.now.time, end)
-                return tokens
-
-        return Scalar()
-
-
-def test_the_first_step_is_awaited():
-    now = Clock()
-    clock, device = metrics.Throughput(now=now), Device(now)
-    for _ in range(2):
-        now.time += 30  # compiles
-        clock.step(device.step(5.0, 1000))
-        for _ in range(4):
-            last = device.step(0.5, 1000)
-            clock.step(last)
-        int(last)
-        assert clock.window()['throughput/step_time'] == 0.5
-        clock.restart()
-
-
-def test_throughput_counts_training_time_only():
-    now = Clock()
-    clock = metrics.Throughput(devices=4, now=now)
-    now.time += 30  # compiles
-    clock.step(999)
-    for computes in (False, True, False, False, True):
-        with clock.waiting(lambda computes=computes: computes):
-            now.time += 0.5
-        now.time += 1.5
-        clock.step(jnp.int32(1000))
-    with clock.paused():
-        now.time += 60
-    assert clock.window() == {
-        'throughput/tokens_per_second': 500.0,
-        'throughput/tokens_per_second_per_device': 125.0,
-        'throughput/step_time': 2.0,
-        'throughput/input_wait': 0.3,  # of three steps in five
-    }
-
-
-def test_what_precedes_the_first_step_is_not_training_time():
-    """A run is evaluated, or restored, before its first phase begins."""
-    now = Clock()
-    clock = metrics.Throughput(now=now)
-    with clock.paused():
-        now.time += 60  # evaluates
-    clock.restart()
-    now.time += 30  # compiles
-    clock.step(1)
-    now.time += 2
-    clock.step(1)
-    assert clock.window()['throughput/step_time'] == 2
-
-
-def test_throughput_windows_are_separate_and_restart_excludes_compilation():
-    now = Clock()
-    clock = metrics.Throughput(now=now)
-    assert clock.window() == {}
-    now.time += 50
-    clock.step(1)
-    assert clock.window() == {}
-    now.time += 1
-    clock.step(10)
-    clock.restart()
-    now.time += 7
-    assert (
-        clock.window()['throughput/tokens_per_second'] == 10
-    )  # in the midst of a compile
-    with clock.paused(), clock.waiting(lambda: False):
-        now.time += 40
-    clock.step(10**6)
-    now.time += 2
-    clock.step(10)
-    assert clock.window()['throughput/step_time'] == 2
-
-
-class StandIn(types.ModuleType):
-    """A stand-in for the module wandb that records calls."""
-
-    def __init__(self):
-        super().__init__('wandb')
-        self.started, self.logged, self.finished = [], [], 0
-
-    def init(self, **settings):
-        self.started.append(settings)
-        return self
-
-    def log(self, values, step):
-        self.logged.append((step, values))
-
-    def finish(self):
-        self.finished += 1
-
-
-def test_wandb_gets_the_same_values_and_a_resumed_run_keeps_its_id(tmp_path, monkeypatch):
-    fake = StandIn()
-    monkeypatch.setitem(sys.modules, 'wandb', fake)
-    (tmp_path / 'config.json').write_text('{"steps": 3}')
-    settings = writers.WandbConfig(project='whales', mode='offline')
-    for resume_step, step in ((None, 1), (1, 2)):
-        with metrics.Writer(tmp_path, resume_step, wandb=settings) as writer:
-            writer.write(step, {'train/loss': 0.5, 'train/odd': math.inf})
-    first, second = fake.started
-    assert first == second and len(first['id']) == 8 and first['resume'] == 'allow'
-    assert first['config'] == {'steps': 3} and first['dir'] == str(tmp_path)
-    assert first['project'] == 'whales' and first['mode'] == 'offline'
-    assert 'entity' not in first
-    values = {'train/loss': 0.5, 'train/odd': math.inf}
-    assert fake.logged == [(1, values), (2, values)] and fake.finished == 2
-    metrics.Writer(tmp_path / 'another', wandb=settings).close()
-    assert fake.started[2]['id'] != first['id']
-
-
-def test_missing_wandb_raises_only_if_configured(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, 'wandb', None)
-    metrics.Writer(tmp_path).close()
-    with pytest.raises(ImportError, match=r"project='x'.*jepa-text\[wandb\]"):
-        metrics.Writer(tmp_path, wandb=writers.WandbConfig(project='x'))
 
 
 def test_optional_packages_are_not_imported():

@@ -55,7 +55,7 @@ HANGS = """
 
 @pytest.mark.slow
 def test_the_watchdog_starts_before_anything_that_can_block(tmp_path):
-    hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'compile': 0.2}}
+    hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'pause': 0.2}}
     done = subprocess.run(
         [sys.executable, '-c', textwrap.dedent(HANGS), json.dumps(hanging)],
         cwd=tmp_path,
