@@ -46,30 +46,8 @@ class ConfigError(ValueError):
     """The run cannot start with this config, whenever it is retried."""
 
 
-class _NotFoundConfigError(ConfigError, FileNotFoundError):
-    """The config names a file that does not exist."""
-
-
-class _ExistsConfigError(ConfigError, FileExistsError):
-    """The config names an output that already exists."""
-
-
-class _PermissionConfigError(ConfigError, PermissionError):
-    """The config names an address that the credentials give no access to."""
-
-
-class _ModuleConfigError(ConfigError, ModuleNotFoundError):
-    """The config requires a package that is not installed."""
-
-
-# Exceptions that are converted, with the ConfigError that is also of their type.
-_CONVERTED = {
-    FileNotFoundError: _NotFoundConfigError,
-    FileExistsError: _ExistsConfigError,
-    PermissionError: _PermissionConfigError,
-    ModuleNotFoundError: _ModuleConfigError,
-    ValueError: ConfigError,
-}
+# Types that a ConfigError has besides its own, if it is made of such an exception.
+_KEPT = (FileNotFoundError, FileExistsError, PermissionError, ModuleNotFoundError)
 
 
 @contextlib.contextmanager
@@ -83,11 +61,11 @@ def config_errors():
     """
     try:
         yield
-    except tuple(_CONVERTED) as error:
+    except (ValueError, *_KEPT) as error:
         if isinstance(error, ConfigError) or not _is_ours(error):
             raise
-        kinds = (new for old, new in _CONVERTED.items() if isinstance(error, old))
-        raise next(kinds)(str(error)) from error
+        kept = tuple(kind for kind in _KEPT if isinstance(error, kind))
+        raise type('ConfigError', (ConfigError, *kept), {})(str(error)) from error
 
 
 def code_of(error):

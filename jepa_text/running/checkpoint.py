@@ -8,9 +8,7 @@ the checksums that this package adds to each step.
 import contextlib
 import dataclasses
 import errno
-import json
 import logging
-import os
 import shutil
 import threading
 
@@ -82,20 +80,9 @@ class Checkpointer:
         )
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
-        try:
-            if self._is_local:
-                os.makedirs(self.folder, exist_ok=True)
-            self._manager = ocp.CheckpointManager(
-                self.folder, options=options, item_names=('state', 'meta')
-            )
-        except OSError as error:
-            if not self._is_local:
-                raise
-            raise type(error)(
-                error.errno,
-                f'The checkpoint folder {self.folder} cannot be used ({error.strerror}: '
-                f'{error.filename}). Make it writable, or use another folder.',
-            ) from error
+        self._manager = ocp.CheckpointManager(
+            self.folder, options=options, item_names=('state', 'meta')
+        )
         self._stack.callback(self._manager.close)
 
     def __enter__(self):
@@ -147,7 +134,13 @@ class Checkpointer:
             step = _from_first(max(older, default=None))
         else:
             if damaged:
-                raise exits.ConfigError(_none_good(self.folder, damaged))
+                raise exits.ConfigError(
+                    f'{self.folder} has {len(damaged)} saved checkpoints, and none is '
+                    f'good ({damaged[0].reason}). The run would start again at step 0 '
+                    'and overwrite its metrics, so it was not started. Restore the files '
+                    'from a backup, move them away to start from scratch, or use another '
+                    '--workdir.'
+                )
             return None
         newer = [s for s in steps or () if s > step]
         processes.on_first(lambda: self._put_aside(newer), 'the damaged checkpoints')
@@ -161,9 +154,9 @@ class Checkpointer:
         Returns True, or False with a warning if the disk has too little space, so that
         training can continue (with several processes, only if that is known before). With
         `wait=True` (the final save) it returns when the step is complete, and a full disk
-        raises OSError. Raises ValueError if the step is not newer than `last_step`, a
-        leaf is not an array, or `meta` is not JSON; RuntimeError if this save or the one
-        before failed for another reason than a full disk.
+        raises OSError. Raises ValueError if the step is not newer than `last_step` or a
+        leaf is not an array; RuntimeError if this save or the one before failed for
+        another reason than a full disk.
         """
         step = int(state.step)
         self.wait()
@@ -173,10 +166,19 @@ class Checkpointer:
                 'exists already, and steps must increase. To go back, move the newer '
                 'steps away or use another folder.'
             )
-        items = self._items(state, meta, step)
+        items = ocp.args.Composite(
+            meta=ocp.args.JsonSave(restore.to_json(meta, state)),
+            state=ocp.args.StandardSave(state),
+        )
         error = self._space_error(state, step)
         if not error:
-            self._start(step, items)
+            self._saving = step
+            try:
+                # Copies to the host and starts saving in the background.
+                if not self._manager.save(step, args=items):
+                    raise RuntimeError('Orbax declined to save it')
+            except (OSError, ValueError, RuntimeError) as failure:
+                self._failure = failure
             # With several processes the outcome is agreed on in the next call.
             if wait or (self._failure and jax.process_count() == 1):
                 error = self._settle()
@@ -207,43 +209,17 @@ class Checkpointer:
             path.rename(aside)
             _log.warning('Checkpoint %s is now %s.', path, aside.name)
 
-    def _items(self, state, meta, step):
-        try:
-            meta = json.loads(json.dumps(meta))
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f'The meta of step {step} in {self.folder} is not JSON: {error}. Use '
-                'only numbers, strings, booleans, None, lists and dicts.'
-            ) from error
-        return ocp.args.Composite(
-            meta=ocp.args.JsonSave(restore.to_json(meta, state)),
-            state=ocp.args.StandardSave(state),
-        )
-
     def _space_error(self, state, step):
         """An OSError with the missing disk space, or None if there is enough."""
         needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        free = needed  # unknown at an address; on a failing disk, saving shows it
-        if self._is_local:
-            try:
-                free = shutil.disk_usage(self.folder).free
-            except OSError as error:
-                _log.warning('The free space in %s is unknown: %s.', self.folder, error)
+        # Unknown at an address.
+        free = shutil.disk_usage(self.folder).free if self._is_local else needed
         if not _from_first(int(free < needed)):
             return None
         return _full(
             f'Step {step} cannot be saved in {self.folder}: it needs '
             f'{needed / 1e6:.1f} MB and the disk has {free / 1e6:.1f} MB free.'
         )
-
-    def _start(self, step, items):
-        """Copies to the host and starts saving in the background."""
-        self._saving = step
-        try:
-            if not self._manager.save(step, args=items):
-                raise RuntimeError('Orbax declined to save it')
-        except (OSError, ValueError, RuntimeError) as error:
-            self._failure = error
 
     def _finish(self):
         """Waits for the background save; keeps its error."""
@@ -321,15 +297,6 @@ def read(folder, step, abstract_of):
 
 def _restore_args(leaf):
     return ocp.ArrayRestoreArgs(sharding=leaf.sharding, dtype=leaf.dtype)
-
-
-def _none_good(folder, damaged):
-    return (
-        f'{folder} has {len(damaged)} saved checkpoints, and none is good '
-        f'({damaged[0].reason}). The run would start again at step 0 and overwrite its '
-        'metrics, so it was not started. Restore the files from a backup, move them away '
-        'to start from scratch, or use another --workdir.'
-    )
 
 
 def _full(message):

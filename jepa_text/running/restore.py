@@ -13,6 +13,7 @@ a sha256 of each file.
 """
 
 import contextlib
+import errno
 import functools
 import json
 import logging
@@ -82,7 +83,7 @@ def folder_of(folder, step=''):
 def steps(folder):
     """The steps that were saved, damaged or not, in increasing order."""
     folder = folder_of(folder)
-    if _is_remote(folder):
+    if addresses.is_address(os.fspath(folder)):
         # An object store cannot rename: there, Orbax writes this file at the end.
         system, path = addresses.filesystem(os.fspath(folder))
         system.invalidate_cache()
@@ -99,7 +100,13 @@ def newest_good(folder):
 
     Logs a warning with the reason for each newer step that is skipped.
     """
-    return newest(folder, _verified_meta)
+
+    def verified_meta(folder, step):
+        if reason := problem(path := folder_of(folder, step)):
+            raise DamagedError(path, reason)
+        return record(path).meta
+
+    return newest(folder, verified_meta)
 
 
 def newest_good_step(folder):
@@ -144,8 +151,8 @@ def problem(path):
     path = folder_of(path)
     try:
         with explained(path):
-            stamp = checksums.stamp(path) if not _is_remote(path) else object()
-            _verified(path, stamp)
+            is_local = not addresses.is_address(os.fspath(path))
+            _verified(path, checksums.stamp(path) if is_local else object())
     except DamagedError as error:
         return error.reason
     return None
@@ -271,49 +278,38 @@ def explained(path):
         yield
     except DamagedError:
         raise
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise DamagedError(path, f'it cannot be read ({error})') from error
-        raise _unreadable(path, error, type(error), error.errno or 5) from error
-    except _OF_DAMAGE as error:
-        if _OF_MACHINE.search(str(error)):
-            raise _unreadable(path, error, OSError, 5) from error
-        raise DamagedError(path, f'{type(error).__name__}: {error}') from error
-
-
-def _unreadable(path, error, kind, number):
-    return kind(
-        number,
-        f'The checkpoint {path} cannot be read ({error}), so it is unknown whether it is '
-        'intact. Fix the disk or the permissions and run the same command again; or move '
-        'this folder away, and the run resumes from the checkpoint before it',
-    )
+    except (OSError, *_OF_DAMAGE) as error:
+        is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        is_system = isinstance(error, OSError)
+        if is_missing or not (is_system or _OF_MACHINE.search(str(error))):
+            raise DamagedError(path, f'{type(error).__name__}: {error}') from error
+        raise (type(error) if is_system else OSError)(
+            getattr(error, 'errno', None) or errno.EIO,
+            f'The checkpoint {path} cannot be read ({error}), so it is unknown whether '
+            'it is intact. Fix the disk or the permissions and run the same command '
+            'again; or move this folder away, and the run resumes from the checkpoint '
+            'before it',
+        ) from error
 
 
 @contextlib.contextmanager
 def quiet():
-    """Context manager: keeps Orbax's log messages off the terminal, except for errors.
+    """Context manager: drops Orbax's log messages, except for errors.
 
-    They are logged here at DEBUG level. So are the tracebacks of a failed background save
-    (some 200 lines, three times), because the Checkpointer raises or logs that error.
-    Every other error is passed on.
+    Also the tracebacks of a failed background save (some 200 lines, three times), because
+    the Checkpointer raises or logs that error.
     """
-    absl, demote = logging.getLogger('absl'), _DemoteOrbax()
-    absl.addFilter(demote)
+
+    def is_shown(record):
+        is_error = record.levelno >= logging.ERROR and not record.exc_info
+        return is_error or os.path.join('orbax', 'checkpoint') not in record.pathname
+
+    absl = logging.getLogger('absl')
+    absl.addFilter(is_shown)
     try:
         yield
     finally:
-        absl.removeFilter(demote)
-
-
-class _DemoteOrbax(logging.Filter):
-    def filter(self, record):
-        if os.path.join('orbax', 'checkpoint') not in record.pathname:
-            return True
-        if record.levelno >= logging.ERROR and not record.exc_info:
-            return True
-        _log.debug('%s', record.getMessage(), exc_info=record.exc_info)
-        return False
+        absl.removeFilter(is_shown)
 
 
 @functools.lru_cache(maxsize=16)
@@ -323,8 +319,8 @@ def _verified(path, stamp):
     saved = record(path)
     with quiet():
         handler = ocp.PyTreeCheckpointHandler()
-        found, structure = jax.tree.flatten(handler.metadata(path / 'state').tree)
-        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in found]
+        leaves, structure = jax.tree.flatten(handler.metadata(path / 'state').tree)
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
         kinds = describe(structure.unflatten(shapes))
         compare(path, kinds, saved.kinds, exactly=True)
         args = structure.unflatten(
@@ -340,13 +336,6 @@ def _verified(path, stamp):
             sums = value_checksums.of_leaves({key: arrays[number]})
             if sums[key] != saved.sums[key]:
                 raise DamagedError(path, f'the values of {key} have changed')
-
-
-def _verified_meta(folder, step):
-    path = folder_of(folder, step)
-    if reason := problem(path):
-        raise DamagedError(path, reason)
-    return record(path).meta
 
 
 def _record_of_0_1(path):
@@ -370,10 +359,6 @@ def _existing(folder, step):
             f'{", ".join(map(str, steps(folder))) or "none"}.'
         )
     return path
-
-
-def _is_remote(path):
-    return addresses.is_address(os.fspath(path))
 
 
 def _placed(abstract, array):

@@ -1,7 +1,6 @@
 """Workdirs: one folder, one config and one process per run, so that reruns can resume."""
 
 import contextlib
-import errno
 import fnmatch
 import json
 import logging
@@ -33,28 +32,23 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=
     for whatever reason. In a job of several processes only process 0 locks and writes.
 
     Raises RuntimeError if another process holds the folder, ValueError for another
-    config, a folder that is not a workdir, or a config that is not JSON, and OSError
-    (FileExistsError, PermissionError, ...) if the folder cannot be created or written.
+    config or a folder that is not a workdir, and OSError (FileExistsError,
+    PermissionError, ...) if the folder cannot be created or written.
     """
     path = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     if jax.process_index() > 0:
         yield path
         return
-    config = _as_json(config)
+    config = json.loads(json.dumps(config))  # tuples become lists
     with _clear_errors(path):
         _make(path)
     with locked(path):
         with _clear_errors(path):
-            begun = steps is None or has_step(path / steps)
+            begun = steps is None or bool(restore.steps(path / steps))
             if steps and not begun:
                 _check_not_lost(path, path / steps)
             _agree(path, config, may_change if begun else None, whole, accept)
         yield path
-
-
-def has_step(folder):
-    """Whether a folder of checkpoints has a step, even if it is damaged."""
-    return bool(restore.steps(folder))
 
 
 def differences(old, new):
@@ -89,11 +83,6 @@ def _check_not_lost(path, steps):
 
 def _make(path):
     """Creates the folder; raises ValueError if it has files that are not of a run."""
-    if path.exists() and not path.is_dir():
-        raise FileExistsError(
-            f'The workdir {path} is a file, not a folder. Give another --workdir, '
-            'or move the file away.'
-        )
     path.mkdir(parents=True, exist_ok=True)
     # A run that died immediately leaves only a lock or a partial config.json.
     names = {p.name for p in path.iterdir() if not atomic.is_partial(p.name, CONFIG)}
@@ -134,7 +123,11 @@ def _agree(path, config, may_change, whole, accept):
     changed = differences(old, config)
     forbidden = {} if may_change is None else disallowed(changed, may_change)
     if forbidden:
-        raise ValueError(_other_config(path, forbidden))
+        raise ValueError(
+            f'The workdir {path} belongs to a run with another config: '
+            f'{describe(forbidden)}. Use the same config to resume that run, or give '
+            f'another --workdir to start a new one. The saved config is {file}.'
+        )
     if changed:
         if accept and may_change is not None:
             accept()
@@ -170,30 +163,10 @@ def _clear_errors(path):
     except OSError as error:
         if error.errno is None:  # already has a clear message
             raise
-        remedies = {
-            errno.ENOSPC: 'The disk is full: free some space',
-            errno.EDQUOT: 'Your quota is used up: free some space',
-            errno.EACCES: 'You have no write permission: change the permissions',
-            errno.EPERM: 'You have no write permission: change the permissions',
-            errno.EROFS: 'The file system is read-only: mount it for writing',
-            errno.ENOTDIR: 'A part of the path is a file: move it away',
-        }
-        remedy = remedies.get(error.errno, 'Make the folder usable')
         raise type(error)(
             error.errno,
-            f'The workdir {path} cannot be used ({error.strerror}). {remedy}, or give '
-            'another --workdir.',
-        ) from error
-
-
-def _as_json(config):
-    """The config after a round trip through JSON (tuples become lists), to compare it."""
-    try:
-        return json.loads(json.dumps(config))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f'The config cannot be written as {CONFIG}: {error}. Use only numbers, '
-            'strings, booleans, None, lists and dicts as values.'
+            f'The workdir {path} cannot be used ({error.strerror}). Make it a folder '
+            'that can be written to, or give another --workdir.',
         ) from error
 
 
@@ -213,12 +186,4 @@ def _under(key, patterns):
         fnmatch.fnmatchcase(key, end)
         for pattern in patterns
         for end in (pattern, f'{pattern}.*')
-    )
-
-
-def _other_config(path, changed):
-    return (
-        f'The workdir {path} belongs to a run with another config: {describe(changed)}. '
-        'Use the same config to resume that run, or give another --workdir to start a '
-        f'new one. The saved config is {path / CONFIG}.'
     )

@@ -140,7 +140,7 @@ def fingerprint(config):
 def has_begun(folder, name):
     """Whether a member has a checkpoint or a result."""
     steps = Path(folder, name, 'checkpoints')
-    return workdir.has_step(steps) or result_path(folder, name).is_file()
+    return restore.steps(steps) or result_path(folder, name).is_file()
 
 
 def result_path(folder, name):
@@ -154,7 +154,7 @@ def as_trained(config, folder):
     If its checkpoints were deleted, its length and history are still in config.json.
     """
     path = Path(folder) / workdir.CONFIG
-    if path.is_file() and not workdir.has_step(Path(folder) / 'checkpoints'):
+    if path.is_file() and not restore.steps(Path(folder) / 'checkpoints'):
         saved = checksums.read_json(path)
         return config | {key: saved[key] for key in _SETTLED if key in saved}
     return completion.as_trained(config, folder)

@@ -29,7 +29,7 @@ from jepa_text.config import ranges, resolve
 from jepa_text.files import checksums
 from jepa_text.optim import schedules
 from jepa_text.parallel import processes
-from jepa_text.running import budget, restore, workdir
+from jepa_text.running import budget, restore
 from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 
@@ -234,7 +234,7 @@ def _saved(folder):
     steps must not be mistaken for an extension.
     """
     path = Path(folder, 'config.json')
-    if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
+    if not path.is_file() or not restore.steps(Path(folder, 'checkpoints')):
         return None
     saved = checksums.read_json(path)
     try:

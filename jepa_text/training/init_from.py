@@ -32,7 +32,7 @@ from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.pretrained import load
-from jepa_text.running import places, restore, workdir
+from jepa_text.running import places, restore
 from jepa_text.training import convert
 from jepa_text.training import state as states
 from jepa_text.training.config import InitFrom
@@ -51,7 +51,7 @@ def parse(section):
 def is_recorded(folder):
     """Whether the run in the folder has begun, so that init_from.json is final."""
     saved = folder and Path(folder, FILE).is_file()
-    return bool(saved) and workdir.has_step(Path(folder, 'checkpoints'))
+    return bool(saved) and restore.steps(Path(folder, 'checkpoints'))
 
 
 def describe(source):

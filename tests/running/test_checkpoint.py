@@ -188,19 +188,11 @@ def test_saved_steps_must_increase_after_reopening(tmp_path):
         assert store.save(_state(6), {}) is True
 
 
-def test_invalid_meta_and_leaves_raise(tmp_path):
+def test_leaves_that_are_not_arrays_raise(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
-        with pytest.raises(ValueError, match='meta of step 1 .* is not JSON'):
-            store.save(_state(1), {'array': np.ones(3)})
         with pytest.raises(ValueError, match='leaf target of the state is 0.5, a float'):
             store.save(_state(1).replace(target=0.5), {})
         assert store.save(_state(1), {}) is True
-
-
-def test_unwritable_folder_raises(tmp_path):
-    (tmp_path / 'file').write_text('')
-    with pytest.raises(OSError, match='checkpoint folder .* cannot be used'):
-        checkpoint.Checkpointer(tmp_path / 'file')
 
 
 # Damage and crashes

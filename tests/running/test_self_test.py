@@ -158,7 +158,7 @@ def test_every_entry_point_sets_flags_first(monkeypatch, start):
 def test_this_machine_passes():
     self_test.check()
     shares = self_test.deviations(tuple(jax.local_devices()))
-    assert len(shares) == 10
+    assert len(shares) == 7
     # Far from the bound, so that rounding on other machines does not reach it.
     assert all(off < allowed / 5 for off, allowed in shares.values()), shares
 

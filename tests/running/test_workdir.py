@@ -33,21 +33,17 @@ def _changed(**changes):
     return {**CONFIG, **changes}
 
 
-def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(tmp_path):
-    with workdir.open_workdir(tmp_path / 'new' / 'run', CONFIG) as path:
+def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with workdir.open_workdir('new/run', CONFIG) as path:
         assert path == tmp_path / 'new' / 'run'
         text = (path / 'config.json').read_text()
     assert list(json.loads(text)) == sorted(CONFIG)
     with workdir.open_workdir(path, CONFIG):
         assert (path / 'config.json').read_text() == text
     assert {p.name for p in path.iterdir()} == {'config.json', 'lock'}
-
-
-def test_relative_path_becomes_absolute(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with workdir.open_workdir('run', CONFIG) as path:
-        assert path.is_absolute()
-        assert path == tmp_path / 'run'
 
 
 def test_another_config_raises_with_dotted_paths(tmp_path):
@@ -102,12 +98,6 @@ def test_differences_see_types_lists_and_empty_sections():
     assert workdir.differences(old, old) == {}
 
 
-def test_config_that_is_not_json_raises_before_the_folder_is_created(tmp_path):
-    with pytest.raises(ValueError, match='cannot be written as config.json'):
-        workdir.open_workdir(tmp_path / 'run', {'a': object()}).__enter__()
-    assert not (tmp_path / 'run').exists()
-
-
 def test_the_saved_config_is_completed_or_raises(tmp_path):
     """A key that did not exist when the config was written gets its default."""
 
@@ -157,33 +147,23 @@ def test_folder_of_a_run_that_died_immediately_is_accepted(tmp_path):
         assert (tmp_path / 'config.json').exists()
 
 
-def test_workdir_that_is_a_file_raises(tmp_path):
-    (tmp_path / 'file').write_text('')
-    with pytest.raises(FileExistsError, match='is a file, not a folder'):
-        workdir.open_workdir(tmp_path / 'file', CONFIG).__enter__()
-    with pytest.raises(NotADirectoryError, match='part of the path is a file'):
-        workdir.open_workdir(tmp_path / 'file' / 'run', CONFIG).__enter__()
-
-
-def test_unwritable_workdir_raises_a_clear_error(tmp_path, monkeypatch):
-    # Simulated, because chmod does not stop root.
-    def forbidden(*args, **kwargs):
-        raise PermissionError(13, 'Permission denied')
-
-    monkeypatch.setattr(pathlib.Path, 'mkdir', forbidden)
-    with pytest.raises(PermissionError, match='change the permissions') as caught:
-        workdir.open_workdir(tmp_path / 'run', CONFIG).__enter__()
-    assert caught.value.errno == 13
-    assert str(tmp_path / 'run') in str(caught.value)
-
-
-def test_unknown_system_error_keeps_its_message(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    'error',
+    [
+        FileExistsError(17, 'File exists'),
+        PermissionError(13, 'Permission denied'),
+        OSError(116, 'Stale file handle'),
+    ],
+)
+def test_errors_of_the_system_name_the_workdir(tmp_path, monkeypatch, error):
     def broken(*args, **kwargs):
-        raise OSError(116, 'Stale file handle')
+        raise error
 
     monkeypatch.setattr(pathlib.Path, 'mkdir', broken)
-    with pytest.raises(OSError, match='Stale file handle.*another --workdir'):
+    says = f'{tmp_path}/run cannot be used .{error.strerror}.*another --workdir'
+    with pytest.raises(type(error), match=says) as caught:
         workdir.open_workdir(tmp_path / 'run', CONFIG).__enter__()
+    assert caught.value.errno == error.errno
 
 
 def test_full_disk_raises_a_clear_error(tmp_path):
@@ -196,7 +176,9 @@ def test_full_disk_raises_a_clear_error(tmp_path):
             f.write(bytes(30_000))
             f.write(bytes(60_000))
             f.write(bytes(60_000))
-        with pytest.raises(OSError, match='disk is full: free some space') as caught:
+        with pytest.raises(
+            OSError, match='No space left on device.*another --workdir'
+        ) as caught:
             workdir.open_workdir(disk / 'run', CONFIG).__enter__()
         assert caught.value.errno == 28
         (disk / 'filler').unlink()
