@@ -30,6 +30,7 @@ INSTEAD = {
     'train.kind=wordpiece': 'it was removed: give an existing one as config.tokenizer',
     'train.lowercase': 'it was removed, as was wordpiece: leave it out',
     'train.alphabet': 'it was removed, as was wordpiece: leave it out',
+    'finetuning.layers': 'it was removed: analyze measures frozen encoders',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",
 }

@@ -33,12 +33,6 @@ class Finetuning:
     b2: float = field(0.95, "decay of Adam's second moment", minimum=0, below=1)
     eps: float = field(1e-5, 'added to the root of the second moment', above=0)
     clip_norm: float = field(1.0, 'maximum norm of the gradient', above=0)
-    layers: int | None = field(
-        None,
-        'number of last encoder layers to train; 0: only the head, on standardized '
-        'features; None: all, and the embeddings',
-        minimum=0,
-    )
     pool: str = field(
         'auto',
         "pooling of the hidden states, for labels, scores and retrieval; 'auto': of the "

@@ -72,13 +72,6 @@ def check(task, settings):
 
     E.g. one class only, scores that are all equal, or no text pairs.
     """
-    if is_retrieval(task):
-        search.check_names((*task.queries, *task.corpus))
-        if settings.layers == 0 and not zero_shot.is_zero_shot(task):
-            raise ValueError(
-                f'{task.name}: finetuning.layers=0 trains only the head, but retrieval '
-                'has none: set 1 or more.'
-            )
     if not zero_shot.is_zero_shot(task):
         (retrieving if is_retrieval(task) else finetune).kind_of(task, settings)
 
@@ -175,12 +168,7 @@ class Examiner:
     def publish(self, group, members):
         """Writes the lines of a group."""
         for config, outcome, *side in members:
-            path = results.write(self.folder / results.FOLDER, config, outcome, *side)
-            if outcome['status'] != 'not finite' and is_retrieval(self.tasks[group.task]):
-                # TREC's run format, which other tools of the field read.
-                runs = self.folder / 'runs'
-                runs.mkdir(exist_ok=True)
-                search.write_run(runs / f'{path.stem}.run', side[1], path.stem)
+            results.write(self.folder / results.FOLDER, config, outcome, *side)
             count = 0 if group.control == CONTROLS else 1
             self.progress.done(group.model, group.task, count, _summary(config, outcome))
 

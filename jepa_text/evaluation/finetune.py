@@ -35,16 +35,12 @@ class Examination(examination.Examination):
         self.kind = self.kind_of()
         reader = prediction.reader(model, settings.max_length or None)
         self.parts = {}
-        rows, self.sizes = self.read(reader)
-        batches = -(-len(rows) // settings.batch_size)
+        self.rows, self.sizes = self.read(reader)
+        batches = -(-len(self.rows) // settings.batch_size)
         self.recipe = settings.recipe(min(settings.steps, settings.epochs * batches))
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
         self.cut = reader.counts['cut'], reader.counts['texts']
-        # A frozen encoder reads each text only once for all members.
-        self.rows = self.grid.with_features(rows)
-        for name, (examples, rows) in self.parts.items():
-            self.parts[name] = examples, self.grid.with_features(rows)
 
     def kind_of(self):
         """Returns the kind of the task."""
@@ -85,7 +81,6 @@ class Examination(examination.Examination):
             'template': getattr(self.kind, 'template', ''),
             **_settings_of(self.kind),
             **dataclasses.asdict(self.recipe),
-            **({'features': 'standardized'} if self.recipe.layers == 0 else {}),
             'examples': self.sizes,
             'rows': self.settings.rows,
             'texts_cut': self.cut,
@@ -184,10 +179,7 @@ def with_head(kind, settings, model):
         given['act'] = ''  # Only ModernBERT has a layer before the classes.
     fields = {field.name for field in dataclasses.fields(kind)}
     given = {k: v for k, v in given.items() if v != 'auto' and k in fields}
-    kind = dataclasses.replace(kind, **given)
-    if settings.layers == 0 and getattr(kind, 'act', '') == 'unbiased':
-        return dataclasses.replace(kind, act='')  # as standardized features need a bias
-    return kind
+    return dataclasses.replace(kind, **given)
 
 
 def check_scores(task):

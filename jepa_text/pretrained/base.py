@@ -19,7 +19,7 @@ from jepa_text.models import layers
 
 # The entries of a batch from which outputs are computed.
 _READ = ('tokens', 'segment_ids', 'positions', 'types')
-INPUTS = (*_READ, 'features', 'places', *(f'packed_{name}' for name in _READ))
+INPUTS = (*_READ, 'places', *(f'packed_{name}' for name in _READ))
 IGNORED = -1  # a target that does not count in the loss
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
@@ -85,7 +85,6 @@ class Row:
     targets   {name: number or array [L]} for the loss
     example   index of the example that it belongs to
     notes     what answers need
-    features  inputs of the head, [D] or [L, D], if they are precomputed
     types     token types, if the encoder distinguishes two texts by them
     """
 
@@ -93,7 +92,6 @@ class Row:
     targets: dict
     example: int
     notes: Any = None
-    features: np.ndarray | None = None
     types: np.ndarray | None = None
 
 
@@ -165,10 +163,8 @@ class Kind:
         return hidden(network, params, batch)
 
     def outputs(self, network, params, batch, rngs=None):
-        """The outputs of the head, using the features in the batch if there are any."""
-        features = batch.get('features')
-        if features is None:
-            features = self.features(network, params, batch)
+        """The outputs of the head."""
+        features = self.features(network, params, batch)
         return self.postprocess(network.apply(HEAD, params, features, rngs=rngs), batch)
 
     def postprocess(self, outputs, batch):
@@ -271,14 +267,8 @@ def collate(rows, size, length, pad_id):
         batch[key] = np.full(shape, IGNORED, value.dtype)
     if rows[0].types is not None:
         batch['types'] = np.zeros((size, length), np.int32)
-    if rows[0].features is not None:
-        shape = (size, *[length] * (rows[0].features.ndim - 1))
-        batch['features'] = np.zeros((*shape, rows[0].features.shape[-1]), np.float32)
     for index, row in enumerate(rows):
         count = len(row.tokens)
-        if row.features is not None:
-            place = index if row.features.ndim == 1 else (index, slice(count))
-            batch['features'][place] = row.features
         batch['tokens'][index, :count] = row.tokens
         if row.types is not None:
             batch['types'][index, :count] = row.types

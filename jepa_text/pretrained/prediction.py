@@ -1,6 +1,5 @@
 """Batched inference with a task head, using few batch shapes."""
 
-import dataclasses
 import warnings
 
 import jax
@@ -13,7 +12,6 @@ from jepa_text.pretrained import base
 # Tokens per batch, with padding. On a CPU larger batches do not fit the cache, and the
 # kernel zeroes arrays of 32 MiB or more on every allocation.
 BATCH_TOKENS, MANY = {'cpu': 1024}, 32_768
-ROOM = 2 * 2**30  # maximum bytes of precomputed features
 
 
 def answers(model, kind, examples, max_length=None):
@@ -83,45 +81,14 @@ def batches(rows, pad_id, maximum, tokens=None):
 
 
 @memo.memoize
-def program(network, kind, name='outputs'):
-    """The function (params, batch) -> outputs of the head, or its inputs ('features').
+def program(network, kind):
+    """The function (params, batch) -> outputs of the head.
 
     It is compiled for each shape, and shared by models with equal networks.
     """
 
     def run(params, batch):
         inputs = {k: batch[k] for k in base.INPUTS if k in batch}
-        return getattr(kind, name)(network, params, inputs)
+        return kind.outputs(network, params, inputs)
 
     return jax.jit(run)
-
-
-def with_features(network, kind, params, rows, pad_id, maximum):
-    """The rows with precomputed inputs of the head, for a frozen encoder.
-
-    Returns the rows unchanged if the features would take more than ROOM bytes.
-    """
-    first = base.collate(rows[:1], 1, len(rows[0].tokens), pad_id)
-    shape = program(network, kind, 'features').eval_shape(params, first).shape
-    if feature_bytes(rows, shape) > ROOM:
-        return rows
-    by_row = dict(features(network, kind, params, rows, pad_id, maximum))
-    return [dataclasses.replace(row, features=by_row[i]) for i, row in enumerate(rows)]
-
-
-def feature_bytes(rows, shape):
-    """Bytes of the features of rows; those of a batch are [B, D] or [B, L, D]."""
-    counts = (1 if len(shape) == 2 else len(row.tokens) for row in rows)
-    return 4 * shape[-1] * sum(counts)
-
-
-def features(network, kind, params, rows, pad_id, maximum):
-    """Yields (index, features) of each row: float32 inputs of the head, [D] or [L, D]."""
-    run = program(network, kind, 'features')
-    for chosen, batch in batches(rows, pad_id, maximum):
-        arrays = np.asarray(run(params, batch), np.float32)
-        for index, array in zip(chosen, arrays):
-            if array.ndim > 1:
-                array = array[: len(rows[index].tokens)]
-            # A view would keep the padding of its batch in memory.
-            yield index, array.copy()

@@ -198,7 +198,7 @@ def test_the_bag_of_embeddings_reads_as_much_as_the_model(length):
         for labels in [part.target]
     ]
     task = tasks.Task('far', 'labels', 'accuracy', *parts[:2], validation=parts[2])
-    given = settings.Finetuning(max_length=length, layers=0, steps=1)
+    given = settings.Finetuning(max_length=length, steps=1)
     examination = examiner.examination_of(examined.model(), task, given)
     common = examination.config | {'item': 'far'}
     ((config, _, _, said),) = examiner.measured_controls(examination, (BAG,), common)
@@ -282,14 +282,6 @@ def test_tasks_that_cannot_be_learned_raise_before_training(place):
     both = [*config(place)['tasks'], dict(name='own', path=str(place / 'same.jsonl'))]
     with pytest.raises(ValueError, match="training examples have the class 'same'"):
         evaluate.evaluate(config(place, tasks=both), place / 'same')
-    pairs = [json.dumps({'query': f'q {i}', 'document': f'd {i}'}) for i in range(40)]
-    (place / 'pairs.jsonl').write_text('\n'.join(pairs))
-    both[1] = dict(name='own', path=str(place / 'pairs.jsonl'))
-    given = config(place, tasks=both, finetuning=FAST | dict(layers=0))
-    with pytest.raises(
-        ValueError, match='pairs: finetuning.layers=0 trains only the head'
-    ):
-        evaluate.evaluate(given, place / 'same')
     assert not (place / 'same' / 'results').exists()
 
 

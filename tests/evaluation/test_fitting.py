@@ -16,7 +16,7 @@ from jepa_text.running import compilation
 class Pretended:
     """A grid.Grid whose step takes this many bytes per member and device, of four."""
 
-    trained = np.zeros(25)  # 200 bytes
+    encoder_params = np.zeros(25)  # 200 bytes
 
     def __init__(self, takes):
         self.takes, self.compiled = takes, []

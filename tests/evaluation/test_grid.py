@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.preprocessing import StandardScaler
 
 from jepa_text.evaluation import config
-from jepa_text.evaluation.members import grid, standardize
-from jepa_text.evaluation.sets.task import Examples
-from jepa_text.pretrained import base, labels, prediction, spans, tags, vectors
+from jepa_text.evaluation.members import grid
+from jepa_text.pretrained import base, labels, prediction, vectors
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -144,126 +142,12 @@ def test_a_member_that_is_not_finite_does_not_affect_others(rows):
     np.testing.assert_allclose(both[MEMBERS[0]][1], alone[1], atol=1e-5)
 
 
-@pytest.mark.parametrize('layers', [0, 1, 2])
-def test_frozen_parameters_are_unchanged_and_shared(rows, layers):
-    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=3, layers=layers))
-    before = jax.tree.map(np.asarray, made.frozen['encoder'])
-    found = list(made.train(rows, MEMBERS[:2], 2))
-    assert {name for name in before if name.startswith('layer_')} == {
-        f'layer_{i}' for i in range(2 - layers)
-    }
-    assert 'embedding' in before
-    for _, params, _ in found:
-        for name, tree in before.items():
-            for one, other in zip(
-                jax.tree.leaves(tree), jax.tree.leaves(params['encoder'][name])
-            ):
-                assert (one == np.asarray(other)).all()
-    # One copy for all members.
-    first, second = (params['encoder']['embedding'] for _, params, _ in found)
-    assert first is second
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(1, 5), min_size=9, max_size=12), st.integers(0, 99))
-def test_moments_equal_scikit_learn(lengths, seed):
-    """Of vectors and of rows of tokens, with large means and constants."""
-    rng = np.random.default_rng(seed)
-    offset_D = np.array([0, 1e3, 1e6, -3, 0])
-    scale_D = np.array([1, 1, 0, 1e-4, 0])
-    parts = [offset_D + scale_D * rng.normal(size=(n, 5)) for n in lengths]
-    found = standardize.moments(part[0] if len(part) == 1 else part for part in parts)
-    wanted = StandardScaler().fit(np.concatenate(parts))
-    np.testing.assert_allclose(found.mean_D, wanted.mean_, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(found.deviation_D, wanted.scale_, rtol=1e-4)
-
-
-@pytest.mark.parametrize('act', ['gelu', ''])
-@pytest.mark.parametrize('precision', ['float32', 'paper_bf16'])
-def test_a_head_sees_standardized_features(rows, act, precision):
-    """Other units and offsets of the features change nothing, in training and after."""
-    kind = dataclasses.replace(KIND, act=act)
-    recipe = grid.Recipe(steps=8, batch_size=8, layers=0, precision=precision)
-    made = grid.Grid(examined.model(), kind, recipe)
-    rows = made.with_features(rows)
-    rng = np.random.default_rng(0)
-    offset_D, scale_D = 2.0 ** rng.integers(-3, 4, (2, len(rows[0].features)))
-    moved = [
-        dataclasses.replace(row, features=offset_D + scale_D * row.features)
-        for row in rows
-    ]
-    both = []
-    for each in (rows, moved):
-        ((_, params, losses_T),) = made.train(each, [grid.Member(1e-2, 0)])
-        run = prediction.program(made.network, kind)
-        both.append(
-            (losses_T, prediction.outputs(examined.model(), kind, each, params, run))
-        )
-    for one, other in zip(*both):
-        np.testing.assert_allclose(one, other, atol=1e-4)
-    losses_T = both[0][0]
-    assert losses_T[-1] < 0.95 * losses_T[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    'kind', [KIND, tags.Tags(labels=('O', 'X')), spans.Spans(stride=8)]
-)
-def test_features_of_a_frozen_encoder_are_computed_once(kind, monkeypatch):
-    """With the same results as without cached features."""
-    kind = dataclasses.replace(kind, dropout=0.0)
-    examples = examined.sea_or_land(12)
-    if kind.name == 'tags':
-        words = [text.split() for text in examples.first]
-        told = [['X' if w in examined.SEA else 'O' for w in ws] for ws in words]
-        examples = Examples(words, None, told)
-    if kind.name == 'spans':
-        target = [[(0, text.split()[0])] for text in examples.first]
-        examples = Examples(['Who?'] * 12, examples.first, target)
-    rows = kind.rows(prediction.reader(examined.model()), examples)
-    made = grid.Grid(examined.model(), kind, grid.Recipe(steps=3, layers=0))
-    featured = made.with_features(rows)
-    assert all(row.features is not None for row in featured)
-    ((_, params, losses_T),) = made.train(rows, MEMBERS[:1])
-    run = prediction.program(made.network, kind)
-    fast = prediction.outputs(examined.model(), kind, featured, params, run)
-    monkeypatch.setattr(prediction, 'ROOM', 0)
-    assert made.with_features(rows) is rows
-    ((_, other, wanted_T),) = made.train(rows, MEMBERS[:1])
-    np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
-    slow = prediction.outputs(examined.model(), kind, rows, other, run)
-    for row, *both in zip(rows, fast, slow):
-        real = slice(None if kind.name == 'labels' else len(row.tokens))
-        np.testing.assert_allclose(both[0][real], both[1][real], atol=1e-4)
-    with pytest.raises(ValueError, match='trains only the head, but retrieval'):
-        grid.Grid(examined.model(), vectors.Vectors(), grid.Recipe(steps=1, layers=0))
-
-
-@pytest.mark.slow
-def test_frozen_layers_have_no_backward_pass(rows):
-    """FLOPs of training both layers, the last, and only the head.
-
-    The compiler counts only one of scanned layers.
-    """
-    counts = []
-    for layers in (2, 1, 0):
-        made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1, layers=layers))
-        state = made._initial_state(MEMBERS[:1])
-        batch = made._batch(rows, np.arange(8)[None])
-        rate_S = np.zeros(1, np.float32)
-        lowered = made.program(1, None, None).lower(state, made.frozen, rate_S, batch)
-        counts.append(lowered.compile().cost_analysis()['flops'])
-    assert counts[0] > 1.4 * counts[1] > 1.4 * 1.4 * counts[2]
-
-
 def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
     kind = dataclasses.replace(KIND, dropout=0.0)
     made = grid.Grid(examined.model(), kind, grid.Recipe(steps=1))
     state = made._initial_state(MEMBERS[:1])
     batch = made._batch(rows, np.arange(8)[None])
-    lowered = made.program(1, None, None).lower(
-        state, made.frozen, np.zeros(1, np.float32), batch
-    )
+    lowered = made.program(1, None, None).lower(state, np.zeros(1, np.float32), batch)
     assert 'stablehlo.while' not in lowered.as_text()
     ((_, params, _),) = made.train(rows, MEMBERS[:1])
     shapes = [

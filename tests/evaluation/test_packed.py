@@ -107,7 +107,7 @@ init_module = jax.jit(network.init_module, static_argnums=(0, 1, 2))
 def gradients(encoder, kind, params, *batches):
     """(loss, gradients) of each batch with the same parameters."""
     key, recipe = jax.random.key(0), grid.Recipe(steps=1)
-    given = Network(encoder, kind), kind, recipe, params, {'encoder': {}}
+    given = Network(encoder, kind), kind, recipe, params
     return [step.gradients(*given, batch, key) for batch in batches]
 
 
@@ -156,8 +156,6 @@ def test_a_grid_packs_short_texts_and_compiles_one_step():
     assert shape.rows * shape.length < padded
     list(made.train(rows, [grid.Member(1e-3, seed) for seed in range(2)]))
     assert made.program(1, made._used_tokens(rows), shape)._cache_size() == 1
-    # Microbatches and cached features are not packed.
+    # Microbatches are not packed.
     whole = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, microbatches=2), 64)
     assert whole.shape(rows) is None
-    frozen = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, layers=0), 64)
-    assert frozen.shape(frozen.with_features(rows)) is None

@@ -268,7 +268,7 @@ def test_a_bert_is_tuned_so_that_it_can_be_exported(tmp_path, capsys, pool, is_r
 
 def test_what_no_class_computes_is_known_before_training():
     """A decoder whose texts end in its padding token, whose class reads the token before
-    it, and standardized features, which need a bias."""
+    it, and a layer that its class lacks."""
     model = tuned('qwen3', 'labels')
     padded = dataclasses.replace(model, end=(model.tokenizer.pad_id,))
     assert 'no class of transformers' in exported.obstacle(model.kind, padded)
@@ -276,7 +276,7 @@ def test_what_no_class_computes_is_known_before_training():
     bare = dataclasses.replace(bert, begin=())
     kind = finetune.with_head(labels.Labels(labels=NAMES), config.Finetuning(), bare)
     assert kind.pool == 'mean' and "pool='mean'" in exported.obstacle(kind, bare)
-    settings = config.Finetuning(layers=0)
+    settings = config.Finetuning(act='')
     kind = finetune.with_head(model.kind, settings, model)
     assert (kind.pool, kind.act) == ('last', '')
     assert "act='unbiased'" in exported.obstacle(kind, model)

@@ -43,7 +43,7 @@ def task_of(kind):
 def test_a_saved_model_gives_the_same_answers(tmp_path, kind, rows):
     if rows == 'paper' and kind in ('labels', 'scores'):
         pytest.skip('Texts have one row in both.')
-    settings = config.Finetuning(steps=2, batch_size=4, layers=1, rows=rows)
+    settings = config.Finetuning(steps=2, batch_size=4, rows=rows)
     model = examined.model()
     made = finetune.Examination(model, task_of(kind), settings)
     ((_, found),) = made.run([grid.Member(1e-3, 0)])

@@ -4,16 +4,13 @@ import dataclasses
 import warnings
 
 import examined
-import jax
 import numpy as np
 import pytest
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import schema
 from jepa_text.data import truncation
 from jepa_text.evaluation import config, finetune, finetune_command
-from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.models.network import Network
 from jepa_text.pretrained import labels, load, prediction, spans, tags
 
 LABELS = labels.Labels(labels=('land', 'sea'))
@@ -36,7 +33,6 @@ def test_unknown_poolings_and_acts_raise():
 @pytest.mark.parametrize(
     'changes, message',
     [
-        (dict(layers=3), 'layers=3, but the encoder has 2'),
         (dict(max_length=65), 'max_length=65, but toy reads at most 64 tokens'),
         (dict(max_length=2), 'max_length=2 leaves no room'),
     ],
@@ -114,30 +110,12 @@ def test_answers_at_the_very_end_and_of_one_token_are_found(context):
         assert found['text'].endswith(context[start:].strip())
 
 
-@pytest.mark.parametrize('scan', [True, False])
-@pytest.mark.parametrize('layers', [0, 1, 3])
-def test_last_layers_of_modernbert_are_trained(layers, scan):
-    """Its first layer is not part of the stack."""
-    model = examined.model()
-    section = dict(name='modernbert', width=16, depth=3, heads=2, ffn_width=16, scan=scan)
-    encoder = resolve.build('models', section, vocab_size=model.tokenizer.vocab_size)
-    network = Network(encoder, model.network.objective)
-    params = jax.eval_shape(lambda: network.init(0))
-    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), params)
-    model = dataclasses.replace(model, network=network, params=params)
-    made = grid.Grid(model, LABELS, grid.Recipe(steps=1, layers=layers))
-    names = ['first', 'layer_0', 'layer_1']
-    trained = set(made.trained['encoder'])
-    assert trained - {'norm'} == set(names[3 - layers :])
-    assert ('norm' in trained) == bool(layers) and 'embedding' in made.frozen['encoder']
-
-
 @pytest.mark.slow
 def test_a_saved_model_keeps_the_row_length(tmp_path):
     examined.saved_model(tmp_path / 'toy')
     task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
     given = dict(model=str(tmp_path / 'toy'), task=task)
-    settings = dict(steps=1, batch_size=4, layers=0, max_length=5)
+    settings = dict(steps=1, batch_size=4, max_length=5)
     finetune_command.finetune({**given, 'finetuning': settings}, tmp_path / 'out')
     model = load.load(tmp_path / 'out')
     assert model.length == 5

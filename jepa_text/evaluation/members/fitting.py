@@ -1,4 +1,6 @@
-"""The number of members that fit into device memory, by XLA's memory analysis.
+"""Members on devices: how many fit into their memory, and how they are spread over them.
+
+By XLA's memory analysis
 
     parameters, moments, gradients, activations of a step on the longest row <= limit
 
@@ -6,6 +8,7 @@ If not all members fit, two programs are compiled to estimate the memory per mem
 """
 
 import jax
+import numpy as np
 
 from jepa_text.parallel import hardware
 from jepa_text.running import compilation
@@ -36,7 +39,7 @@ def width(grid, rows, members):
     if limit is None:
         return maximum
     # The initial parameters stay on each device in addition to the members.
-    limit -= sum(x.nbytes for x in jax.tree.leaves(grid.trained))
+    limit -= sum(x.nbytes for x in jax.tree.leaves(grid.encoder_params))
 
     def peak_bytes(count):
         return compilation.peak(grid.lowered(rows, count).compile())
@@ -50,3 +53,25 @@ def width(grid, rows, members):
     while count > devices and peak_bytes(count) > limit:
         count -= devices
     return count
+
+
+def spread(tree, count):
+    """Shards a tree of `count` members along the first axis evenly over the devices.
+
+    Leaves are arrays, or shapes for a program that is compiled but not run. Scalars are
+    replicated. Returns the tree unchanged if the number of devices does not divide
+    `count`.
+    """
+    devices = jax.devices()
+    if len(devices) == 1 or count % len(devices):
+        return tree
+    mesh = jax.sharding.Mesh(np.array(devices), ('members',))
+
+    def put(x):
+        spec = jax.sharding.PartitionSpec(*['members'] * bool(np.ndim(x)))
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        if isinstance(x, jax.ShapeDtypeStruct):
+            return x.update(sharding=sharding)
+        return jax.device_put(x, sharding)
+
+    return jax.tree.map(put, tree)

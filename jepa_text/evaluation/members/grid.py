@@ -3,9 +3,9 @@
     members    model --fresh head--> params_S --steps--> params_S, losses_ST
 
 The learning rate is an array, and each member has its own data order, head and dropout.
-`width` members are trained at once under vmap, spread over the available devices, and
-share the frozen parameters. With a width of 1, members are trained one after another by
-the same compiled step, which is faster on CPUs.
+`width` members are trained at once under vmap, spread over the available devices. With a
+width of 1, members are trained one after another by the same compiled step, which is
+faster on CPUs.
 """
 
 import dataclasses
@@ -18,18 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import batching
-from jepa_text.evaluation.members import (
-    packed,
-    partition,
-    placement,
-    standardize,
-    vocabulary,
-)
-from jepa_text.evaluation.members import step as member_step
+from jepa_text.evaluation.members import fitting, packed, step, vocabulary
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
-from jepa_text.pretrained import base, prediction
+from jepa_text.pretrained import base
 from jepa_text.running import numerics
 
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
@@ -48,8 +41,6 @@ class Recipe:
 
     batch_size      in rows; the last batch of an epoch may be smaller
     warmup          share of the steps with linear warmup from 0, before linear decay to 0
-    layers          number of last layers to train; None: all, and the embeddings; 0: only
-                    the head, on standardized features (standardize.py)
     microbatches    parts of a batch, one in memory at a time; the gradient is the same,
                     for one more forward pass (losses/cached.py)
     precision       float32: all; bfloat16: products, with float32 parameters; paper_bf16:
@@ -60,7 +51,6 @@ class Recipe:
     steps: int
     batch_size: int = 32
     warmup: float = 0.1
-    layers: int | None = None
     microbatches: int = 1
     precision: str = 'float32'
     b1: float = 0.9
@@ -104,19 +94,6 @@ def orders(count, seed, steps, batch_size):
     return index_EN.reshape(-1, batch_size)[:steps]
 
 
-def shape_of(encoder, kind, recipe, maximum, rows):
-    """Returns the packed.Shape of the batches of these rows, the same for all members.
-
-    None if padding costs no more, rows have features, or batches are in microbatches.
-    """
-    if rows[0].features is not None or recipe.microbatches > 1:
-        return None
-    count, steps, size = len(rows), recipe.steps, recipe.batch_size
-    index_TB = np.concatenate([orders(count, s, steps, size) for s in range(5)])
-    lengths_N = list(map(kind.lengths, rows))
-    return packed.shape_of(lengths_N, index_TB, maximum, encoder.width)
-
-
 class Grid:
     """The training program of all members of one model, kind and Recipe."""
 
@@ -126,14 +103,15 @@ class Grid:
         self.maximum = min(max_length or model.length, model.length)
         self.pad_id = model.tokenizer.pad_id
         encoder, params = model.network.encoder, model.params['encoder']
-        encoder, params = partition.prepare(encoder, params, recipe)
+        if recipe.precision != 'float32':
+            encoder = encoder.clone(dtype='bfloat16')
         self.network = Network(encoder, kind)
-        partition.check_head(self.network, recipe)
-        self._unrolled = recipe.layers is None and partition.unrolls(encoder)
+        # On CPUs each step of a scan copies its part of all gradients and activations,
+        # which takes a quarter of the time (LOG.md).
+        self._unrolled = encoder.scan and jax.default_backend() == 'cpu'
         if self._unrolled:
             params = transformer.unstack_layers(params)
-        self.trained, self.frozen = partition.split(params, recipe.layers)
-        self._moments = None
+        self.encoder_params = self._cast(params)
 
     def head(self, seed):
         """Initializes the head's parameters from a seed; {} for a kind without head."""
@@ -141,29 +119,12 @@ class Grid:
         if module is None:
             return {}
         key = jax.random.fold_in(key_of(seed), zlib.crc32(base.HEAD.encode()))
-        return partition.cast(module.init(key, *module.example())['params'], self.recipe)
+        return self._cast(module.init(key, *module.example())['params'])
 
-    def with_features(self, rows):
-        """Adds the frozen encoder's features to the rows if no layer is trained."""
-        if self.recipe.layers != 0 or rows[0].features is not None:
-            return rows
-        return prediction.with_features(*self._encoding(rows))
-
-    def _encoding(self, rows):
-        return self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
-
-    def _shared(self, rows):
-        """Returns what all members share: frozen parameters, and the standardize.Moments
-        of the rows' features if only the head is trained."""
-        if self.recipe.layers != 0:
-            return self.frozen
-        # Members of other groups have the same rows.
-        if self._moments is None or self._moments[0] is not rows:
-            features = (row.features for row in rows)
-            if rows[0].features is None:
-                features = (x for _, x in prediction.features(*self._encoding(rows)))
-            self._moments = rows, standardize.moments(features)
-        return {**self.frozen, standardize.MOMENTS: self._moments[1]}
+    def _cast(self, params):
+        is_low = self.recipe.precision == 'paper_bf16'
+        dtype = jnp.bfloat16 if is_low else jnp.float32
+        return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
 
     def train(self, rows, members, width=1, report=None):
         """Yields (Member, params, losses_T) of each member.
@@ -172,12 +133,7 @@ class Grid:
         are NaN does not affect the others. `report` is called with the number of steps
         finished so far, summed over members.
         """
-        recipe, rows = self.recipe, self.with_features(rows)
-        used, shape, shared = (
-            self._used_tokens(rows),
-            self.shape(rows),
-            self._shared(rows),
-        )
+        recipe, used, shape = self.recipe, self._used_tokens(rows), self.shape(rows)
         for start in range(0, len(members), width):
             group = list(members[start : start + width])
             # All groups have one compiled shape; the copies that pad it are not yielded.
@@ -185,12 +141,12 @@ class Grid:
             sizes = recipe.steps, recipe.batch_size
             index_STB = np.stack([orders(len(rows), m.seed, *sizes) for m in full])
             state = self._initial_state(full, used)
-            step = self.program(len(full), used, shape)
+            update = self.program(len(full), used, shape)
             rate_S = np.array([m.learning_rate for m in full], np.float32)
             losses = []
             for number, factor in enumerate(recipe.factors()):
                 batch = self._batch(rows, index_STB[:, number], used, shape)
-                state, loss_S = step(state, shared, rate_S * factor, batch)
+                state, loss_S = update(state, rate_S * factor, batch)
                 losses.append(loss_S)
                 if report is not None and number:
                     # A step is dispatched while the one before it still runs.
@@ -201,8 +157,7 @@ class Grid:
                 report((start + len(group)) * recipe.steps)
             for index, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=index: x[i], state[0])
-                params = self._final_params(trained, shared, member, used)
-                yield member, params, losses_ST[index]
+                yield member, self._final_params(trained, member, used), losses_ST[index]
 
     def lowered(self, rows, count):
         """Lowers the step of `count` members on the longest of the rows."""
@@ -213,21 +168,29 @@ class Grid:
         members = [Member(0.0, 0)] * count
         state = jax.eval_shape(functools.partial(self._fresh, members, used))
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
-        state = placement.shapes(state, count)
-        step = self.program(count, used, shape)
-        return step.lower(state, self._shared(rows), rate_S, batch)
+        state = fitting.spread(state, count)
+        return self.program(count, used, shape).lower(state, rate_S, batch)
 
     def shape(self, rows):
-        """Returns the packed.Shape of encoder inputs; None if batches are not packed."""
-        return shape_of(self.network.encoder, self.kind, self.recipe, self.maximum, rows)
+        """Returns the packed.Shape of the batches of these rows, for all members.
+
+        None if padding costs no more, or batches are in microbatches.
+        """
+        steps, size = self.recipe.steps, self.recipe.batch_size
+        if self.recipe.microbatches > 1:
+            return None
+        index_TB = np.concatenate([orders(len(rows), s, steps, size) for s in range(5)])
+        lengths_N = list(map(self.kind.lengths, rows))
+        width = self.network.encoder.width
+        return packed.shape_of(lengths_N, index_TB, self.maximum, width)
 
     def _used_tokens(self, rows):
         """Returns the vocabulary.InUse of the rows; None to train the table as it is.
 
-        So it is if frozen, and in paper_bf16, whose decay is rounded at each step.
+        So it is in paper_bf16, whose decay is rounded at each step.
         """
-        table_VD = self.trained['encoder'].get(vocabulary.EMBEDDING)
-        if table_VD is None or self.recipe.precision == 'paper_bf16':
+        table_VD = self.encoder_params[vocabulary.EMBEDDING]
+        if self.recipe.precision == 'paper_bf16':
             return None
         kind, size = self.kind, self.recipe.batch_size
         parts = (rows[start : start + size] for start in range(0, len(rows), size))
@@ -236,14 +199,10 @@ class Grid:
         )
         return vocabulary.in_use(batches, len(table_VD))
 
-    def _final_params(self, trained, shared, member, used):
+    def _final_params(self, params, member, used):
         """Returns the parameters of a trained member in the layout of the given model."""
-        params = partition.merged(trained, shared)
-        if standardize.MOMENTS in shared:
-            moments = shared[standardize.MOMENTS]
-            params[base.HEAD] = standardize.folded(params[base.HEAD], moments)
         if used is not None:
-            whole_VD = self.trained['encoder'][vocabulary.EMBEDDING]
+            whole_VD = self.encoder_params[vocabulary.EMBEDDING]
             factors, weight_decay = self.recipe.factors(), self.recipe.weight_decay
             rate = member.learning_rate
             decay = vocabulary.decay_factor(rate, factors, weight_decay)
@@ -253,16 +212,16 @@ class Grid:
         return params
 
     def _initial_state(self, members, used=None):
-        return placement.arrays(self._fresh(members, used), len(members))
+        return fitting.spread(self._fresh(members, used), len(members))
 
     def _fresh(self, members, used=None):
         """Returns the initial (params_S, opt_state_S, key_S, step) of a group."""
         heads = [self.head(member.seed) for member in members]
-        count, trained = len(members), self.trained
+        encoder = self.encoder_params
         if used is not None:
-            trained = {'encoder': used.restrict(trained['encoder'])}
+            encoder = used.restrict(encoder)
         params = {
-            **jax.tree.map(lambda x: jnp.stack([x] * count), trained),
+            'encoder': jax.tree.map(lambda x: jnp.stack([x] * len(members)), encoder),
             base.HEAD: jax.tree.map(lambda *x: jnp.stack(x), *heads),
         }
         key_S = jnp.stack([jax.random.key_data(key_of(m.seed)) for m in members])
@@ -284,7 +243,7 @@ class Grid:
             parts = list(map(used.remap, parts))
         if shape is not None:
             parts = packed.batches(parts, shape)
-        return placement.arrays(
+        return fitting.spread(
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )
 
@@ -296,4 +255,4 @@ class Grid:
         if used is not None:
             encoder = encoder.clone(vocab_size=len(used.used_U))
         network, texts = Network(encoder, self.kind), shape.texts if shape else 1
-        return member_step.program(network, self.kind, self.recipe, count, texts)
+        return step.program(network, self.kind, self.recipe, count, texts)

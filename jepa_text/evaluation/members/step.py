@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
-from jepa_text.evaluation.members import partition, standardize
 from jepa_text.models import memo
 from jepa_text.models.attention import attend
 from jepa_text.models.network import key_from
@@ -25,7 +24,7 @@ def program(network, kind, recipe, count, texts):
     """
     one = functools.partial(step, network, kind, recipe)
     one = attend.with_max_documents(texts, one)
-    axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
+    axes = dict(in_axes=((0, 0, 0, None), 0, 0), out_axes=((0, 0, 0, None), 0))
     mapped = jax.vmap(one, **axes) if count > 1 else _without_vmap(one)
     return jax.jit(mapped, donate_argnums=0)
 
@@ -33,22 +32,22 @@ def program(network, kind, recipe, count, texts):
 def _without_vmap(step):
     """Returns a step that removes and re-adds a member axis of size 1."""
 
-    def single(state, frozen, rate_1, batch):
+    def single(state, rate_1, batch):
         squeeze = functools.partial(jax.tree.map, lambda x: x[0])
         *member, number = state
         state = (*squeeze(member), number)
-        (*member, number), loss = step(state, frozen, rate_1[0], squeeze(batch))
+        (*member, number), loss = step(state, rate_1[0], squeeze(batch))
         expand = functools.partial(jax.tree.map, lambda x: x[None])
         return (*expand(member), number), loss[None]
 
     return single
 
 
-def step(network, kind, recipe, state, frozen, rate, batch):
+def step(network, kind, recipe, state, rate, batch):
     """Updates a member by the clipped gradient; returns (state, loss before it)."""
     params, opt_state, key, number = state
     dropout = jax.random.fold_in(key_from(key), number)
-    loss, grads = gradients(network, kind, recipe, params, frozen, batch, dropout)
+    loss, grads = gradients(network, kind, recipe, params, batch, dropout)
     norm = optax.tree.norm(grads)
     scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
@@ -59,14 +58,11 @@ def step(network, kind, recipe, state, frozen, rate, batch):
     return (params, opt_state, key, number + 1), loss
 
 
-def gradients(network, kind, recipe, params, frozen, batch, dropout):
-    """Returns (loss of a batch, its gradient with respect to the trained parameters)."""
+def gradients(network, kind, recipe, params, batch, dropout):
+    """Returns (loss of a batch, its gradient with respect to the parameters)."""
 
     def outputs(params, part):
         rows, key = part
-        params = partition.merged(params, frozen)
-        if standardize.MOMENTS in frozen:
-            rows = standardize.with_features(network, kind, params, rows, frozen)
         return kind.outputs(network, params, rows, {'dropout': key})
 
     def loss_of(outputs):
