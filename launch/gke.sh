@@ -13,7 +13,6 @@
 #   HOSTS         hosts of a TPU slice, or GPU nodes; by default 1
 #   RESTARTS      restarts after failures, by default 5; exit code 75 and evictions are free
 #   TPU, TOPOLOGY gke-tpu-accelerator, as tpu-v6e-slice, and slice topology, as 4x4
-#   SLICES        slices that train together; by default 1
 #   GPU           gke-accelerator, as nvidia-h100-80gb
 #   CHIPS         TPU chips (by default 4) or GPUs (8) per host
 #   SPOT          1: use spot nodes
@@ -28,18 +27,18 @@ source "$ROOT/launch/command_line.sh"
 read_command "$@"
 NAME="${NAME:-}" IMAGE="${IMAGE:-}" CLAIM="${CLAIM:-}"
 [ -n "$CLAIM$AT" ] || CLAIM=jepa-text
-HOSTS="${HOSTS:-1}" SLICES="${SLICES:-1}" RESTARTS="${RESTARTS:-5}"
+HOSTS="${HOSTS:-1}" RESTARTS="${RESTARTS:-5}"
 for name in NAME IMAGE; do
   [ -n "${!name}" ] || fail "gke.sh: $name is not set; see --help."
 done
 # JobSet appends -workers-0-0 and more; names in a cluster have at most 63 characters.
 [[ "$NAME" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$NAME is not a valid name in a cluster: use at most 40 characters of a-z, 0-9 and -, starting with a letter."
-case "$HOSTS:$SLICES:${COMMAND[0]}" in
-  1:1:*) ;;
-  *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS, SLICES=$SLICES with ${COMMAND[0]}, whose members have one host each. Unset both, or use launch/ray_job.yaml." ;;
+case "$HOSTS:${COMMAND[0]}" in
+  1:*) ;;
+  *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS with ${COMMAND[0]}, whose members have one host each. Unset it, or use launch/ray_job.yaml." ;;
 esac
 in_data "the volume claim $CLAIM"
-for name in HOSTS SLICES RESTARTS; do positive "$name" "${!name}"; done
+for name in HOSTS RESTARTS; do positive "$name" "${!name}"; done
 
 # text WORD: prints it as a JSON string, which is valid YAML.
 text() {
@@ -49,7 +48,7 @@ text() {
 }
 
 # Values of the $NAMES in the manifest.
-declare -A value=([IMAGE]="$(text "$IMAGE")" [HOSTS]=$HOSTS [SLICES]=$SLICES
+declare -A value=([IMAGE]="$(text "$IMAGE")" [HOSTS]=$HOSTS
   [RESTARTS]=$RESTARTS [ANNOTATIONS]='{}' [ENVIRONMENT]='[]' [VARIABLES]='[]'
   [VOLUME]='{name: data, emptyDir: {}}' [ACCOUNT]="$(text "${ACCOUNT:-default}")")
 if [ -n "$CLAIM" ]; then
@@ -62,11 +61,10 @@ case "${TPU:+tpu}${GPU:+gpu}" in
     CHIPS="${CHIPS:-4}"
     value[DEVICES]="{google.com/tpu: $CHIPS}"
     selector="{cloud.google.com/gke-tpu-accelerator: $(text "$TPU"), cloud.google.com/gke-tpu-topology: $(text "$TOPOLOGY")"
-    # One slice per job. The cluster tells each pod its index among hosts and slices.
+    # One slice per job. The cluster tells each pod its index among hosts.
     value[ANNOTATIONS]='{alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}'
     ;;
   gpu)
-    [ "$SLICES" = 1 ] || fail "gke.sh: SLICES=$SLICES with GPU: only TPUs have slices. Set HOSTS instead."
     CHIPS="${CHIPS:-8}"
     value[DEVICES]="{nvidia.com/gpu: $CHIPS}"
     selector="{cloud.google.com/gke-accelerator: $(text "$GPU")"

@@ -1,4 +1,4 @@
-"""slurm.sh, tpu_vm.sh, gke.sh, sky.sh and docker.sh, with fake programs."""
+"""slurm.sh, gke.sh, sky.sh and docker.sh, with fake programs."""
 
 import json
 import re
@@ -43,19 +43,19 @@ def slurm(machine):
 
 def test_sbatch_gets_the_options(machine):
     machine.fake('sbatch')
-    env = dict(NODES='4', GPUS='8', TIME='24:00:00', SEEDS='0 1 2', MAX_TASKS='2')
+    env = dict(NODES='4', GPUS='8', TIME='24:00:00')
     code, output = machine.run('slurm.sh', *JOB, **env)
     assert code == 0, output
     (words,) = machine.called('sbatch')
     assert words[-4:] == ['launch/slurm.sh', *JOB]
     assert {*words[:-4]} == {
         *(f'--chdir={ROOT}', '--output=runs/slurm-%j.out', '--nodes=4', '--exclusive'),
-        *('--gpus-per-node=8', '--time=24:00:00', '--array=0-2%2'),
+        *('--gpus-per-node=8', '--time=24:00:00'),
     }
     machine.run('slurm.sh', *JOB, CPUS='3')
     options = machine.called('sbatch')[-1]
     assert '--cpus-per-task=3' in options
-    assert not re.search('array|exclusive|gpus|time', ' '.join(options))
+    assert not re.search('exclusive|gpus|time', ' '.join(options))
 
 
 def test_sbatch_reads_its_directives():
@@ -67,58 +67,9 @@ def test_sbatch_reads_its_directives():
     assert max(i for i, line in enumerate(lines) if line.startswith('#SBATCH')) < first
 
 
-def commands(machine, job=None, **env):
-    """The arguments of each task that a dry run prints."""
-    code, output = machine.run('slurm.sh', '--dry-run', *(job or JOB), **env)
-    assert code == 0, output
-    return [shlex.split(line)[2:] for line in output.splitlines()[1:]]
-
-
-def test_sweeps(machine):
-    assert commands(machine) == []
-    seeds = commands(machine, SEEDS='0 7')
-    assert seeds == [
-        ['train', JOB[1], f'--workdir=/data/first/seed_{s}', f'--config.seed={s}']
-        for s in (0, 7)
-    ]
-    assert commands(machine, PRESETS='clm mlm') == [
-        ['train', f'--config=configs/toy.py:{p}', f'--workdir=/data/first/{p}']
-        for p in ('clm', 'mlm')
-    ]
-    # A size after the preset is kept unless the preset has its own.
-    for presets, after in (('mlm', 'mlm,210m'), ('mlm,1b', 'mlm,1b')):
-        job = ('train', '--config=configs/pretrain.py:clm,210m', '--workdir=/data/first')
-        (words,) = commands(machine, job, PRESETS=presets)
-        assert words[1] == f'--config=configs/pretrain.py:{after}'
-    both = commands(machine, PRESETS='clm mlm', SEEDS='0 1 2')
-    assert len(both) == 6 and len({words[2] for words in both}) == 6
-    assert both[4][1:] == [
-        '--config=configs/toy.py:mlm',
-        '--workdir=/data/first/mlm/seed_1',
-        '--config.seed=1',
-    ]
-
-
-def test_list_is_split_but_not_executed(machine):
-    file = machine.folder / 'list'
-    file.write_text(
-        '# two tasks\n--config.steps=3 --config.name="a b"\n\n--config.name=$(touch x)'
-    )
-    first, second = commands(machine, LIST=str(file))
-    assert first[2:] == [
-        '--workdir=/data/first/task_0',
-        '--config.steps=3',
-        '--config.name=a b',
-    ]
-    assert second[2:] == ['--workdir=/data/first/task_1', '--config.name=$(touch', 'x)']
-    assert not (machine.folder / 'x').exists() and not (ROOT / 'x').exists()
-
-
 @pytest.mark.parametrize(
     'env, message',
     [
-        (dict(LIST='nowhere'), 'LIST=nowhere has no line'),
-        (dict(LIST='configs/toy.py', SEEDS='0'), 'unset SEEDS and PRESETS'),
         (dict(NODES='two'), 'NODES=two is not a whole number'),
         (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
     ],
@@ -128,8 +79,10 @@ def test_slurm_rejects(machine, env, message):
     assert code == 2 and re.search(message, output)
 
 
-@pytest.mark.parametrize('code', [0, 1, 2, 75, 87, 137, 143])
-@pytest.mark.parametrize('state', ['RUNNING', 'COMPLETING'])
+@pytest.mark.parametrize(
+    'state, code',
+    [*(('RUNNING', code) for code in (0, 1, 2, 75, 87, 137, 143)), ('COMPLETING', 75)],
+)
 def test_recoverable_failures_are_requeued(slurm, machine, code, state):
     machine.fake('jepa-text', f'exit {code}')
     got, output = slurm(*JOB, state=state)
@@ -154,17 +107,6 @@ def test_failures_are_counted_until_the_next_saved_stop(slurm, machine):
     assert requeues(1, 0)[0] == 0
 
 
-def test_array_task_runs_its_own_arguments(slurm, machine):
-    for task in range(4):
-        env = dict(SEEDS='0 1', PRESETS='clm mlm', SLURM_ARRAY_TASK_ID=str(task))
-        assert slurm(*JOB, **env)[0] == 0
-    assert machine.called('jepa-text') == commands(
-        machine, SEEDS='0 1', PRESETS='clm mlm'
-    )
-    code, output = slurm(*JOB, SEEDS='0 1', SLURM_ARRAY_TASK_ID='2')
-    assert code == 2 and 'task 2 of the array has no line' in output
-
-
 def test_signal_before_the_time_limit_stops_and_requeues(slurm, machine):
     ready, cancelled = machine.folder / 'ready', machine.folder / 'cancelled'
     poll = f'for i in {{1..200}}; do [ -e {cancelled} ] && exit 75; sleep 0.1; done'
@@ -186,85 +128,6 @@ def test_signal_before_the_time_limit_stops_and_requeues(slurm, machine):
 def test_job_outside_the_repository_is_rejected(machine):
     code, output = machine.run('slurm.sh', *JOB, SLURM_JOB_ID='7')
     assert code == 2 and 'is not the repository' in output
-
-
-# `describe` prints the next line of the file `states`, if any.
-GCLOUD = """
-case "$*" in
-  *' describe '*) sed -n 1p states; sed -i 1d states ;;
-esac
-"""
-PLACE = dict(NAME='first', ZONE='somewhere', TYPE='v5litepod-16', POLL='0')
-
-
-@pytest.fixture
-def tpu(machine):
-    def call(states, **env):
-        states_file = machine.folder / 'states'
-        states_file.write_text(states)
-        machine.fake('gcloud', GCLOUD.replace('states', str(states_file)))
-        return machine.run('tpu_vm.sh', *JOB, **PLACE, **env)
-
-    return call
-
-
-def verbs(machine):
-    """The commands of gcloud except `describe`."""
-    calls = [words[2:4] for words in machine.called('gcloud')]
-    return [' '.join(words) for words in calls if words[1] != 'describe']
-
-
-def test_tpu_vm_is_created_once(tpu, machine):
-    code, output = tpu('')
-    assert code == 0, output
-    rest = ['tpu-vm scp', 'tpu-vm ssh', 'tpu-vm ssh']
-    assert verbs(machine) == ['tpu-vm create', *rest]
-    create = next(words for words in machine.called('gcloud') if words[3] == 'create')
-    assert {'--accelerator-type=v5litepod-16', '--version=v2-alpha-tpuv5-lite'} < {
-        *create
-    }
-    assert 'gcloud compute tpus tpu-vm delete first --zone=somewhere' in output
-    machine.calls_file.unlink()
-    assert tpu('READY')[0] == 0 and verbs(machine) == rest
-    machine.calls_file.unlink()
-    code, output = tpu('PREEMPTED')
-    assert code == 2 and 'is PREEMPTED. Delete it' in output and not verbs(machine)
-
-
-def test_waits_for_a_queued_tpu(tpu, machine):
-    code, output = tpu('\nWAITING_FOR_RESOURCES\nACTIVE\n', QUEUED='1', SPOT='1')
-    assert code == 0, output
-    assert verbs(machine)[:2] == ['queued-resources create', 'tpu-vm scp']
-    create = next(words for words in machine.called('gcloud') if words[3] == 'create')
-    assert {'--spot', '--node-id=first', '--runtime-version=v2-alpha-tpuv5-lite'} < {
-        *create
-    }
-    assert 'WAITING_FOR_RESOURCES' in output and 'delete first --force' in output
-    assert tpu('SUSPENDED\nSUSPENDED\n', QUEUED='1')[0] == 2
-
-
-def test_command_of_a_tpu_host(tpu, machine):
-    """It has the exit code and the output of jepa-text."""
-    tpu('READY', BEFORE='mount it')
-    install, train = [
-        next(word[10:] for word in words if word.startswith('--command='))
-        for words in machine.called('gcloud')
-        if words[3] == 'ssh'
-    ]
-    assert install.startswith('mount it && ')
-    host = machine.folder / 'host'
-    (host / 'jepa-text' / 'launch').mkdir(parents=True)
-    stub = 'echo "$ACCELERATOR $*"; sleep 0.2; exit 75'
-    (host / 'jepa-text' / 'launch' / 'local.sh').write_text(stub)
-    done = subprocess.run(
-        ['bash', '-c', train], cwd=host, env=machine.env, capture_output=True, text=True
-    )
-    assert done.returncode == 75 and done.stdout == f'tpu {" ".join(JOB)}\n'
-
-
-def test_unknown_tpu_needs_a_version(machine):
-    code, output = machine.run('tpu_vm.sh', *JOB, **PLACE | dict(TYPE='v9-8'))
-    assert code == 2 and 'Set VERSION' in output
 
 
 ODD = '--config.name=a "b" \\ $HOME & $NAME # 1'
@@ -336,9 +199,9 @@ def test_hosts_of_a_jobset_have_a_coordinator(machine):
     assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     assert pod['containers'][0]['resources']['limits'] == {'nvidia.com/gpu': 8}
 
-    manifest, workers = jobset(machine, **TPU, SLICES='2', HOSTS='4', SPOT='1')
+    manifest, workers = jobset(machine, **TPU, HOSTS='4', SPOT='1')
     pod = workers['template']['spec']['template']['spec']
-    assert workers['replicas'] == 2 and workers['template']['spec']['parallelism'] == 4
+    assert workers['replicas'] == 1 and workers['template']['spec']['parallelism'] == 4
     # The cluster sets the variables itself.
     assert pod['containers'][0]['env'] == []
     assert pod['containers'][0]['resources']['limits'] == {'google.com/tpu': 4}
@@ -387,7 +250,6 @@ def test_members_of_a_study_have_one_host(machine, script, env):
         (GPU | dict(NAME='First'), 'is not a valid name in a cluster'),
         (GPU | dict(NAME='a' * 41), 'at most 40'),
         (GPU | dict(IMAGE=''), 'IMAGE is not set'),
-        (GPU | dict(SLICES='2'), 'only TPUs have slices'),
         (GPU | dict(TPU='tpu-v6e-slice'), 'but not both'),
         (TPU | dict(TPU=''), 'set TPU'),
         (TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),

@@ -14,7 +14,7 @@ from launching import JOB, ROOT, Machine
 
 pytestmark = pytest.mark.peer
 GPU = dict(GPU='nvidia-h100-80gb', HOSTS='2')
-TPU = dict(TPU='tpu-v6e-slice', TOPOLOGY='4x4', HOSTS='4', SLICES='2', SPOT='1')
+TPU = dict(TPU='tpu-v6e-slice', TOPOLOGY='4x4', HOSTS='4', SPOT='1')
 
 
 @pytest.mark.parametrize('env', [GPU, TPU], ids=['gpu', 'tpu'])
