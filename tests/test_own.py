@@ -99,7 +99,6 @@ def command(lab):
         '--config.evaluate={"every": 3, "max_rows": 16}',
         '--config.checkpoint.every=2',
         '--config.checkpoint.keep=9',
-        '--config.compilation_cache=',
     ]
     return lambda name, *more: ['jepa-text', name, *given, *more]
 

@@ -48,7 +48,6 @@ SETTINGS = dict(
     telemetry=dict(every=4, on_collapse='warn'),
     evaluate=dict(every=8, rate=0.15, max_rows=16),
     checkpoint=dict(every=5, keep=2),
-    compilation_cache='',
 )
 
 

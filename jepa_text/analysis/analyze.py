@@ -38,7 +38,7 @@ COLUMNS = (
 )
 # Config keys that do not change what a run learns, and its seed.
 NOT_LEARNED = (
-    *('name', 'seed', 'checkpoint', 'compilation_cache', 'evaluate', 'geometry'),
+    *('name', 'seed', 'checkpoint', 'evaluate', 'geometry'),
     *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
 ANALYZED = ('labels', 'scores', 'texts')  # supported kinds of tasks
@@ -84,7 +84,6 @@ class Config:
     )
     threads: int = field(0, 'threads that measure; 0 for the number of cores', minimum=0)
     engine: Options = schema.section(Options, 'where vectors of models are computed')
-    compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
         if not self.models or not self.tasks:
@@ -106,7 +105,7 @@ def analyze(config, workdir):
     xla_flags.apply()
     folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     began, config = time.monotonic(), _checked(config)
-    compilation.use_cache(config['compilation_cache'])
+    compilation.use_cache()
     chosen = _tasks(config)
     for path in config['models'] if config['max_length'] else ():
         # Raises if the model does not read as many tokens.
@@ -117,7 +116,7 @@ def analyze(config, workdir):
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(engine.opened(options, folder))
         cache = str(config['cache'] or folder / 'features')
-        cache = str(compilation.private_folder(cache, 'features', 'cache'))
+        cache = str(compilation.private_folder(cache, 'cache'))
         if not options.is_in_process:
             _encode_elsewhere(config, names, cache, run)
         cells = monitor.count_cells(config, chosen, depths)
@@ -175,7 +174,7 @@ def _encode_elsewhere(config, names, cache, run):
 def encode(config, path, seed, cache):
     """Caches the vectors of a model and of its untrained control on all tasks."""
     xla_flags.apply()
-    compilation.use_cache(config['compilation_cache'])
+    compilation.use_cache()
     model, progress = _model(config, path), monitor.Monitor()
     models = [model]
     if controls.UNTRAINED in config['controls']:

@@ -12,6 +12,7 @@ INSTEAD = {
     '.selection': 'it was removed: a rate is selected by its mean over seeds',
     '.hub': 'it was removed: see summary.json',
     'evaluate.most_rows': 'it is now max_rows',
+    '.compilation_cache': 'it was removed: set JAX_COMPILATION_CACHE_DIR',
     'metrics.wandb': 'it was removed: `wandb sync WORKDIR` uploads the event files',
     'watchdog.compile': 'it is now pause',
     'watchdog.prepare': 'it was removed: the watchdog waits for rows',

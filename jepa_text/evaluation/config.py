@@ -8,7 +8,6 @@ from jepa_text.engine import Options
 from jepa_text.evaluation.members import grid
 from jepa_text.models import pooling
 from jepa_text.pretrained import base
-from jepa_text.running import compilation
 
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
@@ -106,7 +105,6 @@ class Config:
         minimum=0,
     )
     engine: Options = section(Options, 'where members are trained')
-    compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
         if not self.models or not self.tasks:

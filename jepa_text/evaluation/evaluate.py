@@ -49,7 +49,7 @@ def evaluate(config, workdir, dry_run=False):
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
-    compilation.use_cache(config.compilation_cache)
+    compilation.use_cache()
     read = load.outline if dry_run else load.check
     for model in config.models:
         read(model)
@@ -123,7 +123,7 @@ def examine(config, folder, stamps, items):
     lines; returns {item: error message} of those that failed."""
     xla_flags.apply()
     config, folder = schema.read(Config, config), Path(folder)
-    compilation.use_cache(config.compilation_cache)
+    compilation.use_cache()
     tasks = tasks_of(config)
     groups = grouping.unique(grouping.groups_of(config, tasks, stamps))
     groups = [group for group in groups if group.item in items]

@@ -36,7 +36,6 @@ class Config:
         '', "workdir of an `evaluate` run whose selected learning rate is used; '': none"
     )
     finetuning: Finetuning = section(Finetuning, 'fine-tuning options')
-    compilation_cache: str = compilation.choice()
 
 
 def finetune(config, workdir):
@@ -47,7 +46,7 @@ def finetune(config, workdir):
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
-    compilation.use_cache(config.compilation_cache)
+    compilation.use_cache()
     with places.opened(workdir) as place:
         return _finetune(config, place)
 

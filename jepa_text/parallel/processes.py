@@ -221,29 +221,13 @@ def _local_device_ids(environ):
     """
     if 'JAX_LOCAL_DEVICE_IDS' in environ:
         return None
-    count = _processes_of_node(environ)
-    is_bound = 'CUDA_VISIBLE_DEVICES' in environ and _visible_gpus(environ) < count
+    ranks = environ.get('OMPI_COMM_WORLD_LOCAL_SIZE')
+    # As '2(x3)': two tasks on each of three nodes.
+    ranks = ranks or environ.get('SLURM_STEP_TASKS_PER_NODE', '')
+    count = int(re.match(r'\d*', ranks)[0] or 0)
+    visible = environ.get('CUDA_VISIBLE_DEVICES')
+    is_bound = visible is not None and len(visible.split(',')) < count
     return [] if count == 1 or is_bound else None
-
-
-def _processes_of_node(environ):
-    """Returns the number of processes of the job on this node; 0 if unknown."""
-    if count := _number(environ, 'OMPI_COMM_WORLD_LOCAL_SIZE'):
-        return count
-    # '2(x3),1': two tasks on each of three nodes, and one on a fourth.
-    groups = re.findall(
-        r'(\d+)(?:\(x(\d+)\))?', environ.get('SLURM_STEP_TASKS_PER_NODE', '')
-    )
-    counts = [int(tasks) for tasks, nodes in groups for _ in range(int(nodes or 1))]
-    return dict(enumerate(counts)).get(_number(environ, 'SLURM_NODEID'), 0)
-
-
-def _visible_gpus(environ):
-    """Returns the number of NVIDIA GPUs that this process can see."""
-    chosen = environ.get('CUDA_VISIBLE_DEVICES')
-    if chosen is None:
-        return len(glob.glob('/dev/nvidia[0-9]*'))
-    return len([name for name in chosen.split(',') if name])
 
 
 def _number(environ, name):

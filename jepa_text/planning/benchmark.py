@@ -19,7 +19,6 @@ from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
 from jepa_text.report import console
-from jepa_text.running import compilation
 from jepa_text.training import config as settings
 
 COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
@@ -30,7 +29,6 @@ class Settings:
     """Settings that the cases share, or that a case overrides."""
 
     seed: int = field(0, 'seed of parameters and batches', minimum=0)
-    compilation_cache: str = compilation.choice()
     vocab_size: int = field(8192, 'vocabulary size', minimum=1)
     rows: int = field(8, 'rows per step', minimum=1)
     row_length: int = field(256, 'tokens per row', minimum=1)

@@ -29,7 +29,7 @@ def measure(case):
     # Page faults can take up to half of a step on CPUs (LOG.md).
     if xla_flags.computes_on_cpu():
         xla_flags.keep_freed_memory()
-    compilation.use_cache(case['compilation_cache'])
+    compilation.use_cache()
     with exits.config_errors():
         work = make(case)
         # Attention backends are chosen while the step is traced.

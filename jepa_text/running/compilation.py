@@ -11,36 +11,28 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.config import schema
 from jepa_text.files import paths
 from jepa_text.report import console
 
-PRIVATE = 'private'
 _SHORTEST = 'jax_persistent_cache_min_compile_time_secs'
 
 
-def choice():
-    """The config field `compilation_cache`."""
-    return schema.field(PRIVATE, "a folder; 'private': in the user's cache; '': none")
-
-
-def use_cache(choice, environ=os.environ):
+def use_cache(environ=os.environ):
     """Enables jax's persistent compilation cache; returns its path, or None without one.
 
-    `choice`: 'private' for the folder jepa_text/compiled in the user's cache, '' for no
-    cache, else a path. The environment variable JAX_COMPILATION_CACHE_DIR takes
-    precedence. All programs are cached, including the many that compile in less than one
-    second, jax's default minimum, unless the environment sets a minimum.
-    Raises ValueError for a folder that others can write to or that belongs to another
-    user.
+    It is the folder jepa_text/compiled in the user's cache, unless the environment
+    variable JAX_COMPILATION_CACHE_DIR names another, or is empty: no cache. All programs
+    are cached, including the many that compile in less than one second, jax's default
+    minimum, unless the environment sets a minimum. Raises ValueError for a folder that
+    others can write to or that belongs to another user.
     """
     if _SHORTEST.upper() not in environ:
         jax.config.update(_SHORTEST, 0)
-    if environ.get('JAX_COMPILATION_CACHE_DIR') or not choice:
-        return jax.config.jax_compilation_cache_dir
-    folder = private_folder(choice, 'compiled', 'compilation_cache', environ)
-    jax.config.update('jax_compilation_cache_dir', str(folder))
-    return str(folder)
+    if 'JAX_COMPILATION_CACHE_DIR' not in environ:
+        home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache')
+        folder = private_folder(home / 'jepa_text' / 'compiled', 'the compilation cache')
+        jax.config.update('jax_compilation_cache_dir', str(folder))
+    return jax.config.jax_compilation_cache_dir
 
 
 def peak(compiled):
@@ -93,28 +85,18 @@ class Stopwatch:
         self._spans.append((start, end))
 
 
-def private_folder(choice, name, key, environ=os.environ):
+def private_folder(folder, what):
     """A folder that only its owner can write to, created if missing.
 
-    `choice`: 'private' for jepa_text/<name> in the user's cache, else a path; `key` is
-    the config key to name in errors. Raises ValueError for a folder that belongs to
-    another user or that others can write to.
+    Raises ValueError for a folder that belongs to another user or that others can write
+    to.
     """
-    home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
-    given = home / 'jepa_text' / name if choice == PRIVATE else choice
-    folder = Path(paths.local(key, given)).expanduser().absolute()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError as error:
-        raise ValueError(
-            f'{key}={choice!r}: {folder} cannot be made ({error.strerror}). '
-            "Use a folder of your own, or '' for no cache."
-        ) from error
+    folder = Path(paths.local(what, folder)).expanduser().absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ValueError(
-            f'{key}={choice!r}: {folder} belongs to another user or is writable by '
-            'others, and its content is trusted. chmod 700 it, use another folder, or '
-            "set it to '' for no cache."
+            f'{what}: {folder} belongs to another user or is writable by others, and its '
+            'content is trusted. chmod 700 it, or use another folder.'
         )
     return folder

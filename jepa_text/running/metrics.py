@@ -60,11 +60,9 @@ class Writer:
     def write(self, step, values):
         """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX.
 
-        Raises ValueError for a value that is not a scalar, a negative step, and the
-        reserved names `step` and `crc`.
+        Raises ValueError for a value that is not a scalar and for the reserved names
+        `step` and `crc`.
         """
-        if int(step) != step or step < 0:
-            raise ValueError(f'A step must be a whole number from 0, but is {step!r}.')
         for reserved in values.keys() & {'step', _CRC}:
             raise ValueError(f'A metric cannot be named "{reserved}": it is reserved.')
         line = {name: _scalar(name, value) for name, value in values.items()}

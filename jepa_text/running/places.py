@@ -11,7 +11,6 @@ machine can resume the run. Only one process may work at an address at a time.
 
 import contextlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -104,9 +103,8 @@ def model_folder(what, place, step=None):
     """The local folder of a run or model; a copy, if `place` is an address.
 
     Of a run, the copy has the files beside the checkpoints. Those on gs:// are read where
-    they are; elsewhere, the newest intact one, or that of `step`, is copied. `what` names
-    the place in errors. Raises FileNotFoundError if the address has no files, or no such
-    step; restore.DamagedError if `step` is damaged.
+    they are; elsewhere all, or that of `step`, are copied. `what` names the place in
+    errors. Raises FileNotFoundError if the address has no files.
     """
     text = addresses.location(what, place)
     if not addresses.is_address(text):
@@ -115,34 +113,19 @@ def model_folder(what, place, step=None):
     files = addresses.list_files(address)
     if not files:
         raise FileNotFoundError(f'There are no files at {address}. Check the address.')
-    small = {
+    steps = {name: int(p[1]) for name in files if _is_of_step(p := name.split('/'))}
+    is_read_there = bool(steps) and address.startswith(_WRITABLE)
+    wanted = {
         name: file
         for name, file in files.items()
-        if f'/{restore.STEPS}/' not in f'/{name}' and '/.' not in f'/{name}'
+        if '/.' not in f'/{name}'
+        and (not is_read_there or f'/{restore.STEPS}/' not in f'/{name}')
+        and (step not in steps.values() or steps.get(name, step) == step)
     }
-    steps = {int(p[1]) for p in (n.split('/') for n in files) if _is_of_step(p)}
-    if steps and address.startswith(_WRITABLE):
-        folder = copies.copy_files(address, small)
+    folder = copies.copy_files(address, wanted)
+    if is_read_there:
         atomic.write(folder / restore.STEPS, f'{address}/{restore.STEPS}')
-        return folder
-    if step is not None and step not in steps:
-        raise FileNotFoundError(
-            f'There is no checkpoint of step {step} at {address}. There are: '
-            f'{", ".join(map(str, sorted(steps))) or "none"}.'
-        )
-    for candidate in sorted(steps, reverse=True) if step is None else [step]:
-        prefix = f'{restore.STEPS}/{candidate}/'
-        own = {name: file for name, file in files.items() if name.startswith(prefix)}
-        folder = copies.copy_files(address, {**small, **own})
-        path = folder / prefix
-        if (reason := restore.problem(path)) is None:
-            return folder
-        shutil.rmtree(path)  # only the copy may be damaged
-        error = restore.DamagedError(f'{address}/{prefix}', reason)
-        if step is not None:
-            raise error
-        restore.warn(f'{address}/{prefix}', error)
-    return copies.copy_files(address, small)
+    return folder
 
 
 def _is_of_step(parts):

@@ -71,30 +71,18 @@ def installed(*packages):
     return versions
 
 
-def computes_on_cpu(platforms=None, plugins=None):
+def computes_on_cpu():
     """Returns whether jax will compute on the CPU, without initializing a backend.
 
-    (Once a backend is initialized, it is too late to configure it.)
-
-    `platforms` has the format of JAX_PLATFORMS, whose first entry is the default
-    backend; None: jax's current setting. If that is empty, jax uses an accelerator if it
-    finds one, which requires one of the `plugins` (None: those installed). The result is
-    then False if there are any plugins, so a machine that has a plugin but no such device
-    only misses the optimization.
+    (Once a backend is initialized, it is too late to configure it.) Unless a platform is
+    chosen, it is False if a plugin for an accelerator is installed, so a machine that has
+    a plugin but no such device only misses the optimization.
     """
     import jax
 
-    platforms = jax.config.jax_platforms if platforms is None else platforms
-    if platforms:
+    if platforms := jax.config.jax_platforms:
         return platforms.split(',')[0] == 'cpu'
-    return not (_plugins() if plugins is None else plugins)
-
-
-def _plugins():
-    """Names of the installed jax plugins for accelerators."""
-    names = [point.name for point in metadata.entry_points(group='jax_plugins')]
-    modules = ('jax_plugins', 'libtpu')
-    return names + [name for name in modules if importlib.util.find_spec(name)]
+    return not any(map(importlib.util.find_spec, ('jax_plugins', 'libtpu')))
 
 
 def keep_freed_memory():

@@ -123,7 +123,7 @@ def study(config, workdir, dry_run=False):
             folder = folder.expanduser().absolute()
             if dry_run:
                 return _dry_run(config, folder)
-            compilation.use_cache(config['compilation_cache'])
+            compilation.use_cache()
             options = schema.read(engine.Options, config['engine'], 'engine')
             run = stack.enter_context(engine.opened(options, folder))
         return _study(config, folder, run)

@@ -31,7 +31,6 @@ _IGNORED = (
     'checkpoint',
     'watchdog',
     'profile_steps',
-    'compilation_cache',
     'plan',
 )
 _CHUNK = 65_536  # steps whose learning rates are computed at once

@@ -88,7 +88,7 @@ def train(name, config, folder, trunk):
 
 def measure_member(name, config, folder, fingerprint, first):
     """Measures a member, or the untrained model of the member `first`."""
-    compilation.use_cache(config['compilation_cache'])
+    compilation.use_cache()
     measure.once(name, config, Path(folder), fingerprint, first)
 
 

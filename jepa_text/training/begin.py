@@ -55,7 +55,6 @@ MAY_CHANGE = (
     'offload',
     'watchdog',
     'profile_steps',
-    'compilation_cache',
     'plan',
 )
 
@@ -74,7 +73,7 @@ def recipe_of(config, folder, stack, evaluations=()):
     guard = stack.enter_context(watchdog.Watchdog(**config['watchdog']))
     with processes.fail_together('the config'):
         numerics.check()
-        compilation.use_cache(config['compilation_cache'])
+        compilation.use_cache()
         config = completion.with_init_from(config, folder)
         section, rows = config.get('prepare') or {}, config['data']['folder']
         source = config.get('init_from')

@@ -17,7 +17,7 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import hardware, sharding
 from jepa_text.running import checkpoint as checkpoints
-from jepa_text.running import compilation, profiling
+from jepa_text.running import profiling
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.training import heldout
 
@@ -176,7 +176,6 @@ class Shared:
     profile_steps: tuple[int, ...] = field(
         (0, 0), 'first and last step of a trace; (0, 0): none', minimum=0
     )
-    compilation_cache: str = compilation.choice()
     plan: hardware.Options = section(
         hardware.Options, 'hardware and assumptions of `plan`'
     )

@@ -74,7 +74,6 @@ def toy(config, folder):
         ('data', '{"batch_size": 4}'),
         ('evaluate.every', '0'),
         ('model.dtype', 'float32'),
-        ('compilation_cache', ''),
     ]
     if 'name' in config['model']:
         model = "{'name': 'transformer', 'preset': 'tiny', 'depth': 3, 'scan': False}"

@@ -62,7 +62,7 @@ ENTRANCES = {
     'benchmark, workdir': lambda p: benchmark.benchmark(
         test_configs.module('benchmark').get_config(), p
     ),
-    'train, compilation_cache': lambda p: compilation.use_cache(str(p), environ={}),
+    'cache': lambda p: compilation.private_folder(p, 'cache'),
     'prepare, function': lambda p: prepare.prepare(
         BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
     ),

@@ -257,7 +257,6 @@ def test_a_bert_is_tuned_so_that_it_can_be_exported(tmp_path, capsys, pool, is_r
         model=f'hf:{tmp_path / "bert"}',
         task=dict(name='labeled', path=str(tmp_path / 'a.jsonl')),
         finetuning=dict(pool=pool, steps=1),
-        compilation_cache='off',
     )
     finetune_command.finetune(section, tmp_path / 'tuned')
     before = capsys.readouterr().out.split('step ')[0]

@@ -261,8 +261,6 @@ JAX = {'JAX_COORDINATOR_ADDRESS': 'n1:1', 'JAX_NUM_PROCESSES': '2', 'JAX_PROCESS
         (slurm('1(x2)', node='1') | EIGHT, 'all'),
         (slurm('8(x2)', rank='5'), '5'),
         (slurm('8(x2)', node='1', rank='5') | EIGHT, '5'),
-        (slurm('8,1', node='1'), 'all'),
-        (slurm('8,1', rank='5'), '5'),
         # Each task sees only what was bound to it: --gpus-per-task=1, and =2.
         (slurm('8(x2)', rank='5') | {'CUDA_VISIBLE_DEVICES': '0'}, 'all'),
         (slurm('4(x2)', rank='3') | {'CUDA_VISIBLE_DEVICES': '6,7'}, 'all'),

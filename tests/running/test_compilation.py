@@ -15,34 +15,23 @@ def restored():
     jax.config.update('jax_compilation_cache_dir', before)
 
 
-def test_the_private_folder_is_private(tmp_path):
+def test_the_cache_is_private_and_the_environment_chooses_another_or_none(tmp_path):
     environ = {'XDG_CACHE_HOME': str(tmp_path)}
-    path = compilation.use_cache(compilation.PRIVATE, environ)
+    before = jax.config.jax_compilation_cache_dir
+    for given in ('', 'elsewhere'):
+        given = environ | {'JAX_COMPILATION_CACHE_DIR': given}
+        assert compilation.use_cache(given) == before
+    path = compilation.use_cache(environ)
     assert path == str(tmp_path / 'jepa_text' / 'compiled')
     assert (tmp_path / 'jepa_text' / 'compiled').stat().st_mode & 0o777 == 0o700
     assert jax.config.jax_compilation_cache_dir == path
-    assert compilation.use_cache(compilation.PRIVATE, environ) == path
-
-
-def test_no_cache_and_a_given_cache(tmp_path):
-    before = jax.config.jax_compilation_cache_dir
-    assert compilation.use_cache('', {}) == before
-    environ = {'JAX_COMPILATION_CACHE_DIR': 'elsewhere'}
-    assert compilation.use_cache(str(tmp_path / 'mine'), environ) == before
-    assert not (tmp_path / 'mine').exists()
-    assert compilation.use_cache(str(tmp_path / 'mine'), {}) == str(tmp_path / 'mine')
+    assert compilation.use_cache(environ) == path
 
 
 def test_a_folder_writable_by_others_raises(tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(ValueError, match='chmod 700'):
-        compilation.use_cache(str(tmp_path), {})
-
-
-def test_a_folder_that_cannot_be_created_raises(tmp_path):
-    (tmp_path / 'file').touch()
-    with pytest.raises(ValueError, match='cannot be made'):
-        compilation.use_cache(str(tmp_path / 'file' / 'folder'), {})
+        compilation.private_folder(tmp_path, 'cache')
 
 
 def test_the_stopwatch_counts_compiling_once_and_nothing_else(monkeypatch):

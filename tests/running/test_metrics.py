@@ -64,15 +64,6 @@ def test_values_must_be_scalars(tmp_path, value):
     assert log(tmp_path) == b''
 
 
-@pytest.mark.parametrize('step', [-1, 1.5])
-def test_steps_must_be_whole_numbers(tmp_path, step):
-    with (
-        metrics.Writer(tmp_path, tensorboard=False) as writer,
-        pytest.raises(ValueError, match='whole number from 0'),
-    ):
-        writer.write(step, {'a': 1})
-
-
 def test_the_name_step_is_reserved(tmp_path):
     with (
         metrics.Writer(tmp_path, tensorboard=False) as writer,

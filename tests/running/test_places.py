@@ -113,7 +113,7 @@ def test_a_run_at_another_address_is_copied(tmp_path, monkeypatch, caplog):
     (step,) = restore.steps(run / 'checkpoints')[-1:]
     vectors_ND = [load.load(at).encode(['One text.']) for at in (address, run)]
     np.testing.assert_array_equal(*vectors_ND)
-    with pytest.raises(FileNotFoundError, match=f'step 7 at .*There are: .*{step}'):
+    with pytest.raises(FileNotFoundError, match=f'step 7 in .*There are: .*{step}'):
         load.load(address, step=7)
     # A flipped byte is found, also at the address.
     state = f'{path}/checkpoints/{step}/state'
@@ -122,6 +122,7 @@ def test_a_run_at_another_address_is_copied(tmp_path, monkeypatch, caplog):
     content[len(content) // 2] ^= 1
     store.pipe_file(largest, bytes(content))
     with pytest.raises(restore.DamagedError, match='content of state/.* has changed'):
-        places.model_folder('the run', address, step)
-    places.model_folder('the run', address)
-    assert f'checkpoints/{step}/ is skipped' in caplog.text
+        load.load(address, step=step)
+    folder = places.model_folder('the run', address)
+    assert restore.newest_good_step(folder / 'checkpoints') != step
+    assert f'checkpoints/{step} is skipped' in caplog.text

@@ -129,10 +129,8 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
     machinery = dict(
         offload='optimizer',
         profile_steps=(2, 3),
-        compilation_cache=str(tmp_path / 'c'),
     )
     state = tiny.train(budgeted | machinery, tmp_path / 'other')
-    jax.config.update('jax_compilation_cache_dir', None)
     assert tiny.fingerprint(state) == tiny.fingerprint(plain)
     assert '| encoder/embedding ' in capsys.readouterr().err
     kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(state.opt_state)}
