@@ -16,7 +16,6 @@ from jepa_text.running import xla_flags  # noqa: E402
 
 # Before jax is imported: the device count is fixed at the first use of a backend.
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
-os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', '')
 # A program that is not split for several threads compiles in less time.
 _QUICK = '--xla_cpu_parallel_codegen_split_count=1'
 if platform.machine() == 'x86_64' and metadata.version('jaxlib').startswith('0.10.'):
