@@ -6,6 +6,7 @@ DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cle
 INSTEAD = {
     '.start': 'it is now init_from',
     'runs.start': 'it is now init_from',
+    'init_from.layers': 'it was removed: give a start of the same depth',
     '.lease': 'it was removed, as were claims: see the section engine',
     '.attempts': 'it was removed, as were claims: see engine.retries',
     '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',

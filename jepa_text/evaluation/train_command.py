@@ -14,8 +14,7 @@ def run(config, workdir, **keywords):
             f'\nDone: {run}\nNext, for example:\n'
             f"  jepa-text analyze --config='configs/analyze.py:models={run}' "
             f"--workdir='{run}-analysis'\n"
-            f"  jepa-text export --workdir='{run}' --to='{run}-exported'\n"
-            'To train longer, repeat the command with more steps.'
+            f"  jepa-text export --workdir='{run}' --to='{run}-exported'"
         )
 
 

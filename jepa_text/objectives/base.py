@@ -47,11 +47,6 @@ class View:
     run_step: jax.Array | None = None
 
 
-# Raised when what is drawn with `step_key` changes: a run that has begun with other draws
-# is not resumed.
-DRAWS = 2
-
-
 def step_key(view, use):
     """Returns the random key of a step of the run for one use, named by a string.
 

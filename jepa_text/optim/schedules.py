@@ -7,8 +7,6 @@
     wsd_twice      wsd twice, for a run that continues after its decay
     warmup_cosine  warm-up, then half a cosine
     rewarmed       another schedule, warmed up again after a change of phase
-    joined         one schedule up to a step, then another, without a jump
-    for_run        the schedule of a run that was extended once or several times
 
 Each returns a function that maps the step, an integer or float scalar, to a float32
 scalar: pure, stateless, safe under jit and vmap. `make` builds one from a config section.
@@ -183,44 +181,6 @@ def rewarmed(schedule, start, steps):
     if not steps:
         return schedule
     return lambda step: schedule(step) * jnp.clip((step - start + 1) / steps, 0.0, 1.0)
-
-
-def joined(old, new, at, rise):
-    """`old` before step `at`, then linearly to `new` within `rise` steps.
-
-    The transition starts at the value of `old` at step `at` - 1.
-
-    >>> schedule = joined(constant(0.0), constant(1.0), at=2, rise=2)
-    >>> print(schedule(jnp.arange(5)))
-    [0.  0.  0.5 1.  1. ]
-    """
-
-    def schedule(step):
-        last = old(max(at - 1, 0))
-        fraction = jnp.clip((jnp.asarray(step, jnp.float32) - at + 1) / rise, 0.0, 1.0)
-        transition = last + fraction * (new(step) - last)
-        after = jnp.where(fraction < 1, transition, new(step))
-        return jnp.where(step < at, old(step), after)
-
-    return schedule
-
-
-def for_run(section, steps, extended=()):
-    """Returns `make(section, steps)`, joined to the schedules before each extension.
-
-    `extended` has a dict with at, steps, schedule (a section) and rise for each
-    extension, as stored by completion.py.
-
-    >>> before = {'at': 2, 'steps': 2, 'schedule': 0.0, 'rise': 2}
-    >>> print(for_run(1.0, 5, [before])(jnp.arange(5)))
-    [0.  0.  0.5 1.  1. ]
-    """
-    parts = [(old['schedule'], old['steps']) for old in extended]
-    schedules = [make(*part) for part in [*parts, (section, steps)]]
-    schedule = schedules[0]
-    for old, new in zip(extended, schedules[1:]):
-        schedule = joined(schedule, new, old['at'], old['rise'])
-    return schedule
 
 
 SCHEDULES = {

@@ -75,15 +75,6 @@ def checks(recipes, configs, logs):
             'configs: optimizer, clip_norm, accumulate',
             settings('optimizer', 'clip_norm', 'accumulate'),
         ),
-        (
-            # After an extension the learning rate rises again. A member that another
-            # machine trained, without a log here, has no known history.
-            'extended equally often',
-            'config.json: extended',
-            lambda member: (
-                {0: len(configs[member].get('extended') or ())} if logs[member] else {}
-            ),
-        ),
     )
     return [_check(what, how, seeds, look) for what, how, look in looks]
 

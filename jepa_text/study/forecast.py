@@ -230,7 +230,7 @@ def _without(section, keys):
 
 
 def _is_done(folder, name, config, saved):
-    if saved:  # it may have got more steps
+    if saved:
         return members.finished(folder / name, config)
     return members.result_path(folder, name).is_file()
 

@@ -29,8 +29,6 @@ TAKEN = (
     *(UNTRAINED, EVALUATED, EXAMINED, engine.LOGS, engine.LOCK, 'rows', 'figures'),
     *(FILE, 'results.json', 'report.html', 'appendix.md'),
 )
-# Keys that are decided when a run begins or is extended.
-_SETTLED = ('steps', 'tokens', 'schedule', 'phases', 'baseline', 'extended')
 _NAME = re.compile(r'[\w.+-]+')
 _LONGEST = 100  # bytes of a name, as file systems count them
 
@@ -118,7 +116,7 @@ def _entries(folder, configs):
         _check_folder(folder, name)
         old = before[name]['config'] if name in before else {}
         changed = _changed(old, config)
-        if old and not changed and recipes.size(old) == recipes.size(config):
+        if old and not changed:
             continue  # keeps its fingerprint when a new version adds keys
         if old and changed and has_begun(folder, name):
             conflicts.append(f'{name!r}: {workdir.describe(changed)}')
@@ -148,18 +146,6 @@ def result_path(folder, name):
     return Path(folder, EVALUATED, f'{name}.json')
 
 
-def as_trained(config, folder):
-    """Returns the completed config of a member that was trained in a folder.
-
-    If its checkpoints were deleted, its length and history are still in config.json.
-    """
-    path = Path(folder) / workdir.CONFIG
-    if path.is_file() and not restore.steps(Path(folder) / 'checkpoints'):
-        saved = checksums.read_json(path)
-        return config | {key: saved[key] for key in _SETTLED if key in saved}
-    return completion.as_trained(config, folder)
-
-
 def finished(folder, config):
     """Whether a run with exactly this config has taken its last step in the folder, and
     that step was finite."""
@@ -170,7 +156,7 @@ def finished(folder, config):
     if newest is None or newest[1].get('skipped_in_row'):
         return False
     config = completion.with_init_from(config, folder)
-    config = completion.as_trained(config, folder)
+    config = completion.with_baseline(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
     return is_same and newest[0] == recipes.size(config)[1]
 
@@ -193,17 +179,12 @@ def _read(path):
 
 
 def _changed(old, new):
-    """Returns the differences of two configs of a member that affect its result.
-
-    More steps than before do not count as a difference.
-    """
+    """Returns the differences of two configs of a member that affect its result."""
     changed = workdir.differences(old, json.loads(json.dumps(new)))
     try:
         allowed = begin.changeable_keys(recipes.objectives(new))
     except ValueError as error:
         raise ValueError(f'run {new["name"]!r}: {error}') from error
-    if old and recipes.size(new)[1] > recipes.size(old)[1]:
-        allowed += (*completion.MAY_CHANGE, f'phases.{len(new["phases"]) - 1}.steps')
     return workdir.disallowed(changed, allowed)
 
 

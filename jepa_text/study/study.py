@@ -35,8 +35,8 @@ from jepa_text.study import (
     verdicts,
     work,
 )
+from jepa_text.training import completion, prepare
 from jepa_text.training import config as settings
-from jepa_text.training import prepare
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,10 @@ def _study(config, folder, run):
         results['examined'] = finetuned.run(
             config['examine'], folder, measured, config['engine']
         )
-    completed = {n: members.as_trained(own, folder / n) for n, own in configs.items()}
+    completed = {
+        name: completion.with_baseline(own, folder / name)
+        for name, own in configs.items()
+    }
     path = report.write(folder, results, completed, config['report'])
     print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')
     if failed:

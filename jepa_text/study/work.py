@@ -46,7 +46,7 @@ def check(config, folder):
             for name, mark in fingerprints.items()
             if measure.is_known(config, folder, name, mark)
         }
-    trunks = tree.trunks(courses(whole, folder), saved_steps(configs, folder), ended)
+    trunks = tree.trunks(courses(whole), saved_steps(configs, folder), ended)
     keep_at = {name: set() for name in configs}
     for other, step in filter(None, trunks.values()):
         keep_at[other].add(step)
@@ -152,14 +152,10 @@ def missing_tasks(config, configs):
     return missing, filling
 
 
-def courses(configs, folder):
+def courses(configs):
     """Returns {name: tree.Course} of completed configs, on this machine's devices."""
     outlines = tree.Shared(lambda own: recipes.outline(own, recipes.mesh(own)))
-    extended = {
-        name: completion.with_extension(own, folder / name)
-        for name, own in configs.items()
-    }
-    return {name: tree.course(own, outlines.of(own)) for name, own in extended.items()}
+    return {name: tree.course(own, outlines.of(own)) for name, own in configs.items()}
 
 
 def saved_steps(names, folder):

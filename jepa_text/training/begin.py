@@ -95,12 +95,8 @@ def recipe_of(config, folder, stack, evaluations=()):
     guard.pause()
     config = completion.with_baseline(config, folder)
     with processes.fail_together('the recipe'):
-        config = completion.with_extension(config, folder)
         recipe = recipes.make(config, evaluations)
-        may_change = (
-            *changeable_keys(phase.objective for phase in recipe.phases),
-            *completion.extension_may_change(config, folder),
-        )
+        may_change = changeable_keys(phase.objective for phase in recipe.phases)
         preflight.switches(recipe)
     with processes.fail_together('the arithmetic of this machine'):
         self_test.check()
@@ -195,13 +191,9 @@ def restore_or_init(recipe, place, stack, stop, trunk):
 
 
 def _notes(recipe):
-    """Yields messages about an extension, and about steps that the run does not reach."""
-    config, last = recipe.settings, recipe.phases[-1]
-    if extensions := config.extended or ():
-        changed = completion.changed_schedules(extensions, last, recipe.tokenizer)
-        given = extensions, config.schedule, recipe.steps, last.name, changed
-        yield from completion.extension_lines(*given)
-    if beyond := [step for step in config.checkpoint.keep_at if step > recipe.steps]:
+    """Yields a message about checkpoints that the run does not reach."""
+    kept = recipe.settings.checkpoint.keep_at
+    if beyond := [step for step in kept if step > recipe.steps]:
         listed = ', '.join(f'{step:,}' for step in beyond)
         yield f'checkpoint.keep_at: {listed} lies beyond the last step, {recipe.steps:,}.'
 
@@ -247,4 +239,4 @@ def _from_trunk(recipe, folder, source, step):
         lambda _, meta: recipe.abstract_state(recipe.phases[meta['phase']]),
     )
     own = recipe.meta(recipe.phases[meta['phase']], step)
-    return state, meta | own | {'draws': meta.get('draws', 1)}
+    return state, meta | own

@@ -29,8 +29,6 @@ OF_A_STUDY = (
 )
 # Keys of a study that do not belong to its runs.
 OF_STUDIES = ('runs', 'seeds', 'engine', 'study', 'examine', 'report')
-# How layers of a start become a model of another depth (training/convert.py).
-LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 
@@ -48,9 +46,6 @@ class InitFrom:
         'keep', "'new': only use its shape and tokenizer", choices=('keep', 'new')
     )
     head: str = field('keep', "'new': reinitialize the LM head", choices=('keep', 'new'))
-    layers: str | None = field(
-        None, 'how layers are mapped to another depth', choices=(None, *LAYERS)
-    )
     optimizer: str = field(
         'fresh', "'kept': keep the moments of a run", choices=('fresh', 'kept')
     )
@@ -179,7 +174,6 @@ class Shared:
     plan: hardware.Options = section(
         hardware.Options, 'hardware and assumptions of `plan`'
     )
-    extended: tuple | None = field(None, 'set by the program when a run gets more steps')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -84,28 +84,23 @@ def inferred(source, model, phases, folder):
         start = describe(source)
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
-        model = _changed(start['model'], changes, source.layers)
+        model = _changed(start['model'], changes)
     tied = functools.partial(_with_tied, tied=start['tied'])
     phases = [{**phase, 'objective': tied(phase['objective'])} for phase in phases]
     return {'model': model, 'phases': phases}
 
 
-def _changed(section, changes, how):
+def _changed(section, changes):
     """Returns the model section with changes.
 
-    Lists with one value per layer follow the mapping of layers. A single number changes
-    all layers, except those with None, which have no position embedding or window.
+    Of a list with one value per layer, a single number changes all values except None,
+    which stands for no position embedding or window.
     """
     changed = {**section, **changes}
     for key in BY_LAYER:
         listed, new = section.get(key), changes.get(key)
-        if not isinstance(listed, list | tuple) or isinstance(new, list | tuple):
-            continue
-        if new is not None:
-            listed = [value if value is None else new for value in listed]
-        depth = changes.get('depth', len(listed))
-        rows_N, _ = convert.layer_rows(len(listed), depth, how)
-        changed[key] = [listed[row] for row in rows_N]
+        if isinstance(listed, list | tuple) and isinstance(new, int | float):
+            changed[key] = [value if value is None else new for value in listed]
     return changed
 
 
@@ -179,9 +174,7 @@ def _fitted(source, recipe, state):
             'create one.'
         )
     ours = convert.transferred(state.params)
-    make, notes = convert.fit(
-        params, tokenizer, ours, recipe.tokenizer, head=source.head, how=source.layers
-    )
+    make, notes = convert.fit(params, tokenizer, ours, recipe.tokenizer, head=source.head)
     wanted = convert.transferred(ours, source.head)
     convert.check(jax.eval_shape(make, params), wanted)
     params = jax.jit(make, out_shardings=_shardings(wanted))(params)
@@ -210,16 +203,9 @@ def _continued(source, recipe, state):
             f"init_from: optimizer='kept', but {source.path} was trained with {before}. "
             "Set the same optimizer, or use optimizer='fresh'."
         )
-    # The layers of the start may be scanned and those of this model not, or vice versa.
-    with_scan = functools.partial(
-        convert.with_scan,
-        scan='layers' in state.params['encoder'],
-        depth=model.network.encoder.depth,
-    )
-    params = jax.eval_shape(with_scan, model.params)
-    convert.check(convert.transferred(params), convert.transferred(state.params))
+    convert.check(convert.transferred(model.params), convert.transferred(state.params))
     shapes = {'params': model.params, 'opt_state': opt_state}
-    restored = with_scan(_read(folder, step, recipe.mesh, shapes))
+    restored = _read(folder, step, recipe.mesh, shapes)
     state = state.replace(target=None, **restored)
     state = states.entered(recipe, recipe.phases[0], state)
     return state, [*_history(source, folder, step), f'moments   kept, {before["name"]}']

@@ -22,7 +22,6 @@ from jepa_text.data import section as reads
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.models import memo, stack
 from jepa_text.models.network import Network
-from jepa_text.objectives.base import DRAWS
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, numerics
@@ -143,7 +142,6 @@ class Recipe:
             'phase': phase.index,
             'fingerprint': self.fingerprint,
             'steps': self.steps,
-            'draws': DRAWS,
             'numerics': numerics.current(),
             **self.identity,
             'history': [
@@ -156,18 +154,9 @@ class Recipe:
         """Raises ValueError if a run would not continue as it was trained until `step`.
 
         That is, with other rows, batches or seed than those in the metadata of its
-        checkpoint, or other draws on the device (objectives/base.py).
+        checkpoint.
         """
         stream.check_fingerprint(meta['fingerprint'], self.fingerprint)
-        draws, phase = meta.get('draws', 1), self.phases[meta['phase']]
-        if draws != DRAWS and phase.objective.compares and step < self.steps:
-            raise ValueError(
-                f'The checkpoint of step {step:,} was trained by another version, which '
-                'drew the directions of regularizers and the negatives of InfoNCE in '
-                f'another way (draws {draws}, now {DRAWS}), so the run would not '
-                'continue as it began. Finish it with the version that began it, or '
-                'start over from its weights (init_from) in a new workdir.'
-            )
 
     def shapes(self, phase):
         """Returns shapes and dtypes of the state in a phase."""
@@ -302,7 +291,7 @@ def _recipe(config, parsed, mesh, tokenizer):
         devices=mesh.size,
         model=parsed.model,
         tokenizer=tokenizer,
-        schedule=schedules.for_run(parsed.schedule, total, parsed.extended or ()),
+        schedule=schedules.make(parsed.schedule, total),
         optimizer=optimizer,
         clip_norm=parsed.clip_norm,
         accumulate=parsed.accumulate,

@@ -124,32 +124,11 @@ def test_new_members_do_not_change_existing_ones(tmp_path, capsys):
     assert {name: entry['fingerprint'] for name, entry in saved.items()} == more
 
 
-def test_a_member_may_get_more_steps(tmp_path):
+def test_a_member_that_has_begun_keeps_its_steps(tmp_path):
     enrolled(tmp_path)
     begin(tmp_path, 'a')
-    enrolled(tmp_path, steps=12)
-    with pytest.raises(ValueError, match="'a': steps: 12 -> 11"):
-        enrolled(tmp_path, steps=11)
-
-
-@pytest.mark.parametrize(
-    'saved',
-    [
-        dict(steps=12, extended=[{'at': 10, 'steps': 10, 'schedule': 0.1, 'rise': 1}]),
-        dict(steps=17, baseline={'by': 'flops', 'ratios': [1.7]}),
-    ],
-)
-def test_a_member_without_checkpoints_has_the_history_of_its_config(tmp_path, saved):
-    """Nothing is measured or forgotten, as for a member with checkpoints."""
-    hybrid = (dict(objective=dict(name='hybrid')),)
-    baseline = 'flops' if 'baseline' in saved else 'none'
-    runs = (dict(name='a', phases=hybrid, baseline=baseline, steps=saved['steps']),)
-    (config,) = members.configs(made(runs=runs), tmp_path / 'rows').values()
-    (tmp_path / 'a').mkdir()
-    (tmp_path / 'a' / 'config.json').write_text(json.dumps(config | saved))
-    found = members.as_trained(config, tmp_path / 'a')
-    assert found.items() >= saved.items()
-    assert found['data'] == config['data']
+    with pytest.raises(ValueError, match="'a': steps: 10 -> 12"):
+        enrolled(tmp_path, steps=12)
 
 
 def test_a_run_cannot_get_seeds_later(tmp_path):

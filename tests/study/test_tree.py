@@ -41,7 +41,7 @@ def courses(folder, *runs, **changes):
     configs = members.configs(config, folder / 'rows')
     for one in configs.values():
         one['prepare'] = config['prepare']
-    return work.courses(configs, folder)
+    return work.courses(configs)
 
 
 BASE = run(40, phase(CLM, 20), phase(MLM))

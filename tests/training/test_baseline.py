@@ -1,14 +1,11 @@
 """Matched baselines: MLM with the same FLOPs as a run with latent terms."""
 
-import json
-
 import jax
 import pytest
 import test_configs
 import tiny
 
 from jepa_text.parallel import sharding
-from jepa_text.running import restore, workdir
 from jepa_text.study import members
 from jepa_text.training import completion
 from jepa_text.training import config as settings
@@ -103,36 +100,6 @@ def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     by_steps = completion.with_baseline(config(folder, baseline='flops'), tmp_path)
     matched = completion.with_baseline(given, tmp_path)
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
-
-
-def test_a_baseline_gets_more_steps_as_its_run_does(folder, tmp_path, monkeypatch):
-    """Only the last phase grows, whether phases have a share or steps."""
-    given = config(folder, baseline='flops')
-    matched = completion.with_baseline(given, tmp_path)
-    first, last = (phase['steps'] for phase in matched['phases'])
-    step = tmp_path / 'checkpoints' / str(matched['steps'])
-    (step / 'meta').mkdir(parents=True)
-    (step / 'meta' / 'metadata').write_text('{}')
-    (step / 'CHECKSUMS.json').write_text('{}')
-    (tmp_path / 'config.json').write_text(json.dumps(matched))
-    monkeypatch.setattr(restore, 'newest_good_step', lambda _: matched['steps'])
-    assert completion.as_trained(given, tmp_path) == matched
-    longer = completion.as_trained(given | {'steps': 48}, tmp_path)
-    ratio = matched['baseline']['ratios'][1]
-    assert [phase['steps'] for phase in longer['phases']] == [first, round(36 * ratio)]
-    assert (first, last) == (12, round(12 * ratio))
-    may = completion.extension_may_change(longer, tmp_path)
-    changed = workdir.differences(matched, longer)
-    assert changed and not workdir.disallowed(changed, may)
-    # Once more; and another share is another run.
-    (tmp_path / 'config.json').write_text(json.dumps(longer))
-    again = completion.as_trained(given | {'steps': 60}, tmp_path)
-    assert [phase['steps'] for phase in again['phases']] == [first, round(48 * ratio)]
-    assert completion.as_trained(given | {'steps': 48}, tmp_path) == longer
-    given['phases'][0]['share'] = 0.25
-    other = completion.as_trained(given | {'steps': 60}, tmp_path)
-    may = completion.extension_may_change(other, tmp_path)
-    assert 'phases.0.steps' in workdir.disallowed(workdir.differences(longer, other), may)
 
 
 def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):

@@ -217,102 +217,17 @@ def test_tokens_are_matched_by_their_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'old, new, how, rows, copies',
+    'changes, theta, window',
     [
-        (3, 6, 'stack', [0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1]),
-        (3, 6, 'interleave', [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]),
-        (2, 3, 'identity', [0, 0, 1], [0, 1, 0]),
-        (5, 3, 'first', [0, 1, 2], [0, 0, 0]),
-        (5, 3, 'spread', [0, 2, 4], [0, 0, 0]),
-        (5, 1, 'spread', [0], [0]),
-        (3, 3, None, [0, 1, 2], [0, 0, 0]),
+        ({}, [1e4, None], [None, 4]),
+        (dict(rope_theta=5e5), [5e5, None], [None, 4]),
+        (dict(rope_theta=[1.0, 2.0], window=3), [1.0, 2.0], [None, 3]),
     ],
 )
-def test_layers_are_copied_by_number(old, new, how, rows, copies):
-    found, is_copy = convert.layer_rows(old, new, how)
-    assert (found.tolist(), is_copy.astype(int).tolist()) == (rows, copies)
-
-
-@pytest.mark.parametrize('scan', [True, False])
-def test_a_modernbert_of_one_layer_has_no_layers_to_copy(scan):
-    encoder = {'embedding': jnp.ones((4, 2)), 'first': {'scale': jnp.ones(2)}}
-    rows, copies = convert.layer_rows(0, 0, None)
-    found = convert.with_layers(encoder, rows, copies, silent=False, scan=scan)
-    assert found == encoder
-
-
-def test_impossible_mappings_of_layers_are_rejected():
-    with pytest.raises(ValueError, match="'stack' or 'interleave' or 'identity'"):
-        convert.layer_rows(2, 4, 'first')
-    with pytest.raises(ValueError, match="'first' or 'spread'; it is None"):
-        convert.layer_rows(4, 2, None)
-
-
-@pytest.mark.slow
-def test_identity_copies_change_nothing(folder, old, tmp_path):
-    section = dict(depth=5, scan=False)
-    config = config_of(folder, old, model=section, init_from=dict(layers='identity'))
-    made, state = begun(config, tmp_path / 'new')
-    model = load.load(old)
-    rows = [model.row(text) for text in ('The whale saw.', 'A captain of the union.')]
-    batch = model.pad(rows, 2)
-
-    def hidden(network, params):
-        return jax.jit(lambda p: network.apply('encoder', p, *batch, causal=False))(
-            params
-        )
-
-    deep, flat = hidden(made.phases[0].network, state.params), hidden(*model_of(old))
-    assert_allclose(deep, flat, atol=1e-6)
-    # If a copy adds something, the function changes.
-    layer = state.params['encoder']['layer_1']
-    assert not np.asarray(layer['ffn']['down']['kernel']).any()
-    layer['ffn'] = state.params['encoder']['layer_0']['ffn']
-    assert np.abs(hidden(made.phases[0].network, state.params) - deep).max() > 1e-3
-
-
-def model_of(workdir):
-    found = load.load(workdir)
-    return found.network, found.params
-
-
-def test_identity_copies_are_rejected_for_bert(old):
-    params = {'embedding_norm': {}, 'embedding': jnp.ones((9, 2))}
-    params['layers'] = {'ffn_norm': {'scale': jnp.ones((2, 2))}}
-    deeper = params | {'layers': {'ffn_norm': {'scale': jnp.ones((4, 2))}}}
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    trees = [{'encoder': x, 'lm_head': {}} for x in (params, deeper)]
-
-    def fit(layers):
-        return convert.fit(
-            trees[0], tokenizer, trees[1], tokenizer, head='keep', how=layers
-        )
-
-    with pytest.raises(ValueError, match="norms after each .*'stack' or 'interleave'"):
-        fit('identity')
-    assert 'layers    4, stack of 2' in fit('stack')[1]
-
-
-@pytest.mark.parametrize(
-    'changes, how, theta, window',
-    [
-        ({}, None, [1e4, None], [None, 4]),
-        (dict(rope_theta=5e5), None, [5e5, None], [None, 4]),
-        (dict(depth=4), 'stack', [1e4, None, 1e4, None], [None, 4, None, 4]),
-        (dict(depth=4), 'interleave', [1e4, 1e4, None, None], [None, None, 4, 4]),
-        (dict(depth=1, rope_theta=5.0), 'first', [5.0], [None]),
-        (dict(rope_theta=[1.0, 2.0], window=3), None, [1.0, 2.0], [None, 3]),
-    ],
-)
-def test_options_listed_by_layer_follow_the_layers(changes, how, theta, window):
-    """Layers without position embeddings stay so."""
+def test_options_listed_by_layer_keep_those_without_any(changes, theta, window):
     section = dict(name='transformer', depth=2, rope_theta=[1e4, None], window=[None, 4])
-    found = init_from._changed(section, changes, how)
-    assert (found['rope_theta'], found['window']) == (theta, window)
-    assert found['depth'] == len(theta)
-    if len(theta) == 4:
-        with pytest.raises(ValueError, match='Set init_from.layers to '):
-            init_from._changed(section, changes, None)
+    made = init_from._changed(section, changes)
+    assert (made['rope_theta'], made['window']) == (theta, window)
 
 
 @pytest.mark.parametrize(
@@ -383,9 +298,9 @@ def test_a_start_that_did_not_fit_can_be_corrected_in_the_same_folder(
     opened(wrong)
     stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
     (path / init_from.FILE).write_text(json.dumps(stale))
-    right = wrong | {'init_from': wrong['init_from'] | {'layers': 'interleave'}}
+    right = wrong | {'init_from': wrong['init_from'] | {'head': 'new'}}
     assert completion.with_init_from(right, path)['model']['preset'] == 'tiny'
-    assert opened(right)['init_from']['layers'] == 'interleave'
+    assert opened(right)['init_from']['head'] == 'new'
     (path / 'checkpoints' / '1').mkdir(parents=True)
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(wrong)
@@ -467,61 +382,13 @@ def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
             dict(model=dict(depth=3)),
             r'encoder/layers/.* is \(2, .* in the start and \(3, ',
         ),
+        (dict(model=dict(scan=False)), 'encoder/layers/.* is only in the start'),
     ):
         config = config_of(
             folder, old, **{**changes, 'init_from': dict(optimizer='kept')}
         )
         with pytest.raises(ValueError, match=says):
             begun(config, tmp_path / 'bad')
-
-
-SLOW = [
-    pytest.param(name, scan, marks=pytest.mark.slow)
-    for name, scan in (('adamw', True), ('muon', False), ('muon', True))
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('name, scan', [('adamw', False), *SLOW])
-def test_moments_are_kept_with_another_scan(folder, old, tmp_path, name, scan):
-    """A step equals that of the start itself, up to rounding."""
-    config = tiny.config(
-        folder,
-        steps=2,
-        model=dict(name='transformer', preset='tiny', scan=not scan),
-        optimizer=dict(name=name),
-        phases=MLM,
-        evaluate=dict(every=0, rate=0.15, max_rows=16),
-    )
-    if (name, scan) != ('adamw', False):  # which is `old`
-        old = tmp_path / 'old'
-        tiny.train(config, old)
-    after = []
-    for now in (scan, not scan):
-        changed = config_of(
-            folder,
-            old,
-            init_from=dict(optimizer='kept'),
-            optimizer=dict(name=name),
-            model=dict(scan=now),
-        )
-        made, state = begun(changed, tmp_path / f'scan {now}', modules=())
-        assert ('layers' in state.params['encoder']) == now
-        grads = jax.tree.map(jnp.ones_like, state.params)
-        update = jax.jit(made.optimizer.update)
-        updates, _ = update(grads, state.opt_state, state.params)
-        after.append(convert.with_scan((state.params, updates), False, 2))
-    same(after[0][0], after[1][0])
-    jax.tree.map(functools.partial(assert_allclose, rtol=1e-5, atol=1e-6), *after)
-
-
-def test_layers_with_moments_of_different_ages_cannot_be_scanned():
-    layers = {
-        f'layer_{i}': {'age': jnp.int32(i), 'mu': jnp.ones(2), 'nu': jnp.ones(2)}
-        for i in range(2)
-    }
-    with pytest.raises(ValueError, match='have different ages'):
-        convert.with_scan({'encoder': layers}, True, 2)
 
 
 @pytest.mark.parametrize(
@@ -535,7 +402,6 @@ def test_layers_with_moments_of_different_ages_cannot_be_scanned():
             "weights='new' and head='keep'",
         ),
         (dict(path='x', head='new', optimizer='kept'), "weights='keep' and head='new'"),
-        (dict(path='x', layers='twice'), "layers='twice'"),
         (dict(path='hf:x', step=3), 'neither steps nor moments'),
         (dict(path='x', adapt=dict(mask='auto')), 'only apply to models'),
         (dict(path='nowhere'), 'contains no config.json'),
@@ -550,8 +416,6 @@ def test_invalid_sections_are_rejected(folder, section, says):
 def test_a_model_of_another_shape_is_rejected(folder, old, tmp_path):
     with pytest.raises(ValueError, match='ffn/up/kernel is .* in the start and .* here'):
         begun(config_of(folder, old, model=dict(ffn_width=96)), tmp_path / 'a')
-    with pytest.raises(ValueError, match='Set init_from.layers to'):
-        begun(config_of(folder, old, model=dict(depth=3)), tmp_path / 'b')
     whole = dict(name='transformer', preset='tiny', qk_norm=True)
     with pytest.raises(ValueError, match='q_norm/scale is not in the start'):
         begun(config_of(folder, old, model=whole), tmp_path / 'c')
