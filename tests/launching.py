@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -81,16 +80,6 @@ class Machine:
     def called(self, name):
         """The calls of one program, without its name."""
         return [words for program, *words in self.calls() if program == name]
-
-
-def wait_for(condition, seconds=20.0):
-    """Waits until the condition holds; fails when it does not in time."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError('what the test waits for did not happen')
 
 
 def documented(script):

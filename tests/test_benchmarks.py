@@ -1,8 +1,8 @@
 """The harness of benchmarks: sides in turns, their table, and failures."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+import children
 
 BENCHMARKS = Path(__file__).parents[1] / 'benchmarks'
 PROGRAM = """
@@ -29,9 +29,7 @@ def run(folder, *words):
     """(exit code, standard output, standard error) of a benchmark of three sides."""
     path = folder / 'made_up.py'
     path.write_text(PROGRAM.format(place=str(BENCHMARKS)))
-    done = subprocess.run(
-        [sys.executable, path, *words], capture_output=True, text=True, check=False
-    )
+    done = children.run(path, *words, code=None)
     return done.returncode, done.stdout, done.stderr
 
 

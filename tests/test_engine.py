@@ -3,10 +3,9 @@
 import os
 import random
 import signal
-import subprocess
 import sys
-import time
 
+import children
 import draws
 import engine_tasks
 import pytest
@@ -130,20 +129,12 @@ def test_tasks_are_asked_to_stop_with_their_driver(tmp_path, number):
     """Whether it is asked to stop, or killed; then another driver may begin."""
     files = [str(tmp_path / name) for name in ('started', 'end', 'asked')]
     path = os.pathsep.join([*sys.path, os.path.dirname(engine_tasks.__file__)])
-    driver = subprocess.Popen(
-        [sys.executable, '-c', DRIVER, str(tmp_path / 'out'), *files],
-        env=os.environ | {'PYTHONPATH': path},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not os.path.exists(files[0]) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    driver.send_signal(number)
-    _, said = driver.communicate(timeout=60)
-    while not os.path.exists(files[2]) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert os.path.exists(files[2])
+    env = {'PYTHONPATH': path}
+    with children.started('-c', DRIVER, tmp_path / 'out', *files, env=env) as driver:
+        children.until(lambda: os.path.exists(files[0]))
+        driver.send_signal(number)
+        _, said = driver.communicate(timeout=60)
+    assert children.until(lambda: os.path.exists(files[2]))
     assert number == signal.SIGKILL or 'the same command resumes' in said
     assert run(tmp_path / 'out', task('b', 'add', 1))['b'].value == 1
 

@@ -4,11 +4,10 @@ import ast
 import functools
 import json
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import children
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -168,15 +167,7 @@ def test_every_kind_of_import_is_seen():
 
 def run_python(program):
     """Standard output of a fresh interpreter; fails with its standard error."""
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(program)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return children.run('-c', program).stdout
 
 
 def test_importing_the_package_imports_nothing():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import children
 import pytest
 
 from jepa_text import commands, main
@@ -176,21 +177,9 @@ def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
-    done = subprocess.run(
-        [
-            sys.executable,
-            '-m',
-            'jepa_text.main',
-            'study',
-            f'--config={QUICKSTART}',
-            f'--workdir={tmp_path}/x',
-            '--config.prepare.row_length=4',
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.returncode == 2
+    words = (f'--config={QUICKSTART}', f'--workdir={tmp_path}/x')
+    words = ('study', *words, '--config.prepare.row_length=4')
+    done = children.run('-m', 'jepa_text.main', *words, code=2)
     assert 'row_length' in done.stderr and 'Traceback' not in done.stderr
 
 

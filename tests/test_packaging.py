@@ -1,16 +1,15 @@
 """setup.py and launch/requirements: bounds, hashes, and that they agree."""
 
 import ast
-import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import children
 import pytest
 import setuptools
 from packaging.requirements import Requirement
@@ -210,13 +209,7 @@ def clone(tmp_path_factory):
 
 
 def setup(clone, *words):
-    subprocess.run(
-        [sys.executable, 'setup.py', '--quiet', *words],
-        cwd=clone,
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
+    children.run('setup.py', '--quiet', *words, cwd=clone)
 
 
 def test_a_build_contains_every_file(clone, tmp_path):
@@ -246,27 +239,15 @@ def test_a_wheel_trains_in_an_empty_folder(clone, tmp_path):
         archive.extractall(installed)
     empty.mkdir()
 
+    def output(*words):
+        env = {'PYTHONPATH': str(installed)}
+        return children.run(*words, cwd=empty, env=env).stdout
+
     def command(*words):
-        done = subprocess.run(
-            [sys.executable, '-m', 'jepa_text.main', *words],
-            cwd=empty,
-            env=os.environ | {'PYTHONPATH': str(installed)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return output('-m', 'jepa_text.main', *words)
 
     where = 'import jepa_text; print(jepa_text.__file__)'
-    found = subprocess.run(
-        [sys.executable, '-c', where],
-        cwd=empty,
-        env=os.environ | {'PYTHONPATH': str(installed)},
-        capture_output=True,
-        text=True,
-    )
-    assert found.stdout.startswith(str(installed)), found.stdout
+    assert output('-c', where).startswith(str(installed))
     said = command('init', 'my.py', '--preset=clm_mlm')
     (line,) = re.findall('Next: jepa-text (.*)', said)
     toy = ['--config.model.preset=tiny', '--config.steps=4', '--config.evaluate.every=0']

@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 import types
 from pathlib import Path
 
+import children
 import config_faults
 import draws
 import jax.numpy as jnp
@@ -224,16 +223,9 @@ def test_the_failing_line_of_a_config_file_is_reported(name, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_unavailable_platform_is_named(monkeypatch):
-    command = [sys.executable, '-m', 'jepa_text.main', 'train']
-    config = [f'--config={ROOT / "configs" / "toy.py"}', '--workdir=nowhere']
-    done = subprocess.run(
-        [*command, *config],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={'JAX_PLATFORMS': 'cuda', 'PATH': ''},
-    )
-    assert done.returncode == exits.USAGE, done.stderr
+    words = (f'--config={ROOT / "configs" / "toy.py"}', '--workdir=nowhere')
+    words, env = ('-m', 'jepa_text.main', 'train', *words), {'JAX_PLATFORMS': 'cuda'}
+    done = children.run(*words, env=env, code=exits.USAGE)
     assert "JAX_PLATFORMS='cuda', but jax finds no such device" in done.stderr
     assert 'Traceback' not in done.stderr
 

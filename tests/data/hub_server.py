@@ -12,14 +12,12 @@ import contextlib
 import hashlib
 import http.server
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
-import textwrap
 import threading
 import urllib.parse
+
+import children
 
 GATED, KEYED = 'lab/gated', 'lab/keyed'
 INVALID = 'Invalid credentials in Authorization header'  # the hub's message
@@ -44,15 +42,7 @@ def environment(address, cache):
 def run_program(program, address, cache, **more):
     """Runs a program in a new process; returns the last line it prints, parsed as
     JSON."""
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(program)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | environment(address, cache) | more,
-    )
-    assert done.returncode == 0, done.stderr
+    done = children.run('-c', program, env=environment(address, cache) | more)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -2,10 +2,9 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 import tokenizers as library
@@ -181,9 +180,7 @@ def test_one_long_line_takes_little_more_memory_than_its_text(tmp_path):
         short = '\n\n'.join(f'a short document {n}' for n in range(50))
         path = tmp_path / f'{megabytes}.txt'
         path.write_text(f'{short}\n\n{line}')
-        command = [sys.executable, '-c', PEAK, str(path), str(tmp_path / f'r{megabytes}')]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
+        done = children.run('-c', PEAK, path, tmp_path / f'r{megabytes}')
         peaks.append(float(re.findall(r'[\d.]+', done.stdout)[-1]))
     # Encoded at once, it took 170 bytes per character.
     assert peaks[1] - peaks[0] < 20 * 10

@@ -3,12 +3,11 @@
 import gzip
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
+import children
 import numpy as np
 import pyarrow
 import pytest
@@ -306,8 +305,7 @@ def test_resuming_after_a_kill_gives_the_same_output(folder, ours, small):
     straight, manifest = made(folder, 'straight', ours)
     target, wait, codes = folder.parent / 'killed', 0.3, []
     while not target.exists():
-        command = [sys.executable, '-c', KILLED, str(folder), str(target), str(wait)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        done = children.run('-c', KILLED, folder, target, wait, code=None)
         codes.append(done.returncode)
         wait += 0.25
     assert codes[0] == -signal.SIGKILL

@@ -1,10 +1,8 @@
 """Exact search against sorting."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,11 +108,5 @@ def test_memory_is_limited_to_a_block(tmp_path):
     """400,000 x 16: the 480 MB of products for 300 queries are never stored at once."""
     corpus_ND = np.random.default_rng(0).standard_normal((400_000, 16), np.float32)
     np.save(tmp_path / 'corpus.npy', corpus_ND)
-    done = subprocess.run(
-        [sys.executable, '-c', PROGRAM, str(tmp_path / 'corpus.npy')],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = children.run('-c', PROGRAM, tmp_path / 'corpus.npy')
     assert json.loads(done.stdout.splitlines()[-1]) < 250

@@ -6,10 +6,9 @@ import gzip
 import hashlib
 import random
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
+import children
 import fsspec
 import pyarrow
 import pytest
@@ -272,10 +271,5 @@ if __name__ == '__main__':
             print(pool.map(count, ['/a.txt', '/deep/b.txt.gz']))
 """
     (tmp_path / 'program.py').write_text(program)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / 'program.py')],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = children.run(tmp_path / 'program.py', timeout=60)
     assert done.stdout == '[20000, 20000]\n' * 2, done.stderr

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 
+import children
 import pytest
-from launching import JOB, ROOT, Machine, documented, wait_for
+from launching import JOB, ROOT, Machine, documented
 
 # {script: (the program that it needs, required environment variables)}
 LAUNCHERS = {
@@ -127,7 +128,9 @@ def test_local_forwards_one_sigterm(machine, processes, send):
     machine.fake('jepa-text', STOPPABLE)
     started = machine.folder / 'calls.started'
     process = machine.start('local.sh', *JOB, PROCESSES=str(processes))
-    wait_for(lambda: started.exists() and started.read_text().count('\n') == processes)
+    children.until(
+        lambda: started.exists() and started.read_text().count('\n') == processes
+    )
     send(process.pid, signal.SIGTERM)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 75, output

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import time
 
+import children
 import pytest
 import yaml
-from launching import JOB, ROOT, Machine, wait_for
+from launching import JOB, ROOT, Machine
 
 LAUNCH = ROOT / 'launch'
 
@@ -113,7 +114,7 @@ def test_signal_before_the_time_limit_stops_and_requeues(slurm, machine):
     machine.fake('jepa-text', f'touch {ready}; {poll}')
     machine.fake('scancel', f'touch {cancelled}')
     process = machine.start('slurm.sh', *JOB, SLURM_JOB_ID='7', STATE='RUNNING')
-    wait_for(ready.exists)
+    children.until(ready.exists)
     # The TERM that SLURM sends to all processes must not be forwarded.
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)

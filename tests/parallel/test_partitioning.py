@@ -7,9 +7,8 @@ device has all rows of the batch, and communicates them in every layer.
 import collections
 import functools
 import os
-import subprocess
-import sys
 
+import children
 import communication
 import jax
 import jax.numpy as jnp
@@ -238,23 +237,8 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
 def test_activations_stay_with_their_rows_on_eight_devices():
     # The number of devices is fixed when jax is initialized.
     flags = os.environ['XLA_FLAGS'].replace('device_count=4', 'device_count=8')
-    done = subprocess.run(
-        [
-            sys.executable,
-            '-m',
-            'pytest',
-            '-n',
-            '0',
-            '-k',
-            'every_objective or 210m',
-            __file__,
-        ],
-        env=os.environ | {'XLA_FLAGS': flags},
-        capture_output=True,
-        text=True,
-        timeout=590,
-    )
-    assert done.returncode == 0, done.stdout
+    words = ('-m', 'pytest', '-n', '0', '-k', 'every_objective or 210m', __file__)
+    done = children.run(*words, env={'XLA_FLAGS': flags}, timeout=590)
     assert f'{len(OBJECTIVES) + 1} passed' in done.stdout
 
 

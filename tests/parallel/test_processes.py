@@ -8,10 +8,10 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 from unittest import mock
 
+import children
 import draws
 import numpy as np
 import pytest
@@ -81,13 +81,14 @@ def ends(processes):
 
 def wait_for(workdir, step):
     """Waits until the run has written the metrics of a step."""
-    path, deadline = Path(workdir) / metrics.FILE, time.monotonic() + 240
-    while time.monotonic() < deadline:
+    path = Path(workdir) / metrics.FILE
+
+    def has_step():
         text = path.read_text() if path.exists() else ''
-        if any(json.loads(x)['step'] >= step for x in text.splitlines() if x[-1] == '}'):
-            return
-        time.sleep(0.01)
-    raise TimeoutError(f'{path} has no step {step}: {text[-300:]}')
+        complete = (x for x in text.splitlines() if x[-1] == '}')
+        return any(json.loads(line)['step'] >= step for line in complete)
+
+    children.until(has_step, 240)
 
 
 @pytest.mark.slow
@@ -146,9 +147,7 @@ def test_two_processes_share_a_run_in_a_bucket(folder, straight, bucket):
     steps = f'{bucket}/run/checkpoints'
     killed = pair(folder, PROGRAM, folder, f'{bucket}/run')
     try:
-        deadline = time.monotonic() + 240
-        while not restore.steps(steps) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        children.until(lambda: restore.steps(steps), 240)
     finally:
         for process in killed:
             process.kill()

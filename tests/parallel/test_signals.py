@@ -2,22 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
+import children
 import pytest
 
 from jepa_text.parallel import signals
-
-
-def until(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return condition()
 
 
 @pytest.mark.parametrize('number', signals.SIGNALS)
@@ -26,7 +17,7 @@ def test_the_first_signal_requests_a_stop_and_handlers_are_restored(number, capf
     with signals.StopRequests() as requests:
         assert not requests.requested
         os.kill(os.getpid(), number)
-        assert until(lambda: requests.requested)
+        assert children.until(lambda: requests.requested)
     assert [signal.getsignal(each) for each in signals.SIGNALS] == before
     assert f'{number.name}: the state will be saved' in capfd.readouterr().err
 
@@ -42,13 +33,7 @@ def test_the_second_signal_ends_a_hanging_process():
             while True:
                 libc.sleep(60)
     """
-    process = subprocess.Popen(
-        [sys.executable, '-c', textwrap.dedent(program)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with children.started('-c', program) as process:
         assert process.stdout.readline() == 'ready\n'
         process.send_signal(signal.SIGTERM)
         line = process.stderr.readline() + process.stderr.readline()
@@ -59,8 +44,6 @@ def test_the_second_signal_ends_a_hanging_process():
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=60)
-    finally:
-        process.kill()
     assert process.returncode == 128 + signal.SIGTERM
     assert 'SIGTERM again: ending at once' in stderr
 
@@ -83,6 +66,6 @@ def test_within_another_context_requests_are_those_of_the_outer_one():
         with signals.StopRequests() as inner:
             assert inner is outer
             os.kill(os.getpid(), signal.SIGTERM)
-            assert until(lambda: inner.requested)
+            assert children.until(lambda: inner.requested)
         assert outer.requested
         assert signal.getsignal(signal.SIGTERM).__self__ is outer

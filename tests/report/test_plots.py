@@ -2,9 +2,9 @@
 
 import doctest
 import io
-import subprocess
 import sys
 
+import children
 import numpy as np
 import pytest
 
@@ -188,7 +188,7 @@ def test_pyplot_is_never_imported(tmp_path):
         'plots.curves({"a": ([0, 1], [1, 2])}, "t", "y").savefig(sys.argv[1])\n'
         'assert "matplotlib.pyplot" not in sys.modules\n'
     )
-    subprocess.run([sys.executable, '-c', code, str(tmp_path / 'x.png')], check=True)
+    children.run('-c', code, tmp_path / 'x.png')
 
 
 def test_a_constant_with_rounding_is_drawn_flat():

@@ -6,14 +6,12 @@ import functools
 import logging
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from types import SimpleNamespace
 from typing import Any
 
+import children
 import disks
 import flax.struct
 import jax
@@ -273,10 +271,7 @@ def test_leftovers_are_cleaned_on_opening(tmp_path):
 def test_step_completes_in_the_background(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(1), {})
-        deadline = time.monotonic() + 60
-        while restore.newest_good_step(tmp_path) != 1:
-            assert time.monotonic() < deadline, 'never complete'
-            time.sleep(0.02)
+        children.until(lambda: restore.newest_good_step(tmp_path) == 1)
 
 
 CHILD = """
@@ -312,11 +307,10 @@ def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
     }
     for delay in (0.0, 0.05, 0.12, 0.25, 0.4):
         before = restore.newest_good_step(tmp_path) or 0
-        code = [sys.executable, '-c', CHILD, str(tmp_path)]
-        with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as child:
+        with children.started('-c', CHILD, tmp_path) as child:
             accepted = [int(child.stdout.readline()) for _ in range(2)]
             time.sleep(delay)
-            child.send_signal(signal.SIGKILL)
+            child.kill()
             accepted += [int(line) for line in child.stdout]
         assert accepted[0] == before + 1, 'the child resumed from the newest good step'
         step, meta = restore.newest_good(tmp_path)

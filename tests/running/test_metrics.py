@@ -4,9 +4,9 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
 
+import children
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -128,8 +128,7 @@ def test_a_killed_process_loses_no_line(tmp_path):
         '    writer.write(step, {"a": step})\n'
         'os.kill(os.getpid(), signal.SIGKILL)\n'
     )
-    done = subprocess.run([sys.executable, '-c', code, str(tmp_path)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    children.run('-c', code, tmp_path, code=-signal.SIGKILL)
     assert [row['step'] for row in metrics.read(tmp_path)] == list(range(50))
 
 
@@ -184,7 +183,7 @@ def test_optional_packages_are_not_imported():
         'rare = ("rich", "tensorboardX", "matplotlib", "sklearn", "jax")\n'
         'assert not set(rare) & set(sys.modules)\n'
     )
-    subprocess.run([sys.executable, '-c', code], check=True)
+    children.run('-c', code)
 
 
 def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
@@ -197,11 +196,7 @@ def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
         'import torch\n'
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    subprocess.run(
-        [sys.executable, '-c', code, str(tmp_path / 'run')],
-        env={**os.environ, 'PYTHONPATH': path},
-        check=True,
-    )
+    children.run('-c', code, tmp_path / 'run', env={'PYTHONPATH': path})
 
 
 def test_every_changed_byte_is_detected(tmp_path):

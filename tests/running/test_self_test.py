@@ -2,11 +2,10 @@
 
 import os
 import platform
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import children
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,18 +41,11 @@ only_where_known = pytest.mark.skipif(
 )
 
 
-def run(program, flags='', **environ):
+def run(program, flags='', code=0):
     """Runs a program in a new interpreter with XLA_FLAGS and default optimization."""
-    given = {key: value for key, value in os.environ.items() if 'JAX_DISABLE' not in key}
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(program)],
-        cwd=ROOT,
-        env=given | {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'} | environ,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    return done
+    env = {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
+    env['JAX_DISABLE_MOST_OPTIMIZATIONS'] = '0'
+    return children.run('-c', program, env=env, code=code)
 
 
 def reproduce(apply):
@@ -68,7 +60,6 @@ def reproduce(apply):
         from jepa_text.running import xla_flags
     """
     done = run(textwrap.dedent(begin) + 'xla_flags.apply()' * apply + programs)
-    assert done.returncode == 0, done.stderr
     return [word == 'True' for word in done.stdout.split()]
 
 
@@ -227,8 +218,7 @@ def test_the_command_fails_if_the_user_enables_the_fusions(tmp_path):
         words = ['--config={tmp_path}/config.py', '--workdir={tmp_path}/run']
         sys.exit(main.main(['jepa-text', 'train', *words]))
     """
-    done = run(program, flags=f'{xla_flags.FLAG}=reduce')
-    assert done.returncode == exits.FAILED, done.stderr
+    done = run(program, flags=f'{xla_flags.FLAG}=reduce', code=exits.FAILED)
     assert 'This machine computes wrong results' in done.stderr
     assert 'Traceback' not in done.stderr
     assert not (tmp_path / 'run').exists()

@@ -2,11 +2,9 @@
 
 import errno
 import json
-import subprocess
-import sys
-import textwrap
 from types import SimpleNamespace
 
+import children
 import orbax.checkpoint as ocp
 import pytest
 import tiny
@@ -56,12 +54,6 @@ HANGS = """
 @pytest.mark.slow
 def test_the_watchdog_starts_before_anything_that_can_block(tmp_path):
     hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'pause': 0.2}}
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(HANGS), json.dumps(hanging)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == exits.HUNG, done.stderr
+    given = json.dumps(hanging)
+    done = children.run('-c', HANGS, given, cwd=tmp_path, code=exits.HUNG)
     assert 'in wait' in done.stderr

@@ -1,10 +1,8 @@
 """The watchdog ends a hanging run and reports where it hangs."""
 
-import subprocess
-import sys
-import textwrap
 import time
 
+import children
 import pytest
 
 from jepa_text.parallel import exits
@@ -23,13 +21,7 @@ def test_a_hanging_child_prints_its_stacks_and_exits_with_87():
             dog.beat()
             waits_for_a_peer()
     """
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=55,
-    )
-    assert done.returncode == exits.HUNG
+    done = children.run('-c', program, code=exits.HUNG, timeout=55)
     assert 'no progress for 0.3 s (watchdog)' in done.stderr
     assert 'in waits_for_a_peer' in done.stderr
 

@@ -2,9 +2,8 @@
 
 import importlib.util
 import platform
-import subprocess
-import sys
 
+import children
 import pytest
 
 from jepa_text import main
@@ -52,11 +51,7 @@ print(int(statistics.median(found[15:])))
 
 
 def output_of(*parts):
-    done = subprocess.run(
-        [sys.executable, '-c', ''.join(parts)], capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return children.run('-c', ''.join(parts)).stdout
 
 
 @pytest.mark.slow

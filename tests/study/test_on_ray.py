@@ -3,11 +3,10 @@
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 
+import children
 import draws
 import engine_tasks
 import psutil
@@ -109,21 +108,14 @@ with engine.opened(engine.Options(name='ray'), sys.argv[1]) as run:
 
 def test_after_a_killed_driver_another_one_goes_on(cluster, tmp_path):
     files = [str(tmp_path / name) for name in ('started', 'end', 'asked')]
-    driver = subprocess.Popen([sys.executable, '-c', DRIVER, str(tmp_path), *files])
-    while not os.path.exists(files[0]):
-        assert driver.poll() is None
-        time.sleep(0.05)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    with children.started('-c', DRIVER, tmp_path, *files) as driver:
+        children.until(lambda: driver.poll() is None and os.path.exists(files[0]))
     with engine.opened(RAY, tmp_path) as run:
         assert run([task('b', 'add', 1)])['b'].value == 1
     # Its task ends, too.
     with open(files[0]) as file:
         number = int(file.read())
-    end = time.monotonic() + 60
-    while psutil.pid_exists(number):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    children.until(lambda: not psutil.pid_exists(number))
 
 
 def test_a_study_whose_processes_and_a_node_are_killed_equals_the_local_one(

@@ -7,11 +7,11 @@ import collections
 import dataclasses
 import json
 import re
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import children
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -85,11 +85,7 @@ def imported(module):
 
 
 def run(*words):
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return children.run(*words).stdout
 
 
 @pytest.fixture(scope='module')

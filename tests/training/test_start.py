@@ -1,10 +1,9 @@
 """The start of a run: compiled programs and imported modules."""
 
 import collections
-import subprocess
-import sys
 import types
 
+import children
 import jax
 import pytest
 import tiny
@@ -77,10 +76,7 @@ def test_training_does_not_import_unused_modules():
         'import sys, jepa_text.evaluation.train_command, jepa_text.study.study; '
         'print(*sys.modules)'
     )
-    done = subprocess.run(
-        [sys.executable, '-c', program], check=True, capture_output=True, text=True
-    )
-    loaded = set(done.stdout.split())
+    loaded = set(children.run('-c', program).stdout.split())
     heavy = {'scipy.stats', 'scipy.optimize', 'matplotlib', 'sklearn', 'tensorflow'}
     heavy |= {'pandas', 'datasets', 'transformers', 'torch', 'pyarrow'}
     assert 'grain' in loaded and not heavy & loaded, heavy & loaded

@@ -1,11 +1,9 @@
 """The command `jepa-text tokenizer`: trained and converted tokenizers, and the report."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import children
 import foreign_tokenizers
 import hub_server
 import pytest
@@ -204,14 +202,8 @@ def test_tiktoken_ranks_become_a_tokenizer(texts, tmp_path, capsys):
 def ask(address, cache, workdir, name, **more):
     """Returns (exit code, output) of the command in a separate process."""
     words = [f'--config={CONFIG}', f'--workdir={workdir}', f'--config.tokenizer={name}']
-    done = subprocess.run(
-        [sys.executable, '-m', 'jepa_text.main', 'tokenizer', *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | hub_server.environment(address, cache) | more,
-    )
+    env = hub_server.environment(address, cache) | more
+    done = children.run('-m', 'jepa_text.main', 'tokenizer', *words, env=env, code=None)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -1,10 +1,8 @@
 """Tests that corpora are exported to TensorFlow Datasets and read by name."""
 
 import json
-import os
-import subprocess
-import sys
 
+import children
 import pytest
 
 from jepa_text.data.sources import text, tfds
@@ -25,12 +23,8 @@ print('tensorflow' in sys.modules)
 
 
 def run(folder, *words):
-    env = os.environ | {'TFDS_DATA_DIR': str(folder)}
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, env=env
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    env = {'TFDS_DATA_DIR': str(folder)}
+    return children.run(*words, env=env).stdout.splitlines()
 
 
 @pytest.mark.slow
