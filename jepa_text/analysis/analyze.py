@@ -276,7 +276,8 @@ def _tasks(config):
     for section in config['tasks']:
         task = tasks.build(section)
         check_kind(task)
-        examiner.say_shared(task)
+        if shared := examiner.said_of_shared(task):
+            print(shared)
         drawn = {k: getattr(task, k).draw(config[k], seed) for k in ('train', 'test')}
         task = dataclasses.replace(task, **drawn)
         if task.kind == 'scores':

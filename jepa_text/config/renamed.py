@@ -32,6 +32,7 @@ INSTEAD = {
     'train.kind=wordpiece': 'it was removed: give an existing one as config.tokenizer',
     'train.lowercase': 'it was removed, as was wordpiece: leave it out',
     'train.alphabet': 'it was removed, as was wordpiece: leave it out',
+    '.chosen_from': 'it was removed: give learning_rate, from summary.json',
     'finetuning.layers': 'it was removed: analyze measures frozen encoders',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",

@@ -6,7 +6,7 @@ workdir/
   results/        a line and a side file per member: results/lines.py
   logs/           the output of members that are trained by other processes (engine.py)
   lines.jsonl     all lines, and the definition by which they are selected
-  summary.json    selected learning rates, means and intervals
+  summary.json    selected learning rates, means and intervals; summary.csv: one per line
 
 The same call resumes an evaluation: groups of members whose lines are there are finished.
 The learning rate is selected on validation only; reported values are those of the test
@@ -14,27 +14,20 @@ set.
 """
 
 import json
-import math
 import traceback
 from pathlib import Path
 
 from jepa_text import engine
 from jepa_text.config import schema
-from jepa_text.data import truncation
-from jepa_text.evaluation import examiner, progress, zero_shot
+from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
-from jepa_text.evaluation.results import comparison, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import page, selection, summary
 from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
+from jepa_text.report import console
 from jepa_text.running import compilation, xla_flags
-
-MODES = results.MODES
-FORMS = {
-    'md': summary.markdown,
-    'csv': summary.csv_of,
-}
 
 
 def evaluate(config, workdir, dry_run=False):
@@ -60,19 +53,14 @@ def evaluate(config, workdir, dry_run=False):
     stamps = {model: load.fingerprint(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
     if dry_run:
-        done = _done(folder)
-        planned = plan_of(config, tasks, grouping.unique(groups), done)
-        progress.show_plan(planned)
+        _show_plan(config, tasks, grouping.unique(groups), _done(folder))
         return None
     with engine.opened(config.engine, folder) as run:
         failed = _work(config, folder, tasks, groups, stamps, run)
         summarized = summarize(config, tasks, folder, groups, failed)
-    rows = summary.rows(summarized['chosen'])
-    print(summary.markdown(summary.table(rows)))
-    for cut in truncations(summarized['lines']):
-        print(
-            truncation.message(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts)
-        )
+    summary.show(summary.rows(summarized['chosen']))
+    for sentence in summary.truncated(summarized['lines']):
+        print(sentence)
     print(f'{folder}/evaluation.html')
     if failed:
         item, error = next(iter(failed.items()))
@@ -98,8 +86,7 @@ def _work(config, folder, tasks, groups, stamps, run):
     done, unique = _done(folder), grouping.unique(groups)
     waiting = [group for group in unique if not group.keys <= done]
     if config.engine.is_in_process:
-        with progress.MemberProgress(plan_of(config, tasks, unique, done)) as bar:
-            return _examined(examiner.Examiner(config, tasks, folder, bar), waiting)
+        return _examined(config, tasks, folder, waiting)
     by_part = {}
     for group in waiting:
         by_part.setdefault((group.task, group.model), []).append(group.item)
@@ -108,11 +95,11 @@ def _work(config, folder, tasks, groups, stamps, run):
         count = len(items) if config.engine.name == 'ray' else min(jobs, len(items))
         section = config.tasks[list(tasks).index(name)]
         for part in range(count):
-            own = items[part::count]
-            arguments = [{**given, 'tasks': [section]}, str(folder), stamps, own]
+            share = items[part::count]
+            arguments = [{**given, 'tasks': [section]}, str(folder), stamps, share]
             parts[f'{name} {model} {part + 1} of {count}'] = arguments
     function = f'{__name__}.{examine.__name__}'
-    outcomes = run([engine.Task(name, function, own) for name, own in parts.items()])
+    outcomes = run([engine.Task(name, function, part) for name, part in parts.items()])
     for name, (errors, lost) in outcomes.items():
         failed |= dict.fromkeys(parts[name][-1], str(lost)) if lost else errors
     return failed
@@ -127,20 +114,39 @@ def examine(config, folder, stamps, items):
     tasks = tasks_of(config)
     groups = grouping.unique(grouping.groups_of(config, tasks, stamps))
     groups = [group for group in groups if group.item in items]
-    with progress.MemberProgress(plan_of(config, tasks, groups, set())) as bar:
-        return _examined(examiner.Examiner(config, tasks, folder, bar), groups)
+    return _examined(config, tasks, folder, groups)
 
 
-def _examined(exam, groups):
+def _examined(config, tasks, folder, groups):
     """Returns {item: error message} of the groups that failed; the others are written."""
-    failed = {}
-    for group in groups:
-        try:
-            exam.publish(group, exam.run(group))
-        except Exception as error:  # the other groups are still wanted
-            traceback.print_exception(error)
-            failed[group.item] = f'{type(error).__name__}: {error}'
+    exam, failed, done = examiner.Examiner(config, tasks), {}, 0
+    sizes = [len(g.members) * _steps(config, tasks[g.task]) for g in groups]
+    with compilation.progress('evaluation', sum(sizes)) as bar:
+        for group, size in zip(groups, sizes):
+            label = f'{group.task}  {group.model}'
+
+            def report(share, label=label, start=done, size=size):
+                bar.update(start + round(share * size), description=label)
+
+            report(0)
+            try:
+                for config_of, outcome, *side in exam.run(group, report):
+                    results.write(folder / results.FOLDER, config_of, outcome, *side)
+                    bar.log(examiner.said(config_of, outcome))
+            except Exception as error:  # the other groups are still wanted
+                traceback.print_exception(error)
+                failed[group.item] = f'{type(error).__name__}: {error}'
+            done += size
+            report(1)
     return failed
+
+
+def _steps(config, task):
+    """Returns the training steps of a member; of long contexts there may be more."""
+    if zero_shot.is_zero_shot(task):
+        return 0
+    batches = -(-examiner.sizes_of(task)[0] // config.finetuning.batch_size)
+    return min(config.finetuning.steps, config.finetuning.epochs * batches)
 
 
 def tasks_of(config):
@@ -169,36 +175,24 @@ def _check_fills(models, tasks, dry_run):
                 load.check_fills(model)
 
 
-def plan_of(config, tasks, groups, done):
-    """Returns the progress.Planned of all models and tasks; `done` are the keys of all
-    lines."""
-    plans = []
-    for model, name in dict.fromkeys((group.model, group.task) for group in groups):
-        part = [g for g in groups if (g.model, g.task) == (model, name) and g.members]
-        train_size, _, _ = examiner.sizes_of(tasks[name])
-        batches = -(-train_size // config.finetuning.batch_size)
-        steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
-        steps = 0 if zero_shot.is_zero_shot(tasks[name]) else steps
-        members = sum(len(group.members) for group in part)
-        finished = sum(len(group.keys & done) for group in part)
-        plans.append(progress.Planned(model, name, members, steps, finished))
-    return plans
-
-
-def truncations(lines):
-    """Returns a truncation.Cut for each model and task with truncated texts."""
-    cuts = {}
-    for line in lines:
-        cut, texts = line.get('texts_cut') or (0, 0)
-        if cut and not line.get('control'):
-            key = line['task'], line['model']
-            sizes = line['max_length'], texts, cut
-            cuts.setdefault(key, truncation.Cut(*key, line['seed'], *sizes, math.nan))
-    return list(cuts.values())
+def _show_plan(config, tasks, groups, done):
+    """Prints what remains to be trained; `done` are the keys of all lines."""
+    rows = {}
+    for group in groups:
+        row = rows.setdefault((group.model, group.task), [0, 0])
+        row[0] += len(group.members)
+        row[1] += len(group.keys & done) if group.members else 0
+    steps = {name: _steps(config, task) for name, task in tasks.items()}
+    columns = ['model', 'task', 'members', 'done', 'steps each']
+    table = [[*names, *row, steps[names[1]]] for names, row in rows.items()]
+    console.table('Training plan', columns, table)
+    left = [(members - finished, each) for *_, members, finished, each in table]
+    members, steps = sum(n for n, _ in left), sum(n * each for n, each in left)
+    print(f'{members:,} members remain to be trained, {steps:,} steps in total.')
 
 
 def summarize(config, tasks, folder, groups, failed=None):
-    """Summarizes the lines of these groups, and writes summary.json, tables and the page.
+    """Summarizes the lines of these groups, and writes the summary and the page.
 
     Lines of other settings, which the folder may contain too, are counted and left out.
     Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
@@ -209,42 +203,16 @@ def summarize(config, tasks, folder, groups, failed=None):
     chosen = selection.select(short, by=config.select_by)
     models = [choice for choice in chosen if not choice.first.get('control')]
     # Zero-shot tasks have no seeds.
-    compared = comparison.compare([c for c in models if not c.first.get('zero_shot')])
-    known = [row for row in published.rows() if row['task'] in tasks]
-    rows = summary.rows(chosen)
-    summary.write(folder, rows)
-    for mode in MODES:
-        table = summary.table(rows, mode, known)
-        for suffix, form in FORMS.items():
-            atomic.write(folder / f'table.{mode}.{suffix}', form(table))
-    page.write(
-        folder / 'evaluation.html',
-        page.Contents(
-            short,
-            chosen,
-            compared,
-            [
-                examiner.shared_texts(task)
-                for task in tasks.values()
-                if not zero_shot.is_zero_shot(task)
-            ],
-            known,
-            failures=damaged | failed,
-            truncations=truncations(short),
-            instances=summary.over_instances(
-                folder / results.FOLDER,
-                chosen,
-                {name: examiner.clusters(task) for name, task in tasks.items()},
-            ),
-        ),
-    )
-    return {
-        'lines': lines,
-        'chosen': chosen,
-        'compared': compared,
-        'damaged': damaged,
-        'failed': failed,
-    }
+    compared = selection.compare([c for c in models if not c.first.get('zero_shot')])
+    summary.write(folder, summary.rows(chosen))
+    told = [examiner.said_of_shared(task) for task in tasks.values()]
+    told = [*filter(None, told), *summary.truncated(short)]
+    clusters = {name: examiner.clusters(task) for name, task in tasks.items()}
+    instances = summary.over_instances(folder / results.FOLDER, chosen, clusters)
+    path, failures = folder / 'evaluation.html', damaged | failed
+    page.write(path, short, chosen, compared, told, failures, instances)
+    whole = dict(lines=lines, chosen=chosen, compared=compared)
+    return whole | {'damaged': damaged, 'failed': failed}
 
 
 def _lines(folder, groups, config):

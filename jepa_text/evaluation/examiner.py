@@ -16,7 +16,6 @@ from jepa_text.evaluation import (
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.controls import ranking as word_ranking
 from jepa_text.evaluation.metrics import ranking
-from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build
@@ -37,26 +36,29 @@ def task_of(section):
     task = build(section, zero_shot=options is not None)
     if options is not None or zero_shot.is_zero_shot(task):
         return zero_shot.task_of(task, options)
-    say_shared(task)
+    if shared := said_of_shared(task):
+        print(shared)
     return task if is_retrieval(task) else tasks.with_validation(task)
 
 
-def say_shared(task):
-    """Prints how many test examples share a text with the training set, if any do."""
+def said_of_shared(task):
+    """Returns a sentence on the test examples that share a text with the training set;
+    '' without any."""
+    if zero_shot.is_zero_shot(task):
+        return ''
     is_set = is_retrieval(task)
     count = len(task.qrels if is_set else task.test)
     shared, name = (retrieval if is_set else tasks).shared_texts(task), task.name
     if shared == count:
-        print(
+        return (
             f'{name}: all {count:,} test examples share a text with the training set: is '
             'the test set the training set? If so, give another file `test`.'
         )
-    elif shared:
-        print(
-            f'{name}: {shared:,} of {count:,} test examples ({100 * shared / count:.1f} '
-            '%) share a text with the training set. They are kept; remove them from one '
-            'of the two for a test of texts that are new.'
-        )
+    return shared and (
+        f'{name}: {shared:,} of {count:,} test examples ({100 * shared / count:.1f} %) '
+        'share a text with the training set. They are kept; remove them from one of the '
+        'two for a test of texts that are new.'
+    )
 
 
 def examination_of(model, task, settings):
@@ -86,12 +88,6 @@ def sizes_of(task):
     if is_retrieval(task):
         return len(task.pairs), len(task.validation_qrels or ()), len(task.qrels)
     return len(task.train), len(task.validation), len(task.test)
-
-
-def shared_texts(task):
-    """Returns (name, test examples, how many of them share a text with training)."""
-    count = retrieval.shared_texts if is_retrieval(task) else tasks.shared_texts
-    return task.name, sizes_of(task)[2], count(task)
 
 
 def clusters(task):
@@ -139,38 +135,33 @@ def measured_controls(examination, names, common):
 class Examiner:
     """Runs groups, and keeps the last model and task for the next group."""
 
-    def __init__(self, config, tasks, folder, progress):
-        self.config, self.tasks, self.folder = config, tasks, folder
-        self.progress = progress
+    def __init__(self, config, tasks):
+        self.config, self.tasks = config, tasks
         self._key, self._model, self._examination = (None, None), None, None
 
-    def run(self, group):
-        """Returns [(config, outcome, per_instance, predictions)] for results.write."""
+    def run(self, group, report):
+        """Returns [(config, outcome, per_instance, predictions)] for results.write.
+
+        `report` is called with the share of the steps that is finished.
+        """
         examination = self._examination_of(group)
         if group.control == CONTROLS:
             common = examination.config | {'item': group.common}
             return measured_controls(examination, group.controls, common)
-        width, members = examination.width(len(group.members)), []
+        width, written = examination.width(len(group.members)), []
         how = {
             'width': width,
             'how': 'vmap' if width > 1 else 'map',
             'item': group.common,
         }
         how |= {'control': group.control} if group.control else {}
-        steps = examination.config['steps']
-        report = self.progress.group(group.model, group.task, steps)
-        for member, result in examination.run(group.members, width, report):
+        steps = len(group.members) * examination.config['steps']
+        members = examination.run(group.members, width, lambda n: report(n / steps))
+        for member, result in members:
             config = examination.config_of(member) | how
             side = result.per_instance, result.predictions
-            members.append((config, result.outcome, *side))
-        return members
-
-    def publish(self, group, members):
-        """Writes the lines of a group."""
-        for config, outcome, *side in members:
-            results.write(self.folder / results.FOLDER, config, outcome, *side)
-            count = 0 if group.control == CONTROLS else 1
-            self.progress.done(group.model, group.task, count, _summary(config, outcome))
+            written.append((config, result.outcome, *side))
+        return written
 
     def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model
@@ -211,7 +202,7 @@ def _ranked(task, common, chosen, model):
         yield baselines.config_of(common, name), outcome, per_instance, predictions
 
 
-def _summary(config, outcome):
+def said(config, outcome):
     """Returns a log line about a member."""
     member = (
         f'{config["task"]}  {config["model"]}  rate {config["learning_rate"]:g}  '

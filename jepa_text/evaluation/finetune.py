@@ -4,6 +4,8 @@ For example:
 
     examination = Examination(model, task, settings)
     for member, outcome in examination.run(members): ...
+
+zero_shot.py and retrieving.py measure models on tasks in the same form.
 """
 
 import dataclasses
@@ -15,7 +17,7 @@ from collections import Counter
 import jax
 import numpy as np
 
-from jepa_text.evaluation import examination, identity
+from jepa_text.evaluation import identity
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
 from jepa_text.evaluation.sets import task as tasks
@@ -23,7 +25,61 @@ from jepa_text.pretrained import exported, prediction, saved
 from jepa_text.running import numerics
 
 
-class Examination(examination.Examination):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of a member.
+
+    outcome         as results.write takes it
+    per_instance    values of every test instance
+    predictions     for every test instance
+    params          the trained parameters with the head
+    """
+
+    outcome: dict
+    per_instance: dict
+    predictions: list
+    params: dict
+
+
+class Measurement:
+    """A load.Pretrained on a task.Task, by a config.Finetuning.
+
+    config                        the part of the config that all members share
+    run(members, width, report)   yields (Member, Outcome) of each member
+    """
+
+    def __init__(self, model, task, settings):
+        self.model, self.task, self.settings = model, task, settings
+
+    @property
+    def metric(self):
+        """The metric by which models are compared."""
+        return self.task.metric
+
+    def common(self):
+        """Returns the fields of the config that describe the model and the data."""
+        model, task = self.model, self.task
+        # Other fields, names or templates give other examples of the same commit.
+        revision = '-'.join(filter(None, (task.revision, identity.of_data(task))))
+        return {
+            'model': model.name,
+            'model_revision': identity.of(model),
+            'task': task.name,
+            'data_revision': revision,
+            'tokenizer': model.tokenizer.fingerprint,
+            'metric': self.metric,
+        }
+
+    def width(self, count):
+        """Returns how many of `count` members are trained at once."""
+        return 1
+
+    def config_of(self, member):
+        """Returns the config of a member, as results.write takes it."""
+        return {**self.config, **member._asdict()}
+
+
+class Examination(Measurement):
     """Fine-tunes and measures each member.
 
     Raises ValueError for a task that cannot be learned or read, e.g. an answer outside
@@ -72,7 +128,7 @@ class Examination(examination.Examination):
 
     @functools.cached_property
     def config(self):
-        """The config that all members share, for results.config_hash."""
+        """The config that all members share."""
         return {
             **self.common(),
             'kind': self.kind.name,
@@ -99,7 +155,7 @@ class Examination(examination.Examination):
             outcome['seconds'] = round(time.monotonic() - began, 3)
             versions = identity.versions(self.kind.name)
             outcome['versions'] = versions | numerics.current()
-            yield member, examination.Outcome(outcome, *side, params)
+            yield member, Outcome(outcome, *side, params)
             began = time.monotonic()
 
     def _outcome(self, params, losses_T):

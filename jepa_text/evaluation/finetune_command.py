@@ -7,7 +7,6 @@ The model can then be used:
 """
 
 import dataclasses
-import json
 
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
@@ -16,8 +15,6 @@ from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import selection
-from jepa_text.files import copies
 from jepa_text.pretrained import exported, load, saved, vectors
 from jepa_text.running import compilation, places, xla_flags
 
@@ -32,9 +29,6 @@ class Config:
     task: dict = field(doc="e.g. dict(name='labeled', path='mine.jsonl')")
     learning_rate: float = field(1e-4, 'maximum of the schedule', above=0)
     seed: int = field(0, 'of the head, data order and dropout', minimum=0)
-    chosen_from: str = field(
-        '', "workdir of an `evaluate` run whose selected learning rate is used; '': none"
-    )
     finetuning: Finetuning = section(Finetuning, 'fine-tuning options')
 
 
@@ -64,9 +58,6 @@ def _finetune(config, place):
     if why := exported.obstacle(examination.kind, model):
         print(f'Note: `jepa-text export` will refuse the result: {why}')
     rate = config.learning_rate
-    if config.chosen_from:
-        rate = chosen_rate(config.chosen_from, config.model, task.name)
-        print(f'learning rate {rate:g}, selected on validation by {config.chosen_from}')
     member = grid.Member(rate, config.seed)
     names = examiner.control_names(task, first=True)
     reached = examiner.measured_controls(examination, names, examination.config)
@@ -115,34 +106,3 @@ def _control_scores(members, metric):
     }
     shown = (f'{name} {x:.4f}' for name, x in scores.items() if x is not None)
     return f'{metric}: {", ".join(shown)}'
-
-
-def chosen_rate(workdir, model, task):
-    """Returns the learning rate that an evaluation selected for a model on a task.
-
-    Raises FileNotFoundError if the evaluation has not finished, and ValueError if it has
-    no members of the model on the task.
-    """
-    # Unlike results/, lines.jsonl has no members of other settings.
-    path = copies.local_file('chosen_from', workdir, 'lines.jsonl')
-    if path.name != 'lines.jsonl' or not path.is_file():
-        raise FileNotFoundError(
-            f'chosen_from={workdir!r} contains no lines.jsonl: give the --workdir of a '
-            'finished `jepa-text evaluate`.'
-        )
-    lines = list(map(json.loads, path.read_text().splitlines()))
-    lines = [line for line in lines if not line.get('control')]
-    matching = [line for line in lines if (line['model'], line['task']) == (model, task)]
-    if not matching:
-        known = sorted({f'{line["model"]} on {line["task"]}' for line in lines})
-        raise ValueError(
-            f'chosen_from={workdir!r} has no members of {model} on {task}, only of '
-            f'{", ".join(known) or "none"}.'
-        )
-    by = matching[0].get('select_by') or 'standard'
-    (chosen,) = selection.select(matching, by=by)
-    if not chosen.members:
-        raise ValueError(
-            f'chosen_from={workdir!r}: all members of {model} on {task} are not finite.'
-        )
-    return chosen.rate

@@ -58,11 +58,6 @@ def of_task(task):
     return checksums.checksum([settings, of_data(task)])
 
 
-def of_head(model):
-    """Returns a checksum of the LM head of a load.Pretrained."""
-    return _digest(model.params['lm_head'])
-
-
 def _digest(params):
     digest = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):

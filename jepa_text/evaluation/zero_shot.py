@@ -16,7 +16,6 @@ import numpy as np
 
 from jepa_text.evaluation import (
     cloze,
-    examination,
     finetune,
     identity,
     retrieving,
@@ -82,7 +81,7 @@ def texts(task):
     return [q.before + q.words[q.answer] + q.after for q in questions]
 
 
-class Examination(examination.Examination):
+class Examination(finetune.Measurement):
     """Measures a model as it is."""
 
     def __init__(self, model, task, settings):
@@ -143,7 +142,7 @@ class Examination(examination.Examination):
             versions = identity.versions(self.config['kind']) | numerics.current()
             outcome |= {'losses': [], 'versions': versions}
             outcome['seconds'] = round(time.monotonic() - began, 3)
-            yield member, examination.Outcome(outcome, per_instance, answers, {})
+            yield member, finetune.Outcome(outcome, per_instance, answers, {})
 
 
 class Similarity(Examination):
@@ -227,11 +226,6 @@ class Filling(Examination):
     Raises ValueError for a model that cannot fill masks (Pretrained.check_fills), and as
     cloze.Scorer for words that it cannot score.
     """
-
-    def details(self):
-        # The LM head is not part of the model's revision, which identifies its vectors.
-        head = {'head': identity.of_head(self.model), 'shift': self.model.shift}
-        return {'template': '', 'pooling': '', **head}
 
     def gold(self, examples):
         return [answer for answer, _ in examples.target]

@@ -165,7 +165,7 @@ def test_the_sentence_with_most_shared_words_answers_a_question():
 def test_members_can_be_written_and_read(tmp_path):
     model = types.SimpleNamespace(name='runs/x', **vars(Model()), row=Model().row)
     made = task('labels', labeled(0), labeled(1), labeled(2))
-    settings = {k: CONFIG[k] for k in results.CONFIG}
+    settings = {k: v for k, v in CONFIG.items() if k not in ('width', 'how')}
     names = baselines.names(made)
     for given in baselines.members(made, settings, names, model):
         results.write(tmp_path, *given)
@@ -182,11 +182,7 @@ def test_members_can_be_written_and_read(tmp_path):
     assert by_name[controls.TF_IDF]['test']['standard']['accuracy'] == 1.0
     values, answers = results.read_side(tmp_path, by_name[controls.TF_IDF])
     assert answers == made.test.target.tolist() and values['accuracy'].all()
-    # Chosen hyperparameters are recorded, but are not part of the config hash.
     assert by_name[controls.TF_IDF]['chosen']['words'] == 2
-    again = [config for config, *_ in baselines.members(made, settings, names, model)]
-    hashes = {results.config_hash({**one, 'chosen': None}) for one in again}
-    assert hashes == {line['config_hash'] for line in lines}
 
 
 def test_tasks_without_controls_or_words():

@@ -10,11 +10,9 @@ import pytest
 import tiny
 from test_hf_export import imported
 
-from jepa_text.evaluation import cloze, evaluate, examiner, zero_shot
-from jepa_text.evaluation import config as settings
+from jepa_text.evaluation import cloze, evaluate, examiner
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.metrics import cloze as ranks
-from jepa_text.evaluation.results import lines as results
 from jepa_text.training import train
 
 PLACES = ('sea', 'land', 'war', 'house')
@@ -133,21 +131,6 @@ def test_long_texts_are_truncated_around_the_mask():
         is_mask = row.tokens == scorer.model.tokenizer.mask_id
         assert np.flatnonzero(is_mask).tolist() == list(row.notes.masks)
     assert row.notes.masks == (1 + 4,)  # in the middle
-
-
-def test_the_config_hash_depends_on_the_head(tmp_path):
-    """The vectors and so the revision of the model are the same."""
-    path = written(tmp_path, hidden(candidates=list(PLACES)))
-    task = examiner.task_of(dict(name='cloze', path=path))
-    one, two, three = (
-        examiner.examination_of(made, task, settings.Finetuning()).config_of(
-            zero_shot.MEMBER
-        )
-        for made in (model(), model(), model(scale=3.0))
-    )
-    assert one['model_revision'] == three['model_revision']
-    hashes = [results.config_hash(config) for config in (one, two, three)]
-    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_metrics_equal_hand_computed_values():

@@ -1,6 +1,7 @@
 """The evaluate and finetune commands: grid, resuming, selection and files."""
 
 import contextlib
+import csv
 import dataclasses
 import json
 import os
@@ -27,7 +28,7 @@ from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command
 from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import published
+from jepa_text.evaluation.results import summary
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import load, saved
 
@@ -82,18 +83,6 @@ def test_a_repeated_evaluation_trains_nothing(place, done, monkeypatch):
     assert wider['lines'] == done['lines']
 
 
-def test_tables_contain_published_values(place, done, monkeypatch):
-    row = published.rows(table='2', task='sst2', objective='clm')[0] | {'task': 'sea'}
-    monkeypatch.setattr(published, 'rows', lambda: [row])
-    evaluate.evaluate(config(place), place / 'out')
-    for suffix in ('md', 'csv'):
-        text = (place / 'out' / f'table.paper.{suffix}').read_text()
-        assert f'({row["paper"]})' in text
-        # Only by the paper's definition.
-        other = (place / 'out' / f'table.standard.{suffix}').read_text()
-        assert row['paper'] not in other
-
-
 def test_the_rate_is_selected_on_validation_and_files_are_written(place, done):
     (one,) = done['chosen']
     means = {
@@ -111,8 +100,9 @@ def test_the_rate_is_selected_on_validation_and_files_are_written(place, done):
     (record,) = json.loads((folder / 'summary.json').read_text())
     wanted = np.mean(list(one.values().values()))
     assert record['standard']['accuracy'][0] == pytest.approx(wanted)
-    for mode in ('standard', 'paper'):
-        assert 'sea' in (folder / f'table.{mode}.md').read_text()
+    rows = list(csv.DictReader((folder / 'summary.csv').open()))
+    (row,) = [r for r in rows if (r['definition'], r['metric']) == ('paper', 'accuracy')]
+    assert float(row['value']) == record['paper']['accuracy'][0] and row['seeds'] == '2'
     assert 'sea' in (folder / 'evaluation.html').read_text()
 
 
@@ -158,7 +148,7 @@ def test_the_width_moves_no_metric_by_more_than_two_examples(
     found = evaluate.evaluate(config(place, width=width), place / f'width-{width}')
     pairs = zip(done['lines'][:4], found['lines'])
     for one, other in pairs:
-        assert one['config_hash'] == other['config_hash']
+        assert one['item'] == other['item']
         assert other['width'] == width and other['how'] == 'vmap'
         difference = (
             one['test']['standard']['accuracy'] - other['test']['standard']['accuracy']
@@ -213,7 +203,7 @@ def test_a_dry_run_prints_the_plan_without_reading_weights(place, capsys, monkey
     assert evaluate.evaluate(both, place / 'dry', dry_run=True) is None
     printed = capsys.readouterr().out
     assert '8 members remain to be trained, 32 steps in total.' in printed
-    assert re.search(r'controls +sea +0 +\d+ +0 ', printed)
+    assert re.search(r'controls +sea +0 +0 +\d+ ', printed)
     assert not (place / 'dry').exists()
 
 
@@ -364,8 +354,8 @@ def test_truncated_texts_and_unseen_classes_warn(place):
     line = {**made.config, 'seed': 0, 'model': 'toy'}
     told = truncation.message('sea', 32, *made.cut)
     assert '16 of 112 texts are longer than the 32 tokens of a row' in told
-    (cut,) = evaluate.truncations([line, {**line, 'control': 'untrained'}])
-    assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
+    told = truncation.message('sea, toy', 32, *made.cut)
+    assert summary.truncated([line, line, {**line, 'control': 'untrained'}]) == [told]
 
 
 def test_tags_of_the_test_set_alone_warn():
@@ -462,33 +452,6 @@ def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
         load.load(place / 'kept')
 
 
-def test_the_selected_learning_rate_is_used(place, done):
-    (one,) = done['chosen']
-    toy = str(place / 'toy')
-    rate = finetune_command.chosen_rate(place / 'out', toy, 'sea')
-    assert rate == one.rate
-    with pytest.raises(ValueError, match='has no members of .* on land, only of .*sea'):
-        finetune_command.chosen_rate(place / 'out', toy, 'land')
-    with pytest.raises(FileNotFoundError, match='contains no lines.jsonl: give'):
-        finetune_command.chosen_rate(place, toy, 'sea')
-
-
-def test_the_learning_rate_selected_by_the_papers_metric_is_used(place, done, tmp_path):
-    lines = list(map(json.loads, (place / 'out/lines.jsonl').read_text().splitlines()))
-    assert {line['select_by'] for line in lines} == {'standard'}
-    for line in lines:
-        high = line['learning_rate'] == 3e-3
-        line['validation'] = {
-            'standard': {'accuracy': 0.2 if high else 0.3},
-            'paper': {'accuracy': 0.9 if high else 0.8},
-        }
-    toy = str(place / 'toy')
-    for by, rate in (('standard', 1e-3), ('paper', 3e-3)):
-        rows = (json.dumps(line | {'select_by': by}) + '\n' for line in lines)
-        (tmp_path / 'lines.jsonl').write_text(''.join(rows))
-        assert finetune_command.chosen_rate(tmp_path, toy, 'sea') == rate
-
-
 def test_predict_needs_a_fine_tuned_model():
     with pytest.raises(ValueError, match='was not fine-tuned, or has a head'):
         examined.model().predict(['the whale'])
@@ -547,13 +510,12 @@ def test_a_model_at_an_address_is_examined_as_a_local_one(place, done, monkeypat
     shelf.put(str(place / 'toy'), '/shelf/toy', recursive=True)
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(place / 'copies'))
     given = config(place, models=('memory://shelf/toy',))
-    hashes = [
-        {line['config_hash'] for line in lines}
+    items = [
+        {(line['item'], line['learning_rate'], line['seed']) for line in lines}
         for lines in (evaluate.evaluate(given, place / 'away')['lines'], done['lines'])
     ]
-    assert hashes[0] == hashes[1] and len(hashes[0]) == 4
-    tuned = dict(model='memory://shelf/toy', task=given['tasks'][0])
-    tuned |= dict(chosen_from=str(place / 'away'), finetuning=FAST)
+    assert items[0] == items[1] and len(items[0]) == 4
+    tuned = dict(model='memory://shelf/toy', task=given['tasks'][0], finetuning=FAST)
     finetune_command.finetune(tuned, str(place / 'tuned'))
     assert load.load(str(place / 'tuned')).predict(['the old whale'])
     with pytest.raises(FileExistsError, match='contains a fine-tuned model'):

@@ -1,18 +1,15 @@
 """The evaluation page shows the results of all lines and is self-contained."""
 
 import html
-import math
 import re
 
 import numpy as np
 import pytest
 from member_lines import CONFIG, lines, outcome
 
-from jepa_text.data import truncation
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import comparison, page, selection, summary
-from jepa_text.evaluation.results import figures as page_figures
 from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import page, published, selection, summary
 
 pytest.importorskip('matplotlib')
 RATES = (1e-5, 1e-4, 1e-3)
@@ -32,7 +29,8 @@ def examined(seeds=5, tasks=('trec',), found=None, **more):
             found.append(control(controls.TF_IDF, 0.855, task))
             found.append(control(controls.LARGEST, 0.2, task))
     chosen = selection.select(found)
-    return page.Contents(found, chosen, comparison.compare(chosen), **more)
+    compared = selection.compare([c for c in chosen if 'control' not in c.first])
+    return {'lines': found, 'chosen': chosen, 'compared': compared, **more}
 
 
 def text_of(path):
@@ -45,8 +43,8 @@ def text_of(path):
 
 def test_a_task_lists_all_models_with_controls_last(tmp_path):
     given = examined()
-    text = text_of(page.write(tmp_path / 'page.html', given))
-    (row,) = [r for r in summary.rows(given.chosen) if r['model'] == 'mlm']
+    text = text_of(page.write(tmp_path / 'page.html', **given))
+    (row,) = [r for r in summary.rows(given['chosen']) if r['model'] == 'mlm']
     mean, low, high = row['standard']['accuracy']
     rate = summary.rate_text(row['learning_rate'])
     reach = f'± {mean - low:.3f}'
@@ -60,7 +58,7 @@ def test_a_task_lists_all_models_with_controls_last(tmp_path):
 
 def test_the_page_is_self_contained_and_escaped(tmp_path):
     path = page.write(
-        tmp_path / 'page.html', examined(failures={'a': '<script>x</script>'})
+        tmp_path / 'page.html', **examined(failures={'a': '<script>x</script>'})
     )
     whole = path.read_text(encoding='utf-8')
     assert '<script' not in whole and 'jepa <b>' not in whole
@@ -68,10 +66,10 @@ def test_the_page_is_self_contained_and_escaped(tmp_path):
 
 
 def test_below_five_seeds_there_is_no_verdict(tmp_path):
-    text = text_of(page.write(tmp_path / 'page.html', examined(seeds=4)))
+    text = text_of(page.write(tmp_path / 'page.html', **examined(seeds=4)))
     assert 'No verdict: 5 seeds of both models are needed, and there are 4.' in text
     assert '|4|–|no verdict|' in text and 'is better|' not in text
-    text = text_of(page.write(tmp_path / 'page.html', examined(seeds=5)))
+    text = text_of(page.write(tmp_path / 'page.html', **examined(seeds=5)))
     assert '|5|< 0.001|mlm is better|' in text
     assert 'Of 1 differences between models, 1 are significant over seeds.' in text
     # Controls with one run have no verdicts.
@@ -79,7 +77,7 @@ def test_below_five_seeds_there_is_no_verdict(tmp_path):
 
 
 def test_models_no_better_than_a_control_are_named(tmp_path):
-    text = text_of(page.write(tmp_path / 'page.html', examined()))
+    text = text_of(page.write(tmp_path / 'page.html', **examined()))
     assert 'No better than a control: jepa <b> on trec.' in text
     assert 'mlm on trec' not in text
 
@@ -90,10 +88,10 @@ def test_failures_are_counted(tmp_path):
     found[1].update(outcome(0.2, 0.2, 'collapsed'))
     failures = {'trec.mlm.seed9': 'ArithmeticError: no number'}
     given = examined(found=found, failures=failures)
-    text = text_of(page.write(tmp_path / 'page.html', given))
+    text = text_of(page.write(tmp_path / 'page.html', **given))
     assert 'trec|mlm|13|1|1|–|' in text and 'ArithmeticError: no number' in text
     assert 'Of all members, 1 ended without a finite loss and 1 collapsed.' in text
-    text = text_of(page.write(tmp_path / 'page.html', examined()))
+    text = text_of(page.write(tmp_path / 'page.html', **examined()))
     assert 'ended with a finite loss' in text
 
 
@@ -120,22 +118,18 @@ def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, 
     found.append(member('never', 0.0, 0, paper, control='never'))
     chosen = selection.select(found, by='paper')
     assert [one.rate for one in chosen] == [1e-3, 1e-3, 0.0]
-    given = page.Contents(found, chosen, comparison.compare(chosen[:2]))
-    text = text_of(page.write(tmp_path / 'page.html', given))
+    given = dict(lines=found, chosen=chosen, compared=selection.compare(chosen[:2]))
+    text = text_of(page.write(tmp_path / 'page.html', **given))
     assert 'mlm|0.800|± 0.000|5|1e-03|' in text and 'never|0.900|' in text
     assert "paper's " + theirs.replace('_', ' ') in text
     assert "mean over seeds, by the paper's metric, as are verdicts, sens" in text
-    assert summary.table(summary.rows(chosen))['columns'] == [
-        'model',
-        f'trec, {metric}',
-    ]
 
 
 def test_a_model_without_finite_members_is_shown(tmp_path):
     found = lines({'mlm': MODELS['mlm']}, RATES, 5)
     lost = outcome(None, None, 'not finite')
     found += [line | {'model': 'gone'} | lost for line in list(found)]
-    path = page.write(tmp_path / 'page.html', examined(found=found))
+    path = page.write(tmp_path / 'page.html', **examined(found=found))
     text = text_of(path)
     assert 'gone|–|–|0|–|' in text and 'trec|gone|0|15|0|0, 1, 2, 3, 4|' in text
     assert path.read_text(encoding='utf-8').count('<svg') == 2
@@ -150,26 +144,23 @@ def test_a_control_without_finite_members_is_no_model():
     assert page.headline(rows, []).startswith('There is only one model')
 
 
-def test_the_page_has_shared_and_truncated_texts_settings_and_published_values(tmp_path):
+def test_the_page_has_texts_settings_and_published_values(tmp_path, monkeypatch):
     theirs = dict(paper='2507.00994', table='2', model='210M', objective='mlm')
     theirs |= dict(steps='42000', masking=0.2, pooling=None, task='r8', unit='%')
     theirs |= dict(metric='accuracy', value=89.93, interval=0.26)
-    given = examined(
-        tasks=('trec', 'r8'),
-        shared=[('trec', 500, 12), ('r8', 100, None)],
-        truncations=[truncation.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
-        published=[theirs],
-    )
-    text = text_of(page.write(tmp_path / 'page.html', given))
-    assert 'trec|500|12|2.4 %|' in text and 'r8|100|–|–|' in text
-    assert 'trec|mlm|128|500|10 %|' in text
-    assert 'mlm|trec, r8|3 × 5|200|32|128|mean|float32|vmap, 10 at once|' in text
+    monkeypatch.setattr(published, 'rows', lambda: [theirs])
+    given = examined(tasks=('trec', 'r8'), tests=['trec: 12 texts are shared.'])
+    text = text_of(page.write(tmp_path / 'page.html', **given))
+    assert 'trec: 12 texts are shared.' in text
+    assert '"batch_size": "32"' in text and '"jax": "0.10.2"' in text
     assert '42000 steps (2507.00994)|paper|accuracy|89.9|± 0.26|' in text
-    assert '"jax": "0.10.2"' in text
-    assert 'trec, accuracy|r8, accuracy|mean|Borda|' in text
-    (overview,) = re.findall(r'\nmlm\|([\d.]+)\|([\d.]+)\|([\d.]+)\|2\|', text)
-    one, two, mean = map(float, overview)
-    assert mean == pytest.approx((one + two) / 2, abs=2e-3)
+    (ours,) = re.findall(r'mlm\|paper\|accuracy\|([\d.]+)\|', text)
+    rows = summary.rows(given['chosen'])
+    (row,) = [r for r in rows if (r['model'], r['task']) == ('mlm', 'r8')]
+    assert float(ours) == pytest.approx(100 * row['paper']['accuracy'][0], abs=0.1)
+    assert 'trec, accuracy|r8, accuracy|' in text
+    (overview,) = re.findall(r'\nmlm\|[\d.]+\|([\d.]+)\|\n', text)
+    assert float(overview) == pytest.approx(row['standard']['accuracy'][0], abs=1e-3)
 
 
 def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
@@ -182,8 +173,8 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     found = summary.over_instances(tmp_path, chosen, {})
     interval = found['mlm', 'trec']
     assert interval.value == pytest.approx(chosen[0].interval().value)
-    given = page.Contents([*chosen[0].members], chosen, [], instances=found)
-    text = text_of(page.write(tmp_path / 'page.html', given))
+    given = dict(lines=chosen[0].members, chosen=chosen, compared=[], instances=found)
+    text = text_of(page.write(tmp_path / 'page.html', **given))
     assert '95 %, seeds and texts|' in text
     assert f'|{interval.low:.3f} to {interval.high:.3f}|' in text
     # Each answer four times, as of pairs of the same texts.
@@ -193,8 +184,8 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     # One seed says nothing about others, and the page says so.
     one = selection.select([chosen[0].members[0]])
     found = summary.over_instances(tmp_path, one, {})
-    given = page.Contents([*one[0].members], one, [], instances=found)
-    text = text_of(page.write(tmp_path / 'page.html', given))
+    given = dict(lines=one[0].members, chosen=one, compared=[], instances=found)
+    text = text_of(page.write(tmp_path / 'page.html', **given))
     low, high = found['mlm', 'trec'][1:]
     assert f'|{low:.3f} to {high:.3f} (texts)|' in text
     # No interval if a member has no per-instance values.
@@ -219,64 +210,10 @@ def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
         assert found.value == pytest.approx(beside.value)
 
 
-def test_figures_show_the_given_values():
+def test_means_by_rate_leave_out_members_without_a_value():
     given = examined()
-    rows = summary.rows(given.chosen)
-    names = list(MODELS)
-    figure = page_figures.means(rows, 'trec', 'accuracy', names)
-    shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert shown == [*names, controls.TF_IDF]
-    mlm = [line for line in given.lines if line['model'] == 'mlm']
-    found = {'mlm': (given.chosen[0], mlm)}
-    axes = page_figures.members(found, 't', 'accuracy', names).axes[0]
-    assert [t.get_text() for t in axes.get_xticklabels()] == ['1e-5', '1e-4', '1e-3']
-    close = lines({'mlm': MODELS['mlm']}, (1e-4, 1.5e-4, 2e-4), 2)
-    (few,) = selection.select(close)
-    axes_close = page_figures.members({'mlm': (few, close)}, 't', 'a', names).axes[0]
-    shown = [label.get_text() for label in axes_close.get_xticklabels()]
-    assert shown == ['1e-4', '1.5e-4', '2e-4']
-    (means,) = [line for line in axes.lines if len(line.get_xdata()) == len(RATES)]
-    assert list(means.get_ydata()) == pytest.approx(
-        [
-            np.mean(
-                [
-                    x['test']['standard']['accuracy']
-                    for x in mlm
-                    if x['learning_rate'] == rate
-                ]
-            )
-            for rate in RATES
-        ]
-    )
-    (ring,) = [
-        line
-        for line in axes.lines
-        if line.get_markersize() == 9 and len(line.get_xdata())
-    ]
-    assert ring.get_xdata() == pytest.approx([given.chosen[0].rate])
-    spans = [
-        np.ptp(page_figures.members(found, 't', 'a', names, span).axes[0].get_ylim())
-        for span in (0.0, 1e-6, 1.0)
-    ]
-    assert spans[0] == spans[1] < spans[2] == pytest.approx(1.0)
-    mlm[0].update(outcome(None, None, 'not finite'))
-    axes = page_figures.members(found, 't', 'accuracy', names).axes[0]
-    values = [
-        y for one in axes.lines for y in one.get_ydata() if one.get_markersize() < 9
-    ]
-    values = values[: len(mlm)]
-    # One on the axis, without a value.
-    assert (
-        len(values) == 15
-        and values[0] == 0.0
-        and math.isclose(values[1], mlm[1]['test']['standard']['accuracy'])
-    )
-
-
-def test_settings_have_a_row_each(tmp_path):
-    given = examined()
-    for line in given.lines:
-        if line['model'] == 'mlm':
-            line.update(steps=77, width=3)
-    text = text_of(page.write(tmp_path / 'page.html', given))
-    assert 'mlm|trec|3 × 5|77|32|128|mean|float32|vmap, 3 at once|' in text
+    given['lines'][0].update(outcome(None, None, 'not finite'))
+    runs = page._by_rate(given['lines'], given['chosen'])
+    assert list(runs) == list(MODELS) and list(runs['mlm']) == list(RATES)
+    values = [line['test']['standard']['accuracy'] for line in given['lines'][1:5]]
+    assert runs['mlm'][RATES[0]].value == pytest.approx(np.mean(values))

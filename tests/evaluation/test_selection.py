@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.evaluation.results import comparison, selection
 from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import selection
 from jepa_text.measures import statistics
 
 RATES = (1e-5, 5e-5, 5e-4)
@@ -129,7 +129,7 @@ def test_a_model_without_finite_members_has_an_entry():
     (chosen,) = selection.select(lines)
     assert chosen.members == () and chosen.lost == (0, 1)
     assert math.isnan(chosen.interval().value) and chosen.statuses['not finite'] == 6
-    (found,) = comparison.compare([chosen, *selection.select(grid(model='b'))])
+    (found,) = selection.compare([chosen, *selection.select(grid(model='b'))])
     assert found.verdict == 'no verdict' and found.unpaired == 5
 
 
@@ -164,7 +164,7 @@ def chosen_of(seeds=5, tasks=('sst2',), rises=(('a', 0.0), ('b', 0.03), ('c', -0
 @pytest.mark.parametrize('seeds', [5, 7])
 def test_models_are_compared_by_paired_t_and_holm(seeds):
     chosen = chosen_of(seeds, tasks=('sst2', 'mnli'))
-    found = comparison.compare(chosen)
+    found = selection.compare(chosen)
     assert [one[:3] for one in found[:2]] == [('sst2', 'a', 'b'), ('sst2', 'a', 'c')]
     assert len(found) == 6
     values = {(one.task, one.model): list(one.values().values()) for one in chosen}
@@ -183,45 +183,17 @@ def test_models_are_compared_by_paired_t_and_holm(seeds):
 
 
 def test_verdicts_need_five_seeds_and_eight_flip_signs():
-    (few,) = comparison.compare(chosen_of(4)[:2])
+    (few,) = selection.compare(chosen_of(4)[:2])
     assert few.verdict == 'no verdict' and math.isnan(few.p)
     assert few.result.difference == pytest.approx(-0.03, abs=0.04)
-    (many,) = comparison.compare(chosen_of(8)[1:])
+    (many,) = selection.compare(chosen_of(8)[1:])
     assert many.result.test == 'sign flips' and many.result.p == 2 / 2**8
-
-
-def test_intervals_over_instances_and_seeds():
-    (chosen,) = selection.select(grid())
-    values = {n: np.random.default_rng(n).random(40) for n in range(5)}
-    found = comparison.instance_interval(chosen, lambda member: values[member['seed']])
-    assert found == statistics.two_level_interval([values[n] for n in range(5)], 'share')
-    with pytest.raises(ValueError, match=r'\[1, 2\] instances'):
-        comparison.instance_interval(
-            chosen, lambda member: np.ones(1 + (member['seed'] > 2))
-        )
-
-
-def test_borda_counts_beaten_models():
-    chosen = chosen_of(tasks=('sst2', 'mnli', 'qqp'))
-    points, left_out = comparison.borda(chosen)
-    assert points == {'a': 3, 'b': 6, 'c': 0} and left_out == []
-    # A lost model is beaten on its task; a task that a model did not run is left out.
-    lost = selection.select([line(1e-5, 0, 0, 0, 'not finite', model='b')])
-    rest = [one for one in chosen if (one.model, one.task) != ('b', 'sst2')]
-    kept = [one for one in rest if (one.model, one.task) != ('a', 'qqp')]
-    points, left_out = comparison.borda([*kept, *lost])
-    assert points == {'a': 2 + 1, 'b': 0 + 2, 'c': 1 + 0} and left_out == ['qqp']
-    tied, _ = comparison.borda(
-        selection.select([line(1e-5, 0, 0.5, 0.5, model=model) for model in 'ab'])
-    )
-    assert tied == {'a': 0.5, 'b': 0.5}
 
 
 @pytest.mark.parametrize(
     ('lines', 'options', 'message'),
     [
         ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 has two lines'),
-        ([line(1e-5, 0, 1, 1), line(1e-5, 1, 1, 1, steps=2)], {}, 'has steps=2, another'),
         ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),
         ([line(1e-5, 0, 1, 1, metric='em')], {}, 'standard em is None'),
         ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts'.*labels"),
@@ -231,11 +203,3 @@ def test_borda_counts_beaten_models():
 def test_invalid_input_raises(lines, options, message):
     with pytest.raises(ValueError, match=message):
         selection.select(lines, **options)
-
-
-def test_comparing_values_on_different_data_raises():
-    chosen = selection.select([*grid(), *grid(model='b', data_revision='r2')])
-    with pytest.raises(
-        ValueError, match='sst2: a has .*r1.*, b .*r2.*cannot be compared'
-    ):
-        comparison.compare(chosen)

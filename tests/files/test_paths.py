@@ -90,7 +90,6 @@ DOORS = {
     'finetune, workdir': lambda p: finetune_command.finetune(
         dict(model='run', task=BUNDLED), p
     ),
-    'finetune, chosen_from': lambda p: finetune_command.chosen_rate(p, 'model', 'task'),
     'tokenizer, workdir': lambda p: tokenizer.run(dict(source=BUNDLED), p),
     'tokenizer': tokenizers.load,
     'load': load.load,

@@ -1,17 +1,13 @@
 """Result files of members: a JSON line of metrics, and Parquet with per-instance values.
 
 results/
-  NAME.json       one line: what was trained, its config hash, and all metrics
+  NAME.json       one line: what was trained, and all metrics
   NAME.parquet    one row per test instance: its prediction and its values
 
 A line contains checksums of itself and of its side file, so that a damaged one is
 detected and trained again. It is written after the side file, so a line that exists is
-complete.
-
-The config hash covers all settings that change a number and no others: not names of
-folders, machine or threads, nor how many members were trained together (`width`, `how`),
-which only changes rounding, as machines do, and is recorded in the line. All other
-settings count, so that a new setting is never mistaken for an old one.
+complete. A member is identified by its `item` (groups.py), learning rate and seed, and a
+control by its name.
 """
 
 import json
@@ -27,56 +23,30 @@ from jepa_text.files import atomic, checksums
 FOLDER = 'results'
 STATUSES = ('done', 'not finite', 'collapsed')
 MODES = ('standard', 'paper')
-# Required fields of a config. `model` is a name or folder, `model_revision` the commit on
-# the hub or the checksum of the loaded model, `tokenizer` the tokenizer's fingerprint.
-CONFIG = (
-    *('model', 'model_revision', 'task', 'data_revision', 'tokenizer', 'kind'),
-    *('learning_rate', 'seed', 'steps', 'batch_size', 'max_length', 'pooling'),
-    *('precision', 'template'),
-)
-# Fields that change no number beyond rounding. `texts_cut` follows from length and data.
-NOT_HASHED = (
-    *('model', 'item', 'chosen', 'width', 'how', 'host', 'threads', 'devices', 'mesh'),
-    'texts_cut',
-)
-
-
-def config_hash(config):
-    """Returns the sha256 of the settings of a member's config that change a number.
-
-    Numbers are rounded to six digits, so that 1e-5 has the same hash in float32. Raises
-    ValueError if the model or data revision is empty.
-    """
-    for key in ('model_revision', 'data_revision'):
-        if not config[key]:
-            raise ValueError(
-                f'{key} of a member is empty, so its results cannot be distinguished '
-                'from others. If there is no commit, give a checksum.'
-            )
-    counted = {key: value for key, value in config.items() if key not in NOT_HASHED}
-    return checksums.checksum(_rounded(plain(counted)))
 
 
 def name_of(config):
-    """Returns the file name of a member: task, model, learning rate, seed and hash.
+    """Returns the file name of a member: task, model, learning rate, seed and checksum.
 
-    Like `read`, it distinguishes members of the same config by their item.
-
-    >>> config = dict.fromkeys(CONFIG, 'x') | dict(model='hf:a/b', learning_rate=1e-5)
-    >>> name_of(config | dict(task='sst2', seed=3))
-    'sst2.b.lr1e-05.seed3.bfa9387ff7bf'
+    >>> config = dict(model='hf:a/b', task='sst2', learning_rate=1e-5, seed=3, item='x')
+    >>> name_of(config)
+    'sst2.b.lr1e-05.seed3.b4dc20d90120'
     """
-    model = str(config['model']).removeprefix('hf:').rstrip('/').split('/')[-1]
-    words = (str(config['task'])[:60], model[:60], f'lr{config["learning_rate"]:g}')
-    digest = checksums.checksum([config_hash(config), config.get('item')])
-    words = (*words, f'seed{config["seed"]}', digest[:12])
+    model = config['model'].removeprefix('hf:').rstrip('/').split('/')[-1]
+    words = (config['task'][:60], model[:60], f'lr{config["learning_rate"]:g}')
+    words = (*words, f'seed{config["seed"]}', checksums.checksum(_key(config))[:12])
     return '.'.join(re.sub(r'[^\w.+-]+', '-', word) for word in words)
+
+
+def _key(config):
+    names = ('item', 'control', 'learning_rate', 'seed')
+    return plain([config.get(name) for name in names])
 
 
 def write(folder, config, outcome, per_instance=None, predictions=None):
     """Writes a member's side file and then its line; returns the path of the line.
 
-    config          the fields of CONFIG and all other settings
+    config          model, task, learning_rate, seed and all other settings
     outcome         {'status', 'validation', 'test', 'losses', 'seconds', 'versions'};
                     `validation` and `test` are {'standard': {}, 'paper': {}}, or None if
                     not finite; NaN is written as null
@@ -87,7 +57,7 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
     """
     folder, name = Path(folder), name_of(config)
     folder.mkdir(parents=True, exist_ok=True)
-    line = {'name': name, **config, **outcome, 'config_hash': config_hash(config)}
+    line = {'name': name, **config, **outcome}
     if per_instance or predictions is not None:
         path = folder / f'{name}.parquet'
         atomic.write(path, _side_bytes(name, per_instance or {}, predictions))
@@ -102,7 +72,7 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
 def read(folder):
     """Returns ([line of each member], {file: error message}).
 
-    If two files have the same config, the first by name counts and the other is reported.
+    If two files are of one member, the first by name counts and the other is reported.
     """
     lines, damaged, known = [], {}, {}
     for path in sorted(Path(folder).glob('*.json')):
@@ -111,12 +81,11 @@ def read(folder):
         except ValueError as error:
             damaged[path.name] = str(error)
             continue
-        # A run and its export have the same config, but are two models in tables.
-        first = known.setdefault((line['config_hash'], line.get('item')), path.name)
+        first = known.setdefault(tuple(_key(line)), path.name)
         if first == path.name:
             lines.append(line)
         else:
-            damaged[path.name] = f'it has the same config as {first}'
+            damaged[path.name] = f'it is of the same member as {first}'
     return lines, damaged
 
 
@@ -215,14 +184,3 @@ def plain(value):
         value = value.item()
     is_number = isinstance(value, float)
     return None if is_number and not math.isfinite(value) else value
-
-
-def _rounded(value):
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    if isinstance(value, float):
-        short = float(f'{value:.6g}')
-        return int(short) if short.is_integer() else short
-    return value

@@ -1,79 +1,68 @@
 """The HTML page of an evaluation's results: evaluation.html."""
 
-import dataclasses
 import math
 from collections import Counter
 
-from jepa_text.evaluation.results import (
-    comparison,
-    figures,
-    published,
-    run_sections,
-    summary,
-)
-from jepa_text.measures import statistics
-from jepa_text.report import page
+import numpy as np
 
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.results import published, selection, summary
+from jepa_text.measures import statistics
+from jepa_text.report import page, plots
+
+METHODS = """Every member is one fine-tuning run: a model, a task, a learning rate and a
+seed. Learning rates are selected on validation, {rule}; the test set is not used for
+selection. Intervals are 95 %, by Student's t over seeds: they describe the variation
+between seeds, not between test sets. A verdict needs {needed} seeds: a paired t-test over
+seeds, sign flips from {flipped} seeds on, p after Holm's correction for all comparisons.
+
+Tables contain two values: `standard`, by the field's definition of the metric, and
+`paper`, by that of arXiv 2507.00994, for comparison with its tables only. Sensitivity is
+the standard deviation over all learning rates and seeds (its Figure 5); smaller is more
+robust."""
+ZERO_SHOT = """Zero-shot tasks train and select nothing. They have one member, which does
+not depend on a seed, so there is no verdict between models. The interval over texts
+describes the variation between test sets; examples that share a text count as
+dependent."""
+NOTE = 'Controls are last; those without randomness have one run.'
+SEEDS_AND_TEXTS = """Seeds and texts: the variation between training runs and between test
+sets; not used for verdicts. Of a single seed it is that between test sets alone, and
+another seed may lie outside."""
+SETTINGS = ('steps', 'batch_size', 'max_length', 'pooling', 'precision', 'how', 'width')
+LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
 _NONE = (None, math.nan, math.nan)  # of (mean, low, high)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Contents:
-    """Contents of the page.
+def write(path, lines, chosen, compared, tests=(), failures=None, instances=None):
+    """Writes the page and returns its path.
 
     lines        of all members, as results.read returns them
     chosen       of selection.select, for models and controls; lines with a `control` are
                  shown below the models, in gray
-    compared     of comparison.compare
-    shared       [(task, test examples, how many of them share a text with the training
-                 set, or None if unknown)]
-    published    rows of published.rows, as in tables.table
+    compared     of selection.compare
+    tests        sentences on the texts of the test sets
     failures     {name: error message}: failed members and damaged files
-    truncations  truncation.Cut of each task and model
     instances    {(model, task): interval} of summary.over_instances
     """
-
-    lines: list
-    chosen: list
-    compared: list
-    shared: tuple = ()
-    published: tuple = ()
-    failures: dict = dataclasses.field(default_factory=dict)
-    truncations: tuple = ()
-    instances: dict = dataclasses.field(default_factory=dict)
-
-
-def write(path, contents):
-    """Writes the page and returns its path."""
-    lines, chosen = contents.lines, contents.chosen
-    rows = summary.rows(chosen)
-    # Deterministic controls such as TF-IDF have one run, so there is never a verdict.
-    single = {row['model'] for row in rows if row['control'] and row['n'] < 2}
-    compared = [c for c in contents.compared if not single & {c.first, c.second}]
-    by_task = {}
-    for choice, row in zip(chosen, rows):
-        by_task.setdefault(choice.task, []).append((choice, row))
+    rows, failures = summary.rows(chosen), failures or {}
+    tasks = list(dict.fromkeys(row['task'] for row in rows))
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
-    sections = [_overview(rows, by_task, chosen)]
-    for task, pairs in by_task.items():
-        sections.append(_task(task, pairs, lines, models, contents.instances))
-        own = [row for _, row in pairs]
-        sections.append(_published(own, task, contents.published))
-    sections += [
-        run_sections.verdicts(compared),
-        run_sections.failures(rows, contents.failures),
-        run_sections.shared_texts(contents.shared),
-        run_sections.truncations(contents.truncations),
-        run_sections.methods_section(lines, chosen),
-    ]
+    sections = [_overview(rows, tasks)] if len(tasks) > 1 else []
+    for task in tasks:
+        sections += _task(task, lines, chosen, models, instances or {})
+    if compared:
+        sections.append(_verdicts(compared))
+    sections.append(_failed(rows, failures))
+    if tests:
+        sections.append({'heading': 'Test sets', 'text': '\n\n'.join(tests)})
+    lead = headline(rows, compared)
+    if failures:
+        groups = 'group of members' if len(failures) == 1 else 'groups of members'
+        lead += f' {len(failures)} {groups} failed or were damaged: no results here.'
     trained = any(line['learning_rate'] for line in lines)
-    return page.write(
-        path,
-        title='Fine-tuning results' if trained else 'Zero-shot results',
-        lead=headline(rows, compared) + run_sections.without_results(contents.failures),
-        sections=[section for section in sections if section],
-        subtitle=f'Evaluation of {", ".join(models)}',
-    )
+    title = 'Fine-tuning results' if trained else 'Zero-shot results'
+    sections.append(_methods(lines, chosen))
+    return page.write(path, title, lead, sections, f'Evaluation of {", ".join(models)}')
 
 
 def headline(rows, compared):
@@ -101,7 +90,7 @@ def headline(rows, compared):
     if reached:
         text += f' No better than a control: {", ".join(reached)}.'
     counts = sum((Counter(row['statuses']) for row in rows), Counter())
-    lost = [f'{counts[s]} {w}' for s, w in run_sections.LOST.items() if counts[s]]
+    lost = [f'{counts[s]} {w}' for s, w in LOST.items() if counts[s]]
     return text + (f' Of all members, {" and ".join(lost)}.' if lost else '')
 
 
@@ -109,138 +98,191 @@ def _control_above(row, rows):
     """Returns whether a control of the task reaches the mean of a model."""
     if row['control'] or not row['standard']:
         return False
+    values = (
+        other['standard'].get(row['metric'], _NONE)[0]
+        for other in rows
+        if other['control'] and other['task'] == row['task']
+    )
     mean = row['standard'][row['metric']][0]
-    others = (r for r in rows if r['control'] and r['task'] == row['task'])
-    return any(
-        other['standard'][row['metric']][0] >= mean
-        for other in others
-        if row['metric'] in other['standard']
-    )
+    return any(value is not None and value >= mean for value in values)
 
 
-def _overview(rows, by_task, chosen):
-    """Returns a table of all models and tasks; None for one task, which has its own."""
-    if len(by_task) < 2:
-        return None
-    table = summary.table(rows)
-    controls = {row['model'] for row in rows if row['control']}
-    models = [choice for choice in chosen if choice.model not in controls]
-    points, left_out = comparison.borda(models)
-    lines = []
-    for name, *own in table['rows']:
-        values = [cell and cell.value for cell in own]
-        mean = None if None in values else sum(values) / len(values)
-        lines.append([name, *values, mean, _points(points.get(name))])
-    note = (
-        'Means over seeds; for intervals see each task. Borda: one point for each other '
-        'model that is beaten on a task, half a point for ties.'
-    )
-    if left_out:
-        note += f' Without {", ".join(left_out)}, which some models did not run.'
-    columns = [*table['columns'], 'mean', 'Borda']
-    table = {'columns': columns, 'rows': lines, 'note': note}
+def _overview(rows, tasks):
+    """Returns a table of models, then controls, by tasks."""
+    cells = {row['model']: {} for row in sorted(rows, key=lambda r: bool(r['control']))}
+    for row in rows:
+        value, *_ = row['standard'].get(row['metric'], _NONE)
+        cells[row['model']][row['task']] = value
+    metrics = {row['task']: row['metric'] for row in reversed(rows)}
+    table = {
+        'columns': ['model', *(f'{task}, {metrics[task]}' for task in tasks)],
+        'rows': [[model, *map(own.get, tasks)] for model, own in cells.items()],
+        'note': 'Means over seeds; for intervals see each task.',
+    }
     return {'heading': 'All tasks', 'table': table}
 
 
-def _points(number):
-    """Returns whole points as int."""
-    return int(number) if number is not None and number == int(number) else number
-
-
-def _task(task, pairs, lines, models, instances):
-    rows = sorted((row for _, row in pairs), key=lambda row: bool(row['control']))
+def _task(task, lines, chosen, models, instances):
+    """Yields the section of a task, and that of its published values."""
+    chosen = [choice for choice in chosen if choice.task == task]
+    chosen.sort(key=lambda choice: bool(choice.first.get('control')))
+    rows = summary.rows(chosen)
     metric = next((row['metric'] for row in rows if row['standard']), rows[0]['metric'])
-    shown = [
-        choice
-        for choice, row in pairs
-        if not row['control'] or len(choice.members) + len(choice.lost) > 1
-    ]
-    own = [line for line in lines if line['task'] == task]
-    results = {
-        choice.model: (choice, [line for line in own if line['model'] == choice.model])
-        for choice in shown
+    names = [row['model'] for row in rows]
+    others = [name for name in names if name not in models]
+    looks = plots.styles([*models, *others], others)
+    # The largest class would compress the scale of all others.
+    means = {
+        row['model']: {row['model']: row['standard'].get(row['metric'], np.nan)}
+        for row in rows
+        if row['control'] != controls.LARGEST
     }
-    name = metric.replace('_', ' ')
-    drawn = [figures.means(rows, f'{task}: selected on validation', name, models)]
-    rates = {line['learning_rate'] for _, own in results.values() for line in own}
-    if any(rates):
-        scale = f'test {shown[0].metric.replace("_", " ")}'
-        # Of seeds and texts: one seed has no interval over seeds.
-        ends = (one[1:] for (_, of), one in instances.items() if of == task)
-        span = max((high - low for low, high in ends), default=0.0)
-        drawn.append(figures.members(results, 'All members', scale, models, span))
-    return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
+    title, name = f'{task}: selected on validation', metric.replace('_', ' ')
+    figures = [plots.dots(means, title, name, looks, has_legend=False)]
+    if runs := _by_rate([line for line in lines if line['task'] == task], chosen):
+        name = f'test {chosen[0].metric.replace("_", " ")}'
+        named = 'All learning rates', name, 'learning rate'
+        figures.append(plots.errors(runs, *named, looks, log=True))
+    table = _table(rows, metric, instances)
+    yield {'heading': task, 'table': table, 'figures': figures}
+    if known := [row for row in published.rows() if row['task'] == task]:
+        yield _published(rows, task, known)
+
+
+def _by_rate(lines, chosen):
+    """Returns {model: {learning rate: interval of the test metric over seeds}}."""
+    runs = {}
+    for choice in chosen:
+        values = {}
+        for line in lines:
+            if line['model'] == choice.model and line['learning_rate']:
+                value = selection.value(line, 'test', choice.by, choice.metric)
+                values.setdefault(line['learning_rate'], []).append(value)
+        if values:
+            runs[choice.model] = {
+                rate: selection.mean_over_seeds([x for x in own if x is not None])
+                for rate, own in values.items()
+            }
+    return runs
 
 
 def _table(rows, metric, instances):
     paper = next((name for row in rows for name in row['paper']), None)
-    others = list(dict.fromkeys(n for row in rows for n in row['standard']))
+    others = dict.fromkeys(name for row in rows for name in row['standard'])
     others = [name for name in others if name != metric][:3]
-    lines = [_cells(row, metric, others, paper) for row in rows]
-    note = 'Controls are last; those without randomness have one run.'
-    if instances:
-        for row, line in zip(rows, lines):
-            over_both = instances.get((row['model'], row['task']))
-            text = page.interval_text(over_both)
+    lines = []
+    for row in rows:
+        value = row['standard'].get(metric, _NONE)
+        sensitivity = row['sensitivity']
+        line = {
+            '': row['model'],
+            metric: value[0],
+            '± 95 %': page.margin_text(value),
+            'seeds': row['n'],
+            'learning rate': summary.rate_text(row['learning_rate']),
+            'sensitivity': sensitivity if math.isfinite(sensitivity) else None,
+        }
+        line |= {name: row['standard'].get(name, _NONE)[0] for name in others}
+        if paper:
+            theirs = row['paper'].get(paper, _NONE)
+            line |= {f"paper's {paper}": theirs[0], '±': page.margin_text(theirs)}
+        if instances:
+            text = page.interval_text(instances.get((row['model'], row['task'])))
             is_one = row['n'] == 1 and text and row['learning_rate']
             line['95 %, seeds and texts'] = f'{text} (texts)' if is_one else text
-        note += (
-            ' Seeds and texts: the variation between training runs and between test '
-            'sets; not used for verdicts. Of a single seed it is that between test sets '
-            'alone, and another seed may lie outside.'
-        )
+        lines.append(line)
     return {
         'columns': [name.replace('_', ' ') for name in lines[0]],
         'rows': [[*line.values()] for line in lines],
-        'note': note,
+        'note': f'{NOTE} {SEEDS_AND_TEXTS}' if instances else NOTE,
     }
-
-
-def _cells(row, metric, others, paper):
-    """Returns {column: cell} of a row of the summary; `paper` is its metric or None."""
-    value = row['standard'].get(metric, _NONE)
-    cells = {
-        '': row['model'],
-        metric: value[0],
-        '± 95 %': page.margin_text(value),
-        'seeds': row['n'],
-        'learning rate': summary.rate_text(row['learning_rate']),
-        'sensitivity': row['sensitivity'] if math.isfinite(row['sensitivity']) else None,
-    }
-    cells |= {name: row['standard'].get(name, _NONE)[0] for name in others}
-    if paper:
-        theirs = row['paper'].get(paper, _NONE)
-        cells |= {f"paper's {paper}": theirs[0], '±': page.margin_text(theirs)}
-    return cells
 
 
 def _published(rows, task, known):
-    """Returns a table of a task's published values next to ours; None without any."""
-    theirs = [one for one in known if one['task'] == task]
-    cells = [
-        (
-            published.label_of(one),
-            published.mode_of(one),
-            one['metric'],
-            published.cell_of(one),
-        )
-        for one in theirs
-    ]
-    for row in rows:
-        for mode, metric in sorted({(mode, metric) for _, mode, metric, _ in cells}):
+    """Returns a table of a task's published values next to ours, in percent."""
+    cells = [(published.label_of(one), *published.cell_of(one)) for one in known]
+    for mode, metric in sorted({(mode, metric) for _, mode, metric, *_ in cells}):
+        for row in rows:
             if interval := row[mode].get(metric):
-                cell = published.Cell(interval[0], interval[2] - interval[0])
-                cells.append((row['model'], mode, metric, cell))
-    return theirs and {
+                reach = interval[2] - interval[0]
+                cells.append((row['model'], mode, metric, interval[0], reach))
+    return {
         'table': {
             'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
             'rows': [
-                [*names, 100 * cell.value, _percent(cell.reach)] for *names, cell in cells
+                [*names, 100 * value, f'± {100 * r:.2f}' if math.isfinite(r) else None]
+                for *names, value, r in cells
             ],
             'fold': f'Published values of {task}, compared with ours',
         }
     }
 
 
-def _percent(reach):
-    return f'± {100 * reach:.2f}' if math.isfinite(reach) else None
+def _verdicts(compared):
+    rows = []
+    for pair in compared:
+        result, p = pair.result, None
+        if not math.isnan(pair.p):
+            p = f'{pair.p:.3f}' if pair.p >= 1e-3 else '< 0.001'
+        difference = None if math.isnan(result.difference) else result.difference
+        margin = page.margin_text((result.difference, result.low, result.high))
+        names = pair.task, pair.first, pair.second
+        rows.append([*names, difference, margin, result.seeds, p, pair.verdict])
+    columns = 'task, first, second, difference, ± 95 %, seeds, p, verdict'
+    return {
+        'heading': 'Verdicts',
+        'text': f'Over the seeds that both models have, which use the same data order; '
+        f'fewer than {statistics.MIN_SEEDS} seeds give no verdict. "No difference shown" '
+        'does not mean that there is no difference.',
+        'table': {'columns': columns.split(', '), 'rows': rows},
+    }
+
+
+def _failed(rows, failures):
+    """Returns the section of failed, collapsed and lost members, also without any."""
+    lines = []
+    for row in rows:
+        counts = [row['statuses'].get(status, 0) for status in ('done', *LOST)]
+        if any(counts[1:]) or row['lost']:
+            lost = ', '.join(map(str, row['lost'])) or None
+            lines.append([row['task'], row['model'], *counts, lost])
+    columns = ['task', 'model', 'done', 'not finite', 'collapsed', 'seeds without any']
+    text = 'All members that were started ended with a finite loss.'
+    if lines or failures:
+        text = (
+            'Members without a finite loss have no values and are excluded from means; a '
+            'learning rate with such a member is selected only if every rate has one. '
+            'Collapsed members give the same answer to all examples and are included '
+            'with their values.'
+        )
+    return {
+        'heading': 'Failed members',
+        'text': text,
+        'table': lines and {'columns': columns, 'rows': lines},
+        'details': failures,
+    }
+
+
+def _methods(lines, chosen):
+    """Returns the section of methods and, folded, settings and versions."""
+    trained = [line for line in lines if line['learning_rate']]
+    hours = sum(line.get('seconds') or 0 for line in lines) / 3600
+    rule = 'by the mean over seeds'
+    if any(choice.by == 'paper' for choice in chosen):
+        rule += ", by the paper's metric, as are verdicts, sensitivity and rate figures"
+    seeds = dict(needed=statistics.MIN_SEEDS, flipped=statistics.FLIPPED_SEEDS)
+    text = [METHODS.format(rule=rule, **seeds)]
+    if any(line.get('zero_shot') for line in lines):
+        text.append(ZERO_SHOT)
+    text.append(f'{len(trained):,} members were trained, in {hours:.3g} h of compute.')
+    settings = {name: {str(line.get(name)) for line in trained} for name in SETTINGS}
+    versions = {}
+    for line in lines:
+        for name, version in (line.get('versions') or {}).items():
+            versions.setdefault(name, set()).add(version)
+    details = {
+        'Settings': {name: ', '.join(sorted(own)) for name, own in settings.items()},
+        'Versions': {name: ', '.join(sorted(own)) for name, own in versions.items()},
+        'This page': page.versions(),
+    }
+    return {'heading': 'Methods', 'text': '\n\n'.join(text), 'details': details}

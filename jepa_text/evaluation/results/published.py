@@ -13,22 +13,19 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.files import checksums
 
 PAPER = '2507.00994'  # the paper of the metric definitions `paper`
-FIELDS = (
-    *('paper', 'table', 'model', 'objective', 'steps', 'masking', 'pooling', 'task'),
-    *('metric', 'value', 'interval', 'unit'),
-)
 
 
 class Cell(NamedTuple):
-    """A mean over `n` seeds and half the width of its 95 % interval (NaN: unknown)."""
+    """A share by a definition of a metric, and half the width of its 95 % interval (NaN:
+    unknown)."""
 
+    mode: str
+    metric: str
     value: float
-    reach: float = math.nan
-    n: int | None = None
+    reach: float
 
 
 def rows(**wanted):
@@ -37,22 +34,13 @@ def rows(**wanted):
     >>> [row] = rows(table='12', task='squad', objective='clm+mlm', steps='10000+32000')
     >>> row['value'], row['interval']
     (79.2, 0.22)
-
-    Raises ValueError for a field or a value that no row has.
     """
-    matching = all_rows = _read()['rows']
-    for field, value in wanted.items():
-        if field not in FIELDS:
-            near = resolve.nearest(field, FIELDS)
-            raise ValueError(f'Published rows have no field {field!r}.{near}')
-        allowed = value if isinstance(value, list | tuple) else (value,)
-        known = {row[field] for row in all_rows}
-        unknown = [item for item in allowed if item not in known]
-        if unknown:
-            near = resolve.nearest(str(unknown[0]), sorted(map(str, known)))
-            raise ValueError(f'No published row has {field}={unknown[0]!r}.{near}')
-        matching = [row for row in matching if row[field] in allowed]
-    return matching
+    allowed = {k: v if isinstance(v, list | tuple) else (v,) for k, v in wanted.items()}
+    return [
+        row
+        for row in _read()['rows']
+        if all(row[field] in values for field, values in allowed.items())
+    ]
 
 
 def about():
@@ -60,17 +48,13 @@ def about():
     return _read()['papers']
 
 
-def mode_of(row):
-    """Returns the definition of metrics that a row uses, 'standard' or 'paper'."""
-    return 'paper' if row['paper'] == PAPER else 'standard'
-
-
 def cell_of(row):
-    """Returns the Cell of a row, as a share; only 95 % intervals are kept."""
-    unit = 100 if row['unit'] == '%' else 1
-    interval = row['interval'] if row['paper'] == PAPER else None
+    """Returns the Cell of a row; only 95 % intervals are kept."""
+    unit, is_first = 100 if row['unit'] == '%' else 1, row['paper'] == PAPER
+    interval = row['interval'] if is_first else None
     reach = math.nan if interval is None else interval / unit
-    return Cell(row['value'] / unit, reach)
+    mode = 'paper' if is_first else 'standard'
+    return Cell(mode, row['metric'], row['value'] / unit, reach)
 
 
 def label_of(row):

@@ -1,4 +1,4 @@
-"""Learning rate selection on validation, from the result lines of members.
+"""Learning rate selection on validation, and comparison of models at these rates.
 
 A member is a model fine-tuned on a task at a learning rate and a seed. Its line contains
 its status and its metrics:
@@ -6,8 +6,8 @@ its status and its metrics:
     {'model', 'task', 'kind', 'learning_rate', 'seed', 'status', 'data_revision', ...,
      'validation': {'standard': {name: value}, 'paper': {...}}, 'test': the same}
 
-`select` selects the learning rate of each model and task by validation only;
-comparison.py averages and compares the selected members.
+`select` selects the learning rate of each model and task by validation only; `compare`
+tests which models differ on a task, corrected for multiple tests.
 
 Members that are 'not finite' have no values. They are counted, and a learning rate with
 such a member is selected only if every rate has one. Collapsed ones count with their
@@ -15,13 +15,15 @@ values.
 """
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results.lines import MODES, STATUSES
 from jepa_text.measures import statistics
 
 # Selection metrics for lines without a `metric`.
@@ -35,9 +37,7 @@ METRICS = {
 }
 PAPER_METRICS = METRICS | {'tags': 'sentence_macro_f1', 'spans': 'token_f1'}
 PAPER_RATES = (1e-5, 1e-4)  # range of the paper's Figure 5
-# Fields that must be equal for all members of a model and task to be comparable.
-_OWN = ('model', 'task', 'learning_rate', 'seed')
-_SHARED = ('metric', *(key for key in results.CONFIG if key not in _OWN))
+NO_VERDICT, NO_DIFFERENCE = 'no verdict', 'no difference shown'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,14 +92,54 @@ def select(lines, *, by='standard', rates=(0.0, math.inf)):
     by       'standard' or 'paper': the definitions of the selection metric
     rates    lowest and highest rate that `sensitivity` covers
 
-    Only validation is used. Raises ValueError for two lines of one member, and members of
-    one model and task that differ in more than learning rate and seed.
+    Only validation is used. Raises ValueError for two lines of one member.
     """
-    resolve.check_choice('by', by, results.MODES)
+    resolve.check_choice('by', by, MODES)
     groups = {}
     for line in lines:
         groups.setdefault((line['model'], line['task']), []).append(line)
     return [_chosen(group, by, rates) for group in groups.values()]
+
+
+class Comparison(NamedTuple):
+    """Two models on a task, over the seeds that both have (first - second).
+
+    p           after Holm's correction over all comparisons
+    unpaired    number of seeds that only one of the models has
+    """
+
+    task: str
+    first: str
+    second: str
+    result: statistics.OverSeeds
+    p: float
+    unpaired: int
+    verdict: str
+
+
+def compare(chosen):
+    """Returns a Comparison of every two models on every task, by their test values.
+
+    Paired over seeds by measures.statistics.corrected: Student's t, sign flips from eight
+    seeds on, Holm's correction over all comparisons; no verdict below five seeds.
+    """
+    pairs = [
+        (first, second, first.values(), second.values())
+        for first, second in itertools.combinations(chosen, 2)
+        if first.task == second.task
+    ]
+    results = statistics.corrected([statistics.paired(*pair[2:]) for pair in pairs])
+    compared = []
+    for (first, second, *both), (result, p) in zip(pairs, results):
+        verdict = NO_VERDICT
+        if result.test:
+            better = first if result.difference > 0 else second
+            is_clear = p <= 1 - statistics.LEVEL
+            verdict = f'{better.model} is better' if is_clear else NO_DIFFERENCE
+        unpaired = len(both[0].keys() ^ both[1].keys())
+        names = first.task, first.model, second.model
+        compared.append(Comparison(*names, result, p, unpaired, verdict))
+    return compared
 
 
 def metric_of(line, by='standard'):
@@ -145,7 +185,10 @@ def mean_over_seeds(values_S):
 
 
 def _chosen(group, by, rates):
-    _check_alike(group)
+    members = Counter((line['learning_rate'], line['seed']) for line in group)
+    for line in group:
+        if members[line['learning_rate'], line['seed']] > 1:
+            raise ValueError(f'{_name(line)} has two lines: give each member one line.')
     first = next((line for line in group if line['validation']), group[0])
     if (first['validation'] or {}).get('paper') == {}:
         by = 'standard'  # controls of spans predict texts, but the paper scores tokens
@@ -168,7 +211,7 @@ def _chosen(group, by, rates):
         metric=metric,
         members=tuple(members),
         lost=tuple(sorted(seeds - {line['seed'] for line in members})),
-        statuses={status: counts[status] for status in results.STATUSES},
+        statuses={status: counts[status] for status in STATUSES},
         sensitivity=float(np.std(tested, ddof=1)) if len(tested) > 1 else math.nan,
         measured=len(tested),
     )
@@ -184,22 +227,6 @@ def _best_rate(valued):
         return len(pairs), np.mean([score for _, score in pairs])
 
     return [line for line, _ in max(rates.values(), key=rank, default=[])]
-
-
-def _check_alike(group):
-    seen = set()
-    for line in group:
-        member = line['learning_rate'], line['seed']
-        if member in seen:
-            raise ValueError(f'{_name(line)} has two lines: give each member one line.')
-        seen.add(member)
-        for key in _SHARED:
-            if line.get(key) != group[0].get(key):
-                raise ValueError(
-                    f'{_name(line)} has {key}={line.get(key)!r}, another member '
-                    f'{group[0].get(key)!r}: they are from different grids. Select from '
-                    'each separately.'
-                )
 
 
 def _name(line):

@@ -1,8 +1,4 @@
-"""Summaries of a grid, of the result of selection.select.
-
-rows           one row per model and task: summary.json, and what the page shows
-table          models as rows and tasks as columns; as Markdown and CSV
-"""
+"""Summaries of a grid, of the result of selection.select: rows of means and intervals."""
 
 import csv
 import io
@@ -11,11 +7,19 @@ import math
 import re
 from pathlib import Path
 
-from jepa_text.evaluation.results import comparison, published, selection
+import numpy as np
+
+from jepa_text.data import truncation
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results.published import Cell
+from jepa_text.evaluation.results import selection
 from jepa_text.files import atomic
-from jepa_text.report import page
+from jepa_text.measures import statistics
+from jepa_text.report import console, page
+
+COLUMNS = (
+    *('model', 'control', 'task', 'definition', 'metric', 'value', 'low', 'high'),
+    *('seeds', 'learning_rate'),
+)
 
 
 def rows(chosen):
@@ -31,35 +35,67 @@ def rows(chosen):
 
 
 def write(folder, rows):
-    """Writes rows to summary.json, where NaN is null, and returns its path."""
-    path = Path(folder) / 'summary.json'
-    text = json.dumps(results.plain(rows), indent=1, allow_nan=False)
-    atomic.write(path, text + '\n')
-    return path
+    """Writes rows to summary.json, where NaN is null, and to summary.csv, which has one
+    line per model, task, definition and metric."""
+    plain = results.plain(rows)
+    text = json.dumps(plain, indent=1, allow_nan=False)
+    atomic.write(Path(folder) / 'summary.json', text + '\n')
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator='\n')
+    writer.writerow(COLUMNS)
+    for row in plain:
+        names = row['model'], row['control'], row['task']
+        for mode in results.MODES:
+            for metric, interval in row[mode].items():
+                rest = row['n'], row['learning_rate']
+                writer.writerow([*names, mode, metric, *interval, *rest])
+    atomic.write(Path(folder) / 'summary.csv', table.getvalue())
 
 
 def over_instances(folder, chosen, clusters):
-    """Returns {(model, task): Interval} over seeds and instances of the metric of `rows`.
+    """Returns {(model, task): Interval} over seeds and instances of the metric of `rows`,
+    for description and not for tests.
 
     Only for models whose side files contain per-instance values of the metric. `clusters`
-    are {task: columns of texts} of the test instances that depend on each other.
+    are {task: columns of texts} of the test instances that depend on each other
+    (statistics.variance).
     """
     intervals = {}
     for choice in chosen:
-        values = {
-            line['seed']: results.read_side(folder, line)[0]
-            for line in choice.members
-            if line.get('side')
-        }
-        name = selection.metric_of(choice.members[0]) if choice.members else ''
-        is_complete = len(values) == len(choice.members) > 0
-        if is_complete and all(name in side for side in values.values()):
-            intervals[choice.model, choice.task] = comparison.instance_interval(
-                choice,
-                lambda line, v=values, n=name: v[line['seed']][n],
-                clusters.get(choice.task, ()),
+        if not all(line.get('side') for line in choice.members) or not choice.members:
+            continue
+        name = selection.metric_of(choice.members[0])
+        sides = [results.read_side(folder, line)[0] for line in choice.members]
+        if all(name in side for side in sides):
+            scale = 'correlation' if choice.first['kind'] == 'scores' else 'share'
+            values_SN = np.stack([np.asarray(side[name], np.float64) for side in sides])
+            intervals[choice.model, choice.task] = statistics.two_level_interval(
+                values_SN, scale, clusters.get(choice.task, ())
             )
     return intervals
+
+
+def truncated(lines):
+    """Returns a sentence for each task and model with texts longer than a row."""
+    sentences = {}
+    for line in lines:
+        cut, texts = line.get('texts_cut') or (0, 0)
+        if cut and not line.get('control'):
+            name = f'{line["task"]}, {line["model"]}'
+            sentences[truncation.message(name, line['max_length'], cut, texts)] = None
+    return list(sentences)
+
+
+def show(rows):
+    """Prints the metric of each task: models, then controls."""
+    columns = ['task', 'model', 'metric', 'test', '± 95 %', 'seeds', 'learning rate']
+    table = []
+    for row in sorted(rows, key=lambda row: (row['task'], bool(row['control']))):
+        interval = row['standard'].get(row['metric'], (None, math.nan, math.nan))
+        names = row['task'], row['model'], row['metric']
+        rest = page.margin_text(interval), row['n'], rate_text(row['learning_rate'])
+        table.append([*names, interval[0], *rest])
+    console.table('Test scores, selected on validation', columns, table)
 
 
 def rate_text(rate):
@@ -69,55 +105,6 @@ def rate_text(rate):
     ('1e-05', '–')
     """
     return re.sub(r'\.?0*e', 'e', f'{rate:.6e}') if rate else '–'
-
-
-def table(rows, mode='standard', known=()):
-    """Returns a table with models, then controls, as rows and tasks as columns.
-
-    rows     of `rows`
-    mode     'standard' or 'paper'
-    known    rows of published.rows; those with the table's mode, tasks and metrics are
-             added, one row per model
-
-    A task's metric is the selection metric or, if the mode lacks it, its first. Returns
-    {'columns': [...], 'rows': [[name, Cell or None, ...]]}.
-    """
-    rows = sorted(rows, key=lambda row: bool(row['control']))
-    tasks = list(dict.fromkeys(row['task'] for row in rows))
-    names = {task: _metric(rows, task, mode) for task in tasks}
-    lines = {row['model']: {} for row in rows}
-    for row in rows:
-        if interval := row[mode].get(names[row['task']]):
-            value, _, high = interval
-            lines[row['model']][row['task']] = Cell(value, high - value, row['n'])
-    for one in known:
-        if published.mode_of(one) == mode and names.get(one['task']) == one['metric']:
-            cells = lines.setdefault(published.label_of(one), {})
-            cells[one['task']] = published.cell_of(one)
-    return {
-        'columns': ['model', *(f'{task}, {names[task]}' for task in tasks)],
-        'rows': [[model, *map(cells.get, tasks)] for model, cells in lines.items()],
-    }
-
-
-def markdown(table):
-    """Formats a table as Markdown, in percent, e.g. 85.07 ± 0.12."""
-    cells = [[name, *map(_percent, own)] for name, *own in table['rows']]
-    return page.markdown_table(table | {'rows': cells}) + '\n'
-
-
-def csv_of(table):
-    """Formats a table as CSV: one line per model and task, with all digits."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator='\n')
-    writer.writerow(['model', 'task and metric', 'value', '95 % reach', 'seeds'])
-    for name, *cells in table['rows']:
-        for column, cell in zip(table['columns'][1:], cells):
-            if cell is not None:
-                reach = '' if math.isnan(cell.reach) else repr(float(cell.reach))
-                value = repr(float(cell.value))
-                writer.writerow([name, column, value, reach, cell.n or ''])
-    return text.getvalue()
 
 
 def _row(choice):
@@ -145,17 +132,3 @@ def _row(choice):
         'sensitivity': choice.sensitivity,
         **metrics,
     }
-
-
-def _metric(rows, task, mode):
-    row = next((row for row in rows if row['task'] == task and row[mode]), None)
-    if row is None:
-        return ''
-    return row['metric'] if row['metric'] in row[mode] else next(iter(row[mode]))
-
-
-def _percent(cell):
-    if cell is None or not math.isfinite(cell.value):
-        return None
-    reach = '' if math.isnan(cell.reach) else f' ± {100 * cell.reach:.2f}'
-    return f'{100 * cell.value:.2f}{reach}'
