@@ -6,11 +6,13 @@
 
 A probe is logistic regression on mean-pooled frozen vectors. Its score is the balanced
 accuracy, i.e. the mean of the recall over classes, which is 1 / classes at chance. It is
-fitted and scored on sentences of different documents. All of them are held out from
-pretraining if there are enough; `split` describes the split in words.
+fitted and scored on sentences of different documents, all held out from pretraining, by
+cross-validation.
 """
 
 import dataclasses
+import functools
+from collections import Counter
 from itertools import islice
 from typing import NamedTuple
 
@@ -28,25 +30,17 @@ from jepa_text.measures import probes as probing
 TASKS = ('word_order', 'bigram_shift', 'odd_word')  # default tasks of a study
 FOLDS = 3
 WORDS = 8, 16  # per sentence; short sentences are joined, long ones are cut
-MAX_SENTENCES = 2400  # per split
-# A probe is trained on held-out sentences if there are at least so many.
-MIN_SENTENCES = 240
-MIN_SCORED = 40
+MAX_SENTENCES, MIN_SENTENCES = 2400, 60
 _ROOM = 4  # tokens: <bos>, <eos>, and a word with more tokens at its new position
-_DOCUMENTS = 20_000  # maximum number of documents read per split
-_ALONE = '{folds}-fold cross-validation over {documents} held-out documents'
-_TRAINED = (
-    'trained on documents of the training split, which the encoder was trained on; '
-    'scored on {documents} held-out documents'
-)
+_DOCUMENTS = 20_000  # maximum number of documents read
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
     """A labeled set of sentences with a split.
 
-    folds    pairs of indices (training, test); no document is in both
-    split    description of the split
+    folds    pairs of indices (training, test) of FOLDS-fold cross-validation; no document
+             is in both
     cut      number of sentences left out because they are longer than a row
     """
 
@@ -55,13 +49,7 @@ class Probe:
     labels_N: np.ndarray
     documents_N: np.ndarray
     folds: list
-    split: str
     cut: int
-
-    @property
-    def scored_M(self):
-        """Indices of the scored sentences, each once."""
-        return np.sort(np.concatenate([test_M for _, test_M in self.folds]))
 
 
 class _Pieces(NamedTuple):
@@ -80,58 +68,43 @@ def check(names):
             raise ValueError(f'study.tasks has an unknown task {name!r}.{near}')
 
 
-def make(documents_of, names, label, tokenizer, length, seed=0):
+def make(documents, names, label, tokenizer, length, seed=0):
     """Returns ([Probe], {name: reason why there is no probe}).
 
-    documents_of    function that returns the documents of 'train' or 'heldout', dicts
-                    with a `text`
-    names           of tasks/sentences.SETS
-    label           field of the documents to be predicted; '' for none
-    length          sentences with more tokens are left out, so that models and controls
-                    read the same text
+    documents    iterable of held-out documents, dicts with a `text`
+    names        of tasks/sentences.SETS
+    label        field of the documents to be predicted; '' for none
+    length       sentences with more tokens are left out, so that models and controls read
+                 the same text
 
     Raises ValueError for an unknown name and a document without the field.
     """
     check(names)
-    heldout = list(islice(documents_of('heldout'), _DOCUMENTS))
-    pieces, first = _pieces(heldout, tokenizer, length), None
-    has_enough = len(pieces.texts) >= MIN_SENTENCES
-    has_enough = has_enough and len(np.unique(pieces.documents_N)) >= FOLDS
-    train, whole = [], pieces
-    if label or (names and not has_enough):
-        train = list(islice(documents_of('train'), _DOCUMENTS))
-        train_pieces = _pieces(train, tokenizer, length)
-        numbers_N = [train_pieces.documents_N, pieces.documents_N + len(train)]
-        texts = train_pieces.texts + pieces.texts
-        cut = train_pieces.cut + pieces.cut
-        whole = _Pieces(texts, np.concatenate(numbers_N), cut)
-    if not has_enough:
-        pieces, first = whole, len(train)
+    documents = list(islice(documents, _DOCUMENTS))
+    pieces = _pieces(documents, tokenizer, length)
+    sets = {name: functools.partial(_made, name, pieces.texts, seed) for name in names}
+    if label:
+        labeled = _labeled(documents, label, pieces)
+        sets[label] = lambda: labeled
     probes, missing = [], {}
-    for name in names:
+    for name, make_set in sets.items():
         try:
-            sentence_set = sentences.SETS[name](
-                pieces.texts, **sentences.seeded(name, seed)
-            )
-            documents_N = pieces.documents_N[sentence_set.sources_N]
-            probes.append(_probe(name, sentence_set, documents_N, first, pieces.cut))
+            probes.append(_probe(name, make_set(), pieces))
         except ValueError as error:  # too few texts or words
             missing[name] = str(error)
-    if label:
-        values = [_value(document, label) for document in (*train, *heldout)]
-        try:
-            probes.append(_labeled(label, whole, values, len(train)))
-        except TooFew as error:
-            missing[label] = str(error)
     return probes, missing
 
 
-def controls_of(probe):
-    """Returns {control: {'balanced', 'accuracy'}} without a model, on scored sentences.
+def _made(name, texts, seed):
+    return sentences.SETS[name](texts, **sentences.seeded(name, seed))
 
-    The largest class is that of the scored sentences: the best constant prediction.
+
+def controls_of(probe):
+    """Returns {control: {'balanced', 'accuracy'}} without a model.
+
+    The largest class is the best constant prediction.
     """
-    counts = np.unique(probe.labels_N[probe.scored_M], return_counts=True)[1]
+    counts = np.unique(probe.labels_N, return_counts=True)[1]
     largest = {
         'balanced': 1 / len(counts),
         'accuracy': float(counts.max() / counts.sum()),
@@ -170,19 +143,16 @@ def run(model, probes):
 
 def described(probe):
     """Returns a probe as plain values for JSON."""
+    documents = len(np.unique(probe.documents_N))
     return {
-        'classes': len(np.unique(probe.labels_N[probe.scored_M])),
+        'classes': len(np.unique(probe.labels_N)),
         'learned': min(len(train_M) for train_M, _ in probe.folds),
-        'scored': len(probe.scored_M),
-        'documents': len(np.unique(probe.documents_N)),
-        'split': probe.split,
+        'scored': len(probe.texts),
+        'documents': documents,
+        'split': f'{FOLDS}-fold cross-validation over {documents} held-out documents',
         'left_out': probe.cut,
         'controls': controls_of(probe),
     }
-
-
-class TooFew(ValueError):
-    """Too few sentences, words or classes for a probe."""
 
 
 def _pieces(documents, tokenizer, length):
@@ -200,30 +170,21 @@ def _pieces(documents, tokenizer, length):
     return _Pieces([text for text, _ in kept], documents_N, len(pairs) - len(kept))
 
 
-def _probe(name, sentence_set, documents_N, first, cut):
-    """Returns a Probe; documents from index `first` on are scored, or all if None.
-
-    Raises TooFew for too few sentences and for one class only.
-    """
-    if first is None:
-        folds, split = _folds(documents_N), _ALONE
-    else:
-        is_train_N = documents_N < first
-        folds = [(np.flatnonzero(is_train_N), np.flatnonzero(~is_train_N))]
-        split = _TRAINED
+def _probe(name, sentence_set, pieces):
+    """Returns a Probe; raises ValueError for too few sentences and for one class only."""
+    documents_N = pieces.documents_N[sentence_set.sources_N]
     labels_N = np.asarray(sentence_set.labels_N)
-    test_M = np.concatenate([test_M for _, test_M in folds])
-    sizes = len(folds[0][0]), len(test_M)
-    if sizes[0] < MIN_SCORED or sizes[1] < MIN_SCORED:
-        raise TooFew(
-            f'There are {sizes[0]} sentences of {WORDS[0]} to {WORDS[1]} words for '
-            f'training and {sizes[1]} for scoring, but {MIN_SCORED} of each are needed. '
+    count, documents = len(labels_N), len(np.unique(documents_N))
+    if count < MIN_SENTENCES or documents < FOLDS:
+        raise ValueError(
+            f'There are {count} sentences of {WORDS[0]} to {WORDS[1]} words in '
+            f'{documents} held-out documents, but {MIN_SENTENCES} in {FOLDS} are needed. '
             'Prepare more text, or hold out more of it.'
         )
+    folds = _folds(documents_N)
     if any(len(np.unique(labels_N[part])) < 2 for fold in folds for part in fold):
-        raise TooFew('All training or all scored sentences have the same label.')
-    split = split.format(documents=len(np.unique(documents_N[test_M])), folds=FOLDS)
-    return Probe(name, list(sentence_set.texts), labels_N, documents_N, folds, split, cut)
+        raise ValueError('All training or all scored sentences have the same label.')
+    return Probe(name, list(sentence_set.texts), labels_N, documents_N, folds, pieces.cut)
 
 
 def _folds(documents_N):
@@ -240,32 +201,19 @@ def _folds(documents_N):
     ]
 
 
-def _value(document, label):
-    if label in document:
-        return str(document[label])
-    fields = ', '.join(sorted(set(document) - {'text'})) or 'none'
-    raise ValueError(
-        f'study.label={label!r} is not a field of a document; its fields: {fields}. Use '
-        "one of these, or '' for no labeled probe."
-    )
-
-
-def _labeled(label, pieces, values, first):
-    """Returns the probe of a label, trained on documents of the training split.
-
-    Sentences of held-out documents are scored.
-    """
-    labels_N = np.array([values[n] for n in pieces.documents_N], str)
-    is_train_N = pieces.documents_N < first
-    both = np.intersect1d(labels_N[is_train_N], labels_N[~is_train_N])
-    kept_N = np.flatnonzero(np.isin(labels_N, both))
-    sentence_set = sentence_sets.SentenceSet(
-        [pieces.texts[n] for n in kept_N], labels_N[kept_N], kept_N
-    )
-    probe = _probe(label, sentence_set, pieces.documents_N[kept_N], first, pieces.cut)
-    unknown = int(np.sum(~is_train_N)) - len(probe.scored_M)
-    note = f'; without {unknown} sentences whose label no training document has'
-    return dataclasses.replace(probe, split=probe.split + note) if unknown else probe
+def _labeled(documents, label, pieces):
+    """Returns the sentences with a label that at least FOLDS documents have."""
+    if lacking := [document for document in documents if label not in document]:
+        fields = ', '.join(sorted(set(lacking[0]) - {'text'})) or 'none'
+        raise ValueError(
+            f'study.label={label!r} is not a field of a document; its fields: {fields}. '
+            "Use one of these, or '' for no labeled probe."
+        )
+    labels_N = np.array([str(documents[n][label]) for n in pieces.documents_N], str)
+    counts = Counter(str(document[label]) for document in documents)
+    kept_N = np.flatnonzero([counts[label] >= FOLDS for label in labels_N])
+    texts = [pieces.texts[n] for n in kept_N]
+    return sentence_sets.SentenceSet(texts, labels_N[kept_N], kept_N)
 
 
 def _score_vectors(probe, vectors_ND):
@@ -286,8 +234,8 @@ def _score(probe, answers_of):
     right_N, labels_N = np.zeros(len(probe.texts), bool), probe.labels_N.astype(str)
     for train_M, test_M in probe.folds:
         right_N[test_M] = answers_of(train_M, test_M) == labels_N[test_M]
-    right_M = right_N[probe.scored_M]
-    scored_M = probe.scored_M
+    scored_M = np.concatenate([test_M for _, test_M in probe.folds])
+    right_M = right_N[scored_M]
     documents = [probe.documents_N[scored_M]]  # their sentences are dependent
     score = probing.balanced_accuracy(right_M, probe.labels_N[scored_M], documents)
     return score | {'accuracy': float(right_M.mean())}

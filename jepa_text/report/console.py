@@ -140,17 +140,6 @@ def table(title, columns, rows, stream=None):
     Console(file=stream, width=None if _is_terminal(stream) else 1000).print(printed)
 
 
-def sections(shown, stream=None):
-    """Prints sections of page.write: headings, texts and tables."""
-    for section in shown:
-        if section.get('text'):
-            lines = section['text'].replace('\n\n', '\n')
-            print(section.get('heading', ''), lines, sep='\n', end='\n\n', file=stream)
-        if one := section.get('table'):
-            heading = '' if section.get('text') else section.get('heading', '')
-            table(heading, one['columns'], one['rows'], stream)
-
-
 def _bar(stream):
     from rich import progress
     from rich.console import Console

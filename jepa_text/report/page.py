@@ -18,10 +18,6 @@ from jepa_text.files import atomic
 from jepa_text.report import plots
 
 PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
-KEYS = {
-    'section': ('heading', 'text', 'table', 'figures', 'details'),
-    'table': ('columns', 'rows', 'note', 'fold'),
-}
 LONG = 40  # characters from which a cell is wrapped
 # What Markdown interprets in a cell; underscores only at the ends of a word.
 _MARKUP = re.compile(r'[\\`*\[<|~]|(?<!\w)_+|_+(?!\w)')
@@ -42,8 +38,8 @@ def write(path, title, lead, sections, subtitle=''):
     details    {summary: string, dict or list}, collapsed; dicts and lists are shown as
                JSON
 
-    Raises ValueError for an unknown key and for a row of another length than its columns,
-    before anything is written.
+    Raises ValueError for a row of another length than its columns, before anything is
+    written.
     """
     shown = [_shown(section, number) for number, section in enumerate(sections)]
     text = _template().render(title=title, lead=lead, sections=shown, subtitle=subtitle)
@@ -142,7 +138,6 @@ def _template():
 
 def _shown(section, number):
     """Returns a section with all numbers as texts, and its figures as SVG."""
-    _check_keys('section', section, f'report section {number}')
     details = section.get('details') or {}
     return {
         'heading': section.get('heading'),
@@ -154,14 +149,6 @@ def _shown(section, number):
         ],
         'details': {summary: _detail(value) for summary, value in details.items()},
     }
-
-
-def _check_keys(kind, given, what=''):
-    if unknown := sorted(set(given) - set(KEYS[kind])):
-        raise ValueError(
-            f'{what or f"a {kind}"} has no key {unknown[0]!r}. Its keys are: '
-            f'{", ".join(KEYS[kind])}.'
-        )
 
 
 def _paragraphs(text):
@@ -176,7 +163,6 @@ def _detail(value):
 
 def _grid(table):
     """Returns a table as {columns: [{name, kind}], rows: [[text]], note, fold}."""
-    _check_keys('table', table)
     columns, rows = list(table['columns']), [list(row) for row in table['rows']]
     for row in rows:
         if len(row) != len(columns):
@@ -219,11 +205,6 @@ def _svg(figure, prefix):
     """Returns a figure as an inline SVG element with unique ids."""
     from markupsafe import Markup
 
-    if not hasattr(figure, 'savefig'):
-        raise ValueError(
-            f'{type(figure).__name__} is not a matplotlib figure, such as '
-            'jepa_text.report.plots returns.'
-        )
     buffer = io.StringIO()
     with plots.deterministic_svg():
         figure.savefig(buffer, format='svg', transparent=True, metadata={'Date': None})

@@ -8,7 +8,7 @@ Every function returns a `matplotlib.figure.Figure` that is independent of pyplo
 with `figure.savefig('loss.png')`, or pass it to `page.write`. The same arrays give the
 same figure. The background is transparent. Colors suit color-blind readers (hues of Okabe
 & Ito, which differ in lightness as well); from the seventh run on, runs of the same hue
-differ in shade, dashes and markers.
+differ in dashes and markers.
 
 A run has the same color in all figures that list the runs in the same order. `looks`
 replaces the styles of `styles`: {name: keywords of axes.plot}.
@@ -23,9 +23,7 @@ INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
 # Line styles and markers, changed after every six runs.
 DASHES = ('solid', (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 MARKERS = (None, 's', '^', 'D', 'v')
-_SHADES = (None, (INK, 0.5), ('#ffffff', 0.45))  # (color to mix in, its share)
 BASELINES = ('untrained', 'unigram', 'chance')  # always gray
-_SMOOTH_FROM = 80  # points from which a noisy curve gets a running mean
 _TICKS = 12  # maximum number of tick labels
 
 
@@ -36,8 +34,7 @@ def curves(
 
     runs        {name: (steps, values)}. Values [S, N] of several seeds are drawn as their
                 mean, and the range from minimum to maximum as a band. Empty series are
-                skipped, NaN leaves a gap, and noisy curves of many points are drawn
-                faintly under their running mean
+                skipped, and NaN leaves a gap
     hlines      {label: y} of dashed reference lines
     switches    {label: step or steps} of light vertical lines, such as starts of phases
     log         axes with a logarithmic scale: '', 'y' or 'xy'
@@ -79,9 +76,6 @@ def _curve(axes, steps_N, values_SN, style):
         low_N, high_N = np.nanmin(values_SN, axis=0), np.nanmax(values_SN, axis=0)
         axes.fill_between(steps_N, low_N, high_N, color=color, alpha=0.13, linewidth=0)
         values_N = np.nanmean(values_SN, axis=0)
-    elif _is_noisy(values_N):
-        axes.plot(steps_N, values_N, color=color, alpha=0.22, linewidth=0.8)
-        values_N = _running_mean(values_N, count // 40)
     axes.plot(steps_N, values_N, **style, zorder=3)
 
 
@@ -180,14 +174,6 @@ def ends(interval):
     return middle, *(x if np.isfinite(x) else middle for x in others)
 
 
-def cover(axes, span):
-    """Widens the vertical axis to at least this range, around its center."""
-    low, high = axes.get_ylim()
-    if high - low < span:
-        center = (low + high) / 2
-        axes.set_ylim(center - span / 2, center + span / 2)
-
-
 def _widen_constants(axes):
     """Widens the y axis of curves that are constant up to rounding errors."""
     values = np.concatenate([line.get_ydata() for line in axes.lines])
@@ -195,25 +181,6 @@ def _widen_constants(axes):
     if values.size and np.ptp(values) <= 1e-5 * np.abs(values).max():
         middle = float(values.mean())
         axes.set_ylim(middle - max(abs(middle), 1), middle + max(abs(middle), 1))
-
-
-def shade(place):
-    """Returns the color of the run at index `place`; the shade changes every six runs.
-
-    >>> shade(0), shade(6)
-    ('#0072b2', '#124e70')
-    """
-    turn, hue = divmod(place, len(COLORS))
-    mixed = _SHADES[turn % len(_SHADES)]
-    if mixed is None:
-        return COLORS[hue]
-    other, share = mixed
-    parts = zip(_channels(COLORS[hue]), _channels(other))
-    return '#' + ''.join(f'{round(a + share * (b - a)):02x}' for a, b in parts)
-
-
-def _channels(color):
-    return [int(color[at : at + 2], 16) for at in (1, 3, 5)]
 
 
 def styles(names, controls=BASELINES):
@@ -227,7 +194,7 @@ def styles(names, controls=BASELINES):
     for place, name in enumerate(runs):
         turn = place // len(COLORS)
         looks[name] = dict(
-            color=shade(place),
+            color=COLORS[place % len(COLORS)],
             # Later curves are thinner, so that those below show where they coincide.
             linewidth=1.4 + 1.6 * (len(runs) - 1 - place) / max(1, len(runs) - 1),
             linestyle=DASHES[turn % len(DASHES)],
@@ -283,23 +250,6 @@ def _label(axes, text, place, units, offset, **options):
         fontsize=7.5,
         **options,
     )
-
-
-def _is_noisy(values):
-    """Returns whether a long curve changes direction often, which hides its trend."""
-    # A schedule changes direction a few times; smoothing would round its corners.
-    moves = np.diff(values[np.isfinite(values)])
-    turns = np.sum(moves[1:] * moves[:-1] < 0)
-    return values.size >= _SMOOTH_FROM and turns > 0.2 * values.size
-
-
-def _running_mean(values, width):
-    """Returns the mean over up to `width` points on either side; NaN stays NaN."""
-    finite = np.isfinite(values)
-    kernel = np.ones(2 * width + 1)
-    total = np.convolve(np.where(finite, values, 0.0), kernel, mode='same')
-    count = np.convolve(finite.astype(np.float64), kernel, mode='same')
-    return np.where(finite, total / np.maximum(count, 1), np.nan)
 
 
 def legend_label(name):

@@ -1,6 +1,6 @@
-"""Report of `jepa-text tokenizer`: console output and an HTML page."""
+"""Report of `jepa-text tokenizer` on the console."""
 
-from jepa_text.report import console, page
+from jepa_text.report import console
 
 _CELLS = {
     'tokens': '{counts[tokens]:,}',
@@ -14,52 +14,20 @@ _CELLS = {
 
 
 def show(report):
-    """Prints a report."""
-    console.sections(_sections(report))
-
-
-def write(path, report):
-    """Writes a report as a page and returns its path."""
-    name, first = next(iter(report['tokenizers'].items()))
-    fertility = first['fertility']
-    lead = (
-        f'{first["vocab_size"]:,} entries, '
-        f'{fertility["tokens_per_word"]:.2f} tokens per word, '
-        f'{fertility["bytes_per_token"]:.2f} bytes per token.'
-    )
-    sections = [
-        *_sections(report),
-        {'heading': 'Full report', 'details': {'JSON': report}},
-    ]
-    return page.write(
-        path, f'The tokenizer {name}', lead, sections, 'jepa-text tokenizer'
-    )
-
-
-def _sections(report):
-    """Returns the training, the fit to the text, and examples of the new tokenizer."""
+    """Prints the training, the fit to the text, and unknown characters."""
     first = next(iter(report['tokenizers'].values()))
     on, unknown = report['measured_on'], first['unknown']
-    measured = f'{on["what"]}: {on["documents"]:,} documents, {on["bytes"]:,} bytes'
-    heading = f'Unknown characters (the most common of {unknown["kinds"]:,})'
-    lines = [f'{c} (U+{ord(c):04X}) {n:,}' for c, n in unknown['characters']]
-    return [
-        {'heading': 'Training', 'text': '\n\n'.join(report['said'])},
-        {
-            'heading': 'Fit to the text',
-            'text': f'Measured on {measured}.',
-            'table': {
-                'columns': ['', *report['tokenizers']],
-                'rows': _rows([*report['tokenizers'].values()]),
-            },
-        },
-        *([{'heading': heading, 'text': '\n\n'.join(lines)}] if lines else ()),
-    ]
-
-
-def _rows(tokenizers):
-    """Returns the rows of the table, with one column per tokenizer."""
+    print('Training', *report['said'], sep='\n', end='\n\n')
+    print(
+        f'Measured on {on["what"]}: {on["documents"]:,} documents, {on["bytes"]:,} bytes.'
+    )
+    tokenizers = list(report['tokenizers'].values())
     rows = [['entries', *(one['vocab_size'] for one in tokenizers)]]
     for name, cell in _CELLS.items():
         rows.append([name, *(cell.format(**one) for one in tokenizers)])
-    return rows
+    console.table('Fit to the text', ['', *report['tokenizers']], rows)
+    if unknown['characters']:
+        print(f'Unknown characters (the most common of {unknown["kinds"]:,}):')
+        print(
+            *(f'{c} (U+{ord(c):04X}) {n:,}' for c, n in unknown['characters']), sep='\n'
+        )

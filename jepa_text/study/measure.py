@@ -32,11 +32,8 @@ def split_of(section):
 def probes(config, rows):
     """Returns ([Probe], {name: why there is no such probe}) of the corpus."""
     source, section = config['prepare']['source'], config['study']
-    measured = {HELDOUT: split_of(section)}
     return representation.make(
-        lambda split: resolve.build(
-            'data/sources', source, split=measured.get(split, split)
-        ),
+        resolve.build('data/sources', source, split=split_of(section)),
         section['tasks'],
         section['label'],
         tokenizers.load(rows / 'tokenizer.json'),

@@ -3,8 +3,7 @@
     source --sample by hash--> texts --trained, or an existing one--> tokenizer
                                held-out texts --encoded by it and others----> report
 
-The workdir contains tokenizer.json, report.json and report.html, and is written
-atomically.
+The workdir contains tokenizer.json and report.json, and is written atomically.
 """
 
 import dataclasses
@@ -21,7 +20,7 @@ from jepa_text.hf.named_tokenizer import FILE
 from jepa_text.report import rows_page, tokenizer_pages
 from jepa_text.running import places
 
-REPORT, PAGE = 'report.json', 'report.html'
+REPORT = 'report.json'
 MIN_HELDOUT_BYTES = 10_000  # fewer bytes of held-out text are not representative
 
 
@@ -99,9 +98,8 @@ def _run(parsed, place):
             report = _make(parsed, partial, folder, others) | {'settings': settings}
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
             atomic.write(partial / REPORT, text)
-            tokenizer_pages.write(partial / PAGE, report)
     tokenizer_pages.show(report)
-    print(f'{place.name}/{FILE}: written; the report is {place.name}/{PAGE}')
+    print(f'{place.name}/{FILE}: written; the report is {place.name}/{REPORT}')
     return report
 
 

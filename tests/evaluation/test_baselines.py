@@ -268,7 +268,7 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, tra
     labels_N = np.concatenate([train.target, test.target])
     numbers_N = np.arange(len(everything))
     folds = [(numbers_N[:count], numbers_N[count:])]
-    probe = representation.Probe('p', everything, labels_N, numbers_N, folds, '', 0)
+    probe = representation.Probe('p', everything, labels_N, numbers_N, folds, 0)
     of_study = representation.controls_of(probe)[controls.TF_IDF]['accuracy']
     # Paired tests need a value for each example.
     assert set(of_analysis['probe_accuracy']) <= {0.0, 1.0}

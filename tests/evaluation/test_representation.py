@@ -27,14 +27,15 @@ def documents(count, sentences, seed=0, **fields):
     ]
 
 
-def make(heldout, train=(), names=NAMES, label='', length=64):
-    given = {'heldout': heldout, 'train': train}
-    return representation.make(given.__getitem__, names, label, TOKENIZER, length)
+def make(heldout, names=NAMES, label='', length=64):
+    return representation.make(heldout, names, label, TOKENIZER, length)
 
 
 @pytest.fixture(scope='module')
 def corpus():
-    found, missing = representation.make(bundled.make, NAMES, '', TOKENIZER, 64)
+    found, missing = representation.make(
+        bundled.make('heldout'), NAMES, '', TOKENIZER, 64
+    )
     assert not missing
     return found
 
@@ -45,8 +46,10 @@ def test_folds_share_no_document_and_score_each_sentence_once(corpus):
         for train_M, test_M in probe.folds:
             sides = (set(probe.documents_N[side].tolist()) for side in (train_M, test_M))
             assert not set.intersection(*sides)
-        np.testing.assert_array_equal(probe.scored_M, np.arange(len(probe.texts)))
-        assert len(probe.texts) > 1500 and '27 held-out documents' in probe.split
+        scored_M = np.sort(np.concatenate([test_M for _, test_M in probe.folds]))
+        np.testing.assert_array_equal(scored_M, np.arange(len(probe.texts)))
+        assert representation.described(probe)['documents'] == 27
+        assert len(probe.texts) > 1500
 
 
 class Encoder:
@@ -89,18 +92,11 @@ def test_models_and_controls_read_the_same_text():
         assert max(tokens) <= 30 and probe.cut > 0
 
 
-def test_few_texts_are_scored_only_or_reported_as_missing():
-    train = documents(9, 40, seed=1)
-    found, missing = make(documents(2, 50), train)
-    assert not missing and 'which the encoder was trained on' in found[0].split
-    for probe in found:
-        ((train_M, test_M),) = probe.folds
-        assert set(probe.documents_N[train_M]) == set(range(9))
-        assert set(probe.documents_N[test_M]) == {9, 10}
-        assert representation.described(probe)['scored'] == len(test_M) < 102
-    found, missing = make(documents(2, 5), train)
-    assert not found and 'for scoring, but 40 of each are needed' in missing['word_order']
-    found, missing = make([], [{'text': 'ohneleerzeichen' * 50}])
+def test_few_texts_are_reported_as_missing():
+    for few in (documents(2, 50), documents(5, 5)):
+        found, missing = make(few)
+        assert not found and 'but 60 in 3 are needed' in missing['word_order']
+    found, missing = make([{'text': 'ohneleerzeichen' * 50}])
     assert not found and missing.keys() == set(NAMES)
 
 
@@ -110,19 +106,13 @@ def test_unknown_names_raise():
 
 
 def test_labels_are_fields_of_documents():
-    train = [*documents(3, 60, kind='a'), *documents(3, 60, seed=1, kind='b')]
-    heldout = [*documents(2, 60, seed=2, kind='a'), *documents(2, 60, seed=3, kind='b')]
-    heldout += documents(1, 60, seed=4, kind='c')
-    (probe,), _ = make(heldout, train, names=(), label='kind')
-    assert (
-        set(probe.labels_N) == {'a', 'b'}
-        and 'without 60 sentences whose label' in probe.split
-    )
-    ((train_M, test_M),) = probe.folds
-    assert probe.documents_N[train_M].max() == 5 < probe.documents_N[test_M].min()
+    heldout = [*documents(4, 60, kind='a'), *documents(4, 60, seed=1, kind='b')]
+    heldout += documents(2, 60, seed=4, kind='c')  # fewer documents than folds
+    (probe,), _ = make(heldout, names=(), label='kind')
+    assert set(probe.labels_N) == {'a', 'b'} and set(probe.documents_N) == {*range(8)}
     assert 0.4 < representation.controls_of(probe)[controls.TF_IDF]['balanced'] < 0.6
     with pytest.raises(ValueError, match="label='title' is not .* its fields: kind"):
-        make(heldout, train, names=(), label='title')
+        make(heldout, names=(), label='title')
 
 
 def test_vectors_that_are_not_finite_score_nan(corpus):

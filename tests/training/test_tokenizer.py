@@ -46,7 +46,6 @@ def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
     made, said = tokenizers.load(out), report(out)
     assert made.vocab_size <= 400 and said['fingerprint'] == made.fingerprint
     assert sorted(p.name for p in out.iterdir()) == [
-        'report.html',
         'report.json',
         'tokenizer.json',
     ]
@@ -64,8 +63,7 @@ def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
     ):
         assert line in printed
     assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed
-    page = (out / 'report.html').read_text(encoding='utf-8')
-    assert 'tokens per word' in page and f'trained {kind} on' in page
+    assert f'trained {kind} on' in printed
 
 
 def test_prepare_accepts_the_tokenizer(texts, tmp_path):
