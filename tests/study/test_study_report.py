@@ -332,7 +332,7 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
         for line in figure.axes[0].get_lines()
         if line.get_label() == arm
     }
-    assert colors == {plots.shade(1)}
+    assert colors == {plots.COLORS[1]}
 
 
 def test_every_switch_is_marked():
