@@ -36,13 +36,7 @@ class Config:
     mixture: tuple[MixtureFolder, ...] = schema.field((), 'several folders, by weight')
     row_length: int = schema.field(doc='tokens per row', minimum=1, maximum=2**24)
     batch_size: int = schema.field(
-        0,
-        'rows per step on all devices; or use `batch_per_device`',
-        minimum=0,
-        maximum=2**24,
-    )
-    batch_per_device: int = schema.field(
-        0, 'rows per step on each device', minimum=0, maximum=2**24
+        doc='rows per step, on all devices together', minimum=1, maximum=2**24
     )
     repeat: bool = schema.field(False, 'allow more than one epoch')
     threads: int = schema.field(
@@ -72,23 +66,12 @@ class Changes:
         None, 'tokens per row', minimum=1, maximum=2**24
     )
     batch_size: int | None = schema.field(
-        None,
-        'rows per step on all devices; or use `batch_per_device`',
-        minimum=1,
-        maximum=2**24,
-    )
-    batch_per_device: int | None = schema.field(
-        None, 'rows per step on each device', minimum=1, maximum=2**24
+        None, 'rows per step, on all devices together', minimum=1, maximum=2**24
     )
 
 
 # The field that each field of a phase's data replaces, and the value that resets it.
-REPLACES = {
-    'folder': ('mixture', []),
-    'mixture': ('folder', ''),
-    'batch_size': ('batch_per_device', 0),
-    'batch_per_device': ('batch_size', 0),
-}
+REPLACES = {'folder': ('mixture', []), 'mixture': ('folder', '')}
 
 
 def changed(data, changes):

@@ -119,12 +119,11 @@ def _sharding(sized):
 
 
 def _smaller_batches(data):
-    """Halves the rows, of a device or of all of them, again and again."""
-    key = 'batch_per_device' if data.get('batch_per_device') else 'batch_size'
-    rows = data[key]
+    """Halves the rows again and again."""
+    rows = data['batch_size']
     while rows % 2 == 0:
         rows //= 2
-        yield {f'data.{key}': rows}
+        yield {'data.batch_size': rows}
 
 
 def _first(sized, choices):

@@ -248,7 +248,7 @@ def _model(config, tokenizer, meta, phase, name):
 
 
 def _total(config, meta):
-    """The steps of a run; those of a budget in tokens may depend on its devices."""
+    """The steps of a run; of an older one, from its budget in tokens."""
     if steps := config.get('steps') or meta.get('steps'):
         return steps
-    return budget.size(config['data'], jax.device_count(), tokens=config['tokens'])[1]
+    return budget.total_steps(config['data'], tokens=config['tokens'])

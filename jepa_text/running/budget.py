@@ -1,13 +1,7 @@
-"""Batch size and number of steps of a run, from rows, tokens or steps in the config.
+"""The number of steps of a run, and of its phases.
 
-    data.batch_size    rows per step, on all devices together, or
-    data.batch_per_device
-    steps              of the run, or
-    tokens             of the run: steps = ceil(tokens / (rows x row_length))
-
-Exactly one of each pair is given; 0 or absent means not given. The tokens of a budget
-count every position of a row including padding; metrics of tokens count the
-real ones, and `train/total_positions` every position read so far.
+The tokens of a budget count every position of a row including padding; metrics of tokens
+count the real ones, and `train/total_positions` every position read so far.
 """
 
 import math
@@ -15,17 +9,21 @@ import math
 from jepa_text.config import ranges
 
 
-def size(data, devices, steps=0, tokens=0):
-    """Returns (rows per step, steps of the run) for a number of devices.
+def total_steps(data, steps=0, tokens=0):
+    """Returns the steps of a run: `steps`, or those whose rows have as many `tokens`.
 
-    `data` is the config section. Raises ValueError unless exactly one option of each pair
-    is given.
+    `data` is the config section; 0 or None is not given. Raises ValueError unless exactly
+    one of both is given.
     """
-    rows = rows_of_step(data, devices)
-    name, number = _exactly_one('', {'steps': steps, 'tokens': tokens})
-    if name == 'steps':
-        return rows, number
-    return rows, math.ceil(number / (rows * data['row_length']))
+    if bool(steps) == bool(tokens):
+        raise ValueError(
+            f'steps={steps!r}, tokens={tokens!r}: exactly one of steps and tokens must '
+            'be given; set the other to 0 or leave it out.'
+        )
+    name, given = ('steps', steps) if steps else ('tokens', tokens)
+    ranges.number(name, given, whole=True, minimum=1)
+    per_step = 1 if steps else data['batch_size'] * data['row_length']
+    return math.ceil(given / per_step)
 
 
 def spans(phases, total):
@@ -52,25 +50,3 @@ def spans(phases, total):
             'steps or share.'
         )
     return spans
-
-
-def rows_of_step(data, devices):
-    """Rows per step on so many devices; `data` is the section, as a phase has it."""
-    names = ('batch_size', 'batch_per_device')
-    name, number = _exactly_one('data.', {name: data.get(name, 0) for name in names})
-    return number * (devices if name == 'batch_per_device' else 1)
-
-
-def _exactly_one(prefix, options):
-    """(name, value) of the one of two options that is not 0 or None."""
-    given = {name: value for name, value in options.items() if value}
-    if len(given) != 1:
-        shown = ', '.join(f'{prefix}{name}={value!r}' for name, value in options.items())
-        first, second = (f'{prefix}{name}' for name in options)
-        raise ValueError(
-            f'{shown}: exactly one of {first} and {second} must be given; set the other '
-            'to 0 or leave it out.'
-        )
-    ((name, number),) = given.items()
-    ranges.number(f'{prefix}{name}', number, whole=True, minimum=1)
-    return name, int(number)

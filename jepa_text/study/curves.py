@@ -65,7 +65,7 @@ def _switches(configs):
     """Returns {names of objectives: [steps at which runs switch to them]}."""
     names, labeled = {}, {}
     for config in configs.values():
-        spans = budget.spans(config['phases'], recipe.size(config)[1])
+        spans = budget.spans(config['phases'], recipe.total_steps(config))
         for (start, _), phase in zip(spans[1:], config['phases'][1:]):
             names.setdefault(start, set()).add(phase['objective']['name'])
     for step, own in names.items():

@@ -146,7 +146,7 @@ def _rows(config):
 
 def _masked(config, log):
     """Returns {(step, masking options): number of masked tokens}."""
-    spans = budget.spans(config['phases'], recipes.size(config)[1])
+    spans = budget.spans(config['phases'], recipes.total_steps(config))
     counts = {}
     for step, count in _by_step(log, _MASKED).items():
         # Line n of a log belongs to the n-th step, which starts at n - 1.

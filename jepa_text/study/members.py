@@ -158,7 +158,7 @@ def finished(folder, config):
     config = completion.with_init_from(config, folder)
     config = completion.with_baseline(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
-    return is_same and newest[0] == recipes.size(config)[1]
+    return is_same and newest[0] == recipes.total_steps(config)
 
 
 def _read(path):

@@ -69,7 +69,7 @@ _OF_TRAITS = ('peak', 'first')  # keys of a schedule that are traits of their ow
 
 def traits(config):
     """Returns the Traits of an arm, from its completed config."""
-    total = recipes.size(config)[1]
+    total = recipes.total_steps(config)
     spans = budget.spans(config['phases'], total)
     names = tuple(phase['objective']['name'] for phase in config['phases'])
     causal = sum(b - a for (a, b), name in zip(spans, names) if name == 'clm')

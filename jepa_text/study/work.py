@@ -51,7 +51,7 @@ def check(config, folder):
     for other, step in filter(None, trunks.values()):
         keep_at[other].add(step)
     for name in ended:
-        print(f'{name}: complete, {recipes.size(whole[name])[1]:,} steps')
+        print(f'{name}: complete, {recipes.total_steps(whole[name]):,} steps')
     for name in by_result - ended:
         print(f'{name}: complete by its result; it has no checkpoints here')
     return {

@@ -213,20 +213,19 @@ def _shapes(encoder, objective, optimizer):
     return state.replace(opt_state=jax.eval_shape(optimizer.init, state.params))
 
 
-def size(config, devices=None):
-    """Returns (rows per step, steps of the run) on `devices` devices.
+def total_steps(config):
+    """Returns the steps of the run.
 
-    The default is the devices of this machine. Raises ValueError for a budget in tokens
-    if a phase reads other data, so that steps have different sizes.
+    Raises ValueError for a budget in tokens if a phase reads other data, so that steps
+    have different sizes.
     """
-    devices = jax.device_count() if devices is None else devices
     steps, tokens = config.get('steps', 0), config.get('tokens', 0)
     if tokens and any(phase.get('data') for phase in config['phases']):
         raise ValueError(
             f'tokens={tokens:,}, but a phase has its own data, so steps differ in '
             'size. Set steps instead.'
         )
-    return budget.size(config['data'], devices, steps, tokens)
+    return budget.total_steps(config['data'], steps, tokens)
 
 
 def outline(config, mesh, vocab_size=None):
@@ -269,7 +268,7 @@ def make(config, evaluations=()):
 
 def objectives(config):
     """Returns the objectives of a config, made with the bundled tokenizer."""
-    sections, total = config['phases'], size(config, devices=1)[1]
+    sections, total = config['phases'], total_steps(config)
     return [
         resolve.build(
             'objectives',
@@ -283,12 +282,11 @@ def objectives(config):
 
 
 def _recipe(config, parsed, mesh, tokenizer):
-    total = size(config, mesh.size)[1]
+    total = total_steps(config)
     optimizer = optimizers.make(parsed.optimizer)
     make_phases = functools.partial(
         _phases,
         data=config['data'],
-        devices=mesh.size,
         model=parsed.model,
         tokenizer=tokenizer,
         schedule=schedules.make(parsed.schedule, total),
@@ -321,9 +319,7 @@ def mesh(config):
     return sharding.make_mesh(**config['mesh'])
 
 
-def _phases(
-    sections, total, *, data, devices, model, tokenizer, schedule, **step_options
-):
+def _phases(sections, total, *, data, model, tokenizer, schedule, **step_options):
     """Returns the phases of a run of `total` steps.
 
     `data` and `model` are sections of the config, which a phase may change; `schedule` is
@@ -335,7 +331,7 @@ def _phases(
         zip(sections, budget.spans(sections, total))
     ):
         own_data = reads.changed(data, section.get('data'))
-        batch_size = budget.rows_of_step(own_data, devices)
+        batch_size = own_data['batch_size']
         objective = resolve.build(
             'objectives',
             section['objective'],

@@ -179,7 +179,7 @@ def test_the_config_of_a_workdir_is_checked_on_resume(folder, tmp_path):
     # As a config that was written before these keys existed.
     for name in ('clip_norm', 'offload'):
         del saved[name]
-    del saved['data']['batch_per_device']
+    del saved['data']['repeat']
     (tmp_path / 'config.json').write_text(json.dumps(saved))
     assert int(tiny.train(config, tmp_path).step) == 2
     (tmp_path / 'config.json').write_text(json.dumps(saved | {'clip_nrom': 1.0}))

@@ -280,7 +280,7 @@ def test_tables_are_complete(study):
         (dict(argument='610m', data=dict(batch_size=1152)), 'v5e:8'),
         # Four devices share their rows.
         (
-            dict(data=dict(batch_size=0, batch_per_device=128), mesh=dict(tensor=4)),
+            dict(data=dict(batch_size=1024), mesh=dict(tensor=4)),
             'l4:8',
         ),
     ],

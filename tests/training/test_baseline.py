@@ -1,6 +1,5 @@
 """Matched baselines: MLM with the same FLOPs as a run with latent terms."""
 
-import jax
 import pytest
 import test_configs
 import tiny
@@ -134,10 +133,3 @@ def test_a_baseline_may_lack_parameters_that_have_an_lr_multiplier(folder, tmp_p
     optimizer['lr_multipliers'] = [['predictr', 0.5]]
     with pytest.raises(ValueError, match="'predictr' matches no parameter"):
         completion.with_baseline(given | {'optimizer': optimizer}, tmp_path)
-
-
-def test_devices_are_those_of_the_mesh(folder, tmp_path):
-    per_device = config(folder, baseline='flops')
-    per_device['data'] = per_device['data'] | {'batch_size': 0, 'batch_per_device': 2}
-    assert jax.device_count() == 4
-    assert completion.with_baseline(per_device, tmp_path)['steps'] > 24

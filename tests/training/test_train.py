@@ -124,8 +124,7 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
         mesh=dict(data=2, fsdp=2, tensor=1),
     )
     plain = tiny.train(config, tmp_path / 'plain')
-    data = {**config['data'], 'batch_size': 0, 'batch_per_device': 2}
-    budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5, 'data': data}
+    budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5}
     machinery = dict(
         offload='optimizer',
         profile_steps=(2, 3),
@@ -265,7 +264,7 @@ def change(config, path, value):
         ('mesh.data', 3, '4 available devices'),
         ('steps', 1, 'at least one step'),
         ('tokens', 5, 'exactly one of steps and tokens'),
-        ('data.batch_per_device', 5, 'exactly one of data.batch_size'),
+        ('data.batch_per_device', 5, 'set batch_size'),
         ('offload', 'all', "'optimizer'"),
         ('profile_steps', [3, 2], 'profile_steps'),
         ('watchdog', {'second': 3}, "'seconds'"),
