@@ -9,7 +9,6 @@ which disadvantages longer words. Words with the same number of tokens share a r
 """
 
 import functools
-import warnings
 from typing import NamedTuple
 
 import jax
@@ -118,7 +117,7 @@ class Scorer:
         """
         texts = [q.before + word + q.after for q in questions for word in q.words]
         read = iter(self.reader.encode(texts))
-        rows, truncated = [], set()
+        rows = []
         for index, question in enumerate(questions):
             known, seen = {}, {}
             for number, word in enumerate(question.words):
@@ -130,21 +129,12 @@ class Scorer:
                         f'remove one of them{_in(question)}'
                     )
                 tokens, masks = self._masked_row(ids, positions)
-                if len(ids) > self.reader.room:
-                    truncated.add(index)
                 place = _Place(masks, {})
                 row = known.setdefault(
                     tokens.tobytes(), base.Row(tokens, {}, index, place)
                 )
                 row.notes.words[number] = ids[positions]
             rows += known.values()
-        if truncated:
-            warnings.warn(
-                f'{len(truncated):,} of {len(questions):,} texts are longer than the '
-                f'{self.reader.length:,} tokens that {self._name} reads: the tokens '
-                'farthest from the mask are cut off.',
-                stacklevel=3,
-            )
         return rows
 
     def _token_positions(self, question, word, ids, offsets):

@@ -2,9 +2,7 @@
 
 import dataclasses
 import itertools
-import warnings
 
-from jepa_text.data import truncation
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.pretrained import base, vectors
@@ -50,10 +48,7 @@ class Examination(finetune.Examination):
                 pool=self.kind.pool,
                 length=self.max_length,
             )
-            with warnings.catch_warnings():
-                if self._run is not None:  # warned at the first member already
-                    warnings.simplefilter('ignore', truncation.TruncationWarning)
-                self._run = search.rank(model, self.task, DEPTH)
+            self._run = search.rank(model, self.task, DEPTH)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, set()

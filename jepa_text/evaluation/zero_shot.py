@@ -22,8 +22,8 @@ from jepa_text.evaluation import (
     search,
 )
 from jepa_text.evaluation.members import grid
-from jepa_text.evaluation.metrics import base, ranking, scores
 from jepa_text.evaluation.metrics import cloze as ranks
+from jepa_text.evaluation.metrics import ranking, scores
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.measures import probes
 from jepa_text.pretrained import prediction
@@ -148,51 +148,28 @@ class Examination(finetune.Measurement):
 class Similarity(Examination):
     """Correlation of the cosine of two texts' vectors with human scores.
 
-    spearman, pearson           with the mean over all tokens
-    own_spearman, own_pearson   with the model's own pooling
-
-    A causal model reads causally, as it was trained.
+    Vectors are pooled as the settings say, by default with the model's own pooling. A
+    causal model reads causally, as it was trained.
     """
 
-    POOL = 'mean'
-
     def details(self):
-        return {'own_pooling': self.model.pool, 'pooling': self.POOL, 'template': ''}
+        given = self.settings.pool
+        return {'pooling': self.model.pool if given == 'auto' else given, 'template': ''}
 
     def measured(self, examples):
-        """Returns (Measured, the cosine of each pair by the mean over tokens).
-
-        None if a vector is not finite.
-        """
-        pools = dict.fromkeys([self.POOL, self.model.pool])
-        cosines = {pool: self._cosines(examples, pool) for pool in pools}
-        if not all(np.isfinite(cosine_N).all() for cosine_N in cosines.values()):
+        """Returns (Measured, the cosine of each pair); None if a vector is not finite."""
+        texts = list(dict.fromkeys(examples.texts()))
+        number = {text: index for index, text in enumerate(texts)}
+        vectors_ND = self.reading.encode(texts, pool=self.details()['pooling'])
+        if not np.isfinite(vectors_ND).all():
             return None
-        mean, own = (
-            scores.measure(examples.target, cosines[pool])
-            for pool in (self.POOL, self.model.pool)
-        )
-        measured = base.Measured(
-            mean.standard | _own(own.standard),
-            mean.paper,
-            mean.per_instance | _own(own.per_instance),
-        )
-        return measured, cosines[self.POOL].tolist()
-
-    def _cosines(self, examples, pool):
-        known = list(dict.fromkeys(examples.texts()))
-        place = {text: number for number, text in enumerate(known)}
-        vectors_ND = self.reading.encode(known, pool=pool)
         sides = (
-            vectors_ND[[place[text] for text in side]]
+            vectors_ND[[number[text] for text in side]]
             for side in (examples.first, examples.second)
         )
         # Finer differences are rounding errors and would break ties of equal pairs.
-        return np.round(probes.pair_cosine(*sides), DIGITS)
-
-
-def _own(values):
-    return {f'own_{name}': value for name, value in values.items()}
+        cosine_N = np.round(probes.pair_cosine(*sides), DIGITS)
+        return scores.measure(examples.target, cosine_N), cosine_N.tolist()
 
 
 class Ranking(Examination):

@@ -1,15 +1,13 @@
 """Fine-tuning on query-document pairs, measured over the whole corpus."""
 
 import dataclasses
-import warnings
 
 import examined
 import numpy as np
 import pytest
 
-from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, retrieving, search
+from jepa_text.evaluation import evaluate, retrieving
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
 from jepa_text.losses import info_nce
@@ -57,21 +55,6 @@ def test_training_improves_both_definitions_of_ndcg():
     (one, _) = found.values()
     assert len(one.predictions) == 10 and len(one.per_instance['ndcg@10']) == 10
     assert all(len(ranked) == 40 for ranked in one.predictions.values())
-
-
-def test_truncated_texts_warn_only_at_the_first_member(monkeypatch):
-    examination = retrieving.Examination(examined.model(), task(), settings.Finetuning())
-
-    def rank(model, task, k):
-        truncation.warn(model, [model.length + 1])
-        return {query: {'d0': 1.0} for query in task.queries}
-
-    monkeypatch.setattr(search, 'rank', rank)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter('always')
-        for _ in range(3):
-            examination.measured('validation', {})
-    assert [one.category for one in told] == [truncation.TruncationWarning]
 
 
 def test_a_set_without_pairs_or_validation_queries_raises():

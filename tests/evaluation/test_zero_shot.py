@@ -52,30 +52,27 @@ def cosines(vectors, examples):
     return [float(u @ v / np.linalg.norm(u) / np.linalg.norm(v)) for u, v in pairs]
 
 
-def examination(folder, **changes):
+def examination(folder, given=None, **changes):
     model = dataclasses.replace(examined.model(), **changes)
     task = examiner.task_of(section(folder))
-    return examiner.examination_of(model, task, settings.Finetuning())
+    return examiner.examination_of(model, task, given or settings.Finetuning())
 
 
-def test_both_poolings_equal_scipy(tmp_path):
-    made = examination(tmp_path, pool='max')
+@pytest.mark.parametrize(('given', 'pool'), [('auto', 'max'), ('mean', 'mean')])
+def test_correlations_equal_scipy(tmp_path, given, pool):
+    """By the model's own pooling, or by that of the settings."""
+    made = examination(tmp_path, settings.Finetuning(pool=given), pool='max')
     ((member, found),) = made.run([zero_shot.MEMBER])
     test, standard = made.task.test, found.outcome['test']['standard']
-    for pool, own in (('mean', ''), ('max', 'own_')):
-        vectors = made.model.encode(test.first + test.second, pool=pool)
-        said = cosines(vectors, test)
-        wanted = (
-            stats.spearmanr(said, test.target)[0],
-            stats.pearsonr(said, test.target)[0],
-        )
-        reached = [standard[f'{own}{name}'] for name in ('spearman', 'pearson')]
-        np.testing.assert_allclose(reached, wanted, atol=1e-6)
-        if pool == 'mean':
-            np.testing.assert_allclose(found.predictions, said, atol=1e-6)
-    assert standard['own_spearman'] != standard['spearman']
-    mean = np.mean(found.per_instance['own_spearman'])
-    assert mean == pytest.approx(standard['own_spearman'])
+    said = cosines(made.model.encode(test.first + test.second, pool=pool), test)
+    wanted = (
+        stats.spearmanr(said, test.target)[0],
+        stats.pearsonr(said, test.target)[0],
+    )
+    reached = [standard[name] for name in ('spearman', 'pearson')]
+    np.testing.assert_allclose(reached, wanted, atol=1e-6)
+    np.testing.assert_allclose(found.predictions, said, atol=1e-6)
+    assert made.config['pooling'] == pool
     assert member == (0.0, 0) and found.outcome['status'] == 'done'
 
 
@@ -193,9 +190,7 @@ def test_zero_shot_tasks_are_evaluated_with_controls_and_trained_tasks(tmp_path,
     assert set(lines) == {'', ', untrained', ', bag of embeddings', 'TF-IDF'}
     line = lines['']
     assert (line['steps'], line['learning_rate'], line['seed']) == (0, 0, 0)
-    assert (line['pooling'], line['own_pooling'], line['causal']) == ('mean',) * 2 + (
-        False,
-    )
+    assert (line['pooling'], line['causal']) == ('mean', False)
     # The toy was never trained.
     assert line['test'] == lines[', untrained']['test']
     # The score depends only on shared words.
@@ -267,11 +262,8 @@ def test_correlations_equal_sentence_transformers(tmp_path, pool):
     theirs = evaluation(other)
     measured, _ = made.measured(test)
     for name in ('spearman', 'pearson'):
-        own = measured.standard[f'own_{name}']
-        assert own == pytest.approx(theirs[f'{name}_cosine'], abs=1e-4)
-    assert (measured.standard['own_pearson'] == measured.standard['pearson']) == (
-        pool == 'mean'
-    )
+        ours = measured.standard[name]
+        assert ours == pytest.approx(theirs[f'{name}_cosine'], abs=1e-4)
 
 
 @pytest.mark.peer

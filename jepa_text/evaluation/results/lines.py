@@ -118,17 +118,11 @@ def read_side(folder, line):
     """
     import pyarrow.parquet
 
-    known = line.get('side')
-    if not known:
+    if not line.get('side'):
         raise ValueError(
             f'{line["name"]} has no side file: its status is {line["status"]!r}.'
         )
-    path = Path(folder) / known['file']
-    if not path.is_file() or checksums.sha256(path) != known['sha256']:
-        raise ValueError(
-            f'{path} is missing or was changed: delete it and {line["name"]}.json to '
-            'train the member again.'
-        )
+    path = _checked_side(folder, line)
     table = pyarrow.parquet.read_table(path)
     columns = {name: table[name] for name in table.column_names}
     predictions = columns.pop('prediction', None)
@@ -166,12 +160,19 @@ def _read_line(path):
     digest = line.pop('sha256')
     if digest != checksums.checksum(line):
         raise ValueError('its checksum is wrong: it was edited or damaged')
-    known = line.get('side')
-    if known:
-        file = path.with_name(known['file'])
-        if not file.is_file() or checksums.sha256(file) != known['sha256']:
-            raise ValueError(f'its side file {known["file"]} is missing or was changed')
+    if line.get('side'):
+        _checked_side(path.parent, line)
     return line
+
+
+def _checked_side(folder, line):
+    path = Path(folder) / line['side']['file']
+    if not path.is_file() or checksums.sha256(path) != line['side']['sha256']:
+        raise ValueError(
+            f'its side file {path.name} is missing or was changed: delete the line to '
+            'train the member again'
+        )
+    return path
 
 
 def plain(value):
