@@ -12,7 +12,7 @@ import numpy as np
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import lexical, words
-from jepa_text.evaluation.sets.task import clusters
+from jepa_text.evaluation.sets.task import identifying_texts
 from jepa_text.measures import correlations, probes, ridge, statistics
 from jepa_text.measures.statistics import Interval
 
@@ -47,7 +47,7 @@ def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
     if token_labels is not None and 'probe_accuracy' in values:
         values |= _paper_gap(vectors, token_labels, values['probe_accuracy'], seed)
     if values:
-        per_example[KEYS] = clusters(task.test)
+        per_example[KEYS] = identifying_texts(task.test)
     return values, per_example
 
 
@@ -62,7 +62,7 @@ def _classify(task, vectors, seed):
 
 
 def _classification(task, predicted_N):
-    per_example, keys = _per_example(task, predicted_N), clusters(task.test)
+    per_example, keys = _per_example(task, predicted_N), identifying_texts(task.test)
     values = {
         metric: statistics.mean_interval(values_N, SCALES[metric], keys)
         for metric, values_N in per_example.items()
@@ -97,7 +97,7 @@ def _regress(task, vectors):
 def _similarity(task, predicted_N, similarity_N):
     human_N = task.test.target
     overlap_N = words.overlap(task.test.first, task.test.second)
-    keys = clusters(task.test)
+    keys = identifying_texts(task.test)
 
     def interval(*samples, influence=correlations.spearman_influence):
         return statistics.mean_interval(influence(*samples), 'correlation', keys)

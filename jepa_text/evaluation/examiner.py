@@ -92,7 +92,7 @@ def sizes_of(task):
 
 def clusters(task):
     """Returns the columns of keys by which test examples depend on each other."""
-    return () if is_retrieval(task) else tasks.clusters(task.test)
+    return () if is_retrieval(task) else tasks.identifying_texts(task.test)
 
 
 def control_names(task, first):

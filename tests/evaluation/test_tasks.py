@@ -20,11 +20,6 @@ def build(name, **section):
     return tasks.build({'name': name, **section})
 
 
-def tsv(path, columns, rows):
-    lines = ['\t'.join(columns)] * bool(columns) + ['\t'.join(row) for row in rows]
-    path.write_text('\n'.join(lines) + '\n')
-
-
 def jsonl(path, rows):
     text = ''.join(json.dumps(row) + '\n' for row in rows)
     opener = gzip.open if path.name.endswith('.gz') else open
@@ -32,110 +27,43 @@ def jsonl(path, rows):
         file.write(text)
 
 
-def glue(folder, name):
-    """Writes GLUE's files, with ten rows per split."""
-    other = TEXTS[::-1]
-    zero_one = [str(n % 2) for n in range(10)]
-    words = ['entailment', 'neutral', 'contradiction', '-', 'neutral'] * 2
-    made = {
-        'sst2': (('sentence', 'label'), zip(TEXTS, zero_one)),
-        'mrpc': (
-            ('Quality', '#1 ID', '#2 ID', '#1 String', '#2 String'),
-            zip(zero_one, zero_one, zero_one, TEXTS, other),
-        ),
-        'mnli': (('sentence1', 'sentence2', 'gold_label'), zip(TEXTS, other, words)),
-        'cola': ((), zip(zero_one, zero_one, zero_one, TEXTS)),
-        'stsb': (('sentence1', 'sentence2', 'score'), zip(TEXTS, other, '0123450123')),
-        'qqp': (
-            ('id', 'qid1', 'qid2', 'question1', 'question2', 'is_duplicate'),
-            zip(zero_one, zero_one, zero_one, TEXTS, other, zero_one),
-        ),
-        'rte': (
-            ('index', 'sentence1', 'sentence2', 'label'),
-            zip(zero_one, TEXTS, other, ['entailment', 'not_entailment'] * 5),
-        ),
-        'qnli': (
-            ('index', 'question', 'sentence', 'label'),
-            zip(zero_one, TEXTS, other, ['entailment', 'not_entailment'] * 5),
-        ),
-    }
-    columns, rows = made[name]
-    rows = list(rows)
-    tsv(folder / 'train.tsv', columns, rows)
-    tsv(folder / ('dev_matched.tsv' if name == 'mnli' else 'dev.tsv'), columns, rows)
-    # Without labels, as in GLUE, and not read.
-    tsv(folder / 'test.tsv', columns[:-1], [row[:-1] for row in rows])
-
-
-GLUE = ['sst2', 'mrpc', 'mnli', 'cola', 'stsb', 'qqp', 'rte', 'qnli']
+# {name: (text fields, template of a and b, the first class)}
+GLUE = {
+    'sst2': (['sentence'], '', '0'),
+    'cola': (['sentence'], '', '0'),
+    'mrpc': (['sentence1', 'sentence2'], 'Sentence 1: a\nSentence 2: b', '0'),
+    'stsb': (['sentence1', 'sentence2'], 'Sentence 1: a\nSentence 2: b', 0.0),
+    'qqp': (['question1', 'question2'], 'Question 1: a\nQuestion 2: b', '0'),
+    'mnli': (['premise', 'hypothesis'], 'Premise: a\nHypothesis: b', 'entailment'),
+    'rte': (['sentence1', 'sentence2'], 'Premise: a\nHypothesis: b', 'entailment'),
+    'qnli': (['question', 'sentence'], 'Question: a\nSentence: b', 'entailment'),
+}
 
 
 @pytest.mark.parametrize('name', GLUE)
 def test_glue_files_are_read(name, tmp_path):
-    glue(tmp_path, name)
-    assert build(name, path=str(tmp_path), title='other').name == 'other'
-    task = build(name, path=str(tmp_path))
-    assert task.name == name and len(task.train) == (8 if name == 'mnli' else 10)
-    # Quotes are ordinary characters.
-    assert task.test.first[0] == TEXTS[0]
-    assert (task.test.second is None) == (name in ('sst2', 'cola'))
-    assert task.validation is None and bool(task.template) == bool(task.test.second)
-    if name == 'stsb':
-        assert task.kind == 'scores' and task.test.target[5] == 5
-    else:
-        assert task.kind == 'labels' and len(set(task.test.target)) >= 2
-
-
-@pytest.mark.parametrize('name', GLUE)
-def test_hugging_face_parquet_equals_tsv(name, tmp_path):
+    """As on the hub; MNLI's rows without a class are dropped."""
     pyarrow = pytest.importorskip('pyarrow')
     from pyarrow import parquet
 
-    fields = {'mnli': ('premise', 'hypothesis'), 'sst2': ('sentence',)}
-    fields |= {'cola': ('sentence',), 'qqp': ('question1', 'question2')}
-    fields |= {'qnli': ('question', 'sentence')}
-    columns = dict.fromkeys(fields.get(name, ('sentence1', 'sentence2')), TEXTS)
-    columns['label'] = [0.5, 4.5] * 5 if name == 'stsb' else [0, 1] * 5
+    fields, template, first = GLUE[name]
+    columns = dict.fromkeys(fields, TEXTS)
+    columns['label'] = [0, 1, -1, 1, 0] * 2 if name == 'mnli' else [0, 1] * 5
     (tmp_path / 'data').mkdir()
     test = 'validation_matched' if name == 'mnli' else 'validation'
     for split in ('train', test, 'test'):
         file = tmp_path / 'data' / f'{split}-00000-of-00001.parquet'
         parquet.write_table(pyarrow.table(columns), file)
-    task = build(name, path=str(tmp_path))
-    assert len(task.train) == len(task.test) == 10 and task.test.first == TEXTS
-    expected = {'stsb': 0.5, 'mnli': 'entailment', 'rte': 'entailment'}
-    expected = (expected | {'qnli': 'entailment'}).get(name, '0')
-    assert task.test.target[0] == expected
-
-
-def test_pairs_use_the_papers_templates(tmp_path):
-    for name, words in {
-        'mnli': 'Premise: a\nHypothesis: b',
-        'qqp': 'Question 1: a\nQuestion 2: b',
-        'stsb': 'Sentence 1: a\nSentence 2: b',
-    }.items():
-        (tmp_path / name).mkdir()
-        glue(tmp_path / name, name)
-        template = build(name, path=str(tmp_path / name)).template
-        assert template.format(first='a', second='b') == words
-
-
-def test_truncated_lines_of_qqp_are_dropped_with_a_warning(tmp_path):
-    glue(tmp_path, 'qqp')
-    with open(tmp_path / 'train.tsv', 'a') as file:
-        file.write('7\t1\t2\tWhat is\n')
-    with pytest.warns(UserWarning, match='1 lines are skipped.*line 12 has 4 cells'):
-        task = build('qqp', path=str(tmp_path))
-    assert len(task.train) == 10
-
-
-def test_mnli_mismatched(tmp_path):
-    glue(tmp_path, 'mnli')
-    rows = [(text, text, 'neutral') for text in TEXTS[:5]]
-    columns = ('sentence1', 'sentence2', 'gold_label')
-    tsv(tmp_path / 'dev_mismatched.tsv', columns, rows)
-    task = build('mnli_mismatched', path=str(tmp_path))
-    assert len(task.test) == 5 and set(task.test.target) == {'neutral'}
+    task = build(name, path=str(tmp_path), title='other')
+    assert task.name == 'other' and build(name, path=str(tmp_path)).name == name
+    assert len(task.train) == len(task.test) == (8 if name == 'mnli' else 10)
+    assert task.test.first[:2] == TEXTS[:2] and task.test.target[0] == first
+    assert task.validation is None and (task.test.second is None) == (not template)
+    assert task.template.format(first='a', second='b') == template
+    assert task.kind == ('scores' if name == 'stsb' else 'labels')
+    if name == 'mnli':
+        (tmp_path / 'data' / 'validation_mismatched.parquet').hardlink_to(file)
+        assert len(build('mnli_mismatched', path=str(tmp_path)).test) == 8
 
 
 def test_labeled_pairs_and_scored_texts(tmp_path):
@@ -260,38 +188,6 @@ def test_texts_shared_by_train_and_test_are_said(
     said = [line for line in capsys.readouterr().out.splitlines() if 'share' in line]
     assert len(said) == bool(words)
     assert all(re.match(f'mine: {words}', line) for line in said)
-
-
-GROUPED = [
-    ('labeled', dict(text='a', label='y')),
-    ('labeled', dict(text='a', label='z', kind='scores')),
-    ('pairs', dict(first='a', second='b', score='z')),
-    ('query_pairs', dict(query='a', document='b')),
-]
-
-
-@pytest.mark.parametrize(('name', 'fields'), GROUPED)
-def test_rows_of_a_group_stay_on_one_side(name, fields, tmp_path):
-    """Also of the validation set, which is drawn from the training set."""
-    rows = [dict(a=f'q{n}', b=f'd{n}', y=n % 2, z=n / 3, by=n // 4) for n in range(80)]
-    jsonl(tmp_path / 'set.jsonl', rows)
-    task = build(name, path=str(tmp_path / 'set.jsonl'), group='by', **fields)
-    if name == 'query_pairs':
-        number = {key: int(text[1:]) for key, text in task.queries.items()}
-        sides = [
-            {int(query[1:]) // 4 for query, _ in task.pairs},
-            {number[key] // 4 for key in task.qrels},
-            {number[key] // 4 for key in task.validation_qrels},
-        ]
-    else:
-        task = examples.with_validation(task, 0.2)
-        sides = [
-            {int(text[1:]) // 4 for text in part.first}
-            for part in (task.train, task.test, task.validation)
-        ]
-    assert set.union(*sides) == set(range(20)) and sum(map(len, sides)) == 20
-    with pytest.raises(ValueError, match="row 1, has no field 'bye'.*'by'"):
-        build(name, path=str(tmp_path / 'set.jsonl'), group='bye', **fields)
 
 
 def test_a_single_file_is_split_without_shared_texts(tmp_path):
@@ -420,7 +316,7 @@ def write_bad(folder):
         ('labeled', 'list.jsonl', r"row 1: the label is \['a'\]. Give one class"),
         ('labeled', 'nan.jsonl', 'row 1: the label is nan'),
         ('texts', 'none.txt', 'Text file .* does not exist'),
-        ('sst2', 'fields.jsonl', "whose name starts with 'dev' or 'validation'"),
+        ('sst2', 'fields.jsonl', "whose name starts with 'validation'"),
     ],
 )
 def test_invalid_files_raise(name, path, words, tmp_path):

@@ -28,7 +28,6 @@ _TABLES = ('.jsonl', '.ndjson', '.json', '.csv', '.tsv')
 SUFFIXES = ('.parquet', '.arrow', '.conll', '.conllu')
 SUFFIXES += tuple(f'{suffix}{end}' for suffix in _TABLES for end in reading.ENDS)
 TIMEOUT = 20.0  # seconds until the hub responds
-BESIDE = '*label.json'  # gives the names of classes (tables.py)
 
 
 class Listed(NamedTuple):
@@ -72,7 +71,7 @@ def find(path):
         files = _cached(path, snapshot, unreachable)
     names = [name for names in files.splits.values() for name in names]
     with _clear_errors(path):
-        folder = snapshot(revision=files.revision, allow_patterns=[*names, BESIDE])
+        folder = snapshot(revision=files.revision, allow_patterns=names)
     top = pathlib.Path(folder)
     splits = {split: [top / one for one in some] for split, some in files.splits.items()}
     return splits, files.commit

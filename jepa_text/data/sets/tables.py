@@ -33,10 +33,10 @@ TRAIN = ('train', 'training')
 VALIDATION = ('validation', 'dev', 'valid', 'val', 'eval', 'evaluation')
 TEST = ('test', 'testing')
 _FOLLOWED = " followed by '.', '-' or two digits"
-LABELS = 'label.json'
 # Written by Hugging Face's `datasets` beside the data.
 SAVED, STATE = 'dataset_dict.json', 'state.json'
-_ABOUT = (LABELS, SAVED, STATE, 'dataset_info.json', 'dataset_infos.json')
+_QUOTED = re.compile('"([^"]|"")*"')
+_ABOUT = (SAVED, STATE, 'dataset_info.json', 'dataset_infos.json')
 CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 
 
@@ -49,15 +49,11 @@ class Splits(NamedTuple):
     revision: str = ''
 
 
-def read(path, header=None, skip_short=False):
-    """Returns the rows of a file; `header` names the columns of a TSV without a header.
+def read(path):
+    """Returns the rows of a file.
 
-    With `skip_short`, lines of a TSV with too few cells are skipped with a warning.
-
-    Cells of a CSV may be quoted, as in RFC 4180. Those of a TSV are taken literally, as
-    in GLUE, unless they are quoted as pandas or spreadsheets quote them; both is said. If
-    the first line has no comma (in a TSV, no tab), cells are separated by ; or a tab (a
-    comma). A .json file has a list of objects, an object with such a list as 'data', or,
+    Cells of a CSV may be quoted, as in RFC 4180; those of a TSV are taken literally, as
+    in GLUE. A .json file has a list of objects, an object with such a list as 'data', or,
     as often on the hub, one object per line. Raises FileNotFoundError for a missing file
     and ValueError, with the line, if it cannot be read.
     """
@@ -68,7 +64,7 @@ def read(path, header=None, skip_short=False):
         )
     kind = kind_of(path)
     if kind in ('tsv', 'csv'):
-        return _cells(path, header, kind, skip_short)
+        return _cells(path, kind == 'tsv')
     return _json(path) if kind == 'json' else list(rows(path))
 
 
@@ -91,8 +87,8 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
     `reader(file)` returns the rows of a file.
 
     If only one of validation and test exists, it is the test set. A folder has the files
-    itself or in a subfolder `data`; a * in a file name stands for the word, as in
-    'en-*.conll'. 'tfds:NAME' is read by tensorflow_datasets, 'hub:NAME' from the hub.
+    itself or in a subfolder `data`. 'tfds:NAME' is read by tensorflow_datasets,
+    'hub:NAME' from the hub.
     A set without a training split is an error, unless it is for a `zero_shot` task.
     """
     words = (TRAIN, validation, test)
@@ -112,10 +108,7 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
                 "of pairs and retrieval without training: dict(name='own', path='...', "
                 'zero_shot=True).'
             )
-        if not hub.is_name(path):
-            _check_joined(path, present, chosen)
-        if validation:
-            _warn_of_unread(path, present, chosen)
+        _check_names(path, present, chosen, validation)
         parts = [
             some and [row for file in some for row in reader(file)] for some in chosen
         ]
@@ -125,39 +118,35 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
     return Splits(training, validating, testing, revision)
 
 
-def _check_joined(path, present, chosen):
-    """Warns of files that are read as one split though they are no numbered shards;
-    raises ValueError for two whose names differ only in their format."""
+def _check_names(path, present, chosen, validation):
+    """Warns of tables that are not read, and of files that are read as one split though
+    they are no numbered shards; raises ValueError for two that differ only in format."""
+    unread = []
     for word, files in present.items():
-        if files not in chosen or len(files) < 2:
-            continue
         names = [file.name for file in files]
-        stems = [name.removesuffix(_packing(name)).rpartition('.')[0] for name in names]
-        same = [name for name, stem in zip(names, stems) if stems.count(stem) > 1]
-        if same:
-            raise ValueError(
-                f'{path}: {", ".join(same)} look like the same rows in several files. '
-                'Move all but one away, or rename those with other rows.'
-            )
-        shard = rf'.*({word}|data)[-._ ]?\d+([-._ ].*)?'
-        if not all(re.fullmatch(shard, stem) for stem in stems):
-            warnings.warn(
-                f'{path}: {word} is joined from {", ".join(names)}. Move those away that '
-                'are not part of it.',
-                stacklevel=4,
-            )
-
-
-def _warn_of_unread(path, present, chosen):
-    """Warns of tables that are not read."""
-    others = [file for files in present.values() if files not in chosen for file in files]
-    tables = (file for file in others if kind_of(file) not in ('txt', 'json'))
-    if unread := sorted(f.name for f in tables if not f.name.startswith('.')):
+        if files not in chosen:
+            tables = [name for name in names if kind_of(name) not in ('txt', 'json')]
+            unread += [name for name in tables if not name.startswith('.')]
+        elif len(files) > 1 and not hub.is_name(path):
+            stems = [name[: name.rindex('.' + kind_of(name))] for name in names]
+            if len(set(stems)) < len(stems):
+                raise ValueError(
+                    f'{path}: of {", ".join(names)} two look like the same rows in '
+                    'several files. Move all but one away, or rename those with others.'
+                )
+            shard = rf'.*({word}|data)[-._ ]?\d+([-._ ].*)?'
+            if not all(re.fullmatch(shard, stem) for stem in stems):
+                warnings.warn(
+                    f'{path}: {word} is joined from {", ".join(names)}. Move those away '
+                    'that are not part of it.',
+                    stacklevel=4,
+                )
+    if unread and validation:
         words = ', '.join(map(repr, (TRAIN[0], *VALIDATION, TEST[0])))
         warnings.warn(
-            f'{path}: {", ".join(unread)} are not read, as their names do not begin with '
-            f'one of {words}{_FOLLOWED}, or another is read. Rename them to have them '
-            'read, or move them away.',
+            f'{path}: {", ".join(sorted(unread))} are not read, as their names do not '
+            f'begin with one of {words}{_FOLLOWED}, or another is read. Rename them to '
+            'have them read, or move them away.',
             stacklevel=4,
         )
 
@@ -170,33 +159,19 @@ def files(path):
     path = Path(paths.local('The path of the dataset', path))
     if path.is_file():
         return {'train': [path]}, ''
-    if '*' in path.name and path.parent.is_dir():
-        before, _, after = path.name.partition('*')
-        named = {
-            file: file.name[len(before) : -len(after) or None]
-            for file in path.parent.iterdir()
-            if file.name.startswith(before) and file.name.endswith(after)
-        }
-    elif saved := _saved_to_disk(path):
+    if saved := _saved_to_disk(path):
         return saved, ''
-    elif path.is_dir():
-        folders = [folder for folder in (path, path / 'data') if folder.is_dir()]
-        inside = (file for folder in folders for file in folder.iterdir())
-        named = {
-            file: file.name
-            for file in inside
-            if file.name.endswith(READ) and file.name not in _ABOUT
-        }
-    else:
+    if not path.is_dir():
         raise FileNotFoundError(
             f'There is no file or folder {path}. Download the dataset first and give its '
             f"path, or name one on the Hugging Face Hub, as '{hub.PREFIX}nyu-mll/glue/"
             "sst2'."
         )
     by_word = {}
-    for file in sorted(named):
-        # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; but not 'test2'.
-        by_word.setdefault(re.split(r'[.-]|\d\d', named[file])[0], []).append(file)
+    for file in sorted([*path.iterdir(), *path.glob('data/*')]):
+        if file.name.endswith(READ) and file.name not in _ABOUT:
+            # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; not 'test2'.
+            by_word.setdefault(re.split(r'[.-]|\d\d', file.name)[0], []).append(file)
     return by_word, ''
 
 
@@ -232,12 +207,11 @@ def stem(path):
 
 
 def class_names(path, field):
-    """Returns the names of the classes in order of the numbers that a column contains:
-    from the metadata of a Parquet or Arrow file written by Hugging Face's `datasets`; for
-    other files from a file label.json next to it, {name: number}, as in T-NER's datasets;
-    () if unknown."""
+    """Returns the names of the classes in order of the numbers that a column contains,
+    from the metadata of a Parquet or Arrow file written by Hugging Face's `datasets`; ()
+    if unknown."""
     if kind_of(path) not in ('parquet', 'arrow'):
-        return _names_in(path.with_name(LABELS))
+        return ()
     metadata = row_groups.schema(path).metadata or {}
     about = json.loads(metadata.get(b'huggingface', b'{}')).get('info', {})
     feature = about.get('features', {}).get(field)
@@ -246,29 +220,6 @@ def class_names(path, field):
             return tuple(feature['names'])
         feature = feature[0] if isinstance(feature, list) else feature.get('feature')
     return ()
-
-
-def _names_in(path):
-    """The names in a file {name: number}; () if it is missing or has other content."""
-    try:
-        number = json.loads(path.read_text())
-        names = {number[name]: name for name in number}
-        return tuple(names[n] for n in range(len(number)))
-    except (FileNotFoundError, ValueError, TypeError, KeyError, IndexError):
-        return ()
-
-
-def read_named(path, field):
-    """Returns (rows of a file like `read`, names of the classes in a field or ()); class
-    numbers in the rows are replaced by the names."""
-    table, names = read(path), class_names(path, field)
-    for row in table if names else ():
-        number = row.get(field)
-        if is_untyped(path) and re.fullmatch(r'-?\d+', number or ''):
-            number = row[field] = int(number)
-        if isinstance(number, int) and 0 <= number < len(names):
-            row[field] = names[number]
-    return table, names
 
 
 def kind_of(path):
@@ -283,11 +234,6 @@ def kind_of(path):
 
 def _packing(name):
     return next((end for end in reading.PACKED if name.endswith(end)), '')
-
-
-def is_untyped(path):
-    """Whether all cells of a table are text, as in a CSV."""
-    return kind_of(path) in ('csv', 'tsv')
 
 
 def columns(table, names, where):
@@ -313,69 +259,30 @@ def value(row, name, where):
     return row[name]
 
 
-def _cells(path, header, kind, skip_short):
-    table, names, short = [], header, []
-    for number, cells in _records(path, kind, header):
+def _cells(path, is_tsv):
+    table, names, quoted = [], None, []
+    for number, cells in reading.records(path, is_tsv):
         if names is None:
             names, present = cells, [name for name in cells if name]
             if len(set(present)) < len(present):
                 raise ValueError(
                     f'{path}, line {number} repeats a column name: {", ".join(names)}.'
                 )
-        elif len(cells) < len(names) or (kind == 'csv' and len(cells) > len(names)):
-            short.append(
+        elif len(cells) != len(names):
+            raise ValueError(
                 f'{path}, line {number} has {len(cells)} cells, but there are '
                 f'{len(names)} columns: {", ".join(names)}.'
             )
-            if not skip_short:
-                raise ValueError(short[0])
         else:
             table.append(dict(zip(names, cells)))
-    if short:
+        quoted += filter(_QUOTED.fullmatch, cells if is_tsv else ())
+    if quoted:
         warnings.warn(
-            f'{len(short):,} lines are skipped, the first: {short[0]}', stacklevel=4
+            f'{path}: {len(quoted):,} cells in quotes are kept as they are, such as '
+            f'{quoted[0]}. If a program quoted them, write the table as .csv or .jsonl.',
+            stacklevel=4,
         )
     return table
-
-
-def _records(path, kind, header):
-    """reading.records of a table, with its own delimiter and rule for quotes."""
-    delimiter = usual = '\t' if kind == 'tsv' else ','
-    if header is None:
-        first = next((line for _, line in reading.lines(path) if line.strip()), '')
-        bare = re.sub(r'"[^"]*"', '', first)
-        delimiter = next((x for x in (usual, *';\t,') if x in bare), usual)
-    if kind == 'csv' or delimiter != usual:
-        return reading.records(path, False, delimiter=delimiter)
-    quoted = _quoted_records(path)
-    return reading.records(path, True) if quoted is None else quoted
-
-
-def _quoted_records(path):
-    """The records of a TSV that is quoted; None if it is to be taken literally.
-
-    It is quoted if every cell that begins with a quote is valid when unquoted, and either
-    all of them contain what has to be quoted or the names of all columns are quoted.
-    """
-    text = '\n'.join(line for _, line in reading.lines(path))
-    cells = re.findall(r'(?m)(?:^|(?<=\t))"([^"]*(?:""[^"]*)*)"(?=\t|$)', text)
-    if not cells:
-        return None
-    try:
-        records = list(reading.records(path, False, delimiter='\t'))
-    except ValueError:
-        return None
-    names = text.lstrip('\n').partition('\n')[0].split('\t')
-    is_quoted = all(re.search('["\t\n]', cell) for cell in cells) or all(
-        len(name) > 1 and name[0] == name[-1] == '"' for name in names
-    )
-    how = 'read without them' if is_quoted else 'kept as they are'
-    warnings.warn(
-        f'{path}: {len(cells):,} cells in quotes are {how}, such as {cells[0]!r}. If '
-        f'that is wrong, write the table as .jsonl, or as .csv with commas.',
-        stacklevel=6,
-    )
-    return records if is_quoted else None
 
 
 def _parse(text):

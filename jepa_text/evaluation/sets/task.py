@@ -33,14 +33,12 @@ class Examples:
     """Examples of a split.
 
     `second` is None for single texts. `target` is None for unlabeled texts, an array for
-    labels and scores, and a list of lists or tuples for tags, spans and cloze. Examples
-    of one `group` that is not None stay on one side of a split; None: no groups.
+    labels and scores, and a list of lists or tuples for tags, spans and cloze.
     """
 
     first: list
     second: list | None = None
     target: np.ndarray | list | None = None
-    group: list | None = None
 
     def __len__(self):
         return len(self.first)
@@ -61,7 +59,6 @@ class Examples:
             [self.first[i] for i in index_M],
             self.second and [self.second[i] for i in index_M],
             target,
-            self.group and [self.group[i] for i in index_M],
         )
 
     def draw(self, limit, seed=0):
@@ -113,7 +110,7 @@ def named_set(kind, sets, task, path, own):
     return sets.get(task, own)
 
 
-def examples(first, second=None, target=None, where='the task', group=None):
+def examples(first, second=None, target=None, where='the task'):
     """Makes Examples of those with no empty text, and warns of how many were dropped.
 
     Raises ValueError if fewer than four are left.
@@ -137,7 +134,7 @@ def examples(first, second=None, target=None, where='the task', group=None):
             stacklevel=2,
         )
     target = None if target is None else np.asarray(target)
-    return Examples(list(first), second and list(second), target, group).take(kept)
+    return Examples(list(first), second and list(second), target).take(kept)
 
 
 def classes(task):
@@ -181,8 +178,8 @@ def make_splits(splits, make_split, seed=0, zero_shot=False):
 def train_test_split(whole, seed=0, test_share=0.4):
     """Splits Examples randomly by the seed; returns (train, test).
 
-    Examples that share a text or a group, directly or through other examples, stay on one
-    side, so no text is on both. Groups too large for the test set go to the training set.
+    Examples that share a text, directly or through other examples, stay on one side, so
+    no text is on both. Groups too large for the test set go to the training set.
     """
     groups = {}
     for number, root in enumerate(group_ids(whole)):
@@ -196,10 +193,10 @@ def train_test_split(whole, seed=0, test_share=0.4):
     if not is_test_N.any() and len(groups) > 1:
         is_test_N[min(groups, key=len)] = True
     if is_test_N.all() or not is_test_N.any():
-        largest, named = max(map(len, groups)), ' or groups' * bool(whole.group)
+        largest = max(map(len, groups))
         raise ValueError(
             f'{len(whole)} examples cannot be split without having a text on both sides: '
-            f'{largest} are connected by shared texts{named}. Give more examples, or a '
+            f'{largest} are connected by shared texts. Give more examples, or a '
             'folder with files `train` and `test`; scores of pairs and retrieval need no '
             'training with zero_shot=True.'
         )
@@ -246,13 +243,10 @@ def group_ids(whole):
     """Returns one text per example that identifies the examples connected with it
     (union-find).
 
-    Connected are those that share a text or a group, directly or through others; for
-    spans, those that share a context.
+    Connected are those that share a text, directly or through others; for spans, those
+    that share a context.
     """
     first, *others = identifying_texts(whole)
-    if whole.group:
-        named = [text if x is None else (x,) for text, x in zip(first, whole.group)]
-        others.append(named)
     parent = {text: text for side in (first, *others) for text in side}
 
     def root(text):
@@ -264,12 +258,6 @@ def group_ids(whole):
         for text, other in zip(first, side):
             parent[root(other)] = root(text)
     return [root(text) for text in first]
-
-
-def clusters(whole):
-    """Returns the columns of keys by which examples depend (statistics.variance): their
-    groups, or else their texts."""
-    return [list(map(str, group_ids(whole)))] if whole.group else identifying_texts(whole)
 
 
 def identifying_texts(whole):

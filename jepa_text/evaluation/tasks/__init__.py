@@ -1,10 +1,12 @@
 """Task builders, one per file: make(**section) -> task.Task or retrieval.Retrieval.
 
-`name` in the section selects the file, or a named task in the file's TASKS. The remaining
-fields are the arguments of `make`, mostly `path`: a local folder or file, or
+`name` in the section selects the file, or a named task in the file's TASKS, and `title`
+the name in tables (default: that of the named task, or of the file). The remaining fields
+are the arguments of `make`, mostly `path`: a local folder or file, or
 'hub:NAME/CONFIG@REVISION'. jepa_text/data/sets/tables.py lists the supported formats.
 """
 
+import dataclasses
 import itertools
 from pathlib import Path
 
@@ -56,7 +58,8 @@ def build(section, zero_shot=False):
 
     {'name': 'sst2'} is short for {'name': 'glue', 'task': 'sst2'}.
     """
-    name = section.get('name')
+    name, title = section.get('name'), section.get('title')
+    section = {key: value for key, value in section.items() if key != 'title'}
     file = next((file for file, known in NAMED.items() if name in known), None)
     if file is not None:
         section = {**section, 'name': file, 'task': name}
@@ -68,4 +71,4 @@ def build(section, zero_shot=False):
     if not isinstance(built, task.Task | retrieval.Retrieval):
         kind = type(built).__name__
         own_code.reject(section['name'], f'make returned {kind}, no Task or Retrieval.')
-    return built
+    return dataclasses.replace(built, name=title) if title else built

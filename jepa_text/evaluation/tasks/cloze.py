@@ -13,15 +13,14 @@ SEPARATOR = '|'  # between candidates in a table cell
 CANDIDATES = 'candidates'
 
 
-def make(path, text='text', answer='answer', candidates=CANDIDATES, title=''):
+def make(path, text='text', answer='answer', candidates=CANDIDATES):
     """Makes a cloze task, which is answered without training: all rows of a single file.
 
     text, answer, candidates    names of the fields. All rows or none have candidates, as
                                 a list or, in a table cell, separated by '|'; without,
                                 every token of the vocabulary is a candidate
-    title                       the name in tables (default: the file's name)
     """
-    title = title or tables.stem(path)
+    title = tables.stem(path)
     splits = tables.splits(path, zero_shot=True)
     rows = [row for split in splits[:3] if split for row in split]
     # A field that is named explicitly must exist.

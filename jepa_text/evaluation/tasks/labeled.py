@@ -26,8 +26,6 @@ def make(
     template='{first}\n{second}',
     labels=(),
     kind='',
-    group='',
-    title='',
     seed=0,
     zero_shot=False,
 ):
@@ -41,8 +39,6 @@ def make(
                    the names that a Parquet file has for them, in the order of these
     kind           'labels', or 'scores' for regression; '': regression for more than
                    targets.FEW numbers that are not integers, which is said
-    group          field whose equal values stay on one side of a random split; '': none
-    title          the name in tables (default: the file's name)
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps
     its splits. Of a single file, 40 % are the test set, drawn by `seed`; for a
@@ -50,7 +46,7 @@ def make(
     number says, use pairs.py.
     """
     resolve.check_choice('labeled: kind', kind, KINDS)
-    title = title or tables.stem(path)
+    title = tables.stem(path)
     where = f'{title}, {{}}, in {path}'.format
     splits, names = _read(path, label, not labels, zero_shot)
     values = _values(splits, label, where)
@@ -61,13 +57,13 @@ def make(
     known = tuple(map(str, labels or names)) or None
 
     def examples(rows, split):
-        place, fields = where(split), (text, second, group, label)
-        texts, others, groups, given = tables.columns(rows, fields, place)
+        place = where(split)
+        texts, others, given = tables.columns(rows, (text, second, label), place)
         if kind == 'scores':
             target = targets.scores(given, place)
         else:
             target = targets.labels(given, place, known)
-        return tasks.examples(texts, others, target, place, groups)
+        return tasks.examples(texts, others, target, place)
 
     parts = tasks.make_splits(splits, examples, seed, zero_shot)
     if second:
@@ -105,9 +101,12 @@ def _read(path, label, typed, zero_shot):
     names, untyped = {}, []
 
     def read(file):
-        rows, known = tables.read_named(file, label)
+        rows, known = tables.read(file), tables.class_names(file, label)
         names.update(dict.fromkeys(known))
-        if tables.is_untyped(file):
+        for row in rows if known else ():
+            if isinstance(row[label], int) and 0 <= row[label] < len(known):
+                row[label] = known[row[label]]
+        if tables.kind_of(file) in ('csv', 'tsv'):
             untyped.extend(row for row in rows if label in row)
         return rows
 

@@ -34,15 +34,14 @@ FIELDS = (
 )
 
 
-def make(path, kind='', group='', title='', seed=0, zero_shot=False):
+def make(path, kind='', seed=0, zero_shot=False):
     """Makes the task of a file, folder or name on the hub.
 
     The other arguments are as in labeled.py. Raises ValueError, which lists the
     fields, if no kind fits.
     """
     name, fields = _found(path)
-    section = {'name': name, 'path': path, **fields, 'title': title}
-    section |= {'group': group} if group else {}
+    section = {'name': name, 'path': path, **fields}
     if name != 'cloze':  # never split
         section['seed'] = seed
     if name == 'labeled':

@@ -15,11 +15,9 @@ def make(
     first='text_a',
     second='text_b',
     score='score',
-    title='',
     positive=None,
     seed=0,
     template='{first}\n{second}',
-    group='',
     zero_shot=False,
 ):
     """Makes a similarity task.
@@ -27,10 +25,10 @@ def make(
     first, second, score    names of the fields
     positive                pairs from this score on have the same meaning (None: the
                             highest quarter)
-    template, group         as in labeled.py
+    template                as in labeled.py
     zero_shot               whether all rows are the test set if there is no file `test`
     """
-    given = dict(kind='scores', group=group, title=title, seed=seed, zero_shot=zero_shot)
+    given = dict(kind='scores', seed=seed, zero_shot=zero_shot)
     task = labeled.make(path, first, score, second, template, **given)
     if positive is None:
         known = task.train if len(task.train) else task.test

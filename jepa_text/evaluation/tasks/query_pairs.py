@@ -9,28 +9,21 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.retrieval import Retrieval
 
 
-def make(
-    path,
-    query='query',
-    document='document',
-    group='',
-    title='',
-    seed=0,
-    zero_shot=False,
-):
+def make(path, query='query', document='document', seed=0, zero_shot=False):
     """Makes a retrieval task that is trained on the pairs of the training split.
 
     `query` and `document` name the fields. Of a single file, 40 % are the test set, drawn
-    by `seed` so that no text is on both sides, nor a `group` (labeled.py). Without a
-    validation set, 5 % of the training pairs are used (sets/task.py). A `zero_shot` task
-    has neither: of a single file, all pairs are the test set.
+    by `seed` so that no text is on both sides. Without a validation set, 5 % of the
+    training pairs are used (sets/task.py). A `zero_shot` task has neither: of a single
+    file, all pairs are the test set.
     """
-    title = title or tables.stem(path)
+    title = tables.stem(path)
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
-        queries, documents, groups = tables.columns(rows, (query, document, group), where)
-        return tasks.examples(queries, documents, None, where, groups)
+        return tasks.examples(
+            *tables.columns(rows, (query, document), where), None, where
+        )
 
     splits = tables.splits(path, zero_shot=zero_shot)
     splits = tasks.make_splits(splits, examples, seed, zero_shot)

@@ -25,13 +25,12 @@ TEST_SHARE = 0.4
 SEEDED = ('bigram_shift', 'word_order', 'odd_word')
 
 
-def make(made, path='', text='text', max_texts=6000, seed=0, title=''):
+def make(made, path='', text='text', max_texts=6000, seed=0):
     """Makes a task of sentences; `made` is one of SETS (sets/sentences.py).
 
     The sentences are the texts at `path`, split by `seed`; or paragraphs of the bundled
     corpus, whose training documents are for training and whose held-out documents are for
-    testing. At most `max_texts` texts are used. `title` is the name in tables (default:
-    `made`).
+    testing. At most `max_texts` texts are used.
     """
     resolve.check_choice('sentences: made', made, SETS)
     if path:
@@ -51,7 +50,7 @@ def make(made, path='', text='text', max_texts=6000, seed=0, title=''):
     else:
         is_test_N = built.sources_N >= len(sides[0])
         sides = (whole.take(np.flatnonzero(side_N)) for side_N in (~is_test_N, is_test_N))
-    return tasks.Task(title or made, 'labels', 'accuracy', *sides)
+    return tasks.Task(made, 'labels', 'accuracy', *sides)
 
 
 def seeded(made, seed):

@@ -8,12 +8,12 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.files import paths
 
 
-def make(path, text='text', title='', seed=0):
+def make(path, text='text', seed=0):
     """Makes a task of texts: the lines of a .txt file, or the field `text` of others.
 
     40 % are the test set, drawn by `seed`; duplicates are dropped.
     """
-    title, where = title or tables.stem(path), f'texts of {path}'
+    where = f'texts of {path}'
     on_hub = hub.is_name(path)
     if not on_hub and not Path(paths.local('The path of the texts', path)).exists():
         raise FileNotFoundError(f'Text file {path} does not exist.')
@@ -23,4 +23,6 @@ def make(path, text='text', title='', seed=0):
         (texts,) = tables.columns(tables.splits(path)[0], [text], where)
     valid = tasks.examples(texts, where=where).first
     whole = tasks.Examples(list(dict.fromkeys(valid)))
-    return tasks.Task(title, 'texts', '', *tasks.train_test_split(whole, seed))
+    return tasks.Task(
+        tables.stem(path), 'texts', '', *tasks.train_test_split(whole, seed)
+    )
