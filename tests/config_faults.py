@@ -42,7 +42,7 @@ def bases(folder):
             source=source, tokenizer='bundled', row_length=tiny.LENGTH, packing='concat'
         )
         config['plan'] = dict(hardware='h100:8', mfu=0.4)
-        config['checkpoint'] |= dict(keep_every=10)
+        config['checkpoint'] |= dict(keep_at=[10])
         config['phases'] = at_switch(config['phases'])
         config['data'] |= dict(threads=1)
         config['model'] |= dict(depth=3, rope_theta=1e4, window=8, qk_norm=True)

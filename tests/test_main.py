@@ -54,7 +54,7 @@ def test_help_lists_available_names():
     text = commands.usage(['train'])
     assert re.search(r'model = .*transformer', text)
     assert re.search(r'objective = .*clm.*mlm', text)
-    assert 'data.batch_size = 0' in text and 'checkpoint.keep_every = None' in text
+    assert 'data.batch_size = (required)' in text and 'init_from.step = None' in text
     assert '--hardware' not in text
 
 

@@ -15,6 +15,7 @@ INSTEAD = {
     'evaluate.most_rows': 'it is now max_rows',
     '.compilation_cache': 'it was removed: set JAX_COMPILATION_CACHE_DIR',
     'data.batch_per_device': 'it was removed: set batch_size, of all devices together',
+    'checkpoint.keep_every': 'it was removed: list the steps in keep_at',
     'metrics.wandb': 'it was removed: `wandb sync WORKDIR` uploads the event files',
     'watchdog.compile': 'it is now pause',
     'watchdog.prepare': 'it was removed: the watchdog waits for rows',

@@ -37,9 +37,6 @@ class Config:
 
     every: int = schema.field(1000, 'steps between saves; 0: only on signals', minimum=0)
     keep: int = schema.field(3, 'number of newest checkpoints to keep', minimum=1)
-    keep_every: int | None = schema.field(
-        None, 'also keep every step that is a multiple of this', minimum=1
-    )
     keep_at: tuple[int, ...] = schema.field(
         (), 'also keep these steps; each is saved, logged and evaluated', minimum=1
     )
@@ -48,10 +45,9 @@ class Config:
 class Checkpointer:
     """Saves and restores the state of one run; a context manager.
 
-    Keeps the `keep` newest steps, with `keep_every` also every step that is a multiple of
-    it, and the steps `keep_at`. Only one Checkpointer may be open per folder (`workdir`
-    locks it). In a distributed job every process calls every method. Raises OSError if
-    the folder cannot be used.
+    Keeps the `keep` newest steps, and the steps `keep_at`. Only one Checkpointer may be
+    open per folder (`workdir` locks it). In a distributed job every process calls every
+    method. Raises OSError if the folder cannot be used.
     """
 
     def __init__(
@@ -59,16 +55,15 @@ class Checkpointer:
         folder,
         *,
         keep=Config.keep,
-        keep_every=Config.keep_every,
         keep_at=Config.keep_at,
     ):
         self.folder = restore.folder_of(folder)
         self._is_local = not addresses.is_address(self.folder)
         self._saving = self._failure = None
-        kept = [ocp.checkpoint_managers.LatestN(keep)]
-        kept += [ocp.checkpoint_managers.CustomSteps(sorted(keep_at))]
-        if keep_every:
-            kept += [ocp.checkpoint_managers.EveryNSteps(keep_every)]
+        kept = [
+            ocp.checkpoint_managers.LatestN(keep),
+            ocp.checkpoint_managers.CustomSteps(sorted(keep_at)),
+        ]
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(kept),
             cleanup_tmp_directories=True,

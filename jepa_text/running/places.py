@@ -24,42 +24,30 @@ _WRITABLE = ('gs://', 'gcs://')
 
 
 class Place:
-    """A workdir on this machine, the `folder`."""
+    """A workdir on this machine, the `folder`; for one at an address, a copy of its files
+    beside the checkpoints."""
 
-    def __init__(self, folder):
-        self.folder, self.name = Path(folder), str(folder)
-
-    def send(self):
-        """Does nothing: the folder itself is the workdir."""
-
-
-class RemotePlace(Place):
-    """A workdir at an address; `folder` is a copy of its files beside the checkpoints."""
-
-    def __init__(self, address, folder, is_run):
-        self.folder, self.name = folder, address
-        self._address, self._sent = epath.Path(address), {}
-        if is_run:
+    def __init__(self, folder, address='', is_run=False):
+        self.folder, self.name = Path(folder), address or str(folder)
+        self._address, self._sent = address and epath.Path(address), {}
+        if address and is_run:
             (folder / restore.STEPS).write_text(f'{address}/{restore.STEPS}')
         # Denied access is an error with its remedy here, unlike in epath.
-        for name in addresses.list_files(address):
+        for name in addresses.list_files(address) if address else ():
             if '/' not in name:
                 (folder / name).write_bytes((self._address / name).read_bytes())
 
     def send(self):
-        """Sends the files that have changed since the last time."""
-        for path in sorted(self.folder.rglob('*')):
+        """Sends the files that have changed since the last time, if at an address."""
+        for path in sorted(self.folder.rglob('*')) if self._address else ():
             if not path.is_file() or path.name in _OWN or path.name.endswith('.tmp'):
                 continue
-            name, stamp = (
-                path.relative_to(self.folder).as_posix(),
-                path.stat().st_mtime_ns,
-            )
-            if self._sent.get(name) != stamp:
-                target = self._address / name
+            stamp = path.stat().st_mtime_ns
+            if self._sent.get(path) != stamp:
+                target = self._address / path.relative_to(self.folder).as_posix()
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
-                self._sent[name] = stamp
+                self._sent[path] = stamp
 
 
 @contextlib.contextmanager
@@ -80,7 +68,7 @@ def opened(place, is_run=False):
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, os.path.basename(address))
         folder.mkdir()
-        remote = RemotePlace(address, folder, is_run)
+        remote = Place(folder, address, is_run)
         try:
             yield remote
         finally:

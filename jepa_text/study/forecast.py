@@ -128,11 +128,10 @@ def kept_steps(section, steps, others, begin=0):
     `section` is the section `checkpoint`, `others` are further steps that it saves, such
     as ends of phases; it continues from a step `begin` of another run.
     """
-    every, multiples = section['every'] or steps, section.get('keep_every')
+    every = section['every'] or steps
     candidates = {*range(every, steps, every), steps, *section['keep_at'], *others}
     saved = sorted(step for step in candidates if begin < step <= steps)
-    kept = {step for step in saved if multiples and step % multiples == 0}
-    return kept | {*saved[-section['keep'] :]} | {*saved} & {*section['keep_at']}
+    return {*saved[-section['keep'] :]} | {*saved} & {*section['keep_at']}
 
 
 def show(expected, stream=None):

@@ -164,7 +164,6 @@ def restore_or_init(recipe, place, stack, stop, trunk):
         checkpoint.Checkpointer(
             folder / 'checkpoints',
             keep=config.checkpoint.keep,
-            keep_every=config.checkpoint.keep_every,
             keep_at=frozenset(config.checkpoint.keep_at),
         )
     )

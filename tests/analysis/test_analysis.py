@@ -184,14 +184,27 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
 
 
 @pytest.mark.slow
-def test_jobs_give_equal_results(results, folder, monkeypatch):
-    """Processes of their own compute the vectors."""
+@pytest.mark.parametrize(
+    'engine',
+    [dict(jobs=2), pytest.param(dict(name='ray'), marks=pytest.mark.ray)],
+    ids=['jobs', 'ray'],
+)
+def test_other_processes_give_equal_results(
+    results, folder, monkeypatch, request, engine
+):
+    """They compute the vectors, here or on a cluster."""
+    if engine == {'name': 'ray'}:
+        from ray import cluster_utils
+
+        cluster = cluster_utils.Cluster(True, head_node_args=dict(num_cpus=2))
+        request.addfinalizer(cluster.shutdown)
+        monkeypatch.setenv('RAY_ADDRESS', cluster.address)
     monkeypatch.setattr(features, '_compute', None)
-    given = config(folder, engine=dict(jobs=2))
-    apart = analyze.analyze(given, folder / 'jobs')
+    out = folder / request.node.callspec.id
+    apart = analyze.analyze(config(folder, engine=engine), out)
     for part in ('rows', 'spectra', 'cuts'):
         assert str(apart[part]) == str(results[part])
-    assert sorted((folder / 'jobs' / 'logs').iterdir())
+    assert list((out / 'logs').iterdir())
 
 
 def test_second_analysis_uses_the_cache(results, folder, monkeypatch):

@@ -90,7 +90,7 @@ FAULTS = {
         (dict(watchdog=dict(seconds=True)), 'watchdog.seconds=True'),
         (dict(watchdog=dict(pause=-1)), 'watchdog.pause=-1 must be a number at'),
         (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be an integer at least'),
-        (dict(checkpoint__keep_every=0), 'checkpoint.keep_every=0 must be'),
+        (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be'),
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
         (dict(data=[]), r'data=\[\] must be a section'),

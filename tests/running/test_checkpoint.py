@@ -326,14 +326,9 @@ def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
 # Retention
 
 
-def test_retention_keeps_the_newest_and_the_multiples(tmp_path):
-    _save(tmp_path, *range(1, 9), keep=2, keep_every=3)
-    assert _steps(tmp_path) == ['3', '6', '7', '8']
-
-
-def test_keep_at_steps_are_kept(tmp_path):
-    _save(tmp_path, *range(1, 9), keep=1, keep_every=4, keep_at=(2, 3, 70))
-    assert _steps(tmp_path) == ['2', '3', '4', '8']
+def test_the_newest_steps_and_those_of_keep_at_are_kept(tmp_path):
+    _save(tmp_path, *range(1, 9), keep=2, keep_at=(2, 3, 70))
+    assert _steps(tmp_path) == ['2', '3', '7', '8']
 
 
 def _raise(error):

@@ -44,7 +44,7 @@ def remote(tmp_path, monkeypatch):
         folder = tmp_path / 'here'
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        return places.RemotePlace(str(tmp_path / 'there'), folder, is_run=True)
+        return places.Place(folder, str(tmp_path / 'there'), is_run=True)
 
     return tmp_path / 'there', opened
 

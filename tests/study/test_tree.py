@@ -179,7 +179,6 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
 @pytest.mark.parametrize(
     'section, steps, others, begin, kept',
     [
-        (dict(every=10, keep=2, keep_every=20), 70, [], 0, {20, 40, 60, 70}),
         # A trunk checkpoint among the newest is retained instead of another.
         (dict(every=10, keep=2), 40, [36], 0, {36, 40}),
         (dict(every=10, keep=2), 40, [16], 0, {30, 40}),
