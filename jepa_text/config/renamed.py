@@ -2,6 +2,7 @@
 
 CLEANING = ('quality', 'stop_words', 'bad_words', 'repeated_spans', 'near_duplicates')
 DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cleaning.md'
+SPANS = ('ignore_spaces', 'skip_unmatched', 'no_answer')
 # {the last two names of a path, perhaps with =VALUE: what to do}
 INSTEAD = {
     '.start': 'it is now init_from',
@@ -36,6 +37,7 @@ INSTEAD = {
     'train.alphabet': 'it was removed, as was wordpiece: leave it out',
     '.chosen_from': 'it was removed: give learning_rate, from summary.json',
     'finetuning.layers': 'it was removed: analyze measures frozen encoders',
+    **{f'tasks.{key}': 'it was removed: prepare the rows' for key in SPANS},
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",

@@ -57,20 +57,6 @@ def test_a_folder_in_beir_layout(packed, tmp_path):
     assert retrieval.shared_texts(task) == 0
 
 
-@pytest.mark.parametrize('name', ['qrels.txt', 'qrels.test.tsv', 'other/my.qrels'])
-def test_qrels_may_lie_beside_the_corpus_or_elsewhere(tmp_path, name):
-    beir(tmp_path, qrels={})
-    (tmp_path / 'qrels').rmdir()
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text('q3 0 d3 2\nq4\t0\td4\t1\n')
-    given = dict(qrels=str(path)) if 'my' in name else {}
-    task = build(path=str(tmp_path), **given)
-    assert task.qrels == {'q3': {'d3': 2}, 'q4': {'d4': 1}}
-    with pytest.raises(FileNotFoundError, match='none'):
-        build(path=str(tmp_path), qrels=str(tmp_path / 'none'))
-
-
 def test_the_papers_corpus_has_judged_documents_only(tmp_path):
     beir(tmp_path)
     task = build('nq', path=str(tmp_path), protocol='paper')
@@ -119,19 +105,6 @@ def test_training_pairs_are_read_from_a_file(tmp_path):
     jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positives': 'b'}])
     with pytest.raises(ValueError, match="no field 'positive'. Did you mean 'positives'"):
         build(**given)
-
-
-@pytest.mark.parametrize(('name', 'separator'), [('test.tsv', '\t'), ('test.txt', ' ')])
-def test_qrels_of_trec_have_no_header(name, separator, tmp_path):
-    beir(tmp_path)
-    (tmp_path / 'qrels' / 'test.tsv').unlink()
-    lines = [separator.join([q, '0', d, str(score)]) for q, d, score in QRELS['test']]
-    (tmp_path / 'qrels' / name).write_text('\n'.join(lines) + '\n')
-    task = build('ranking', path=str(tmp_path))
-    assert task.qrels == {'q3': {'d3': 2, 'd4': 0}, 'q4': {'d4': 1}}
-    (tmp_path / 'qrels' / name).write_text('\n'.join([*lines, 'q9 d9']) + '\n')
-    with pytest.raises(ValueError, match="line 4: 'q9 d9' is no judgment.*TREC"):
-        build('ranking', path=str(tmp_path))
 
 
 def test_mldr_has_queries_in_its_qrels(tmp_path):

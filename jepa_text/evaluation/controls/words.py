@@ -43,15 +43,6 @@ def terms(text, cased=False):
     return patterns.word.findall(text) + pairs
 
 
-def separated(text):
-    """Returns a text with spaces around each letter of a script without spaces.
-
-    >>> separated('iPhone很好!').split()
-    ['iPhone', '很', '好', '!']
-    """
-    return _patterns().letter.sub(r' \g<0> ', text)
-
-
 def pieces(text):
     """Returns (pieces, gaps): whitespace-separated parts, and '' or ' ' after each.
 

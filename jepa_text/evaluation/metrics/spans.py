@@ -1,21 +1,15 @@
 """Extractive question answering metrics, by SQuAD's script and by arXiv 2507.00994.
 
 Answers and references are compared after `normalized`. A question without a reference is
-unanswerable: its only correct answer is ''. Where most references of a question or of the
-set have letters of scripts without spaces (Chinese, Thai), each such letter is a word and
-punctuation of all scripts is removed, as in the scripts of CMRC (Cui et al. 2019) and
-MLQA (Lewis et al. 2020).
+unanswerable: its only correct answer is ''.
 """
 
 import collections
-import itertools
 import re
 import string
-import unicodedata
 
 import numpy as np
 
-from jepa_text.evaluation.controls import words
 from jepa_text.evaluation.metrics import base
 
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
@@ -42,10 +36,8 @@ def measure(references, predicted, positions=None):
     texts = list(map(_texts, references))
     has_answer_N = np.array(list(map(bool, texts)))
     scores = {'em': exact_match, 'f1': word_f1}
-    of_set = _is_apart(itertools.chain.from_iterable(texts))
-    cases = [(a, t, of_set or _is_apart(t)) for a, t in zip(predicted, texts)]
     per_instance = {
-        name: np.array([_best(score, *case) for case in cases])
+        name: np.array([_best(score, *case) for case in zip(predicted, texts)])
         for name, score in scores.items()
     }
     standard = {}
@@ -63,68 +55,42 @@ def measure(references, predicted, positions=None):
     return base.Measured(standard, paper, per_instance)
 
 
-def normalized(text, apart=False):
+def normalized(text):
     """Returns text in lower case without ASCII punctuation, articles and extra spaces.
 
-    With `apart` also without other punctuation, and with spaces around each letter (and
-    its marks) of a script without spaces.
-
-    >>> normalized(' The  U.S. Army; an army'), normalized('《天气》。', apart=True)
-    ('us army army', '天 气')
+    >>> normalized(' The  U.S. Army; an army')
+    'us army army'
     """
     text = text.lower().translate(_PUNCTUATION)
-    if apart:
-        letters = (one for one in text if unicodedata.category(one)[0] != 'P')
-        text = words.separated(''.join(letters))
     return ' '.join(re.sub(r'\b(a|an|the)\b', ' ', text).split())
 
 
-def exact_match(answer, reference, apart=None):
-    """Returns 1.0 if both are equal after `normalized`, else 0.0.
-
-    `apart` is that of `normalized`; None: True if either has a letter of a script without
-    spaces.
-    """
-    answer, reference = _both_normalized(answer, reference, apart)
-    return float(answer == reference)
+def exact_match(answer, reference):
+    """Returns 1.0 if both are equal after `normalized`, else 0.0."""
+    return float(normalized(answer) == normalized(reference))
 
 
-def word_f1(answer, reference, apart=None):
+def word_f1(answer, reference):
     """Returns the F1 of both bags of words; if one is empty, 1.0 if both are.
 
-    `apart` is that of `exact_match`.
-
-    >>> word_f1('the grey whale', 'a whale'), word_f1('天气很好', '天气好')
-    (0.6666666666666666, 0.8571428571428571)
+    >>> word_f1('the grey whale', 'a whale')
+    0.6666666666666666
     """
-    both = _both_normalized(answer, reference, apart)
-    answer, reference = map(str.split, both)
+    answer, reference = normalized(answer).split(), normalized(reference).split()
     if not answer or not reference:
         return float(answer == reference)
     both = collections.Counter(answer) & collections.Counter(reference)
     return 2 * sum(both.values()) / (len(answer) + len(reference))
 
 
-def _both_normalized(answer, reference, apart):
-    if apart is None:
-        apart = words.is_without_spaces(answer + reference)
-    return normalized(answer, apart), normalized(reference, apart)
-
-
-def _is_apart(texts):
-    """Returns whether most texts have letters of scripts without spaces."""
-    apart = [words.is_without_spaces(text) for text in texts if text.strip()]
-    return sum(apart) > len(apart) / 2
-
-
 def _texts(answers):
     return [answer if isinstance(answer, str) else answer[1] for answer in answers]
 
 
-def _best(score, answer, texts, apart):
+def _best(score, answer, texts):
     """Returns the best score over references, without those that normalize to ''."""
-    known = [text for text in texts if normalized(text, apart)]
-    return max(score(answer, text, apart) for text in known or [''])
+    known = [text for text in texts if normalized(text)]
+    return max(score(answer, text) for text in known or [''])
 
 
 def _position_f1(gold, predicted, count):

@@ -1,10 +1,9 @@
 """Sequence labeling metrics: entity-level F1, precision and recall, and word accuracy.
 
 Gold entities are in IOB2: B- starts every entity, I- continues it, O is outside. Other
-tags, such as parts of speech, have no entities and so no entity_* and conlleval_*.
+tags, such as parts of speech, have no entities and so no entity_*.
 """
 
-import functools
 import re
 
 import numpy as np
@@ -22,8 +21,6 @@ def measure(gold, predicted):
 
     entity_f1, entity_precision, entity_recall    seqeval's strict mode: a predicted
                       entity must start with B-; micro-averaged over types
-    conlleval_f1, conlleval_precision, conlleval_recall    by the rules of CoNLL's script
-                      (Tjong Kim Sang & Buchholz 2000): I- may also start an entity
     token_accuracy    share of correct words; the value of a sentence is its influence on
                       it, so that the mean over sentences is the share
     paper: sentence_macro_f1    mean over sentences of the macro-F1 of a sentence's tags,
@@ -113,26 +110,18 @@ def are_entities(sentences, where):
         raise ValueError(
             f'{where(index)}: word {place} has the tag {tag!r}, but other tags are of '
             f'entities, such as {min(filter(_PREFIXED.fullmatch, known))!r}: each must '
-            'be O, or B- or I- and a type. Fix the tag, or name the scheme of the tags.'
+            'be O, or B- or I- and a type. Fix the tag, or convert all to IOB2.'
         )
     return False
 
 
 def _entities(gold, predicted):
-    strict = base.extra('seqeval.metrics.v1').precision_recall_fscore_support
-    lenient = base.extra('seqeval.metrics.sequence_labeling')
+    score = base.extra('seqeval.metrics.v1').precision_recall_fscore_support
     scheme = base.extra('seqeval.scheme').IOB2
-    rules = {
-        'entity': functools.partial(strict, scheme=scheme),
-        'conlleval': lenient.precision_recall_fscore_support,
-    }
     sides = [[list(map(str, words)) for words in side] for side in (gold, predicted)]
-    values = {}
-    for name, score in rules.items():
-        scores = score(*sides, average='micro', zero_division=0)
-        parts = zip(('precision', 'recall', 'f1'), scores)
-        values |= {f'{name}_{part}': float(value) for part, value in parts}
-    return values
+    values = score(*sides, average='micro', scheme=scheme, zero_division=0)
+    names = 'entity_precision', 'entity_recall', 'entity_f1'
+    return dict(zip(names, map(float, values)))
 
 
 def _macro_f1(sentence_M, gold_M, predicted_M, count):
@@ -140,7 +129,6 @@ def _macro_f1(sentence_M, gold_M, predicted_M, count):
 
     Vectorized, as scikit-learn takes 1 ms per sentence.
     """
-
     shape = sentence_M[-1] + 1, count
 
     def table(tags_M, weights_M=None):

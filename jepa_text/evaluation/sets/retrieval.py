@@ -2,9 +2,7 @@
 
     corpus.jsonl    {"_id": "d1", "title": "...", "text": "..."} per line
     queries.jsonl   {"_id": "q1", "text": "..."}
-    qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv. Or, also as
-                    test.txt, TREC's columns without a header: query, 0, document, score;
-                    then also qrels.txt or qrels.test.txt beside the corpus
+    qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv
 
 Files may be gzipped (.gz), or be another kind of table (data/sets/tables.py).
 """
@@ -18,15 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.data.corpora import invalid_text, reading
+from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.files import paths
 
 IDS, QUERY_IDS = ('_id', 'id', 'docid'), ('query-id', 'query_id', 'qid')
 LAYOUT = (
-    'A set needs files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv, '
-    "or TREC's qrels.txt."
+    'A set needs files corpus.jsonl and queries.jsonl, and a folder qrels with test.tsv.'
 )
 DOCUMENT_IDS, SCORES = ('corpus-id', 'corpus_id', 'docid', 'doc_id'), ('score',)
 
@@ -122,11 +119,17 @@ def read_qrels(files):
     """
     qrels = {}
     for file in files:
-        for number, row in enumerate(_trec_rows(file) or tables.rows(file), 1):
+        for number, row in enumerate(tables.rows(file), 1):
             where = f'{file}, row {number}'
             query = str(_value(row, QUERY_IDS, where))
             document = str(_value(row, DOCUMENT_IDS, where))
-            score = _integer(_value(row, SCORES, where), where)
+            given = _value(row, SCORES, where)
+            if not re.fullmatch(r'-?\d+(\.0+)?', str(given)):
+                raise ValueError(
+                    f'{where}: the score is {given!r}, but must be an integer: 0 for a '
+                    'document that is not relevant, 1 or more for a relevant one.'
+                )
+            score = int(float(given))
             known = qrels.setdefault(query, {}).setdefault(document, score)
             if known != score:
                 raise ValueError(
@@ -134,26 +137,6 @@ def read_qrels(files):
                     f'{query!r}, but an earlier row says {known}: remove one of them.'
                 )
     return qrels
-
-
-def _trec_rows(file):
-    """The rows of a file in TREC's format; None for others."""
-    if tables.kind_of(file) in ('parquet', 'arrow', 'json', 'jsonl', 'ndjson'):
-        return None
-    columns = QUERY_IDS[0], 'iteration', DOCUMENT_IDS[0], SCORES[0]
-    rows = []
-    for number, line in reading.lines(file):
-        cells = line.split()
-        is_trec = len(cells) == 4 and re.fullmatch(r'-?\d+', cells[3])
-        if cells and not is_trec:
-            if not rows:
-                return None
-            raise ValueError(
-                f'{file}, line {number}: {line!r} is no judgment. Without a header, a '
-                'line has the columns of TREC: query, 0, document, integer.'
-            )
-        rows += [dict(zip(columns, cells))] if cells else []
-    return rows
 
 
 def find_files(path, where_qrels=''):
@@ -164,18 +147,8 @@ def find_files(path, where_qrels=''):
     top = Path(paths.local('The path of the set', path))
     if not top.is_dir():
         raise FileNotFoundError(f'Folder {path} does not exist. {LAYOUT}')
-    beside = sorted(top.glob('qrels.*'))
-    if Path(where_qrels).is_file():
-        qrels, revision = {'test': [Path(where_qrels)]}, ''
-    elif where_qrels or (top / 'qrels').is_dir():
-        qrels, revision = tables.files(where_qrels or top / 'qrels')
-    elif beside:
-        known, qrels, revision = (*tables.TRAIN, *tables.VALIDATION), {}, ''
-        for file in beside:
-            word = file.name.split('.')[1]
-            qrels.setdefault(word if word in known else 'test', []).append(file)
-    else:
-        qrels, revision = tables.files(top)
+    inside = top / 'qrels' if (top / 'qrels').is_dir() else top
+    qrels, revision = tables.files(where_qrels or inside)
     corpus, queries = _files_named(top, 'corpus'), _files_named(top, 'queries')
     return _checked(Files(corpus, queries, qrels, revision))
 
@@ -318,15 +291,3 @@ def fill_template(template, row, where):
         ) from error
     invalid_text.check_unicode(text, where)
     return text
-
-
-def _integer(value, where):
-    try:
-        if float(value) == int(float(value)):
-            return int(float(value))
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise ValueError(
-        f'{where}: the score is {value!r}, but must be an integer: 0 for a document that '
-        'is not relevant, 1 or more for a relevant one.'
-    )

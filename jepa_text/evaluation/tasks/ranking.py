@@ -44,7 +44,6 @@ def make(
     document='',
     query='',
     protocol='full',
-    title='',
     task='',
     seed=0,
 ):
@@ -70,7 +69,7 @@ def make(
     query = query or ('Query: {text}' if is_paper else '{text}')
     qrels = qrels or ('' if path else chosen.qrels)
     files = retrieval.find_files(path or chosen.path, qrels)
-    where = title or task or tables.stem(path)
+    where = task or tables.stem(path)
     read = retrieval.read_queries(files, query, where)
     train, validation, test = _with_validation(read.qrels, is_paper, seed)
     scored = _documents(validation) | _documents(test)

@@ -4,10 +4,10 @@ squad       questions on Wikipedia                          Rajpurkar et al. 201
 squad_v2    the same, with unanswerable questions           Rajpurkar et al. 2018
 record      news with an entity left out of a sentence      Zhang et al. 2018
 
-Formats are the JSON of SQuAD and ReCoRD, or one question per row (data/sets/tables.py).
+Formats are the JSON of SQuAD, or one question per row (data/sets/tables.py), also that of
+ReCoRD in SuperGLUE.
 """
 
-import warnings
 from typing import NamedTuple
 
 from jepa_text.data.corpora import invalid_text
@@ -49,11 +49,7 @@ def make(
     question='question',
     context='context',
     answers='answers',
-    no_answer='',
-    ignore_spaces=False,
-    skip_unmatched=False,
     template='Question: {first}\nContext: {second}',
-    title='',
     task='',
     seed=0,
 ):
@@ -63,32 +59,27 @@ def make(
                     character at which they start, as {'text': [...], 'answer_start':
                     [...]} or [{'text': ..., 'answer_start': ...}]; or a text or list of
                     texts, each taken at its first occurrence. None or [] is no answer
-    no_answer       a text that stands for no answer
-    skip_unmatched  drop answers that do not occur in the context, and questions without
-                    another answer, and warn of how many; by default they are an error
-    ignore_spaces   match answers whose spaces differ from those of the context; the
-                    matching part of the context is then the answer
     template        makes one text of question and context
 
     Splits are as in labeled.py.
     """
     chosen = tasks.named_set('spans', TASKS, task, path, _Set('', unanswerable=True))
     path = path or chosen.hub
-    title = title or task or tables.stem(path)
+    title = task or tables.stem(path)
     targets.check_template(template, title)
     fields = (question, context, answers)
     splits = tables.splits(path, lambda file: _read(file, fields))
 
     def examples(rows, split):
         where = f'{title}, {split}, in {path}'
+        if not rows:
+            raise ValueError(f'{where}: the set has no questions.')
         questions = [
             _question(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
         ]
-        if no_answer:
-            questions = [_without_answer(q, no_answer) for q in questions]
-        for question in questions:
-            _check_question(question, chosen.unanswerable)
-        return _examples(questions, ignore_spaces, skip_unmatched, where)
+        made = [_checked(question, chosen.unanswerable) for question in questions]
+        _, questions, contexts, answers = map(list, zip(*made))
+        return tasks.Examples(questions, contexts, answers)
 
     parts = tasks.make_splits(splits, examples, seed)
     _check_hidden(parts, f'{title} in {path}')
@@ -107,28 +98,19 @@ def _check_hidden(parts, where):
 
 
 def _read(file, fields):
-    """Reads the _Questions of a file, of rows or of paragraphs."""
+    """Reads the _Questions of a file, of rows or of SQuAD's paragraphs."""
     questions = []
     for number, row in enumerate(tables.read(file), 1):
         where = f'{file}, row {number}'
-        if 'paragraphs' in row:
-            for n, paragraph in enumerate(row['paragraphs'] or (), 1):
-                context = paragraph.get('context')
-                questions += _nested(paragraph, context, f'{where}, paragraph {n}')
-        elif 'qas' in row and isinstance(row.get('passage'), dict):
-            questions += _nested(row, row['passage'].get('text'), where)
-        else:
+        if 'paragraphs' not in row:
             questions.append(_question(row, fields, where))
+        for n, paragraph in enumerate(row.get('paragraphs') or (), 1):
+            for number, entry in enumerate(paragraph.get('qas') or (), 1):
+                at = f'{where}, paragraph {n}, question {number}'
+                answers = [] if entry.get('is_impossible') else entry.get('answers')
+                context, answers = paragraph.get('context'), _answers(answers, at)
+                questions.append(_Question(at, entry.get('question'), context, answers))
     return questions
-
-
-def _nested(paragraph, context, where):
-    """Yields the questions on a paragraph of SQuAD, or of ReCoRD, which has a `query`."""
-    for number, entry in enumerate(paragraph.get('qas') or [], 1):
-        text = entry.get('question', entry.get('query'))
-        answers = [] if entry.get('is_impossible') else entry.get('answers')
-        entry_where = f'{where}, question {number}'
-        yield _Question(entry_where, text, context, _answers(answers, entry_where))
 
 
 def _question(row, fields, where):
@@ -148,108 +130,46 @@ def _answers(value, where):
     """Returns [(start or None, text)] of any form of answers that `make` accepts."""
     if isinstance(value, dict) and isinstance(value.get('text'), list):
         texts = value['text']
-        starts = value.get('answer_start', value.get('start'))
-        starts = [None] * len(texts) if starts is None else starts
+        starts = value.get('answer_start', [None] * len(texts))
         if len(starts) != len(texts):
             raise ValueError(
                 f'{where} has {len(texts)} answers, but {len(starts)} starts: give one '
                 'start for each answer.'
             )
-        return [(_start(start, where), text) for start, text in zip(starts, texts)]
-    answers = []
-    for answer in value if isinstance(value, list) else [value]:
-        if isinstance(answer, dict):
-            start = answer.get('answer_start', answer.get('start'))
-            answers.append((_start(start, where), answer.get('text')))
-        elif answer:
-            answers.append((None, answer))
-    return answers
-
-
-def _start(value, where):
-    """The character at which an answer starts: an integer, also as text or a float."""
-    try:
-        if value is None or float(value) == int(float(value)):
-            return value if value is None else int(float(value))
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise ValueError(
-        f'{where}: an answer starts at {value!r}, but the start must be an integer, the '
-        'number of characters before it; without one, its first occurrence is taken.'
+        return list(zip(starts, texts))
+    answers = value if isinstance(value, list) else [value]
+    pairs = (
+        (answer.get('answer_start'), answer.get('text'))
+        if isinstance(answer, dict)
+        else (None, answer)
+        for answer in answers
     )
+    return [(start, text) for start, text in pairs if text]
 
 
-def _without_answer(question, no_answer):
-    kept = [(start, text) for start, text in question.answers if text != no_answer]
-    return question._replace(answers=kept)
-
-
-def _check_question(question, unanswerable):
-    where = question.where
-    for name, text in (('question', question.question), ('context', question.context)):
+def _checked(question, unanswerable):
+    """Returns the _Question with the starts of its answers; raises ValueError if it is
+    invalid."""
+    where, asked, context, answers = question
+    for name, text in (('question', asked), ('context', context)):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(
                 f'{where}: the {name} is {text!r}, but must be a text that is not empty.'
             )
         invalid_text.check_unicode(text, f'{where}: the {name}')
-    if not question.answers and not unanswerable:
+    if not answers and not unanswerable:
         raise ValueError(
             f'{where}: the question has no answer, but this set needs one. {_HIDDEN}'
         )
-
-
-def _examples(questions, ignore_spaces, skip_unmatched, where):
-    kept, missed = [], []
-    for question in questions:
-        spans = [
-            _span(question.context, *answer, ignore_spaces) for answer in question.answers
-        ]
-        for span, (start, text) in zip(spans, question.answers):
-            if span is None:
-                place = '' if start is None else f' at character {start}'
-                missed.append(
-                    f'{question.where}: the context does not contain the answer '
-                    f'{text!r}{place}'
-                )
-        matched = [span for span in spans if span is not None]
-        if matched or not question.answers:
-            kept.append(question._replace(answers=matched))
-    if missed and not skip_unmatched:
-        raise ValueError(
-            f'{missed[0]}; {len(missed):,} such answers in {where}. Fix it, or set '
-            'ignore_spaces=True if a text is tokenized, or skip_unmatched=True to drop '
-            'such answers.'
-        )
-    if missed:
-        warnings.warn(
-            f'{where}: {len(missed):,} answers do not occur in their contexts and are '
-            f'dropped, with {len(questions) - len(kept):,} questions; the first: '
-            f'{missed[0]}.',
-            stacklevel=2,
-        )
-    if not kept:
-        raise ValueError(f'{where}: the set has no questions.')
-    _, questions, contexts, answers = map(list, zip(*kept))
-    return tasks.Examples(questions, contexts, answers)
-
-
-def _span(context, start, text, ignore_spaces):
-    """Returns (start, text) of an answer in the context, or None if it does not occur."""
-    if not isinstance(text, str) or not text.strip():
-        return None
-    if not ignore_spaces:
-        start = context.find(text) if start is None else start
-        is_match = isinstance(start, int) and start >= 0
-        is_match = is_match and context.startswith(text, start)
-        return (start, text) if is_match else None
-    # Match without spaces; of several matches, use the one nearest to `start`.
-    positions = [n for n, letter in enumerate(context) if not letter.isspace()]
-    letters, wanted = ''.join(context.split()), ''.join(text.split())
-    matches, at = [], letters.find(wanted)
-    while at >= 0:
-        matches.append((positions[at], positions[at + len(wanted) - 1] + 1))
-        at = letters.find(wanted, at + 1)
-    if not matches:
-        return None
-    begin, end = min(matches, key=lambda match: abs(match[0] - (start or 0)))
-    return begin, context[begin:end]
+    spans = []
+    for given, text in answers:
+        start = context.find(str(text)) if given is None else given
+        is_there = isinstance(start, int) and start >= 0 and isinstance(text, str)
+        if not is_there or not context.startswith(text, start):
+            at = '' if given is None else f' at character {given!r}'
+            raise ValueError(
+                f'{where}: the context does not contain the answer {text!r}{at}. A start '
+                'is the number of characters before the answer: fix or remove it.'
+            )
+        spans.append((start, text))
+    return question._replace(answers=spans)

@@ -19,16 +19,8 @@ from jepa_text.evaluation.metrics import tags as metrics
 from jepa_text.evaluation.sets import task as tasks
 
 WORDS, TAGS = ('tokens', 'words'), ('tags', 'ner_tags', 'ner', 'labels')
-# What the prefixes of a scheme are in IOB2. B- opens an entity, E- and L- end it.
-SCHEMES = {
-    'iob2': dict(B='B', I='I'),
-    'iob1': dict(B='B', I='I'),
-    'bioes': dict(B='B', I='I', E='I', S='B'),
-    'bilou': dict(B='B', I='I', L='I', U='B'),
-    'bmes': dict(B='B', M='I', E='I', S='B'),
-}
+SCHEMES = ('iob2', 'iob1')
 CONLLU = 1, 3  # columns of words and universal parts of speech
-VALIDATION, TEST = (*tables.VALIDATION, 'testa'), ('test', 'testb')
 
 
 class _Set(NamedTuple):
@@ -64,7 +56,6 @@ def make(
     names=(),
     labels=(),
     scheme='',
-    title='',
     task='',
     seed=0,
 ):
@@ -77,7 +68,7 @@ def make(
                    not contain them
     labels         all tags; another tag is then an error
     scheme         tagging scheme of the file, one of SCHEMES ('': iob2, or tags without
-                   entities, such as parts of speech); tags are converted to iob2, where
+                   entities, such as parts of speech); iob1 is converted to iob2, where
                    B- starts each entity
 
     Splits are as in labeled.py.
@@ -86,7 +77,7 @@ def make(
     path, scheme = path or chosen.hub, scheme or chosen.scheme
     if scheme:
         resolve.check_choice('tags: scheme', scheme, SCHEMES)
-    title = title or task or tables.stem(path)
+    title = task or tables.stem(path)
     fields = [None if field == '' else field for field in (words, tags)]
     known = tuple(labels) or _iob2(chosen.types.split())
 
@@ -109,7 +100,7 @@ def make(
     read = functools.partial(
         _read, fields=fields, defaults=chosen.columns, classes=classes
     )
-    splits = tables.splits(path, read, validation=VALIDATION, test=TEST)
+    splits = tables.splits(path, read)
     by_split = {
         split: None if rows is None else checked(rows, split)
         for split, rows in zip(splits._fields, splits[:3])
@@ -248,41 +239,31 @@ def to_iob2(sentence, scheme, outside):
     """Converts a Sentence from `scheme`, one of SCHEMES or '', to IOB2.
 
     Entities of types in `outside` become O. Raises ValueError for a tag that is not of
-    the scheme, and for one that cannot follow the tag before it: an I- that continues no
-    entity and, in a scheme that marks ends, any tag that leaves an entity without one.
+    the scheme, and for an I- that continues no entity, except in 'iob1'.
     """
-    roles = SCHEMES[scheme or 'iob2']
-    marks_ends, tags = len(roles) > 2, list(sentence.tags)
-    made, inside, before = [], '', metrics.OUTSIDE
-    for place, tag in enumerate([*tags, *[metrics.OUTSIDE] * marks_ends], 1):
+    made, inside = [], ''
+    for number, tag in enumerate(sentence.tags, 1):
         tag = metrics.OUTSIDE if tag[2:] in outside else tag
-        prefix, _, kind = tag.partition('-')
-        role = roles.get(prefix) if metrics.IOB2.fullmatch(f'B-{kind}') else None
-        where = f'{sentence.where}: word {place} has the tag {tag!r}'
-        if scheme and not role and tag != metrics.OUTSIDE:
-            usual = ', '.join(f'{prefix}-' for prefix in roles)
+        where = f'{sentence.where}: word {number} has the tag {tag!r}'
+        is_iob2 = metrics.IOB2.fullmatch(tag)
+        if scheme and not is_iob2:
             raise ValueError(
-                f'{where}, but in the scheme {scheme!r} a tag is O, or one of {usual} '
-                f'and a type. Fix the tag, or choose from {", ".join(SCHEMES)}; '
-                "leave it '' for tags without entities, such as parts of speech."
+                f'{where}, but in the scheme {scheme!r} a tag is O, or B- or I- and a '
+                "type. Fix the tag, or leave scheme '' for tags without entities, such "
+                'as parts of speech.'
             )
-        if marks_ends and inside and role != 'I':
-            raise ValueError(
-                f'{sentence.where}: word {place - 1} has the tag {before!r}, but the '
-                f'entity has no end as {scheme!r} requires. Fix the tags, or give '
-                "scheme='iob2' if only beginnings are marked."
-            )
-        if role == 'I' and kind != inside:
+        kind = tag[2:] if is_iob2 else ''
+        if tag[:1] == 'I' and kind and kind != inside:
             if scheme != 'iob1':
                 raise ValueError(
-                    f'{where} after {before!r}, but an entity starts with B-. If B- is '
-                    "used only for adjacent entities, set scheme='iob1'."
+                    f'{where} after {(made or [metrics.OUTSIDE])[-1]!r}, but an entity '
+                    'starts with B-. If B- is used only for adjacent entities, set '
+                    "scheme='iob1'."
                 )
-            role = 'B'
-        made.append(f'{role}-{kind}' if role else tag)
-        inside = kind if role and prefix not in ('E', 'S', 'L', 'U') else ''
-        before = tag
-    return sentence._replace(tags=made[: len(tags)])
+            tag = f'B-{kind}'
+        made.append(tag)
+        inside = kind
+    return sentence._replace(tags=made)
 
 
 def _check_known(sentences, known):
