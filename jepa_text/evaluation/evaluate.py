@@ -3,7 +3,7 @@
 Each member of the grid is fine-tuned and measured.
 
 workdir/
-  results/        a line and a side file per member: results/lines.py
+  results/        a line and a side file per member: results/result_files.py
   logs/           the output of members that are trained by other processes (engine.py)
   lines.jsonl     all lines, and the definition by which they are selected
   summary.json    selected learning rates, means and intervals; summary.csv: one per line
@@ -22,8 +22,7 @@ from jepa_text.config import schema
 from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
-from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import page, selection, summary
+from jepa_text.evaluation.results import page, result_files, selection, summary
 from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import console
@@ -74,7 +73,10 @@ def evaluate(config, workdir, dry_run=False):
 
 def _done(folder):
     """Returns the keys of all lines."""
-    return {grouping.key_of(line) for line in results.read(folder / results.FOLDER)[0]}
+    return {
+        grouping.key_of(line)
+        for line in result_files.read(folder / result_files.FOLDER)[0]
+    }
 
 
 def _work(config, folder, tasks, groups, stamps, run):
@@ -131,7 +133,9 @@ def _examined(config, tasks, folder, groups):
             report(0)
             try:
                 for config_of, outcome, *side in exam.run(group, report):
-                    results.write(folder / results.FOLDER, config_of, outcome, *side)
+                    result_files.write(
+                        folder / result_files.FOLDER, config_of, outcome, *side
+                    )
                     bar.log(examiner.said(config_of, outcome))
             except Exception as error:  # the other groups are still wanted
                 traceback.print_exception(error)
@@ -199,7 +203,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     """
     failed = failed or {}
     lines, damaged = _lines(folder, groups, config)
-    short = results.with_short_names(lines)
+    short = result_files.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by)
     models = [choice for choice in chosen if not choice.first.get('control')]
     # Zero-shot tasks have no seeds.
@@ -208,7 +212,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     told = [examiner.said_of_shared(task) for task in tasks.values()]
     told = [*filter(None, told), *summary.truncated(short)]
     clusters = {name: examiner.clusters(task) for name, task in tasks.items()}
-    instances = summary.over_instances(folder / results.FOLDER, chosen, clusters)
+    instances = summary.over_instances(folder / result_files.FOLDER, chosen, clusters)
     path, failures = folder / 'evaluation.html', damaged | failed
     page.write(path, short, chosen, compared, told, failures, instances)
     whole = dict(lines=lines, chosen=chosen, compared=compared)
@@ -217,10 +221,10 @@ def summarize(config, tasks, folder, groups, failed=None):
 
 def _lines(folder, groups, config):
     """Writes lines.jsonl; returns (lines of these groups, {damaged file: error})."""
-    all_lines, damaged = results.read(folder / results.FOLDER)
+    all_lines, damaged = result_files.read(folder / result_files.FOLDER)
     lines = grouping.of_groups(all_lines, groups)
     if left_out := len(all_lines) - len({line['name'] for line in lines}):
-        where = folder / results.FOLDER
+        where = folder / result_files.FOLDER
         print(f'{left_out:,} members in {where} have other settings and are left out.')
     how = {'select_by': config.select_by}
     told = (json.dumps(line | how) + '\n' for line in lines)

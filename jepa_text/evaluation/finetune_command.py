@@ -14,7 +14,7 @@ from jepa_text.data import truncation
 from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
-from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import exported, load, saved, vectors
 from jepa_text.running import compilation, places, xla_flags
 
@@ -70,7 +70,7 @@ def _finetune(config, place):
             f'learning_rate={rate}: the loss is not finite, so nothing was written. Use '
             'a lower learning rate.'
         )
-    described = results.plain({**examination.config_of(member), **outcome})
+    described = result_files.plain({**examination.config_of(member), **outcome})
     model = dataclasses.replace(
         model,
         network=examination.grid.network,

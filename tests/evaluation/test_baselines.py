@@ -14,7 +14,7 @@ from jepa_text.evaluation import controls, representation
 from jepa_text.evaluation.controls import baselines, words
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.evaluation.controls import ranking as word_ranking
-from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import Examples, Task
 from jepa_text.evaluation.tasks import bundled
 
@@ -168,8 +168,8 @@ def test_members_can_be_written_and_read(tmp_path):
     settings = {k: v for k, v in CONFIG.items() if k not in ('width', 'how')}
     names = baselines.names(made)
     for given in baselines.members(made, settings, names, model):
-        results.write(tmp_path, *given)
-    lines, damaged = results.read(tmp_path)
+        result_files.write(tmp_path, *given)
+    lines, damaged = result_files.read(tmp_path)
     assert not damaged and {line['control'] for line in lines} == {
         *(controls.LARGEST, controls.TF_IDF, controls.BAG)
     }
@@ -180,7 +180,7 @@ def test_members_can_be_written_and_read(tmp_path):
     by_name = {line['control']: line for line in lines}
     assert by_name[controls.BAG]['model'] == 'runs/mlm, bag of embeddings'
     assert by_name[controls.TF_IDF]['test']['standard']['accuracy'] == 1.0
-    values, answers = results.read_side(tmp_path, by_name[controls.TF_IDF])
+    values, answers = result_files.read_side(tmp_path, by_name[controls.TF_IDF])
     assert answers == made.test.target.tolist() and values['accuracy'].all()
     assert by_name[controls.TF_IDF]['chosen']['words'] == 2
 

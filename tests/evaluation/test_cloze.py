@@ -217,42 +217,32 @@ def test_unknown_words_raise(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('objective', 'fits'), [('mlm', True), ('clm', False)])
-def test_runs_fill_masks_after_mlm_but_not_after_clm(tmp_path, objective, fits):
-    phases = (dict(share=1.0, objective=dict(name=objective)),)
-    config = tiny.config(tmp_path, steps=2, phases=phases)
-    train.train(config, str(tmp_path / 'run'))
+@pytest.mark.parametrize(
+    ('made', 'words'),
+    [
+        ('mlm', ''),
+        ('clm', 'run at step 2 was not trained to predict'),
+        ('headless', 'run has no LM head, so it cannot fill masks'),
+        ('llama', 'llama was not trained to predict masked tokens'),
+    ],
+)
+def test_models_that_cannot_fill_masks_raise_before_training(tmp_path, made, words):
+    model = str(tmp_path / 'run')
+    if made == 'headless':
+        examined.saved_model(model)
+    elif made == 'llama':
+        model = f'hf:{imported(tmp_path, made)[1]}'
+    else:
+        phases = (dict(share=1.0, objective=dict(name=made)),)
+        train.train(tiny.config(tmp_path, steps=2, phases=phases), model)
     path = written(tmp_path, hidden(candidates=list(PLACES)))
-    asked = dict(models=(str(tmp_path / 'run'),), tasks=(dict(name='cloze', path=path),))
-    if not fits:
-        with pytest.raises(ValueError, match='run at step 2 was not trained to predict'):
+    asked = dict(models=(model,), tasks=(dict(name='cloze', path=path),))
+    if words:
+        with pytest.raises(ValueError, match=words):
             evaluate.evaluate(asked, tmp_path / 'out')
         assert not (tmp_path / 'out').exists()
-        return
-    evaluate.evaluate(asked, tmp_path / 'out', dry_run=True)
-    assert len(evaluate.evaluate(asked, tmp_path / 'out')['lines']) == 2
-
-
-@pytest.mark.slow
-def test_models_that_cannot_fill_masks_raise_before_training(tmp_path):
-    toy = str(examined.saved_model(tmp_path / 'toy'))
-    task = dict(name='cloze', path=written(tmp_path, hidden()))
-    asked = dict(models=(toy,), tasks=(task,))
-    for dry_run in (True, False):
-        with pytest.raises(
-            ValueError, match='toy has no LM head, so it cannot fill masks'
-        ):
-            evaluate.evaluate(asked, tmp_path / 'out', dry_run)
-    _, decoder = imported(tmp_path, 'llama')
-    asked['models'] = (f'hf:{decoder}',)
-    with pytest.raises(
-        ValueError, match='llama was not trained to predict masked tokens'
-    ):
-        evaluate.evaluate(asked, tmp_path / 'out')
-    assert not (tmp_path / 'out').exists()
-    bare = model(params={'encoder': model().params['encoder']})
-    with pytest.raises(ValueError, match='has no LM head'):
-        cloze.Scorer(bare)
+    else:
+        assert len(evaluate.evaluate(asked, tmp_path / 'out')['lines']) == 2
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from member_lines import CONFIG, lines, outcome
 
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import page, published, selection, summary
+from jepa_text.evaluation.results import page, published, result_files, selection, summary
 
 pytest.importorskip('matplotlib')
 RATES = (1e-5, 1e-4, 1e-3)
@@ -168,8 +167,8 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     for seed in range(5):
         right = rng.random(40) < 0.8
         given = outcome(float(right.mean()), 0.8)
-        results.write(tmp_path, config | {'seed': seed}, given, {'accuracy': right})
-    chosen = selection.select(results.read(tmp_path)[0])
+        result_files.write(tmp_path, config | {'seed': seed}, given, {'accuracy': right})
+    chosen = selection.select(result_files.read(tmp_path)[0])
     found = summary.over_instances(tmp_path, chosen, {})
     interval = found['mlm', 'trec']
     assert interval.value == pytest.approx(chosen[0].interval().value)
@@ -202,9 +201,9 @@ def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
         both = {'standard': standard, 'paper': paper}
         given = outcome() | {'validation': both, 'test': both}
         values = {'f1': f1_N, 'paper_token_f1': ours_N}
-        results.write(tmp_path, config | {'seed': seed}, given, values)
+        result_files.write(tmp_path, config | {'seed': seed}, given, values)
     for by in ('standard', 'paper'):
-        (chosen,) = selection.select(results.read(tmp_path)[0], by=by)
+        (chosen,) = selection.select(result_files.read(tmp_path)[0], by=by)
         found = summary.over_instances(tmp_path, [chosen], {})[chosen.model, 'trec']
         beside = chosen.interval(by='standard', metric='f1')
         assert found.value == pytest.approx(beside.value)

@@ -13,7 +13,7 @@ from jepa_text.config import schema
 from jepa_text.evaluation import controls, evaluate, examiner, groups
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.controls import baselines
-from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import load, saved
 
 FAST = dict(steps=2, batch_size=8)
@@ -76,18 +76,6 @@ def test_controls_without_a_model_belong_to_the_first_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_lost_control_is_computed_again(tmp_path):
-    model, data = examined.saved_model(tmp_path / 'toy'), examined.file_of(tmp_path)
-    given = dict(models=(str(model),), tasks=(dict(name='labeled', path=str(data)),))
-    given |= dict(learning_rates=(1e-3,), seeds=1, finetuning=FAST)
-    first = evaluate.evaluate(given, tmp_path / 'out')['lines']
-    next((tmp_path / 'out' / 'results').glob('*TF-IDF*.json')).unlink()
-    again = evaluate.evaluate(given, tmp_path / 'out')['lines']
-    names = [sorted(line['model'] for line in lines) for lines in (first, again)]
-    assert names[0] == names[1] and len(first) == 4
-
-
-@pytest.mark.slow
 def test_renamed_models_reuse_results_and_new_data_do_not(tmp_path):
     model, data = examined.saved_model(tmp_path / 'toy'), examined.file_of(tmp_path)
 
@@ -96,7 +84,7 @@ def test_renamed_models_reuse_results_and_new_data_do_not(tmp_path):
         given = dict(models=tuple(map(str, models)), tasks=(section,), controls=())
         given |= dict(learning_rates=(1e-3,), seeds=1, finetuning=FAST)
         lines = evaluate.evaluate(given, tmp_path / 'out')['lines']
-        there = results.read(tmp_path / 'out' / 'results')[0]
+        there = result_files.read(tmp_path / 'out' / 'results')[0]
         return [line['model'] for line in lines], len(there), lines[0]['data_revision']
 
     names, count, revision = trained(model)

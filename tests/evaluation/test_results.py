@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from member_lines import CONFIG, outcome
 
-from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import result_files
 
 
 def test_members_are_written_and_read(tmp_path):
     per_instance = {'accuracy': np.array([1.0, 0.0, np.nan]), 'paper_f1': np.ones(3)}
     predictions = np.array(['a', 'b', 'é'])
-    results.write(tmp_path, CONFIG, outcome(), per_instance, predictions)
-    (line,), damaged = results.read(tmp_path)
+    result_files.write(tmp_path, CONFIG, outcome(), per_instance, predictions)
+    (line,), damaged = result_files.read(tmp_path)
     assert damaged == {}
     assert line.items() >= {**CONFIG, **outcome()}.items()
-    values, said = results.read_side(tmp_path, line)
+    values, said = result_files.read_side(tmp_path, line)
     assert said == ['a', 'b', 'é'] and list(values) == list(per_instance)
     np.testing.assert_array_equal(values['accuracy'], per_instance['accuracy'])
     # A file has one line, for line-based tools.
@@ -31,32 +31,32 @@ def test_members_are_written_and_read(tmp_path):
     ],
 )
 def test_predictions_of_every_kind_are_written_and_read(tmp_path, predictions):
-    results.write(tmp_path, CONFIG, outcome(), {'f1': np.ones(2)}, predictions)
-    (line,), _ = results.read(tmp_path)
-    assert results.read_side(tmp_path, line)[1] == predictions
+    result_files.write(tmp_path, CONFIG, outcome(), {'f1': np.ones(2)}, predictions)
+    (line,), _ = result_files.read(tmp_path)
+    assert result_files.read_side(tmp_path, line)[1] == predictions
 
 
 def test_the_side_file_is_plain_parquet(tmp_path):
     parquet = pytest.importorskip('pyarrow.parquet')
-    path = results.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
+    path = result_files.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
     table = parquet.read_table(path.with_suffix('.parquet'))
     assert table.to_pydict() == {'accuracy': [1.0], 'prediction': ['a']}
 
 
 def test_a_member_that_is_not_finite_is_recorded(tmp_path):
     given = outcome(None, None, 'not finite', (1.8, float('nan')))
-    results.write(tmp_path, CONFIG, given)
-    (line,), damaged = results.read(tmp_path)
+    result_files.write(tmp_path, CONFIG, given)
+    (line,), damaged = result_files.read(tmp_path)
     assert line['status'] == 'not finite' and line['losses'] == [1.8, None]
     assert line['test'] is None and not damaged
     with pytest.raises(ValueError, match="no side file.*'not finite'"):
-        results.read_side(tmp_path, line)
+        result_files.read_side(tmp_path, line)
 
 
 def test_damaged_files_are_reported_and_others_are_read(tmp_path):
     def made(seed):
         config = CONFIG | {'seed': seed}
-        return results.write(tmp_path, config, outcome(), {'accuracy': [1.0]}, ['a'])
+        return result_files.write(tmp_path, config, outcome(), {'accuracy': [1.0]}, ['a'])
 
     cut, edited, sideless, whole, twin = (made(seed) for seed in range(5))
     cut.write_text(cut.read_text()[:-30])
@@ -64,7 +64,7 @@ def test_damaged_files_are_reported_and_others_are_read(tmp_path):
     sideless.with_suffix('.parquet').unlink()
     twin.write_text(whole.read_text())
     (tmp_path / 'other.json').write_text('{"a": 1}\n')
-    lines, damaged = results.read(tmp_path)
+    lines, damaged = result_files.read(tmp_path)
     assert [line['seed'] for line in lines] == [3]
     assert set(damaged) == {p.name for p in (cut, edited, sideless, twin)} | {
         'other.json'
@@ -76,9 +76,9 @@ def test_damaged_files_are_reported_and_others_are_read(tmp_path):
     side = whole.with_suffix('.parquet')
     side.write_bytes(bytes(len(side.read_bytes())))
     with pytest.raises(ValueError, match=side.name):
-        results.read_side(tmp_path, lines[0])
+        result_files.read_side(tmp_path, lines[0])
     # So its member is trained again; else the page could never be written.
-    lines, damaged = results.read(tmp_path)
+    lines, damaged = result_files.read(tmp_path)
     assert lines == [] and 'was changed' in damaged[whole.name]
 
 
@@ -89,16 +89,16 @@ def test_the_side_file_is_written_before_the_line(tmp_path, monkeypatch):
         written.append(path.suffix)
         raise OSError(28, 'no space')
 
-    monkeypatch.setattr(results.atomic, 'write', fails)
+    monkeypatch.setattr(result_files.atomic, 'write', fails)
     with pytest.raises(OSError, match='no space'):
-        results.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
-    assert written == ['.parquet'] and results.read(tmp_path) == ([], {})
+        result_files.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
+    assert written == ['.parquet'] and result_files.read(tmp_path) == ([], {})
 
 
 def test_columns_of_different_lengths_raise(tmp_path):
     sides = dict(per_instance={'accuracy': [1.0, 0.0]}, predictions=['a'])
     with pytest.raises(ValueError, match="'accuracy': 2, 'prediction': 1"):
-        results.write(tmp_path, CONFIG, outcome(), **sides)
+        result_files.write(tmp_path, CONFIG, outcome(), **sides)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,8 +108,8 @@ def test_models_of_one_config_and_name_have_files_of_their_own(tmp_path):
         CONFIG | {'model': f'{folder}/mlm', 'item': f'trec={folder}'} for folder in 'ab'
     ]
     for config in configs:
-        results.write(tmp_path, config, outcome(), predictions=['a'])
-    found, damaged = results.read(tmp_path)
+        result_files.write(tmp_path, config, outcome(), predictions=['a'])
+    found, damaged = result_files.read(tmp_path)
     assert damaged == {} and {line['model'] for line in found} == {'a/mlm', 'b/mlm'}
     assert len({line['side']['file'] for line in found}) == 2
-    assert {line['name'] for line in found} == set(map(results.name_of, configs))
+    assert {line['name'] for line in found} == set(map(result_files.name_of, configs))

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import selection
+from jepa_text.evaluation.results import result_files, selection
 from jepa_text.measures import statistics
 
 RATES = (1e-5, 5e-5, 5e-4)
@@ -54,8 +53,10 @@ def test_selection_from_written_lines(tmp_path):
     for rate, reached in ((1e-5, 0.8), (5e-5, 0.9), (5e-4, None)):
         config = member_lines.CONFIG | {'learning_rate': rate}
         status = 'done' if reached else 'not finite'
-        results.write(tmp_path, config, member_lines.outcome(reached, reached, status))
-    (chosen,) = selection.select(results.read(tmp_path)[0])
+        result_files.write(
+            tmp_path, config, member_lines.outcome(reached, reached, status)
+        )
+    (chosen,) = selection.select(result_files.read(tmp_path)[0])
     assert chosen.rate == 5e-5 and chosen.values() == {0: 0.9}
     assert chosen.statuses == {'done': 2, 'not finite': 1, 'collapsed': 0}
 

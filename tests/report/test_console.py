@@ -87,20 +87,10 @@ def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
     assert '\x1b[' in shown and 'a line [with brackets]' in shown and 'set [/x]' in shown
 
 
-def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
-    monkeypatch.setenv('TERM', 'dumb')
-    stream = Terminal()
-    with console.Progress('mlm', 2, stream=stream) as progress:
-        progress.update(2)
-    assert '\x1b' not in stream.getvalue() and '2/2' in stream.getvalue()
-
-
-ROWS = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
-
-
 def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
     stream = io.StringIO()
-    rows = [*ROWS, ['a name of many words ' * 9, 0.5, 12]]
+    rows = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
+    rows += [['a name of many words ' * 9, 0.5, 12]]
     console.table('Held out', ['model', 'loss', 'tokens'], rows, stream)
     shown = filter(str.strip, stream.getvalue().splitlines())
     title, head, line, first, *rest = shown
@@ -111,14 +101,6 @@ def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
     assert len(set(ends)) == 1
     assert rest[1].split() == [*('a name of many words ' * 9).split(), '0.500', '12']
     assert '\x1b' not in stream.getvalue()
-
-
-def test_a_rich_table_shows_every_cell(monkeypatch):
-    monkeypatch.setenv('TERM', 'xterm-256color')
-    stream = Terminal()
-    console.table('Held out [/x]', ['model', 'loss', 'tokens'], ROWS, stream)
-    for text in ('Held out [/x]', 'untrained', '7.650', 'clm [x]', '–'):
-        assert text in stream.getvalue()
 
 
 def test_a_table_row_must_fit():

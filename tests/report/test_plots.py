@@ -52,12 +52,6 @@ def test_curves_draw_the_values_with_their_references():
     assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
 
 
-def test_a_name_with_a_first_underscore_is_in_the_legend():
-    figure = plots.curves({'_a': ([0, 1], [1.0, 2.0])}, 'title', 'y')
-    (legend,) = figure.legends
-    assert [text.get_text().strip() for text in legend.get_texts()] == ['_a']
-
-
 def test_a_label_may_mark_several_steps():
     figure = plots.curves(RUNS, '', '', switches={'mlm': [2, 4], 'clm': 6})
     assert [text.get_text() for text in figure.axes[0].texts] == ['mlm', 'mlm', 'clm']

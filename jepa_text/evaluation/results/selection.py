@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.evaluation.results.lines import MODES, STATUSES
+from jepa_text.evaluation.results.result_files import MODES, STATUSES
 from jepa_text.measures import statistics
 
 # Selection metrics for lines without a `metric`.

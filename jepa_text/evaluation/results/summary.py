@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.data import truncation
-from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import selection
+from jepa_text.evaluation.results import result_files, selection
 from jepa_text.files import atomic
 from jepa_text.measures import statistics
 from jepa_text.report import console, page
@@ -37,7 +36,7 @@ def rows(chosen):
 def write(folder, rows):
     """Writes rows to summary.json, where NaN is null, and to summary.csv, which has one
     line per model, task, definition and metric."""
-    plain = results.plain(rows)
+    plain = result_files.plain(rows)
     text = json.dumps(plain, indent=1, allow_nan=False)
     atomic.write(Path(folder) / 'summary.json', text + '\n')
     table = io.StringIO()
@@ -45,7 +44,7 @@ def write(folder, rows):
     writer.writerow(COLUMNS)
     for row in plain:
         names = row['model'], row['control'], row['task']
-        for mode in results.MODES:
+        for mode in result_files.MODES:
             for metric, interval in row[mode].items():
                 rest = row['n'], row['learning_rate']
                 writer.writerow([*names, mode, metric, *interval, *rest])
@@ -65,7 +64,7 @@ def over_instances(folder, chosen, clusters):
         if not all(line.get('side') for line in choice.members) or not choice.members:
             continue
         name = selection.metric_of(choice.members[0])
-        sides = [results.read_side(folder, line)[0] for line in choice.members]
+        sides = [result_files.read_side(folder, line)[0] for line in choice.members]
         if all(name in side for side in sides):
             scale = 'correlation' if choice.first['kind'] == 'scores' else 'share'
             values_SN = np.stack([np.asarray(side[name], np.float64) for side in sides])
@@ -115,7 +114,7 @@ def _row(choice):
             name: tuple(choice.interval('test', mode, name))
             for name in test.get(mode, {})
         }
-        for mode in results.MODES
+        for mode in result_files.MODES
     }
     return {
         'model': choice.model,
