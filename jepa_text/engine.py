@@ -158,7 +158,11 @@ def _run(options, place, ray, tasks, on_end=None):
                 raise exits.Stopped('stopped as requested; the same command resumes.')
             for future in done:
                 name = running.pop(future)
-                outcomes[name] = _outcome(future)
+                error = future.exception()
+                if isinstance(error, exits.Stopped):
+                    raise error
+                error = getattr(error, 'cause', None) or error  # Ray wraps it
+                outcomes[name] = Outcome(None if error else future.result(), error)
                 on_end(name, outcomes[name])
     return outcomes
 
@@ -175,15 +179,6 @@ def _printer(count):
     return on_end
 
 
-def _outcome(future):
-    try:
-        return Outcome(future.result())
-    except exits.Stopped:
-        raise
-    except Exception as error:
-        return Outcome(error=getattr(error, 'cause', None) or error)  # Ray wraps it
-
-
 @contextlib.contextmanager
 def _executor(options, place, ray):
     """Yields (submit(task) -> Future of its result, StopRequests or None)."""
@@ -193,7 +188,15 @@ def _executor(options, place, ray):
     stopping, started = threading.Event(), []
     if ray:
         wanted = dict(num_cpus=options.cpus, num_gpus=options.gpus)
-        _check_nodes([n['Resources'] for n in ray.nodes() if n['Alive']], **wanted)
+        nodes = [node['Resources'] for node in ray.nodes() if node['Alive']]
+        for kind, amount in zip(('CPU', 'GPU'), wanted.values()):
+            if amount > (largest := max(node.get(kind, 0) for node in nodes)):
+                raise exits.ConfigError(
+                    f'A task needs {amount:g} {kind}s, but no node of the Ray cluster '
+                    f'has more than {largest:g}, and a task cannot use several nodes. '
+                    'Train such a run alone, with jepa-text train in one process per '
+                    'node.'
+                )
         call = ray.remote(max_retries=options.retries, **wanted)(_call_in_process)
     with signals.StopRequests() as requests, contextlib.ExitStack() as stack:
         pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
@@ -216,23 +219,11 @@ def _executor(options, place, ray):
             stopping.set()
 
 
-def _check_nodes(nodes, num_cpus, num_gpus):
-    for kind, amount in (('CPU', num_cpus), ('GPU', num_gpus)):
-        largest = max(node.get(kind, 0) for node in nodes)
-        if amount > largest:
-            raise exits.ConfigError(
-                f'A task needs {amount:g} {kind}s, but no node of the Ray cluster has '
-                f'more than {largest:g}, and a task cannot use several nodes. Train such '
-                'a run alone, with jepa-text train in one process per node.'
-            )
-
-
 def _call_here(task):
     """Calls a task in this process, and returns a Future that is done."""
     future = concurrent.futures.Future()
     try:
-        arguments = json.loads(json.dumps(task.arguments))
-        future.set_result(_called(task.function, arguments))
+        future.set_result(_called(task.function, task.arguments))
     except Exception as error:
         if not isinstance(error, tuple(_CLEAR.values())):
             traceback.print_exception(error)
@@ -242,8 +233,8 @@ def _call_here(task):
 
 def _called(function, arguments):
     module, _, name = function.rpartition('.')
-    value = getattr(importlib.import_module(module), name)(*arguments)
-    return json.loads(json.dumps(value))
+    called = getattr(importlib.import_module(module), name)
+    return json.loads(json.dumps(called(*json.loads(json.dumps(arguments)))))
 
 
 def _call(options, place, task):
@@ -267,10 +258,9 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
     inherited.pop(_THREADS, None)
     with contextlib.ExitStack() as stack:
         answer = Path(stack.enter_context(tempfile.TemporaryDirectory()), 'answer')
-        output = None
         if log:
             os.makedirs(os.path.dirname(log), exist_ok=True)
-            output = stack.enter_context(open(log, 'ab'))
+        output = stack.enter_context(open(log, 'ab')) if log else None
         child = subprocess.Popen(
             [sys.executable, '-c', _PROGRAM],
             stdin=subprocess.PIPE,
