@@ -70,12 +70,12 @@ def embedding_lookup(table_VD, ids_BL):
     devices that share the width, and then they exchange. In a single step, XLA would
     gather the table, and the gradients of all rows.
     """
-    found_BLD = table_VD[_constrained(ids_BL, 'data')]
+    rows_BLD = table_VD[_constrained(ids_BL, 'data')]
     if ways(CONTEXT) > 1:
         # One axis at a time: XLA has no exchange over both at once.
-        found_BLD = _constrained(found_BLD, 'data', None, SLICES)
-        return by_rows(_constrained(found_BLD, ROWS, None, CONTEXT))
-    return by_rows(_constrained(found_BLD, 'data', None, 'fsdp'))
+        rows_BLD = _constrained(rows_BLD, 'data', None, SLICES)
+        return by_rows(_constrained(rows_BLD, ROWS, None, CONTEXT))
+    return by_rows(_constrained(rows_BLD, 'data', None, 'fsdp'))
 
 
 def _constrained(x, *axes):

@@ -24,8 +24,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jepa_text.parallel import exits
 
-CHOICES = ('auto', 'on', 'off')
-
 # Description of the `fail_together` block that this thread is in; '' outside.
 _BLOCK = contextvars.ContextVar('_BLOCK', default='')
 
@@ -38,13 +36,9 @@ def start(choice='auto', environ=os.environ):
     them. The only process of a node uses all devices that it sees. Raises ValueError if
     the environment is incomplete.
     """
-    if choice not in CHOICES:
-        raise ValueError(
-            f'distributed={choice!r} is invalid; choices: {", ".join(CHOICES)}.'
-        )
     if choice == 'off' or jax.distributed.is_initialized():
         return
-    if choice == 'auto' and launcher(environ) is None:
+    if choice == 'auto' and not is_of_job(environ):
         return
     # The only implementation that lets CPU processes compute together.
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
@@ -62,20 +56,22 @@ def start(choice='auto', environ=os.environ):
         ) from error
 
 
-def launcher(environ):
-    """Returns what started several processes: 'environment', 'slurm', ..., or None."""
-    if 'JAX_COORDINATOR_ADDRESS' in environ:
-        return 'environment'
-    if 'SLURM_STEP_NODELIST' in environ and _number(environ, 'SLURM_NTASKS') > 1:
-        return 'slurm'
-    if _number(environ, 'OMPI_COMM_WORLD_SIZE') > 1:
-        return 'mpi'
-    if 'KUBERNETES_SERVICE_HOST' in environ and 'JOB_COMPLETION_INDEX' in environ:
-        return 'kubernetes'
+def is_of_job(environ):
+    """Returns whether something started this process as one of several."""
+    several = {
+        name: environ.get(name, '') not in ('', '0', '1')
+        for name in ('SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE')
+    }
     hosts = environ.get('TPU_PROCESS_ADDRESSES') or environ.get('TPU_WORKER_HOSTNAMES')
-    if ',' in (hosts or '') or 'MEGASCALE_COORDINATOR_ADDRESS' in environ:
-        return 'tpu'
-    return 'tpu' if hosts is None and _is_tpu_vm(environ) else None
+    return (
+        'JAX_COORDINATOR_ADDRESS' in environ
+        or ('SLURM_STEP_NODELIST' in environ and several['SLURM_NTASKS'])
+        or several['OMPI_COMM_WORLD_SIZE']
+        or {'KUBERNETES_SERVICE_HOST', 'JOB_COMPLETION_INDEX'} <= environ.keys()
+        or ',' in (hosts or '')
+        or 'MEGASCALE_COORDINATOR_ADDRESS' in environ
+        or (hosts is None and _is_tpu_vm(environ))
+    )
 
 
 def on_first(function, what):
@@ -228,11 +224,6 @@ def _local_device_ids(environ):
     visible = environ.get('CUDA_VISIBLE_DEVICES')
     is_bound = visible is not None and len(visible.split(',')) < count
     return [] if count == 1 or is_bound else None
-
-
-def _number(environ, name):
-    text = environ.get(name, '')
-    return int(text) if text.isdecimal() else 0
 
 
 def _is_tpu_vm(environ):

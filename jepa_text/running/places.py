@@ -19,7 +19,7 @@ from etils import epath
 from jepa_text.files import addresses, atomic, copies
 from jepa_text.running import restore, workdir
 
-_OWN = (restore.STEPS, workdir.LOCK)  # files that are not sent
+_NOT_SENT = (restore.STEPS, workdir.LOCK)
 _WRITABLE = ('gs://', 'gcs://')
 
 
@@ -40,7 +40,7 @@ class Place:
     def send(self):
         """Sends the files that have changed since the last time, if at an address."""
         for path in sorted(self.folder.rglob('*')) if self._address else ():
-            if not path.is_file() or path.name in _OWN or path.name.endswith('.tmp'):
+            if not path.is_file() or path.name in _NOT_SENT or path.name.endswith('.tmp'):
                 continue
             stamp = path.stat().st_mtime_ns
             if self._sent.get(path) != stamp:

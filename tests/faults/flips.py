@@ -1,7 +1,5 @@
 """A byte flipped, or the end cut off, in any file of a run: seen, or of no consequence.
 
-python -m tests.faults.flips --trials=200 [--seed=0]
-
 One trial damages one file of a run that has stopped half way, or of its rows, at random.
 Then the log is read, the model loaded, a text encoded, and the run resumed to its end.
 Each trial must end in one of these ways:
@@ -11,26 +9,18 @@ Each trial must end in one of these ways:
   bit-equal vectors, metrics and the final state are those without damage
 
 and never so: an error that names no file ('unnamed'), or other numbers ('silent').
-Prints the count; exit code 1 if there was any of the last two.
 """
 
-import argparse
 import collections
 import contextlib
 import io
 import logging
 import shutil
-import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-
-TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TESTS))
-
-import tiny  # noqa: E402
+import tiny
 
 TEXT = 'The whale of captain saw garden.'
 FAULTS = ('unnamed', 'silent')
@@ -138,14 +128,14 @@ def names(text, folder, path):
     return str(path) in text
 
 
-def trials(number, seed, folder, say=print):
+def trials(number, seed, folder):
     """(trials by outcome, faults in words) of so many damaged files."""
     folder, rng = Path(folder), np.random.default_rng(seed)
     config = prepare(folder)
     live = folder / 'live'
     wanted = use(config, live / 'run')
     counts, faults = collections.Counter(), []
-    for trial in range(number):
+    for _ in range(number):
         bring_back(folder)
         found = files(live)
         # By kind first: most files are parts of checkpoints.
@@ -156,10 +146,8 @@ def trials(number, seed, folder, say=print):
         done = damage(path, rng)
         end, detail = outcome(config, live, path, wanted)
         counts[end] += 1
-        line = f'{path.relative_to(live)}, {done}: {end} {detail[:300]}'
         if end in FAULTS:
-            faults.append(line)
-        say(f'{trial + 1} of {number}: {line[:160]}')
+            faults.append(f'{path.relative_to(live)}, {done}: {end} {detail[:300]}')
     return counts, faults
 
 
@@ -171,20 +159,3 @@ def kind(path, folder):
     if 'tfevents' in path.name:
         return 'run/tfevents'
     return '/'.join((*parts[:-1], path.name.split('-')[0]))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--trials', type=int, default=200)
-    parser.add_argument('--seed', type=int, default=0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        counts, faults = trials(options.trials, options.seed, folder)
-    ends = ', '.join(f'{count} {end}' for end, count in sorted(counts.items()))
-    print(f'{counts.total()} damaged files: {ends}: {len(faults)} faults')
-    print('\n'.join(faults))
-    sys.exit(bool(faults))
-
-
-if __name__ == '__main__':
-    main()

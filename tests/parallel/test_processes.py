@@ -18,8 +18,7 @@ import pytest
 import tiny
 from jax._src.distributed import State
 
-from jepa_text.parallel import exits
-from jepa_text.parallel import processes as distributed
+from jepa_text.parallel import exits, processes
 from jepa_text.running import metrics, places, restore
 
 PROGRAM = tiny.__file__
@@ -69,14 +68,14 @@ def pair(folder, *arguments, logs=(subprocess.PIPE, subprocess.PIPE)):
     ]
 
 
-def ends(processes):
+def ends(job):
     """Returns the exit codes and the output."""
     try:
-        outputs = [process.communicate(timeout=300)[1] for process in processes]
+        outputs = [process.communicate(timeout=300)[1] for process in job]
     finally:
-        for process in processes:
+        for process in job:
             process.kill()
-    return [process.returncode for process in processes], outputs
+    return [process.returncode for process in job], outputs
 
 
 def wait_for(workdir, step):
@@ -105,13 +104,13 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     thread.join()
     first = stopped_at(tmp_path / 'run')
     # ... then two, one of which is stopped ...
-    processes = pair(folder, PROGRAM, folder, tmp_path / 'run')
+    job = pair(folder, PROGRAM, folder, tmp_path / 'run')
     try:
         wait_for(tmp_path / 'run', STEPS - 6)
-        processes[1].send_signal(signal.SIGTERM)
-        codes, outputs = ends(processes)
+        job[1].send_signal(signal.SIGTERM)
+        codes, outputs = ends(job)
     finally:
-        for process in processes:
+        for process in job:
             process.kill()
     assert codes == [exits.RESUME, exits.RESUME], outputs
     assert 'SIGTERM: the state will be saved' in outputs[1]
@@ -186,29 +185,24 @@ def compare(first, second):
 
 
 @pytest.mark.parametrize(
-    ('environ', 'who'),
+    ('environ', 'is_of_job'),
     [
-        ({}, None),
-        ({'JAX_COORDINATOR_ADDRESS': 'host:1'}, 'environment'),
-        ({'SLURM_STEP_NODELIST': 'n[1-4]', 'SLURM_NTASKS': '4'}, 'slurm'),
+        ({}, False),
+        ({'JAX_COORDINATOR_ADDRESS': 'host:1'}, True),
+        ({'SLURM_STEP_NODELIST': 'n[1-4]', 'SLURM_NTASKS': '4'}, True),
         # A batch script without srun, and a single task.
-        ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}, None),
-        ({'SLURM_STEP_NODELIST': 'n1', 'SLURM_NTASKS': '1'}, None),
-        ({'OMPI_COMM_WORLD_SIZE': '2'}, 'mpi'),
-        ({'KUBERNETES_SERVICE_HOST': 'x', 'JOB_COMPLETION_INDEX': '0'}, 'kubernetes'),
-        ({'KUBERNETES_SERVICE_HOST': 'x'}, None),
-        ({'TPU_WORKER_HOSTNAMES': 'a,b'}, 'tpu'),
-        ({'TPU_WORKER_HOSTNAMES': 'a'}, None),
-        ({'TPU_WORKER_HOSTNAMES': 'a', 'MEGASCALE_COORDINATOR_ADDRESS': 'a'}, 'tpu'),
+        ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}, False),
+        ({'SLURM_STEP_NODELIST': 'n1', 'SLURM_NTASKS': '1'}, False),
+        ({'OMPI_COMM_WORLD_SIZE': '2'}, True),
+        ({'KUBERNETES_SERVICE_HOST': 'x', 'JOB_COMPLETION_INDEX': '0'}, True),
+        ({'KUBERNETES_SERVICE_HOST': 'x'}, False),
+        ({'TPU_WORKER_HOSTNAMES': 'a,b'}, True),
+        ({'TPU_WORKER_HOSTNAMES': 'a'}, False),
+        ({'TPU_WORKER_HOSTNAMES': 'a', 'MEGASCALE_COORDINATOR_ADDRESS': 'a'}, True),
     ],
 )
-def test_launchers_are_detected(environ, who):
-    assert distributed.launcher({'JAX_PLATFORMS': 'cpu', **environ}) == who
-
-
-def test_an_unknown_choice_is_named():
-    with pytest.raises(ValueError, match='auto, on, off'):
-        distributed.start('yes')
+def test_launchers_are_detected(environ, is_of_job):
+    assert processes.is_of_job({'JAX_PLATFORMS': 'cpu', **environ}) == is_of_job
 
 
 @pytest.mark.parametrize('given', [{}, {'JAX_NUM_PROCESSES': 'two'}])
@@ -222,7 +216,7 @@ def test_an_incomplete_environment_is_rejected(given, monkeypatch):
     monkeypatch.setattr('jax.config.update', lambda *setting: updated.append(setting))
     environ = {'JAX_COORDINATOR_ADDRESS': 'localhost:1', **given}
     with pytest.raises(ValueError, match='JAX_PROCESS_ID'):
-        distributed.start('auto', environ)
+        processes.start('auto', environ)
     assert ('jax_enable_preemption_service', False) in updated
 
 
@@ -285,18 +279,18 @@ def test_the_only_process_of_a_node_uses_all_its_devices(environ, visible, monke
     monkeypatch.setattr('jax._src.distributed._jax', mock.MagicMock())
     monkeypatch.setattr('jax._src.distributed.global_state', state := State())
     monkeypatch.setattr('jax._src.xla_bridge.backends_are_initialized', lambda: False)
-    distributed.start('auto', environ)
+    processes.start('auto', environ)
     assert state.process_id == int(environ.get('JAX_PROCESS_ID', 3))
     assert updated['jax_cuda_visible_devices'] == visible
 
 
 def test_a_single_process_needs_no_communication():
-    with pytest.raises(KeyError), distributed.fail_together('this'):
+    with pytest.raises(KeyError), processes.fail_together('this'):
         raise KeyError
     ran = []
-    distributed.on_first(lambda: ran.append(1), 'this')
-    distributed.check_equal('the rows', 'abc')
-    vote = distributed.Vote()
+    processes.on_first(lambda: ran.append(1), 'this')
+    processes.check_equal('the rows', 'abc')
+    vote = processes.Vote()
     assert ran == [1] and [vote(False), vote(True), vote(False)] == [False, True, False]
 
 
@@ -313,21 +307,21 @@ QUARREL = """
     from jax.sharding import NamedSharding, PartitionSpec
     import orbax.checkpoint as ocp
     from jepa_text.parallel import exits
-    from jepa_text.parallel import processes as distributed
+    from jepa_text.parallel import processes
     from jepa_text.running import checkpoint
-    distributed.start()
-    me, vote = jax.process_index(), distributed.Vote(lag=1)
+    processes.start()
+    me, vote = jax.process_index(), processes.Vote(lag=1)
     votes, errors, saves = [vote(me == 1 and call == 1) for call in range(4)], [], []
     config_error = exits.ConfigError('bad config')
     for error in (config_error, ValueError('of a library'), OSError('disk'), KeyError(1)):
         try:
-            with distributed.fail_together('the test'):
+            with processes.fail_together('the test'):
                 if me == 1:
                     raise error
         except Exception as raised:
             errors.append(f'{type(raised).__name__} {raised}')
     try:
-        distributed.check_equal('The rows', f'rows of {me}')
+        processes.check_equal('The rows', f'rows of {me}')
     except ValueError as raised:
         errors.append(str(raised))
     @flax.struct.dataclass
@@ -395,25 +389,25 @@ def test_errors_and_votes_reach_all_processes(answers):
 @pytest.mark.parametrize(
     'ask',
     [
-        lambda: distributed.on_first(str, 'inner'),
-        lambda: distributed.check_equal('The rows', 'abc'),
-        lambda: distributed.from_first(1),
-        lambda: distributed.maximum(1),
-        lambda: distributed.Vote()(False),
-        lambda: distributed.fail_together('inner').__enter__(),
+        lambda: processes.on_first(str, 'inner'),
+        lambda: processes.check_equal('The rows', 'abc'),
+        lambda: processes.from_first(1),
+        lambda: processes.maximum(1),
+        lambda: processes.Vote()(False),
+        lambda: processes.fail_together('inner').__enter__(),
     ],
 )
 def test_communication_within_a_block_is_rejected(ask):
     with (
         pytest.raises(RuntimeError, match='within the block "outer"'),
-        distributed.fail_together('outer'),
+        processes.fail_together('outer'),
     ):
         ask()
     ask()  # outside of the block it works, even after an error within
 
 
 def test_only_processes_py_communicates():
-    package = Path(distributed.__file__).parents[1]
+    package = Path(processes.__file__).parents[1]
     talks = [
         path.relative_to(package).as_posix()
         for path in package.rglob('*.py')
@@ -432,7 +426,7 @@ def test_orbax_which_communicates_is_not_called_within_a_block(
     monkeypatch.setattr(
         multihost,
         'sync_global_processes',
-        lambda *_, **__: met.append(distributed._BLOCK.get()),
+        lambda *_, **__: met.append(processes._BLOCK.get()),
     )
     short = dict(steps=2, evaluate=dict(every=0, rate=0.15, max_rows=12))
     config = settings(folder, **short, checkpoint=dict(every=1, keep=2))

@@ -14,7 +14,7 @@ import tiny
 from jepa_text.data import tokenizers
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
-from jepa_text.running import metrics, restore
+from jepa_text.running import metrics
 
 CHANGES = dict(
     steps=4,
@@ -41,12 +41,6 @@ def run(finished, tmp_path):
     return config, tmp_path / 'run'
 
 
-def damage_all(workdir):
-    for step in (workdir / 'checkpoints').iterdir():
-        file = step / 'meta' / 'metadata'
-        file.write_bytes(b'[' + file.read_bytes()[1:])
-
-
 def files(folder):
     """{name: content} of a run's files, without the lock and TensorBoard's."""
     return {
@@ -54,17 +48,6 @@ def files(folder):
         for path in Path(folder).iterdir()
         if path.is_file() and path.name != 'lock' and 'tfevents' not in path.name
     }
-
-
-@pytest.mark.slow
-def test_no_good_checkpoint_raises_and_changes_nothing(run):
-    config, workdir = run
-    damage_all(workdir)
-    before = files(workdir)
-    with pytest.raises(exits.ConfigError, match='2 saved checkpoints, and none is good'):
-        tiny.train(config, workdir)
-    assert files(workdir) == before
-    assert restore.steps(workdir / 'checkpoints') == [2, 4]
 
 
 @pytest.mark.slow
@@ -151,5 +134,7 @@ def test_a_damaged_steps_value_raises(run, change):
     config, workdir = run
     path = workdir / 'config.json'
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(ValueError, match=r'config\.json is damaged or was edited'):
+    with pytest.raises(
+        ValueError, match=r'saved config is .*config\.json|config\.json: '
+    ):
         tiny.train(config, workdir)

@@ -1,7 +1,6 @@
-"""The fast part of the harnesses in faults/: some kills, some damaged files.
+"""Some kills and some damaged files; TRIALS=150 in the environment for more of them."""
 
-All of it: python -m tests.faults.kills --trials=100, python -m tests.faults.flips.
-"""
+import os
 
 import draws
 import pytest
@@ -9,12 +8,11 @@ from faults import flips, kills
 
 
 @pytest.mark.slow
-def test_killed_runs_are_bit_equal_to_an_uninterrupted_run(tmp_path):
-    counts, faults = kills.trials(3, draws.seed(), tmp_path)
-    assert counts.total() == 3 and not faults, faults
-
-
-@pytest.mark.slow
-def test_damage_is_detected_or_harmless(tmp_path):
-    counts, faults = flips.trials(6, draws.seed(), tmp_path)
-    assert counts.total() == 6 and not faults, faults
+@pytest.mark.parametrize(
+    'harness, number', [(kills, 3), (flips, 6)], ids=['kills', 'flips']
+)
+def test_what_happens_to_a_run_is_detected_or_harmless(tmp_path, harness, number):
+    number = int(os.environ.get('TRIALS', number))
+    counts, faults = harness.trials(number, draws.seed(), tmp_path)
+    print(dict(counts))
+    assert counts.total() == number and not faults, faults
