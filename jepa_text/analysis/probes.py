@@ -135,7 +135,8 @@ def _word_recovery(task, vectors, seed):
 
 
 def _paper_gap(vectors, token_labels, semantic, seed):
-    """Accuracy of the paper's token probe, and its gap to the semantic probe."""
+    """Accuracy of the paper's token probe, and its gap to the semantic probe: the balance
+    of arXiv 2606.05173."""
     (train_labels, train_valid), (test_labels, test_valid) = token_labels
     known = np.isin(test_labels, train_labels[train_valid]) & test_valid
     if len(np.unique(train_labels[train_valid])) < 2 or not known.any():
@@ -148,7 +149,8 @@ def _paper_gap(vectors, token_labels, semantic, seed):
         seed,
     )
     token = _interval(probe, 'accuracy')
-    gap = lexical.paper_probe_gap(semantic.value, token.value)
+    # Not corrected for the different numbers of classes, as `balance` is.
+    gap = semantic.value - token.value
     reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
     return {
         'paper_token_accuracy': token,

@@ -38,6 +38,7 @@ INSTEAD = {
     '.chosen_from': 'it was removed: give learning_rate, from summary.json',
     'finetuning.layers': 'it was removed: analyze measures frozen encoders',
     **{f'tasks.{key}': 'it was removed: prepare the rows' for key in SPANS},
+    'tasks.made=odd_word': 'it was removed: use word_order or bigram_shift',
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",

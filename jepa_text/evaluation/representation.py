@@ -27,7 +27,7 @@ from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
 from jepa_text.measures import probes as probing
 
-TASKS = ('word_order', 'bigram_shift', 'odd_word')  # default tasks of a study
+TASKS = ('word_order', 'bigram_shift')  # default tasks of a study
 FOLDS = 3
 WORDS = 8, 16  # per sentence; short sentences are joined, long ones are cut
 MAX_SENTENCES, MIN_SENTENCES = 2400, 60

@@ -131,7 +131,6 @@ SCORES = [0.0, 0.25, 0.5, 0.75, 1.25, 3.0]
         ('a.parquet', SCORES, {}, 'scores'),
         ('a.csv', SCORES, {'name': 'own'}, 'scores'),
         ('a.csv', SCORES, {'kind': 'labels'}, 'labels'),
-        ('a.csv', SCORES, {'kind': 'labels', 'name': 'own'}, 'labels'),
         ('a.csv', SCORES, {'labels': SCORES}, 'labels'),
         ('a.jsonl', [float(n) for n in range(9)], {}, 'labels'),
         ('a.jsonl', range(9), {'kind': 'scores'}, 'scores'),

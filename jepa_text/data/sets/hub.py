@@ -4,10 +4,10 @@
     hub:rajpurkar/squad@7b6d24c440a36b68     at a commit, branch or tag
 
 The library `datasets` says which files a config and its splits have; without such a
-config, it is the name of a folder or file. A dataset without supported files, such as one
-made by a script, is read from the hub's conversion, the branch refs/convert/parquet.
-Rows are read from the files by this package, as `datasets` reads cells of a CSV such as
-None, NA and 007 as missing values and numbers. Downloaded code is never executed.
+config, it is the name of a folder or file. A dataset made by a script is read from the
+hub's conversion, the revision refs/convert/parquet. Rows are read from the files by this
+package, as `datasets` reads cells of a CSV such as None, NA and 007 as missing values and
+numbers. Downloaded code is never executed.
 
 `find` downloads the files once, into the cache of HF_HOME; without a network, the cache
 is used. A corpus is streamed instead (data/sources/hub.py).
@@ -18,7 +18,6 @@ import functools
 import pathlib
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import reading
 from jepa_text.files import addresses, extras
 
@@ -81,18 +80,11 @@ def _cached(path, snapshot, unreachable):
     """The Listed of what is in the cache."""
     name, config, revision = parse(path)
     cached = dict(local_files_only=True, allow_patterns=['README.md'])
-    for branch in [revision] if revision else [None, CONVERTED]:
-        # Not downloaded, or not the files of this config, which is unknown then.
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            folder = snapshot(revision=branch, **cached)
-            if branch == CONVERTED:
-                top = pathlib.Path(folder)
-                names = (f.relative_to(top).as_posix() for f in top.rglob('*.parquet'))
-                splits = _converted(path, names)
-            else:
-                splits = _splits(folder, config, None)
-            if splits := _supported(splits, SUFFIXES):
-                return Listed(name, branch, pathlib.Path(folder).name, splits)
+    # Not downloaded, or not the files of this config, which is unknown then.
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        folder = snapshot(revision=revision, **cached)
+        if splits := _splits(folder, config, None, SUFFIXES):
+            return Listed(name, revision, pathlib.Path(folder).name, splits)
     raise FileNotFoundError(
         f'{path} is not complete in the local cache, and the hub cannot be reached: go '
         'online once, unset HF_HUB_OFFLINE, or give the path of the files.'
@@ -119,27 +111,22 @@ def listed(path, suffixes):
         )
         if info.gated:  # It can be listed without permission to read it.
             client.auth_check(name, repo_type='dataset')
-        splits = {}
-        if revision != CONVERTED:
-            splits = _supported(_splits(name, config, info.sha), suffixes)
-        if not splits and revision in (None, CONVERTED):
-            refs = client.list_repo_refs(name, repo_type='dataset').converts
-            if CONVERTED in [ref.ref for ref in refs]:
-                revision = CONVERTED
-                info = client.dataset_info(name, revision=revision)
-                names = [file.rfilename for file in info.siblings]
-                splits = _supported(_converted(path, names), suffixes)
-    if not splits:
+        splits = _splits(name, config, info.sha, suffixes)
+    names = [file for some in splits.values() for file in some]
+    if not names or any('partial-' in file for file in names):
+        which = 'only a part of its files' if names else 'no files'
+        shown = path.partition('@')[0]
         raise FileNotFoundError(
-            f'{path} has no files that can be read here ({", ".join(suffixes)}), '
-            'nor has the hub converted it to parquet. Give another revision or config, '
-            'or download the set yourself and give its path.'
+            f'{path} has {which} that can be read here ({", ".join(suffixes)}). If a '
+            f"script makes it, the hub's conversion may be complete: '{shown}@{CONVERTED}"
+            "'. Or give another revision or config, or download it and give its path."
         )
     return Listed(name, revision, info.sha, splits)
 
 
-def _splits(place, config, commit):
-    """{split: [path in the repository]} of a dataset or local copy; {} without files.
+def _splits(place, config, commit, suffixes):
+    """{split: [path in the repository that ends in one of the suffixes]} of a dataset or
+    local copy; {} without files.
 
     Raises ValueError for an unknown config, and if one must be chosen.
     """
@@ -157,46 +144,15 @@ def _splits(place, config, commit):
             continue
         else:
             top = f'hf://datasets/{place}@{commit}/' if commit else f'{place}/'
-            files = made.config.data_files or {}
-            return {
-                str(split): [file.removeprefix(top) for file in some]
-                for split, some in files.items()
-            }
+            splits = {}
+            for split, files in (made.config.data_files or {}).items():
+                names = (x.removeprefix(top) for x in files if x.endswith(suffixes))
+                if names := list(names):
+                    splits[str(split)] = names
+            return splits
     if unknown:
         raise ValueError(f'{PREFIX}{place}: {unknown}')
     return {}
-
-
-def _converted(path, names):
-    """The splits of a config of the hub's conversion: CONFIG/SPLIT/0000.parquet."""
-    _, config, _ = parse(path)
-    files = [name.split('/') for name in names if name.endswith('.parquet')]
-    known = sorted({parts[0] for parts in files})
-    if config is None and (len(known) == 1 or 'default' in known):
-        config = 'default' if 'default' in known else known[0]
-    if config is None and known:
-        raise ValueError(
-            f'{path} has several configs: {", ".join(known)}. Say which, as '
-            f"'{path}/{known[0]}'."
-        )
-    if config not in known:
-        raise ValueError(f'{path}: no config {config!r}.{resolve.nearest(config, known)}')
-    splits = {}
-    for parts in sorted(files):
-        if parts[0] == config:
-            splits.setdefault(parts[1], []).append('/'.join(parts))
-    if partial := [split for split in splits if split.startswith('partial-')]:
-        raise FileNotFoundError(
-            f'{path}: the hub has converted only a part of it to parquet '
-            f'({", ".join(partial)}). Download the dataset yourself and give its path.'
-        )
-    return splits
-
-
-def _supported(splits, suffixes):
-    """The splits with only files that end in one of the suffixes."""
-    kept = {k: [one for one in v if one.endswith(suffixes)] for k, v in splits.items()}
-    return {split: names for split, names in kept.items() if names}
 
 
 def package(module, what):

@@ -154,18 +154,6 @@ def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     return statistics.Interval(*map(float, (value, value - below, value + above)))
 
 
-def paper_probe_gap(semantic, token):
-    """Returns semantic minus token accuracy: the 'balance' of arXiv 2606.05173.
-
-    It does not correct for the different numbers of classes of the two tasks. Use it only
-    for comparison with that paper's tables, else `balance_interval`.
-
-    >>> print(round(paper_probe_gap(0.617, 0.755), 3))
-    -0.138
-    """
-    return semantic - token
-
-
 def paper_token_labels(tokens_BL, valid_BL, min_count=5):
     """Returns (labels_N, kept_N): the most frequent token id of each text.
 

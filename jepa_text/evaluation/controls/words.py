@@ -19,24 +19,24 @@ from jepa_text.data.cleaning.words import WITHOUT_SPACES
 _JOINERS = '\u200c\u200d'  # invisible, inside words of Persian and of Indic scripts
 
 
-def words(text, cased=False):
-    """Returns the words of a text in order; with `cased` in their original case.
+def words(text):
+    """Returns the words of a text in order.
 
     >>> words("Don't re-read: it's HIS 2nd_book!")
     ["don't", 're-read', "it's", 'his', '2nd', 'book']
     >>> words('iPhone很好')
     ['iphone', '很', '好']
     """
-    return _patterns().word.findall(text if cased else text.lower())
+    return _patterns().word.findall(text.lower())
 
 
-def terms(text, cased=False):
+def terms(text):
     """Returns the `words` of a text, followed by its pairs of letters without a space.
 
     >>> terms('iPhone很好用')
     ['iphone', '很', '好', '用', '很好', '好用']
     """
-    text = text if cased else text.lower()
+    text = text.lower()
     patterns = _patterns()
     runs = map(patterns.letter.findall, patterns.run.findall(text))
     pairs = [''.join(pair) for run in runs for pair in zip(run, run[1:])]
@@ -85,15 +85,6 @@ def _patterns():
     return types.SimpleNamespace(**{k: re.compile(v) for k, v in sources.items()})
 
 
-def document_frequency(texts, cased=False):
-    """Counts the texts that contain each of `terms`: a Counter {term: number of texts}.
-
-    >>> document_frequency(['a b b', 'b'])['b']
-    2
-    """
-    return Counter(term for text in texts for term in set(terms(text, cased)))
-
-
 def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
     """Returns at most `max_words` content words, the most frequent first.
 
@@ -109,7 +100,7 @@ def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
     bound = highest * len(texts)
     candidates = sorted(
         (-count, word)
-        for word, count in document_frequency(texts).items()
+        for word, count in Counter(x for text in texts for x in set(terms(text))).items()
         if min_texts <= count <= bound and _is_long(word)
     )
     if len(candidates) < 2:

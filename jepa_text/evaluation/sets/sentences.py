@@ -3,7 +3,6 @@
     word_content    which of some words does it contain? (SentEval's WC)
     bigram_shift    were two neighboring words swapped? (BShift)
     word_order      were the words shuffled?
-    odd_word        was a word replaced by one of similar frequency? (SOMO)
 
 After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so that a
 random split never has a sentence on both sides, changed or not; the vocabulary is drawn
@@ -81,54 +80,6 @@ def word_order(texts, seed=0):
     [0, 1]
     """
     return _half_changed(texts, _shuffle, seed)
-
-
-def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
-    """Replaces a content word by the next in frequency in half of the texts (label 1).
-
-    Words are case-sensitive and are replaced by words in the same case, e.g. a name by a
-    name, so that capitalization does not reveal the change. Texts without content words
-    are left out, as are those in scripts without spaces, whose pieces are letters.
-
-    >>> made = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
-    >>> sorted(made.labels_N.tolist()) == [0] * 5 + [1] * 5
-    True
-    """
-    known = set(
-        words.content_words(texts, max_words=5000, min_texts=min_texts, highest=highest)
-    )
-    counts = words.document_frequency(texts, cased=True)
-    same_case = {}
-    for form in sorted(counts, key=lambda form: (-counts[form], form)):
-        if form.lower() in known and counts[form] >= min_texts:
-            same_case.setdefault(_case(form), []).append(form)
-    other = {
-        form: forms[rank + 1 if rank + 1 < len(forms) else rank - 1]
-        for forms in same_case.values()
-        for rank, form in enumerate(forms)
-        if len(forms) > 1
-    }
-
-    def replace(pieces, rng):
-        # The word of each piece without punctuation, so that 'cat,' counts as 'cat'.
-        bare = [words.words(piece, cased=True) for piece in pieces]
-        candidates = [
-            i for i, forms in enumerate(bare) if len(forms) == 1 and forms[0] in other
-        ]
-        if not candidates:
-            return None
-        chosen = rng.choice(candidates)
-        (form,) = bare[chosen]
-        piece = pieces[chosen].replace(form, other[form], 1)
-        return [*pieces[:chosen], piece, *pieces[chosen + 1 :]]
-
-    return _half_changed(texts, replace, seed)
-
-
-def _case(form):
-    """Returns the case of a word: lower, upper, capitalized, or other."""
-    shapes = form.islower(), form.isupper(), form[:1].isupper() and form[1:].islower()
-    return shapes.index(True) if any(shapes) else len(shapes)
 
 
 def _half_changed(texts, change, seed):

@@ -34,7 +34,7 @@ FIELDS = (
 )
 
 
-def make(path, kind='', seed=0, zero_shot=False):
+def make(path, seed=0, zero_shot=False):
     """Makes the task of a file, folder or name on the hub.
 
     The other arguments are as in labeled.py. Raises ValueError, which lists the
@@ -45,12 +45,7 @@ def make(path, kind='', seed=0, zero_shot=False):
     if name != 'cloze':  # never split
         section['seed'] = seed
     if name == 'labeled':
-        section['kind'] = kind or ('scores' if fields['label'] in SCORE else '')
-    elif kind:
-        raise ValueError(
-            f'{path} has the fields of {name}, so kind={kind!r} cannot be chosen: name '
-            "the fields, e.g. dict(name='labeled', path='...', text='...', label='...')."
-        )
+        section['kind'] = 'scores' if fields['label'] in SCORE else ''
     return tasks.build(section, zero_shot)
 
 

@@ -73,7 +73,7 @@ def sets(tmp_path_factory):
     write(top / 'lab/plain/main', plain | about)
     write(top / 'lab/script/main', {'script.py': 'code', 'README.md': 'No header.'})
     converted = {'en/train/0000.parquet': 'x', 'en/test/0000.parquet': 'y'}
-    converted |= {'de/train/0000.parquet': 'z', 'big/partial-train/0000.parquet': 'p'}
+    converted |= {'big/partial-train/0000.parquet': 'p'}
     write(top / 'lab/script' / hub.CONVERTED.replace('/', '%'), converted)
     named = ('my_train.csv', 'my_test.csv', 'my_dev.csv')
     write(top / 'lab/named/main', dict.fromkeys(named, 'x'))
@@ -87,7 +87,8 @@ def results(sets, tmp_path_factory):
     """The results for every name below, and the requests to the server."""
     cache = tmp_path_factory.mktemp('cache')
     names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
-    names += ['lab/script/en', 'lab/script/big', 'lab/script', 'lab/script/fr']
+    names += [f'lab/script/{x}@{hub.CONVERTED}' for x in ('en', 'big')]
+    names += ['lab/script']
     names += ['lab/glue', 'lab/glue/sst', 'lab/glue/sst2@v7', 'lab/none', 'lab/gated']
     names += ['lab/named', 'lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
     names += [hub_server.KEYED]
@@ -139,8 +140,8 @@ def test_splits_are_found_anywhere_in_names(results):
     assert results[0]['lab/named'][1] == splits
 
 
-def test_script_datasets_are_read_as_converted_by_the_hub(results):
-    commit, splits, read = results[0]['lab/script/en']
+def test_script_datasets_are_read_from_the_hubs_conversion(results):
+    commit, splits, read = results[0][f'lab/script/en@{hub.CONVERTED}']
     assert commit == hub_server.commit('lab/script', hub.CONVERTED)
     assert splits == {
         'test': ['en/test/0000.parquet'],
@@ -159,17 +160,12 @@ def test_script_datasets_are_read_as_converted_by_the_hub(results):
             'ValueError',
             "'sst' not found. Available: ['sst2', 'cola', 'away']",
         ),
-        ('lab/script', 'ValueError', 'several configs: big, de, en'),
-        ('lab/script/fr', 'ValueError', "no config 'fr'. Available: big, de, en"),
-        (
-            'lab/script/big',
-            'FileNotFoundError',
-            'only a part of it to parquet (partial-train)',
-        ),
+        ('lab/script', 'FileNotFoundError', "'hub:lab/script@refs/convert/parquet'"),
+        (f'lab/script/big@{hub.CONVERTED}', 'FileNotFoundError', 'only a part of its'),
         ('lab/glue/sst2@v7', 'FileNotFoundError', '@v7: no such revision on the hub.'),
         ('lab/none', 'FileNotFoundError', 'is not a dataset on the hub'),
         ('lab/gated', 'PermissionError', 'asks you to accept its terms first'),
-        ('lab/nothing', 'FileNotFoundError', 'nor has the hub converted it'),
+        ('lab/nothing', 'FileNotFoundError', 'no files that can be read here'),
         ('lab/glue/away', 'FileNotFoundError', 'no files that can be read here'),
         ('a//b', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
         ('', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
@@ -182,7 +178,11 @@ def test_errors_are_clear(results, name, kind, words):
 
 def test_the_cache_is_read_without_a_network(results, sets):
     _, _, cache = results
-    names = ['hub:lab/glue/sst2', 'hub:lab/script/en', 'hub:lab/script/de']
+    names = [
+        'hub:lab/glue/sst2',
+        f'hub:lab/script/en@{hub.CONVERTED}',
+        'hub:lab/script/de',
+    ]
     found = ask('http://127.0.0.1:9', cache, names, HF_HUB_OFFLINE='1')
     for name in names[:2]:
         assert found[name] == results[0][name.removeprefix('hub:')]
