@@ -5,7 +5,7 @@ Each member of the grid is fine-tuned and measured.
 workdir/
   results/        a line and a side file per member: results/result_files.py
   logs/           the output of members that are trained by other processes (engine.py)
-  lines.jsonl     all lines, and the definition by which they are selected
+  lines.jsonl     all lines
   summary.json    selected learning rates, means and intervals; summary.csv: one per line
 
 The same call resumes an evaluation: groups of members whose lines are there are finished.
@@ -202,7 +202,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
     """
     failed = failed or {}
-    lines, damaged = _lines(folder, groups, config)
+    lines, damaged = _lines(folder, groups)
     short = result_files.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by)
     models = [choice for choice in chosen if not choice.first.get('control')]
@@ -219,14 +219,12 @@ def summarize(config, tasks, folder, groups, failed=None):
     return whole | {'damaged': damaged, 'failed': failed}
 
 
-def _lines(folder, groups, config):
+def _lines(folder, groups):
     """Writes lines.jsonl; returns (lines of these groups, {damaged file: error})."""
     all_lines, damaged = result_files.read(folder / result_files.FOLDER)
     lines = grouping.of_groups(all_lines, groups)
     if left_out := len(all_lines) - len({line['name'] for line in lines}):
         where = folder / result_files.FOLDER
         print(f'{left_out:,} members in {where} have other settings and are left out.')
-    how = {'select_by': config.select_by}
-    told = (json.dumps(line | how) + '\n' for line in lines)
-    atomic.write(folder / 'lines.jsonl', ''.join(told))
+    atomic.write(folder / 'lines.jsonl', ''.join(json.dumps(x) + '\n' for x in lines))
     return lines, damaged

@@ -57,7 +57,9 @@ def curves(
         _widen_constants(axes)
         axes.set(**{f'{axis}scale': 'log' for axis in log})
         axes.minorticks_off()
-    reference_lines(axes, hlines)
+    for label, level in (hlines or {}).items():
+        axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
+        _label(axes, label, (1, level), ('axes fraction', 'data'), (0, 3), ha='right')
     for label, steps in (switches or {}).items():
         for step in np.atleast_1d(steps):
             axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
@@ -230,13 +232,6 @@ def deterministic_svg():
     import matplotlib
 
     return matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'})
-
-
-def reference_lines(axes, hlines):
-    """Draws dashed horizontal lines with labels, {label: y} or None."""
-    for label, height in (hlines or {}).items():
-        axes.axhline(height, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-        _label(axes, label, (1, height), ('axes fraction', 'data'), (0, 3), ha='right')
 
 
 def _label(axes, text, place, units, offset, **options):

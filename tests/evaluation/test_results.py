@@ -97,7 +97,7 @@ def test_the_side_file_is_written_before_the_line(tmp_path, monkeypatch):
 
 def test_columns_of_different_lengths_raise(tmp_path):
     sides = dict(per_instance={'accuracy': [1.0, 0.0]}, predictions=['a'])
-    with pytest.raises(ValueError, match="'accuracy': 2, 'prediction': 1"):
+    with pytest.raises(ValueError, match='prediction expected length 2 but got length 1'):
         result_files.write(tmp_path, CONFIG, outcome(), **sides)
     assert list(tmp_path.iterdir()) == []
 

@@ -145,9 +145,6 @@ def _side_bytes(name, per_instance, predictions):
         columns['prediction'] = [json.dumps(plain(x)) for x in predictions.values()]
     elif predictions is not None:
         columns['prediction'] = plain(list(predictions))
-    lengths = {key: len(column) for key, column in columns.items()}
-    if len(set(lengths.values())) != 1:
-        raise ValueError(f'{name}: columns differ in their number of values: {lengths}.')
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(columns), sink, compression='zstd')
     return sink.getvalue().to_pybytes()
