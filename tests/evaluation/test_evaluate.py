@@ -71,7 +71,9 @@ def test_every_member_has_both_definitions_of_metrics(done):
         assert line['examples'] == [34, 2, 24] and line['steps'] == 4
 
 
-def test_a_repeated_evaluation_trains_nothing(place, done, monkeypatch):
+def test_a_repeated_evaluation_trains_nothing(place, done, monkeypatch, capsys):
+    assert evaluate.evaluate(config(place), place / 'out', dry_run=True) is None
+    assert '0 members remain to be trained, 0 steps in total.' in capsys.readouterr().out
     monkeypatch.setattr(finetune.Examination, 'run', None)
     again = evaluate.evaluate(config(place), place / 'out')
     assert again['lines'] == done['lines']
@@ -204,11 +206,6 @@ def test_a_dry_run_prints_the_plan_without_reading_weights(place, capsys, monkey
     assert not (place / 'dry').exists()
 
 
-def test_finished_members_need_no_more_work(place, done, capsys):
-    assert evaluate.evaluate(config(place), place / 'out', dry_run=True) is None
-    assert '0 members remain to be trained, 0 steps in total.' in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ('model', 'words'),
     [
@@ -262,6 +259,8 @@ def test_tasks_that_cannot_be_learned_raise_before_training(place):
     both = [*config(place)['tasks'], dict(name='own', path=str(place / 'same.jsonl'))]
     with pytest.raises(ValueError, match="training examples have the class 'same'"):
         evaluate.evaluate(config(place, tasks=both), place / 'same')
+    with pytest.raises(ValueError, match='2 tasks have only 1 different names'):
+        evaluate.evaluate(config(place, tasks=both[:1] * 2), place / 'same')
     assert not (place / 'same' / 'results').exists()
 
 
@@ -377,17 +376,6 @@ def test_constant_answers_on_one_small_split_are_no_collapse(monkeypatch):
     seas = task.validation.take(np.flatnonzero(is_sea_N))
     made.task = dataclasses.replace(task, validation=seas)
     assert made._outcome({}, np.ones(2))[0]['status'] == 'collapsed'
-
-
-def test_tasks_with_one_class_or_a_duplicate_name_raise(place):
-    task = examined.labeled()
-    same = tasks.Examples(task.train.first, None, np.array(['sea'] * 64))
-    task = dataclasses.replace(task, train=same)
-    with pytest.raises(ValueError, match="all training examples have the class 'sea'"):
-        finetune.Examination(examined.model(), task, settings.Finetuning())
-    with pytest.raises(ValueError, match='2 tasks have only 1 different names'):
-        twice = config(place)['tasks'] * 2
-        evaluate.evaluate(config(place, tasks=twice), place / 'twice')
 
 
 @pytest.mark.slow

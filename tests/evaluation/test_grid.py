@@ -171,17 +171,3 @@ def test_pure_bfloat16_loses_small_updates(rows):
         assert after.dtype == (jnp.bfloat16 if low else jnp.float32)
         moved[precision] = float(jnp.mean(after != before.astype(after.dtype)))
     assert moved['paper_bf16'] < 0.4 < 0.9 < moved['bfloat16']
-
-
-@pytest.mark.slow
-def test_training_learns_a_separable_task(rows):
-    members = [grid.Member(3e-3, 0)]
-    ((params, losses_T),) = trained(rows, members, steps=60).values()
-    assert losses_T[-5:].mean() < 0.1 < 0.6 < losses_T[0]
-    test = examined.sea_or_land(40, seed=9)
-    model = dataclasses.replace(examined.model(), params=params)
-    model = dataclasses.replace(
-        model, network=grid.Network(model.network.encoder, KIND), kind=KIND
-    )
-    said = [answer['label'] for answer in model.predict(test.first)]
-    assert np.mean(np.array(said) == test.target) > 0.8

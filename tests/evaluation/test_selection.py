@@ -2,12 +2,11 @@
 
 import math
 
-import member_lines
 import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.evaluation.results import result_files, selection
+from jepa_text.evaluation.results import selection
 from jepa_text.measures import statistics
 
 RATES = (1e-5, 5e-5, 5e-4)
@@ -47,18 +46,6 @@ def test_the_rate_with_the_best_mean_validation_is_selected():
     everything = [row['test']['standard']['accuracy'] for row in lines]
     assert chosen.sensitivity == pytest.approx(np.std(everything, ddof=1))
     assert chosen.measured == 15 and chosen.statuses['done'] == 15
-
-
-def test_selection_from_written_lines(tmp_path):
-    for rate, reached in ((1e-5, 0.8), (5e-5, 0.9), (5e-4, None)):
-        config = member_lines.CONFIG | {'learning_rate': rate}
-        status = 'done' if reached else 'not finite'
-        result_files.write(
-            tmp_path, config, member_lines.outcome(reached, reached, status)
-        )
-    (chosen,) = selection.select(result_files.read(tmp_path)[0])
-    assert chosen.rate == 5e-5 and chosen.values() == {0: 0.9}
-    assert chosen.statuses == {'done': 2, 'not finite': 1, 'collapsed': 0}
 
 
 def test_sensitivity_covers_the_given_rates():
@@ -139,16 +126,12 @@ def test_collapsed_members_count_with_their_values():
     lines[5] = line(5e-5, 0, 0.79, 0.5, 'collapsed')
     (chosen,) = selection.select(lines)
     assert chosen.values()[0] == 0.5 and chosen.statuses['collapsed'] == 1
+    (chosen,) = selection.select([lines[5]])
+    with pytest.raises(ValueError, match='seed 0 collapsed and has no'):
+        chosen.interval(metric='macro_f1')
     lines[5] |= {'validation': None, 'test': None}
     (chosen,) = selection.select(lines)
     assert chosen.rate != 5e-5
-
-
-def test_a_missing_metric_of_a_collapsed_member_raises():
-    (chosen,) = selection.select([line(1e-5, 0, 0.5, 0.5, 'collapsed')])
-    assert chosen.interval().value == 0.5
-    with pytest.raises(ValueError, match='seed 0 collapsed and has no'):
-        chosen.interval(metric='macro_f1')
 
 
 def chosen_of(seeds=5, tasks=('sst2',), rises=(('a', 0.0), ('b', 0.03), ('c', -0.1))):

@@ -115,18 +115,6 @@ ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in N
         # All 45 pairs of ten texts cannot be split without a text on both sides.
         ('near.jsonl', dict(name='pairs'), ALL_PAIRS),
         ('near.jsonl', dict(name='own'), ALL_PAIRS),
-        (
-            'near.jsonl',
-            dict(
-                name='labeled',
-                text='text_a',
-                second='text_b',
-                label='score',
-                kind='scores',
-            ),
-            ALL_PAIRS,
-        ),
-        ('near.jsonl', dict(name='query_pairs'), ASKED),
         ('near.jsonl', dict(name='own'), ASKED),
         ('near/test.jsonl', dict(name='pairs'), ALL_PAIRS),
         ('near/test.jsonl', dict(name='query_pairs'), ASKED),
@@ -139,7 +127,7 @@ def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section
         rows = ALL_PAIRS
         path.parent.mkdir()
         lines = (f'{r["text_a"]}\t{r["text_b"]}\t{r["score"]}' for r in rows)
-        path.write_text('\n'.join(['sentence1\tsentence2\tscore', *lines]) + '\n')
+        path.write_text('\n'.join(['sentence1\tsentence2\tlabel', *lines]) + '\n')
     else:
         written(path, rows)
     path = str(tmp_path / file.split('/')[0])

@@ -94,11 +94,6 @@ def test_all_runs_have_different_styles(points):
     assert len({str(line._dash_pattern) for line in same_hue}) == 4
 
 
-def test_without_data_there_is_a_figure_without_legend():
-    figure = plots.curves({}, 't', 'y')
-    assert png(figure) and not figure.legends
-
-
 def test_a_line_is_the_mean_and_its_band_the_range_of_the_seeds():
     values_SN = np.array([[3.0, 2.0, 1.0], [5.0, 4.0, 3.0], [4.0, 3.0, 5.0]])
     figure = plots.curves({'a': ([10, 20, 40], values_SN)}, 'loss', 'nats')
