@@ -16,7 +16,6 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section, tokenizers
-from jepa_text.data.corpora import invalid_text
 from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, checksums
 
@@ -163,7 +162,6 @@ def changed_settings(config, folder):
     folder = downloaded.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
     before = _flat(manifest['settings'])
-    before.setdefault('bad_documents', invalid_text.ERROR)
     now = _flat(json.loads(json.dumps(config)))
     now.pop('engine', None)  # which does not affect the output
     name, about = now.pop('tokenizer', None) or '', manifest.get('tokenizer') or {}

@@ -22,8 +22,7 @@ from jepa_text.config import schema
 from jepa_text.data import partial as partial_files
 from jepa_text.data import units
 from jepa_text.data.cleaning import duplicates
-from jepa_text.data.corpora import invalid_text
-from jepa_text.data.rows import row_folder, shards, writing
+from jepa_text.data.rows import row_folder, writing
 from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import paths
 from jepa_text.report import console, rows_page
@@ -43,7 +42,7 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     `commit` in it is one of the settings. A folder made with the same settings counts as
     complete even if the corpus has changed since: delete it to prepare it again. Raises
     ValueError for invalid options or a corpus without text, FileExistsError for a folder
-    with other settings or other content, OSError if the disk has too little space.
+    with other settings or other content, OSError if the disk is full.
     """
     given = {'source': dict(source), 'tokenizer': tokenizer.fingerprint, **options}
     config = schema.read(Prepare, given, 'prepare')
@@ -57,7 +56,6 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
         return finished
     # Sources are opened before anything is written, so that a wrong name fails early.
     corpora = units.corpora(settings)
-    units.check_splits(corpora, settings)
     plan = dict(settings=settings, units=units.of(corpora), marks=units.MARKS)
     try:
         with partial_files.open_folder(folder, plan, units.HASHES) as partial:
@@ -99,15 +97,13 @@ def _non_default(commit, config):
     usual = schema.as_dict(Clean())
     clean = schema.as_dict(config.clean)
     changed = {key: value for key, value in clean.items() if value != usual[key]}
-    bad = config.bad_documents if config.bad_documents != invalid_text.ERROR else ''
-    settings = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': bad}
+    settings = {'tokenizer_commit': commit, 'clean': changed}
     return {key: value for key, value in settings.items() if value}
 
 
 def _write(partial, tokenizer, options, about):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
-    with shards.clear_disk_errors(partial):
-        tokenizer.save(partial / units.TOKENIZER)
+    tokenizer.save(partial / units.TOKENIZER)
     work = units.load(partial)
     with engine.opened(options, partial / units.SCRATCH) as run:
         tasks = _tasks(work, options)
@@ -124,8 +120,7 @@ def _write(partial, tokenizer, options, about):
 
             run(tasks, on_end)
     shutil.rmtree(partial / units.SCRATCH)
-    with shards.clear_disk_errors(partial):
-        return row_folder.write_manifest(partial, _manifest(work, about))
+    return row_folder.write_manifest(partial, _manifest(work, about))
 
 
 def _tasks(work, options):
@@ -187,7 +182,6 @@ def _manifest(work, about):
         'packing': settings['packing'],
         'files': [row_folder.entry(work.folder / units.TOKENIZER)],
         'left_out': _sum(part['left_out'] for part in parts),
-        'changed': _sum(part['changed'] for part in parts),
         'examples': _examples(part['examples'] for part in parts),
         'splits': {},
     }
@@ -205,8 +199,9 @@ def _manifest(work, about):
                 f'The corpus has no text in the split {split!r} (source '
                 f'{settings["source"]}); documents dropped from all splits: '
                 f'{left_out or "none"}. Give a source with more documents that are not '
-                'blank; of a small one, change heldout_every, drop less, or prepare only '
-                "one split, as splits=('train',)."
+                'blank (a document of a .txt ends at a blank line); of a small one, '
+                'change heldout_every, or prepare only one split, as '
+                "splits=('train',)."
             )
         capacity = counts['rows'] * settings['row_length']
         manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / capacity}
@@ -241,5 +236,5 @@ def _examples(parts):
     for part in parts:
         for reason, examples in part.items():
             known = merged.setdefault(reason, [])
-            known += examples[: units.max_examples(reason) - len(known)]
+            known += examples[: units.EXAMPLES - len(known)]
     return dict(sorted(merged.items()))

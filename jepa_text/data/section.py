@@ -9,12 +9,10 @@ import dataclasses
 import pathlib
 
 from jepa_text.config import schema
-from jepa_text.data.corpora import invalid_text
 from jepa_text.data.rows import packing as packings
 from jepa_text.engine import Options
 
 NORMALIZATIONS = ('', 'NFC', 'NFKC')
-DROP, COUNT = 'drop', 'count'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -120,9 +118,6 @@ class Clean:
     decontaminate: tuple[EvaluationSet, ...] = schema.field(
         (), 'sets whose texts must not be trained on, as dict(path=...)'
     )
-    contaminated: str = schema.field(
-        DROP, 'what to do with documents that contain their text', choices=(DROP, COUNT)
-    )
     overlap: int = schema.field(
         13,
         'consecutive words shared with such a set that contaminate a document',
@@ -172,12 +167,6 @@ class Prepare:
     add_bos: bool = schema.field(True, 'add <bos> before each document')
     add_eos: bool = schema.field(True, 'add <eos> after each document')
     clean: Clean = schema.section(Clean, 'cleaning of the documents')
-    bad_documents: str = schema.field(
-        invalid_text.ERROR,
-        "for invalid text (not UTF-8, NUL, half a surrogate pair, null): 'skip' counts "
-        'and reports it',
-        choices=(invalid_text.ERROR, invalid_text.SKIP),
-    )
     engine: Options = schema.section(Options, 'where units are prepared')
 
     def __post_init__(self):

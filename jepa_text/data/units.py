@@ -21,7 +21,7 @@ from jepa_text.config import schema
 from jepa_text.data import partial, sources, tokenizers, tokenizing
 from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.corpora import corpus, invalid_text, reading
-from jepa_text.data.rows import shards, writing
+from jepa_text.data.rows import writing
 from jepa_text.data.section import Clean
 from jepa_text.parallel import exits
 from jepa_text.report import console, rows_page
@@ -29,11 +29,9 @@ from jepa_text.report import console, rows_page
 TOKENIZER, SCRATCH = 'tokenizer.json', 'work'  # names in the partial folder
 HASHES = f'{SCRATCH}/*.documents'
 # The format version of a unit's mark; a partial folder of another version starts over.
-MARKS = 3
+MARKS = 4
 NO_TOKENS = 'no tokens'  # a reason to drop a document
-# Reported per reason: examples of dropped texts, their characters, and names of
-# documents.
-EXAMPLES, SHOWN, NAMED = 2, 80, 100
+EXAMPLES, SHOWN = 10, 200  # of what is dropped for a reason, and characters of each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,43 +69,6 @@ def of(corpora):
     return one.units() if isinstance(one, corpus.Corpus) else [None]
 
 
-def check_splits(corpora, settings):
-    """Raises ValueError if reading a corpus of files shows that a split of `corpora` has
-    no text. Reads only until each split has a document."""
-    one = next(iter(corpora.values()))
-    if not isinstance(one, corpus.Corpus):
-        return
-    seen, count = set(), 0
-    for file in one.listed.files:
-        for document in one.documents(corpus.piece_of(file)):
-            # How many documents are left out, and why, is known at the end.
-            if isinstance(document, invalid_text.Bad) or not document['text'].strip():
-                return
-            count += 1
-            seen.add(reading.split_of(document['text'], one.heldout_every))
-            if seen.issuperset(corpora):
-                return
-    missing = sorted(set(corpora) - seen)
-    if not count or (settings.get('clean') and count >= len(corpora)):
-        return
-    source = settings['source']
-    remedy = (
-        f'About one document in {one.heldout_every} is held out, by its text: give more '
-        'documents, or a smaller heldout_every'
-    )
-    is_text = source['name'] == 'text' and source.get('documents') != 'file'
-    if is_text and count <= len(one.listed.files):
-        remedy = (
-            'No file has a blank line, so each is one document: insert blank lines '
-            'between documents, or make each a line of a .jsonl file'
-        )
-    raise ValueError(
-        f'The corpus has {count:,} document{"s" * (count > 1)} and no text in the split '
-        f'{missing[0]!r} (source {source}). {remedy}; or prepare only one split, as '
-        "splits=('train',)."
-    )
-
-
 def load(folder):
     """Returns the Work of a partial folder that has a tokenizer."""
     plan = partial.read_plan(folder)
@@ -130,21 +91,18 @@ def hash_documents(folder, numbers):
         work = load(folder)
         for number in _shown('hash', numbers):
             pairs = ((count, text) for count, _, text in documents(work, number, Tally()))
-            with shards.clear_disk_errors(work.folder):
-                duplicates.write(work.folder / SCRATCH, number, pairs)
+            duplicates.write(work.folder / SCRATCH, number, pairs)
 
 
 def find_duplicates(folder, count):
     """Finds the duplicates among the documents of all units, so many."""
-    with shards.clear_disk_errors(folder):
-        duplicates.decide(pathlib.Path(folder, SCRATCH), count)
+    duplicates.decide(pathlib.Path(folder, SCRATCH), count)
 
 
 def make_shards(folder, numbers):
     """Writes the shards of units into the folder, and marks each as done.
 
-    Raises ValueError for a long document that cannot be cut, OSError if the disk is full,
-    and what the source raises.
+    Raises ValueError for a long document that cannot be cut, and what the source raises.
     """
     with exits.config_errors():
         work = load(folder)
@@ -188,8 +146,7 @@ def _make_shards(work, number):
     finally:
         for writer in writers.values():
             writer.abandon()
-    with shards.clear_disk_errors(work.folder):
-        partial.mark_done(work.folder, number, {'splits': splits, **tally.as_dict()})
+    partial.mark_done(work.folder, number, {'splits': splits, **tally.as_dict()})
 
 
 def _originals(work, number, tally):
@@ -204,78 +161,59 @@ def _originals(work, number, tally):
             yield {'split': split, 'text': text}
 
 
-def max_examples(reason):
-    """Returns how many examples are reported of what is dropped for a reason."""
-    return NAMED if rows_page.is_named(reason) else EXAMPLES
-
-
 class Tally:
-    """Counts of dropped and changed documents by reason, and examples of dropped ones."""
+    """Counts of dropped documents by reason, with the first EXAMPLES of each."""
 
     def __init__(self):
-        self.left_out, self.changed = collections.Counter(), collections.Counter()
-        self.examples = {}
+        self.left_out, self.examples = collections.Counter(), {}
 
-    def drop(self, reason, text):
-        """Counts a dropped document, with the beginning of its text as an example."""
-        self.drop_named(reason, text[:SHOWN].strip())
-
-    def drop_bad(self, bad):
-        """Counts a dropped invalid_text.Bad, with its name as an example."""
-        self.drop_named(rows_page.BAD + bad.reason, bad.where)
-
-    def drop_named(self, reason, example):
-        """Counts a dropped document or file, with its name as an example."""
+    def drop(self, reason, example):
+        """Counts a dropped document; `example` is its name, or the beginning of its
+        text."""
         self.left_out[reason] += 1
         examples = self.examples.setdefault(reason, [])
-        if len(examples) < max_examples(reason) and example:
-            examples.append(example)
+        if len(examples) < EXAMPLES:
+            examples.append(example[:SHOWN].strip())
+
+    def drop_bad(self, bad):
+        """Counts a dropped invalid_text.Bad."""
+        self.drop(rows_page.BAD + bad.reason, bad.where)
 
     def as_dict(self):
         """Returns the counts and examples as plain, sorted dicts."""
-        examples = {key: some for key, some in sorted(self.examples.items()) if some}
         return {
             'left_out': dict(sorted(self.left_out.items())),
-            'changed': dict(sorted(self.changed.items())),
-            'examples': examples,
+            'examples': dict(sorted(self.examples.items())),
         }
 
 
 def documents(work, number, tally):
     """Yields (number, split, text) of the documents of a unit that remain after cleaning,
-    before deduplication, and counts the others in `tally`.
-
-    Raises ValueError for an invalid document, unless the settings skip these.
-    """
+    before deduplication, and counts the others in `tally`."""
     heldout_every = getattr(next(iter(work.corpora.values())), 'heldout_every', None)
-    skips = work.settings.get('bad_documents') == invalid_text.SKIP
-    read = _read(work, work.units[number], tally)
+    read = _read(work, work.units[number])
     for count, (split, document, name) in enumerate(read):
         if isinstance(document, invalid_text.Bad):
-            if not skips:
-                raise document.error()
             tally.drop_bad(document)
             continue
         text = document['text']
         if not text or text.isspace():
-            tally.drop_named(rows_page.BLANK, name())
+            tally.drop(rows_page.BLANK, name())
             continue
         if work.cleaner is not None:
-            before, (text, reason, notes) = text, work.cleaner.clean(text)
+            before, (text, reason) = text, work.cleaner.clean(text)
             if reason:
                 tally.drop(reason, before)
                 continue
-            tally.changed.update(notes)
         # By the cleaned text, so that texts that become equal are in the same split.
         split = split or reading.split_of(text, heldout_every)
         if split in work.corpora:
             yield count, split, text
 
 
-def _read(work, pieces, tally):
+def _read(work, pieces):
     """Yields (split or None, document or invalid_text.Bad, function that returns its
-    name) of a unit; files are read once for all splits. Counts files without
-    documents."""
+    name) of a unit; files are read once for all splits."""
     if pieces is None:
         source = work.settings['source']['name']
         for split, documents in work.corpora.items():
@@ -285,8 +223,5 @@ def _read(work, pieces, tally):
         return
     one = next(iter(work.corpora.values()))
     for piece in (corpus.Piece(*fields) for fields in pieces):
-        number = 0
         for number, document in enumerate(one.documents(piece), 1):
             yield None, document, functools.partial(piece.describe, number)
-        if not number and piece.is_whole:
-            tally.drop_named(rows_page.EMPTY, piece.path)

@@ -7,12 +7,10 @@ STORAGE_EMULATOR_HOST, HF_TOKEN, ...
 """
 
 import dataclasses
-import functools
 import os
 import posixpath
 import re
 import time
-from pathlib import Path
 
 from jepa_text.files import paths
 
@@ -24,8 +22,9 @@ WEB = 'aiohttp', 'https', 'ask its owner'
 PACKAGES = {'gs': GS, 'gcs': GS, 's3': S3, 's3a': S3, 'hf': HF, 'http': WEB, 'https': WEB}
 # Protocols that can list folders and write files, so that they can store a run or model.
 STORES = ('gs', 'gcs', 's3', 's3a', 'file', 'memory')
-RETRIES, PAUSE = 6, 0.5  # seconds; each pause is twice the previous one
-PATIENCE = 60.0  # seconds after which a request is not repeated: clients retry, too
+# Seconds between the attempts of a request, for the beginnings of addresses whose clients
+# do not repeat all requests by themselves.
+PAUSES, REPEATED = (0.5, 1.0, 2.0, 4.0, 8.0), ('http', 'hf:')
 # Keys of fsspec's file info that change with the content, the most reliable first.
 _VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
 # An address that names a commit: its content never changes.
@@ -168,30 +167,10 @@ def list_files(address):
     }
 
 
-def upload_folder(folder, address, last):
-    """Uploads all files of a folder to an address, the one named `last` at the end.
-
-    So if that file exists at the address, the upload is complete. Raises AddressError if
-    a file has another size after its upload, and as `with_retries` does.
-    """
-    system, top = filesystem(address)
-    paths = [path for path in sorted(Path(folder).rglob('*')) if path.is_file()]
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
-    for names in (sorted(sizes.keys() - {last}), [last]):
-        sources = [os.path.join(folder, name) for name in names]
-        targets = [posixpath.join(top, name) for name in names]
-        if 'file' in system.protocol:  # the only one with folders to be created first
-            for target in targets:
-                system.makedirs(posixpath.dirname(target), exist_ok=True)
-        with_retries(address, functools.partial(system.put, sources, targets))
-        uploaded = list_files(address)
-        for name in names:
-            if name not in uploaded or uploaded[name].size != sizes[name]:
-                raise AddressError(
-                    f'{posixpath.join(address, name)} is not complete: {sizes[name]} '
-                    'bytes were written. Write it again. If the error persists, contact '
-                    'the operator of the store.'
-                )
+def upload_folder(folder, address):
+    """Uploads all files of a folder to an address."""
+    system, path = filesystem(address)
+    with_retries(address, lambda: system.put(f'{folder}/', path, recursive=True))
 
 
 def check_free(address):
@@ -204,29 +183,26 @@ def check_free(address):
 
 
 def with_retries(address, call):
-    """Returns `call()`, repeating it after a pause if the network fails.
+    """Returns `call()`, repeated after PAUSES if it fails and the address is REPEATED.
 
-    Raises FileNotFoundError, PermissionError, or AddressError after RETRIES retries or
-    PATIENCE seconds. Errors of Python that are not OSError are raised unchanged.
+    Raises FileNotFoundError, PermissionError, or AddressError after the last attempt.
     """
-    began = time.monotonic()
-    for retries in range(RETRIES + 1):
+    pauses = PAUSES if os.fspath(address).startswith(REPEATED) else ()
+    for pause in (*pauses, None):
         try:
             return call()
         except Exception as raised:
             error = _cause(raised)
-            if isinstance(error, AddressError) or _is_of_python(error):
-                raise
             if final := final_error(address, error):
                 raise final from error
-            if retries == RETRIES or time.monotonic() - began > PATIENCE:
+            if pause is None:
                 raise AddressError(
-                    f'{address} could not be read in {retries + 1} attempts. Last error: '
+                    f'{address} could not be read or written. Last error: '
                     f'{type(error).__name__}: {error}. Check the address, the network '
                     '(proxy, firewall) and the environment variables for endpoints and '
                     'credentials, and run the same command again.'
                 ) from error
-        time.sleep(PAUSE * 2**retries)
+        time.sleep(pause)
     return None
 
 
@@ -251,22 +227,10 @@ def final_error(address, error):
 
 
 def _cause(error):
-    """The error that fsspec hides behind a misleading one.
-
-    For http(s), fsspec raises FileNotFoundError for any failure, including a broken
-    connection. s3fs raises IndexError for some broken connections.
-    """
-    if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
-        return error.__context__
-    if isinstance(error, FileNotFoundError) and not _is_of_python(error.__cause__):
-        return error.__cause__
-    return error
-
-
-def _is_of_python(error):
-    """Whether this is no error of a client, the network or the operating system."""
-    is_system = isinstance(error, OSError | EOFError)
-    return type(error).__module__ == 'builtins' and not is_system
+    """The error that fsspec hides behind FileNotFoundError, as http(s) does for any."""
+    cause = error.__cause__
+    is_plain = cause is None or isinstance(cause, LookupError)
+    return cause if isinstance(error, FileNotFoundError) and not is_plain else error
 
 
 def _facts(error):

@@ -3,50 +3,28 @@
 Works on this machine and in object stores; of a web server, it is a file.
 """
 
-import collections
 import dataclasses
 import glob
 import os
 import re
 
-from jepa_text.files import addresses, streams
-
-SHOWN = 5
-OTHER, AGAIN, HIDDEN = 'other suffix', 'duplicate by a link', 'hidden'
-UNREADABLE = 'broken link, not a regular file, or no permission'
-PACKED = 'compressed, also there uncompressed'
+from jepa_text.files import addresses
 
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """The result of `expand`.
+    """The result of `expand`: the addresses.File to read, sorted; the number of other
+    files; the commit of the repository that contains the files, or ''."""
 
-    top        the path that was expanded
-    files      the addresses.File to read, sorted
-    skipped    {reason: [paths below `top` that are not read]}
-    commit     of the repository that contains the files, or ''
-    """
-
-    top: str
     files: tuple
-    skipped: dict
+    skipped: int = 0
     commit: str = ''
 
     def __str__(self):
-        """Returns, for example, '3 files read; skipped: 1 (other suffix: a.md)'."""
+        """Returns, for example, '3 files read; 1 skipped'."""
         text = f'{len(self.files):,} {"file" if len(self.files) == 1 else "files"} read'
         text += f' of commit {self.commit}' if self.commit else ''
-        return f'{text}; skipped: {self.skipped_summary}' if self.skipped else text
-
-    @property
-    def skipped_summary(self):
-        """The number of skipped files per reason, with the names of the first few."""
-        reasons = []
-        for reason, paths in self.skipped.items():
-            names = sorted(path.removeprefix(self.top).lstrip('/') for path in paths)
-            more = ', ...' if len(names) > SHOWN else ''
-            reasons.append(f'{len(names):,} ({reason}: {", ".join(names[:SHOWN])}{more})')
-        return ', '.join(reasons)
+        return f'{text}; {self.skipped:,} skipped' if self.skipped else text
 
 
 def expand(path, suffixes):
@@ -55,59 +33,39 @@ def expand(path, suffixes):
     The path is a file, whatever its suffix; a folder, which is searched recursively; or a
     pattern with * (and ** for folders). From folders and patterns, the files that end in
     one of `suffixes` are taken, ignoring case, except hidden ones: those whose name, or
-    that of a folder below `path`, begins with a dot. `path` itself may.
-
-    Links are followed, and no file is taken twice, nor its compressed copy in the same
-    folder: of a.txt and a.txt.gz, a.txt is taken. Raises FileNotFoundError if there is
-    no file to read, ValueError if a file with such a suffix is unreadable, and as
-    `addresses.stat` does.
+    that of a folder below `path`, begins with a dot. `path` itself may. Links are
+    followed. Raises FileNotFoundError if there is no file to read, OSError for a folder
+    that cannot be read, and as `addresses.stat` does.
     """
     text = os.fspath(path)
-    list_files = _list_remote if addresses.is_address(text) else _list_local
-    top, files, others = list_files(text)
+    is_remote = addresses.is_address(text)
+    top, files = (_list_remote if is_remote else _list_local)(text)
     if top is None:
-        return Listing(text, tuple(files), {})
+        return Listing(tuple(files))
     endings = tuple(suffixes)
-    skipped, wanted = collections.defaultdict(list, others), []
-    paths = {file.path for file in files}
-    for file in sorted(files, key=lambda file: file.path.split('/')):
-        plain, end = os.path.splitext(file.path)
-        if hidden := re.match(r'(.*?/|)\.[^/]+', file.path.removeprefix(top)):
-            place = os.path.join(top, hidden[0].lstrip('/'))
-            if place not in skipped[HIDDEN]:
-                skipped[HIDDEN].append(place)
-        elif end.lower() in streams.PACKED and plain in paths:
-            skipped[PACKED].append(file.path)
-        elif file.path.lower().endswith(endings):
-            wanted.append(file)
-        else:
-            skipped[OTHER].append(file.path)
-    unread = [
-        name for name in others.get(UNREADABLE, ()) if name.lower().endswith(endings)
+    wanted = [
+        file
+        for file in sorted(files, key=lambda file: file.path.split('/'))
+        if file.path.lower().endswith(endings)
+        and '/.' not in f'/{file.path.removeprefix(top)}'
     ]
-    if unread:
-        raise ValueError(
-            f'{unread[0]} cannot be read ({UNREADABLE}). Repair or remove it, or give a '
-            'pattern of the files to read.'
-        )
-    listing = Listing(text, tuple(wanted), dict(skipped))
     if not wanted:
-        existing = f' It contains: {listing.skipped_summary}.' if skipped else ''
         raise FileNotFoundError(
-            f'{text} has no file that ends in {", ".join(suffixes)}.{existing} Give '
-            'another folder or pattern, or rename the files.'
+            f'{text} has no file that ends in {", ".join(suffixes)}, but {len(files):,} '
+            'others. Give another folder or pattern, or rename the files.'
         )
-    return listing
+    if not is_remote:
+        wanted = [addresses.File(f.path, os.path.getsize(f.path)) for f in wanted]
+    return Listing(tuple(wanted), len(files) - len(wanted))
 
 
 def _list_remote(address):
-    """Returns (the fixed part of the address, Files, {}); (None, [File], {}) of a single
-    file."""
+    """Returns (the fixed part of the address, Files); (None, [File]) of a single file."""
     system, path = addresses.filesystem(address)
     is_pattern = any(sign in path for sign in '*?[')
     try:
         if file := addresses.stat(address):
-            return None, [file], {}
+            return None, [file]
         is_pattern = False  # a folder whose name contains *, ? or [
     except FileNotFoundError:
         if not is_pattern:
@@ -125,40 +83,38 @@ def _list_remote(address):
         for name, info in infos.items()
         if info['type'] == 'file'
     ]
-    return _fixed(address) if is_pattern else address, files, {}
+    return _fixed(address) if is_pattern else address, files
 
 
 def _list_local(text):
-    """Returns (the fixed part of the path, Files, {reason: skipped paths});
-    (None, [File], {}) of a single file."""
+    """Returns (the fixed part of the path, Files without sizes); (None, [File]) of a
+    single file."""
     if os.path.isfile(text):
-        return None, [addresses.File(text, os.path.getsize(text))], {}
+        return None, [addresses.File(text, os.path.getsize(text))]
     is_folder = os.path.isdir(text)
-    places = [text] if is_folder else sorted(glob.glob(text, recursive=True))[::-1]
-    # glob also returns broken links.
-    if not places or (places == [text] and not is_folder):
+    names = list(_below(text) if is_folder else glob.glob(text, recursive=True))
+    if not names and not is_folder:
         raise FileNotFoundError(
             f'There is no file or folder at {text}, relative to {os.getcwd()}. Give a '
             "file, a folder, or a pattern such as 'texts/**/*.txt'."
         )
-    files, skipped, seen = [], collections.defaultdict(list), set()
-    # Links are visited last, so that files in the folder itself keep their own names.
-    links = []
-    while places or links:
-        place = (places or links).pop()
-        if (real := os.path.realpath(place)) in seen:
-            skipped[AGAIN].append(place)
+    files = [addresses.File(name) for name in names if not os.path.isdir(name)]
+    return text if is_folder else _fixed(text), files
+
+
+def _below(top):
+    """Yields all files below a folder, of each folder once, whatever links there are."""
+
+    def fail(error):
+        raise error
+
+    seen = set()
+    for parent, folders, names in os.walk(top, onerror=fail, followlinks=True):
+        if (real := os.path.realpath(parent)) in seen:
+            folders.clear()
             continue
         seen.add(real)
-        if os.path.isdir(place) and os.access(place, os.R_OK | os.X_OK):
-            for name in sorted(os.listdir(place), reverse=True):
-                entry = os.path.join(place, name)
-                (links if os.path.islink(entry) else places).append(entry)
-        elif os.path.isfile(place) and os.access(place, os.R_OK):
-            files.append(addresses.File(place, os.path.getsize(place)))
-        else:
-            skipped[UNREADABLE].append(place)
-    return text if is_folder else _fixed(text), files, skipped
+        yield from (os.path.join(parent, name) for name in names)
 
 
 def _fixed(pattern):

@@ -70,7 +70,7 @@ def _place(folder):
         return
     with tempfile.TemporaryDirectory() as temporary:
         yield f'{temporary}/model'
-        addresses.upload_folder(f'{temporary}/model', folder, last='config.json')
+        addresses.upload_folder(f'{temporary}/model', folder)
 
 
 def of_run(workdir, step=None):

@@ -4,13 +4,13 @@ from jepa_text.report import page
 
 ROWS, LETTERS = 10, 400  # samples of the first split, and characters of each
 # Reasons for dropping documents that are shown by name, as they have no text; prefixes.
-BAD, BLANK, EMPTY = 'bad: ', 'blank', 'no document in the file'
+BAD, BLANK = 'bad: ', 'blank'
 NAMES = 2  # shown per reason on the console
 
 
 def is_named(reason):
     """Returns whether documents dropped for a reason are shown by name, not by text."""
-    return reason.startswith((BAD, BLANK, EMPTY))
+    return reason.startswith((BAD, BLANK))
 
 
 def counted(counts):
@@ -55,12 +55,9 @@ def lines(manifest, seconds=None, budget=0):
 
 
 def left_out(manifest):
-    """Returns the lines on dropped and changed documents, with examples by name."""
-    text = [
-        f'documents {what.replace("_", " ")}: {counted(manifest[what])}'
-        for what in ('left_out', 'changed')
-        if manifest.get(what)
-    ]
+    """Returns the lines on dropped documents, with examples by name."""
+    counts = manifest.get('left_out')
+    text = [f'documents left out: {counted(counts)}'] if counts else []
     for reason, names in (manifest.get('examples') or {}).items():
         if is_named(reason):
             text.append(f'{reason}, such as {"; ".join(names[:NAMES])}')

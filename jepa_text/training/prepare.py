@@ -84,11 +84,11 @@ def _sample(folder, manifest, tokenizer):
 
 
 def _make_remote(section, address, source, budget):
-    """Like `make`, at an address: prepares locally, then uploads, the manifest last."""
+    """Like `make`, at an address: prepares locally, then uploads."""
     addresses.check_free(address)
     with tempfile.TemporaryDirectory() as temporary:
         manifest = make(section, f'{temporary}/rows', source, budget)
-        addresses.upload_folder(f'{temporary}/rows', address, row_folder.MANIFEST)
+        addresses.upload_folder(f'{temporary}/rows', address)
     print(f'{address}: uploaded')
     return manifest
 

@@ -69,11 +69,6 @@ class Config:
     train: Training = section(Training, 'training, if `tokenizer` is empty')
     sample: Sample = section(Sample, 'sample of the source, by hashes of texts')
     compare: tuple[str, ...] = field((), 'other tokenizers to measure on the same text')
-    bad_documents: str = field(
-        invalid_text.ERROR,
-        "as prepare.bad_documents: 'skip' skips and counts invalid documents",
-        choices=(invalid_text.ERROR, invalid_text.SKIP),
-    )
 
 
 def run(config, workdir):
@@ -138,7 +133,7 @@ def _make(parsed, partial, folder, others):
         trained_on, left_out = _sample(parsed, 'train', parsed.sample.bytes)
         _check_sample(trained_on, parsed, left_out)
         print(
-            f'training on {trained_on.bytes:,} of {trained_on.read["bytes"]:,} bytes',
+            f'training on {trained_on.bytes:,} of {trained_on.read:,} bytes',
             flush=True,
         )
         tokenizer = training.train(trained_on, **dataclasses.asdict(parsed.train))
@@ -176,10 +171,8 @@ def _sample(parsed, split, size):
     """Returns (the sampling.Sample of a split, lines on skipped documents)."""
     documents = sources.build(parsed.source, split)
     tally = units.Tally()
-    skip = tally.drop_bad if parsed.bad_documents == invalid_text.SKIP else None
-    good = invalid_text.valid(
-        invalid_text.with_bad(documents, parsed.source['name']), skip
-    )
+    checked = invalid_text.with_bad(documents, parsed.source['name'])
+    good = invalid_text.valid(checked, tally.drop_bad)
     texts = (document['text'] for document in good)
     sample = sampling.draw(texts, size, parsed.sample.read_bytes)
     return sample, rows_page.left_out(tally.as_dict())
@@ -201,11 +194,9 @@ def _training_notes(tokenizer, sample, train):
     ]
     if sample.share < 1:
         notes.append(f'a sample of {sample.share:.3g} of the documents, by their hash')
-    if sample.cut:
-        notes.append(f'{sample.cut:,} long documents are truncated to their beginning')
     if not sample.is_all:
         notes.append(
-            f'only the first {sample.read["bytes"]:,} bytes of the corpus were read '
+            f'only the first {sample.read:,} bytes of the corpus were read '
             '(sample.read_bytes)'
         )
     if tokenizer.vocab_size < train.vocab_size:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jepa_text.data import partial, pipeline, prepare, units
-from jepa_text.data.corpora import corpus, invalid_text, reading, row_groups
+from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
@@ -139,18 +139,7 @@ def test_rows_are_named_by_their_number_in_the_file(tmp_path):
     assert len(pieces) > 5
     bad = [d for p in pieces for d in one.documents(p) if isinstance(d, invalid_text.Bad)]
     assert [one.where for one in bad] == [f'{path}, row 91', f'{path}, row 92']
-    with pytest.raises(ValueError, match='row 91: the field'):
-        list(one)
-
-
-def test_zstandard_is_read_and_truncated_files_raise(tmp_path):
-    data = ''.join(f'{{"text": "number {n}"}}\n' for n in range(9000)).encode()
-    packed = pyarrow.compress(data, codec='zstd', asbytes=True)
-    (tmp_path / 'a.jsonl.zst').write_bytes(packed)
-    one = jsonl.make('train', tmp_path / 'a.jsonl.zst', heldout_every=10**6)
-    assert len(list(one)) == 9000
-    (tmp_path / 'a.jsonl.zst').write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(ValueError, match='damaged or truncated zstd file.*zstd -t'):
+    with pytest.raises(ValueError, match='row 91: null, not text'):
         list(one)
 
 
@@ -173,24 +162,6 @@ def test_too_long_documents_raise(tmp_path, monkeypatch, documents):
     (tmp_path / 'a.txt').write_text('a line of the sea\n' * 5 + '\n')
     for split in ('train', 'heldout'):
         list(text.make(split, tmp_path / 'a.txt', documents=documents))
-
-
-def test_long_parquet_rows_are_read_in_small_batches(tmp_path, monkeypatch):
-    texts = [f'{n} short' for n in range(3000)] + [f'{n} ' * 5000 for n in range(100)]
-    path = tmp_path / 'a.parquet'
-    # Other columns make no difference.
-    table = pyarrow.table({'text': texts, 'more': ['x' * 500] * len(texts)})
-    parquet.write_table(table, path, row_group_size=100, use_dictionary=False)
-    monkeypatch.setattr(row_groups, 'BYTES', 10_000)
-    seen, decoded = [], row_groups._decoded
-
-    def spied(batch, *rest):
-        seen.append(sum(len(one.as_py()) for one in batch['text']))
-        return decoded(batch, *rest)
-
-    monkeypatch.setattr(row_groups, '_decoded', spied)
-    assert [row['text'] for row in row_groups.rows(path, ['text'])] == texts
-    assert max(seen) <= 30_000 and len(seen) < 30 + 105
 
 
 # Rows.
@@ -273,13 +244,12 @@ def test_a_ray_cluster_makes_the_same_rows(folder, ours, small, monkeypatch):
     cluster = cluster_utils.Cluster(True, head_node_args=dict(num_cpus=1))
     monkeypatch.setenv('RAY_ADDRESS', cluster.address)
     asked = dict(engine=dict(name='ray'), clean=dict(exact_duplicates=True))
-    good = (folder / '4.txt').read_bytes()
-    (folder / '4.txt').write_bytes(b'\xff' + good[1:])
+    (folder / '4.txt').rename(folder / '4.txt.gz')
     node = cluster.add_node(num_cpus=1)
     try:
-        with pytest.raises(ValueError, match='4.txt is not UTF-8: byte 0xff at byte off'):
+        with pytest.raises(ValueError, match='4.txt.gz is damaged or truncated'):
             made(folder, 'rows', ours, **asked)
-        (folder / '4.txt').write_bytes(good)
+        (folder / '4.txt.gz').rename(folder / '4.txt')
         threading.Timer(5, cluster.remove_node, (node, False)).start()
         found = made(folder, 'rows', ours, **asked)
     finally:
@@ -356,13 +326,12 @@ def test_another_plan_or_version_starts_over(changed, folder, ours, small, monke
 
 @pytest.mark.parametrize('jobs', [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_invalid_files_raise_and_finished_units_are_kept(folder, ours, small, jobs):
-    good = (folder / '2.txt').read_bytes()
-    (folder / '2.txt').write_bytes(b'\xff' + good[1:])
-    with pytest.raises(ValueError, match='2.txt is not UTF-8: byte 0xff at byte off'):
+    (folder / '2.txt').rename(folder / '2.txt.gz')
+    with pytest.raises(ValueError, match='2.txt.gz is damaged or truncated'):
         made(folder, 'rows', ours, engine=dict(jobs=jobs))
     kept = partial.done_parts(folder.parent / '.rows.partial')
     assert kept and max(kept) < len(text.make('train', folder).units()) - 1
-    (folder / '2.txt').write_bytes(good)
+    (folder / '2.txt.gz').rename(folder / '2.txt')
     straight = made(folder, 'straight', ours)
     assert made(folder, 'rows', ours) == straight
 

@@ -39,7 +39,9 @@ class Torn(memory.MemoryFileSystem):
 
 @pytest.fixture(autouse=True)
 def torn(monkeypatch):
-    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
+    monkeypatch.setattr(addresses, 'PAUSES', (0,) * 20)
+    monkeypatch.setattr(addresses, 'REPEATED', ('torn',))
+    monkeypatch.setattr(streams, 'BUFFER', 2**16)
     fsspec.register_implementation('torn', Torn, clobber=True)
     Torn.store.clear()
     Torn.asked.clear()
@@ -49,7 +51,7 @@ def torn(monkeypatch):
 
 
 def test_broken_connections_give_the_same_bytes(torn):
-    torn.longest = 800_000
+    torn.longest = 200_000
     with streams.open_bytes(ADDRESS) as stream:
         assert stream.read() == DATA
     # Bytes that were received are not requested again.
@@ -63,19 +65,9 @@ def test_broken_connections_give_the_same_bytes(torn):
 
 def test_a_permanent_network_failure_is_reported(torn):
     torn.longest = 1
-    with pytest.raises(addresses.AddressError, match='from byte 0 on.* 7 attempts'):
+    with pytest.raises(addresses.AddressError, match='from byte 0 on could not be read'):
         streams.open_bytes(ADDRESS).read()
-    assert len(torn.asked) == addresses.RETRIES + 1
-
-
-def test_a_change_while_reading_is_detected(torn):
-    for changed in (DATA[::-1], DATA[:-1], DATA + b'x'):
-        torn().pipe_file('/shelf/data.bin', DATA)
-        stream = streams.open_bytes(ADDRESS)
-        stream.read(10)
-        torn().pipe_file('/shelf/data.bin', changed)
-        with pytest.raises(addresses.AddressError):
-            stream.read()
+    assert len(torn.asked) == len(addresses.PAUSES) + 1
 
 
 def test_a_listed_file_must_be_unchanged(torn):
@@ -83,7 +75,7 @@ def test_a_listed_file_must_be_unchanged(torn):
     with streams.open_bytes(listed) as stream:
         assert stream.read() == DATA
     torn().pipe_file('/shelf/data.bin', DATA[::-1])
-    with pytest.raises(addresses.AddressError, match='changed while it was read'):
+    with pytest.raises(addresses.AddressError, match='changed after it was listed'):
         streams.open_bytes(listed)
 
 
@@ -93,25 +85,6 @@ def test_a_file_deleted_while_reading_is_reported(torn):
     torn.store.clear()
     with pytest.raises(FileNotFoundError, match='torn:.* does not exist'):
         stream.read()
-
-
-@given(cuts=st.lists(st.integers(0, 5000), max_size=5))
-@settings(max_examples=30, deadline=None)
-@pytest.mark.parametrize('away', [False, True])
-def test_ranges_add_up_to_the_file(away, cuts, tmp_path_factory):
-    data = DATA[:4000]
-    if away:
-        path = 'torn://shelf/part.bin'
-        Torn().pipe_file('/shelf/part.bin', data)
-    else:
-        path = tmp_path_factory.mktemp('part') / 'part.bin'
-        path.write_bytes(data)
-    bounds = [0, *sorted(cuts), None]
-    parts = []
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        with streams.open_bytes(path, start, stop) as stream:
-            parts.append(stream.read())
-    assert b''.join(parts) == data
 
 
 @given(
@@ -167,8 +140,6 @@ def test_compressed_files_are_decompressed(put, ending):
     with streams.open_bytes(path) as stream:
         assert stream.readline() == b'line 0\n'
         assert stream.read() == text[7:]
-    with pytest.raises(ValueError, match='compressed: only the whole'):
-        streams.open_bytes(path, 5)
 
 
 @pytest.mark.parametrize('ending', PACKED)
@@ -186,16 +157,5 @@ def test_damaged_compressed_files_are_reported(put, ending, damage):
 def test_network_failures_are_not_damage(torn):
     torn().pipe_file('/shelf/x.gz', gzip.compress(DATA))
     torn.longest = 1
-    with pytest.raises(addresses.AddressError, match='7 attempts'):
+    with pytest.raises(addresses.AddressError, match='could not be read'):
         streams.open_bytes('torn://shelf/x.gz').read()
-
-
-@pytest.mark.parametrize('start', [0, 1])
-def test_a_failing_disk_is_reported(start):
-    """Reading this file fails with an I/O error on Linux."""
-    message = 'error: cannot read /proc/self/mem from byte .* on. Check the disk'
-    with (
-        streams.open_bytes('/proc/self/mem', start) as stream,
-        pytest.raises(OSError, match=message),
-    ):
-        stream.read(10)

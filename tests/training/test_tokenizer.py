@@ -108,12 +108,9 @@ def test_the_report_mentions_sampling(texts, tmp_path, capsys):
     assert 'entries instead of 400' in printed
 
 
-def test_invalid_documents_are_an_error_or_skipped(texts, tmp_path, capsys):
+def test_invalid_documents_are_skipped(texts, tmp_path, capsys):
     (texts / 'three.txt').write_bytes(b'caf\xe9\n\na \0')
-    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == exits.USAGE
-    assert 'three.txt is not UTF-8' in capsys.readouterr().err
-    skip = '--config.bad_documents=skip'
-    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}', skip) == 0
+    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == 0
     lines = [
         'documents left out: 1 bad: a NUL in it, 1 bad: not UTF-8',
         f'bad: a NUL in it, such as {texts}/three.txt, document 2',
@@ -124,7 +121,7 @@ def test_invalid_documents_are_an_error_or_skipped(texts, tmp_path, capsys):
     assert all(said.count(line) == 1 for line in lines)
     for name in ('one', 'two'):
         (texts / f'{name}.txt').unlink()
-    assert tokenize(tmp_path / 'none', f'bpe,400,{texts}', skip) == exits.USAGE
+    assert tokenize(tmp_path / 'none', f'bpe,400,{texts}') == exits.USAGE
     assert 'no text for a tokenizer' in (told := capsys.readouterr().err)
     assert lines[0] in told
 

@@ -13,11 +13,9 @@ phrases that occur in more than ten documents; neither is done here.)
 """
 
 import dataclasses
-import typing
 import unicodedata
 
 from jepa_text.data.cleaning.words import Phrases
-from jepa_text.data.section import DROP
 from jepa_text.data.sets import tables
 
 
@@ -30,20 +28,6 @@ class SetSummary:
     files: tuple[str, ...]
     texts: int
     short: int
-
-
-class Cleaned(typing.NamedTuple):
-    """The result of cleaning a document.
-
-    text     the cleaned text; None if the document is dropped
-    reason   why it is dropped; '' if it is kept
-    notes    further events to count: 'normalized', and 'contaminated: NAME' if
-             contaminated documents are counted, not dropped
-    """
-
-    text: str | None
-    reason: str = ''
-    notes: tuple[str, ...] = ()
 
 
 class Cleaner:
@@ -77,24 +61,18 @@ class Cleaner:
                 )
 
     def clean(self, text):
-        """Returns the Cleaned of a text."""
-        config, notes = self.config, []
-        before = text
+        """Returns (the cleaned text, ''), or (None, the reason why it is dropped)."""
+        config = self.config
         if config.normalize:
             text = unicodedata.normalize(config.normalize, text)
-        if text != before:
-            notes.append('normalized')
         if len(text) < config.min_chars:
-            return Cleaned(None, 'too short')
+            return None, 'too short'
         if config.max_chars and len(text) > config.max_chars:
-            return Cleaned(None, 'too long')
+            return None, 'too long'
         number = self._phrases.find(text)
         if number is not None:
-            reason = f'contaminated: {self.sets[number].name}'
-            if config.contaminated == DROP:
-                return Cleaned(None, reason)
-            notes.append(reason)
-        return Cleaned(text, '', tuple(notes))
+            return None, f'contaminated: {self.sets[number].name}'
+        return text, ''
 
 
 def _read(evaluation_set):

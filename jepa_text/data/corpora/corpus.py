@@ -9,6 +9,7 @@ on the files, not on the workers, and keep the documents in corpus order.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from jepa_text.files import addresses, listing, paths
 # Bytes per unit: the size of the corpus / SHARE, clipped to [SMALLEST, LARGEST]. A byte
 # of a compressed file counts PACKED times.
 SMALLEST, LARGEST, SHARE, PACKED = 8 * 2**20, 64 * 2**20, 256, 3
-CONCURRENT = 16  # requests to remote files at a time
+CONCURRENT = 16  # files cut at a time, as remote ones take a request each
 
 
 class Piece(NamedTuple):
@@ -126,23 +127,16 @@ class Corpus:
         """Returns the units of the corpus in order, as lists of Piece."""
         total = sum(file.size or 0 for file in self.listed.files)
         size = min(max(SMALLEST, total // SHARE), LARGEST)
-        units, filled = [[]], 0
-        for pieces in self._pieces(size):
-            for piece, count in pieces:
+        with ThreadPoolExecutor(CONCURRENT) as pool:
+            pieces = pool.map(functools.partial(self.cut, size=size), self.listed.files)
+            units, filled = [[]], 0
+            for piece, count in itertools.chain.from_iterable(pieces):
                 if units[-1] and filled + count > size:
                     units.append([])
                     filled = 0
                 units[-1].append(piece)
                 filled += count
         return units
-
-    def _pieces(self, size):
-        """The pieces of each file; remote files are cut concurrently."""
-        cut = functools.partial(self.cut, size=size)
-        if not any(addresses.is_address(file.path) for file in self.listed.files):
-            return map(cut, self.listed.files)
-        with ThreadPoolExecutor(CONCURRENT) as pool:
-            return list(pool.map(cut, self.listed.files))
 
 
 def of_files(path, suffixes, read, split, heldout_every, **options):

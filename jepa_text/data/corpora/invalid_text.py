@@ -1,37 +1,28 @@
 """Invalid documents: bytes that are not UTF-8, and strings that are not proper text.
 
-A source yields a Bad in place of such a document and continues with the next one. The
-caller of `valid` decides whether to raise or to count and report it. Truncated files,
-missing columns and failed reads are errors of the source, which raises them.
+A source yields a Bad in place of such a document and continues with the next one, so that
+it can be named, counted and skipped. Truncated files, missing columns and failed reads
+are errors of the source, which raises them.
 """
 
 import functools
 from typing import NamedTuple
 
-NOT_UTF8, NUL, SURROGATE = 'not UTF-8', 'a NUL in it', 'half a surrogate pair in it'
-NO_TEXT = 'null, not text'
-ERROR, SKIP = 'error', 'skip'
+NOT_UTF8, NUL, NO_TEXT = 'not UTF-8', 'a NUL in it', 'null, not text'
 CHUNK = 2**20  # characters encoded at a time
 NAME = '{}, document {:,}'.format  # of a source, and a number from 1
 
 
 class Bad(NamedTuple):
-    """An invalid document: the kind of fault, a message with details, and which document
-    it is: 'FILE, document N'."""
+    """An invalid document: the kind of fault, and which it is: 'FILE, document N'."""
 
     reason: str
-    message: str
     where: str = ''
-
-    def error(self):
-        """Returns the ValueError to raise if bad documents are not skipped."""
-        remedy = f"With bad_documents='{SKIP}' it is skipped, counted and reported."
-        return ValueError(f'{self.message} {remedy}')
 
 
 def document(row, field, where):
     """Returns the row with `text` from its `field`, or a Bad if that is null or the row
-    is one. Raises ValueError if the field is missing or not a string."""
+    is one. Raises ValueError if the field is missing or not text."""
     if isinstance(row, Bad):
         return row
     remedy = 'Name the text field, for example with --config.prepare.source.field=...'
@@ -39,36 +30,35 @@ def document(row, field, where):
         known = ', '.join(row) or 'none'
         raise ValueError(f'{where} has no field {field!r}; it has: {known}. {remedy}')
     text = row[field]
+    if isinstance(text, bytes):
+        try:
+            text = text.decode('utf-8')
+        except UnicodeDecodeError:
+            return Bad(NOT_UTF8)
     if isinstance(text, str):
         return row | {'text': text}
-    message = f'{where}: the field {field!r} is {type(text).__name__}, not a string.'
     if text is None:
-        return Bad(NO_TEXT, message)
-    raise ValueError(f'{message} {remedy}')
+        return Bad(NO_TEXT)
+    kind = type(text).__name__
+    raise ValueError(f'{where}: the field {field!r} is {kind}, not a string. {remedy}')
 
 
 def check(document, describe):
     """Returns a dict with `text` unchanged, or a Bad if its text is invalid. A Bad gets
     the name of the document, which `describe()` returns."""
     if isinstance(document, Bad):
-        return document if document.where else document._replace(where=describe())
-    if reason := reason_of(document['text']):
-        where = describe()
-        return Bad(reason, f'{where}: {MESSAGES[reason]}', where)
-    return document
-
-
-MESSAGES = {
-    NUL: 'it contains a NUL character, so it is binary or UTF-16. Convert or remove it.',
-    SURROGATE: 'it contains half of a surrogate pair, which UTF-8 cannot encode. Fix or '
-    'remove it.',
-}
+        return document if document.where else Bad(document.reason, describe())
+    reason = reason_of(document['text'])
+    return Bad(reason, describe()) if reason else document
 
 
 def check_unicode(text, where):
     """Raises ValueError for half of a surrogate pair, which no tokenizer can read."""
-    if reason_of(text) == SURROGATE:
-        raise ValueError(f'{where}: {text!r}: {MESSAGES[SURROGATE]}')
+    if reason_of(text) == NOT_UTF8:
+        raise ValueError(
+            f'{where}: {text!r}: it contains half of a surrogate pair, which UTF-8 '
+            'cannot encode. Fix or remove it.'
+        )
 
 
 def reason_of(text):
@@ -80,7 +70,7 @@ def reason_of(text):
             for _ in encoded(text):
                 pass
         except UnicodeEncodeError:
-            return SURROGATE
+            return NOT_UTF8
     return ''
 
 
@@ -107,6 +97,6 @@ def valid(documents, skip=None):
         if not isinstance(document, Bad):
             yield document
         elif skip is None:
-            raise document.error()
+            raise ValueError(f'{document.where}: {document.reason}. Fix or remove it.')
         else:
             skip(document)

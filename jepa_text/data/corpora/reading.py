@@ -12,7 +12,6 @@ differently, and copies of a document are always in the same split.
 import csv
 import hashlib
 import json
-import os
 
 from jepa_text.data.corpora import invalid_text
 from jepa_text.files import streams
@@ -20,10 +19,9 @@ from jepa_text.files import streams
 SPLITS = ('train', 'heldout')
 LONGEST = 2**28  # maximum bytes of a line
 CELL = 2**24  # maximum characters of a cell of a CSV
-PACKED = ('.gz', '.zst', '.xz')
+PACKED = streams.PACKED
 ENDS = ('', *PACKED)
 BOM = b'\xef\xbb\xbf'
-UTF16 = 0xFF, 0xFE  # what its byte order mark begins with
 
 
 def check_split(split, heldout_every):
@@ -61,11 +59,16 @@ def lines(path, start=0, stop=None, strict=True):
         try:
             yield number, _without_end(data.decode('utf-8'))
         except UnicodeDecodeError as error:
-            place = f'{number}{after(start)}'
-            message = _not_utf8(path, place, at + error.start, data[error.start])
-            if strict:
-                raise ValueError(message) from error
-            yield number, invalid_text.Bad(invalid_text.NOT_UTF8, message)
+            if not strict:
+                yield number, invalid_text.Bad(invalid_text.NOT_UTF8)
+                continue
+            byte = data[error.start]
+            raise ValueError(
+                f'{path} is not UTF-8: byte 0x{byte:02x} at byte {at + error.start}, '
+                f'line {number}{after(start)}. Convert it first, for example `iconv -f '
+                'WINDOWS-1252 -t UTF-8`, or -f UTF-16; if it is compressed, its name '
+                f'must end in {", ".join(streams.PACKED)}.'
+            ) from error
 
 
 def line_starts(file, size, blank=False):
@@ -86,7 +89,7 @@ def line_starts(file, size, blank=False):
 
 def is_compressed(path):
     """Whether a file is compressed, so that it can only be read from the beginning."""
-    return str(path).lower().endswith(PACKED)
+    return str(path).lower().endswith(streams.PACKED)
 
 
 def after(start):
@@ -94,13 +97,15 @@ def after(start):
     return f' after byte {start:,}' if start else ''
 
 
-def _raw_lines(path, start, stop):
+def _raw_lines(path, start=0, stop=None):
     r"""Yields (number from 1, offset, bytes of a line with its end: \n, \r\n or \r)."""
     number, at = 0, start
-    with streams.open_bytes(path, start, stop) as file:
-        if at == 0 and file.peek(len(BOM)).startswith(BOM):
+    with streams.open_bytes(path) as file:
+        if start:
+            file.seek(start)
+        elif file.peek(len(BOM)).startswith(BOM):
             at = len(file.read(len(BOM)))
-        while data := file.readline(LONGEST + 1):
+        while (stop is None or at < stop) and (data := file.readline(LONGEST + 1)):
             if len(data) > LONGEST:
                 raise ValueError(
                     f'{path} has a line of more than {LONGEST:,} bytes, which begins '
@@ -114,18 +119,6 @@ def _raw_lines(path, start, stop):
 
 def _without_end(line):
     return line.removesuffix('\n').removesuffix('\r')
-
-
-def _not_utf8(path, number, offset, byte):
-    unpacked = ' of the decompressed text' if is_compressed(path) else ''
-    is_utf16 = not offset and byte in UTF16
-    return (
-        f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
-        f'{number}. Convert it first, for example `iconv -f '
-        f'{"UTF-16" if is_utf16 else "WINDOWS-1252"} -t UTF-8 '
-        f'{os.path.basename(str(path))} > utf8.txt`; if it is compressed, its name must '
-        f'end in {", ".join(PACKED)}.'
-    )
 
 
 def records(path, is_tsv, strict=True, delimiter=','):
@@ -142,7 +135,7 @@ def records(path, is_tsv, strict=True, delimiter=','):
     else:
         read = (
             (number, _without_end(data.decode('utf-8', 'surrogateescape')))
-            for number, _, data in _raw_lines(path, 0, None)
+            for number, _, data in _raw_lines(path)
         )
     if is_tsv:
         yield from ((n, line.split('\t')) for n, line in read if line.strip())
@@ -174,8 +167,7 @@ def objects(path, start=0, stop=None, strict=True, parse=json.loads):
         if isinstance(line, invalid_text.Bad):
             yield where, line
         elif '\0' in line and not strict:
-            message = f'{where}: {invalid_text.MESSAGES[invalid_text.NUL]}'
-            yield where, invalid_text.Bad(invalid_text.NUL, message)
+            yield where, invalid_text.Bad(invalid_text.NUL)
         elif line.strip():
             yield where, _object(line, where, parse)
 
@@ -191,6 +183,6 @@ def _object(line, where, parse):
     if not isinstance(value, dict):
         raise ValueError(
             f'{where} is a JSON {type(value).__name__}, not an object. Each line must '
-            'look like {"text": "..."}.'
+            'look like {"text": "..."}; of one list, `jq -c ".[]"` makes such lines.'
         )
     return value

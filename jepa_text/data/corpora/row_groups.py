@@ -9,23 +9,23 @@ of Arrow (.arrow), as Hugging Face's `datasets` writes them, are read as a whole
 """
 
 import contextlib
-import types
 
 from jepa_text.data.corpora import invalid_text
 from jepa_text.files import addresses, streams
 
 _REMOTE_ERRORS = (addresses.AddressError, FileNotFoundError, PermissionError)
-ROWS, BYTES = 1024, 2**24  # of a batch: at most so many rows, of about so many bytes
+ROWS = 64  # of a batch
 
 
 def rows(path, wanted=None):
-    """Yields the rows of a Parquet file as dicts, with the `wanted` columns or all.
+    """Yields the rows of a Parquet or Arrow file as dicts, with the `wanted` columns or
+    all.
 
     Raises what `numbered` raises, and ValueError for a row that is not UTF-8.
     """
-    for _, row in numbered(path, wanted):
+    for number, row in numbered(path, wanted):
         if isinstance(row, invalid_text.Bad):
-            raise ValueError(row.message)
+            raise ValueError(f'{path}, row {number:,} is not UTF-8. Fix or remove it.')
         yield row
 
 
@@ -36,12 +36,11 @@ def numbered(path, wanted=None, start=0, stop=None):
     Raises ValueError, with the file, if it is not Parquet, is damaged (which is detected
     if pages are compressed or have checksums), or lacks a wanted column.
     """
-    with _clear_errors(path) as progress:
+    with _clear_errors(path):
         read = _arrow_batches if is_arrow(path) else _parquet_batches
-        for batch in read(path, wanted, start, stop, progress):
-            for row in _decoded(batch, path, progress.rows):
-                progress.rows += 1
-                yield progress.rows, row
+        number = 0
+        for number, batch in read(path, wanted, start, stop):
+            yield from enumerate(_decoded(batch), number + 1)
 
 
 def is_arrow(path):
@@ -60,26 +59,41 @@ def schema(path):
             return _arrow_reader(file)[0].schema
 
 
-def _parquet_batches(path, wanted, start, stop, progress):
+def _parquet_batches(path, wanted, start, stop):
+    """Yields (number of rows before it, batch)."""
     from pyarrow import parquet
 
     file = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
     _check_columns(path, wanted, file.schema_arrow.names)
-    groups, progress.rows = _select(file.metadata, start, stop)
-    for number in groups:
-        size = _batch_size(file.metadata.row_group(number), wanted)
-        yield from file.iter_batches(size, [number], wanted)
+    number = 0
+    for index in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(index)
+        if start <= _begin(group) and (stop is None or _begin(group) < stop):
+            for batch in file.iter_batches(ROWS, [index], wanted):
+                yield number, batch
+                number += len(batch)
+        else:
+            number += group.num_rows
+
+
+def _begin(group):
+    """The offset of the first byte of a row group."""
+    first = group.column(0)
+    return min(filter(None, (first.dictionary_page_offset, first.data_page_offset)))
 
 
 def _arrow_batches(path, wanted, *_):
+    """Yields (number of rows before it, batch)."""
     with streams.open_bytes(path) as file:
         read, is_stream = _arrow_reader(file)
         _check_columns(path, wanted, read.schema.names)
         whole = read if is_stream else map(read.get_batch, range(read.num_record_batches))
+        number = 0
         for batch in whole:
-            batch = batch if wanted is None else batch.select(dict.fromkeys(wanted))
+            batch = batch if wanted is None else batch.select(wanted)
             for first in range(0, len(batch), ROWS):
-                yield batch.slice(first, ROWS)
+                yield number + first, batch.slice(first, ROWS)
+            number += len(batch)
 
 
 def _arrow_reader(file):
@@ -96,77 +110,28 @@ def _check_columns(path, wanted, known):
         raise ValueError(f'{path} repeats a column name: {", ".join(repeated)}.')
     for name in wanted or ():
         if name not in known:
-            raise ValueError(_no_column(path, name, known))
+            raise ValueError(
+                f'{path} has no column {name!r}; it has: {", ".join(known)}. Name the '
+                'text column, for example with --config.prepare.source.field=...'
+            )
 
 
-def _batch_size(group, wanted):
-    """How many rows of a group take about BYTES in these columns."""
-    columns = (group.column(number) for number in range(group.num_columns))
-    size = sum(
-        column.total_uncompressed_size
-        for column in columns
-        if wanted is None or column.path_in_schema.split('.')[0] in wanted
-    )
-    return max(1, min(ROWS, BYTES * group.num_rows // max(size, 1)))
+def _decoded(batch):
+    """The rows of a batch, with an invalid_text.Bad for each that is not UTF-8; binary
+    columns that are UTF-8 are text."""
+    import pyarrow
 
-
-def _select(metadata, start, stop):
-    """(numbers of the row groups that begin in [start, stop), number of rows before)."""
-    groups, rows_before = [], 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        begins = _begins(group)
-        if begins < start:
-            rows_before += group.num_rows
-        elif stop is None or begins < stop:
-            groups.append(number)
-    return groups, rows_before
-
-
-def _begins(group):
-    """The offset of the first byte of a row group."""
-    columns = (group.column(number) for number in range(group.num_columns))
-    offsets = [
-        offset
-        for column in columns
-        for offset in (column.dictionary_page_offset, column.data_page_offset)
-        if offset
-    ]
-    return min(offsets, default=0)
-
-
-def _decoded(batch, path, number):
-    """The rows of a batch that follows `number` others; binary columns that are UTF-8
-    are text."""
-    batch = _with_text(batch)
+    for at, kind in enumerate(batch.schema.types):
+        if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
+            with contextlib.suppress(pyarrow.ArrowInvalid):
+                text = batch.column(at).cast(pyarrow.large_string())
+                batch = batch.set_column(at, batch.schema.names[at], text)
     try:
         return batch.to_pylist()
     except UnicodeDecodeError:
-        return [
-            _row(batch, i, f'{path}, row {number + i + 1:,}') for i in range(len(batch))
-        ]
-
-
-def _with_text(batch):
-    import pyarrow
-
-    for place, kind in enumerate(batch.schema.types):
-        if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
-            with contextlib.suppress(pyarrow.ArrowInvalid):
-                text = batch.column(place).cast(pyarrow.large_string())
-                batch = batch.set_column(place, batch.schema.names[place], text)
-    return batch
-
-
-def _row(batch, index, where):
-    try:
-        return batch.slice(index, 1).to_pylist()[0]
-    except UnicodeDecodeError as error:
-        return invalid_text.Bad(
-            invalid_text.NOT_UTF8,
-            f'{where} is not UTF-8 ({error.reason} at byte {error.start} of its value), '
-            'or the file is damaged.',
-        )
+        if len(batch) == 1:
+            return [invalid_text.Bad(invalid_text.NOT_UTF8)]
+        return [row for at in range(len(batch)) for row in _decoded(batch.slice(at, 1))]
 
 
 def _seekable(path):
@@ -177,29 +142,17 @@ def _seekable(path):
 
 @contextlib.contextmanager
 def _clear_errors(path):
-    """Raises errors of Arrow as ValueError with the file and the row."""
+    """Raises errors of Arrow as ValueError with the file."""
     import pyarrow
 
-    progress = types.SimpleNamespace(rows=0)
     try:
-        yield progress
+        yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         # Arrow raises OSError for bad bytes, too; unlike it, errors of the system have an
         # errno, and those of remote files have their own types.
-        if isinstance(error, _REMOTE_ERRORS):
+        if isinstance(error, _REMOTE_ERRORS) or getattr(error, 'errno', None) is not None:
             raise
-        if getattr(error, 'errno', None) is not None:
-            place = f'{path} after row {progress.rows:,}'
-            raise streams.read_error(error, place) from error
         raise ValueError(
             f'{path} is not {"an Arrow" if is_arrow(path) else "a Parquet"} file, or is '
-            f'damaged after row {progress.rows:,}: '
-            f'{str(error).rstrip(".")}. Copy or download it again.'
+            f'damaged: {str(error).rstrip(".")}. Copy or download it again.'
         ) from error
-
-
-def _no_column(path, name, known):
-    return (
-        f'{path} has no column {name!r}; it has: {", ".join(known)}. Name the text '
-        'column, for example with --config.prepare.source.field=...'
-    )

@@ -7,11 +7,15 @@ the settings and the unit's number.
 """
 
 import collections
+import contextlib
 import hashlib
+import os
 
 import numpy as np
+from array_record.python import array_record_module
 
-from jepa_text.data.rows import packing, row_folder, shards
+from jepa_text.data.rows import packing, row_folder
+from jepa_text.files import atomic
 
 WINDOW = 2**24  # tokens
 BUFFERED = 2**12  # documents whose ids are kept as separate arrays
@@ -67,13 +71,9 @@ class Writer:
         # first n rows are a fair sample.
         order = rng.permutation(len(packed))
         self._windows += 1
-        # A record has about 100 bytes of overhead, a file blocks of 64 KiB.
-        values = len(packed) * self._length + len(packed.length)
-        needed = values * ids.itemsize + 100 * len(packed) + 2**18 * self._share
-        shards.check_free_space(self._folder, needed)
         if not self._writers:
             self._writers = [
-                shards.Writer(self._folder / f'{self._split}.{self._seed[-1]}.{number}')
+                _Shard(self._folder / f'{self._split}.{self._seed[-1]}.{number}')
                 for number in range(min(self._share, len(order)))
             ]
         starts = np.cumsum(lengths) - lengths
@@ -114,3 +114,37 @@ class Writer:
         """Deletes the shards, unless `close` has completed them."""
         for writer in self._writers:
             writer.abandon()
+
+
+class _Shard:
+    """Writes records to an ArrayRecord file, each readable by itself.
+
+    `rows` counts them. The file has a temporary name until `close` renames it.
+    """
+
+    def __init__(self, path):
+        self._path, self.rows = path.with_name(f'.{path.name}'), 0
+        self._writer = array_record_module.ArrayRecordWriter(
+            os.fspath(self._path), 'group_size:1'
+        )
+
+    def extend(self, records):
+        for record in records:
+            self._writer.write(record)
+            self.rows += 1
+
+    def close(self, name):
+        """Completes the file, flushes it to the disk, and renames it to `name`."""
+        writer, self._writer = self._writer, None
+        writer.close()
+        atomic.flush(self._path)
+        os.replace(self._path, self._path.with_name(name))
+
+    def abandon(self):
+        """Deletes the file unless `close` has completed it."""
+        if self._writer is not None:
+            # A broken writer fails again when closed; the first error is the cause.
+            with contextlib.suppress(RuntimeError):
+                self._writer.close()
+            self._writer = None
+            self._path.unlink(missing_ok=True)

@@ -21,14 +21,13 @@ from jepa_text.files import addresses, listing
 SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *jsonl.JSON, *csv.SUFFIXES)
 
 
-def make(split, path, field='text', splits=('train',), columns=(), heldout_every=100):
+def make(split, path, field='text', splits=('train',), heldout_every=100):
     """Returns the documents of a split: rows of the dataset's `splits`, with `text` from
     `field`.
 
-    Of Parquet and tables, only `columns` are read besides. About one row in
-    `heldout_every` is held out, by its text (corpora/reading.py). Raises ValueError for
-    an unknown split, and what hub.listed raises; and when read, what the sources csv,
-    jsonl and parquet raise.
+    About one row in `heldout_every` is held out, by its text (corpora/reading.py). Raises
+    ValueError for an unknown split, and what hub.listed raises; and when read, what the
+    sources csv, jsonl and parquet raise.
     """
     reading.check_split(split, heldout_every)
     if isinstance(splits, str) or not splits:
@@ -41,10 +40,10 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
     top = f'hf://datasets/{listed.name}@{listed.commit}'
     names = (n for name in dict.fromkeys(splits) for n in listed.splits[name])
     files = tuple(addresses.stat(f'{top}/{name}') for name in names)
-    files = listing.Listing(top, files, {}, listed.commit)
+    files = listing.Listing(files, commit=listed.commit)
 
     def read(piece):
-        return _source_of(piece).documents(piece, field, columns)
+        return _source_of(piece).documents(piece, field)
 
     def cut(file, size):
         return _source_of(file).cut(file, size)

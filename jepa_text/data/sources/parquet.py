@@ -12,22 +12,21 @@ from jepa_text.data.corpora import corpus, invalid_text, row_groups
 SUFFIXES = ('.parquet', '.arrow')
 
 
-def make(split, path, field='text', columns=(), heldout_every=100):
-    """Returns the documents of a split: rows as dicts, with `text` from `field`.
+def make(split, path, field='text', heldout_every=100):
+    """Returns the documents of a split: dicts with `text` from the column `field`.
 
-    Of the other columns, only `columns` are read (none by default: they may be large).
     About one row in `heldout_every` is held out, by its text (corpora/reading.py). Rows
     are read in small batches; one that is null or not UTF-8 is an invalid_text.Bad.
     Raises FileNotFoundError for a missing path, and ValueError with the file if it is not
     Parquet or Arrow, or lacks a column, or if `field` is not text.
     """
-    read = functools.partial(documents, field=field, columns=columns)
+    read = functools.partial(documents, field=field)
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut=cut)
 
 
-def documents(piece, field, columns):
+def documents(piece, field):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
-    rows = row_groups.numbered(piece.file, [field, *columns], piece.start, piece.stop)
+    rows = row_groups.numbered(piece.file, [field], piece.start, piece.stop)
     for number, row in rows:
         where = f'{piece.path}, row {number:,}'
         document = invalid_text.document(row, field, where)

@@ -65,16 +65,11 @@ def _document(lines, piece):
             continue
         size += len(line)
         if size > reading.LONGEST:
-            raise ValueError(_too_long(piece, texts[0] if texts else line))
+            raise ValueError(
+                f'{piece.path} has a document of more than {reading.LONGEST:,} '
+                f'characters, which begins with {"".join(texts[:1])[:60]!r}. With '
+                "documents='blank_line' a document ends at a blank line: insert some, or "
+                'make each document a line of a .jsonl file.'
+            )
         texts.append(line)
-    if bad is not None:
-        return bad
-    return {'text': '\n'.join(texts), 'title': os.path.basename(piece.path)}
-
-
-def _too_long(piece, line):
-    return (
-        f'{piece.path} has a document of more than {reading.LONGEST:,} characters, which '
-        f"begins with {line[:60]!r}. With documents='blank_line' a document ends at a "
-        'blank line: insert some, or make each document a line of a .jsonl file.'
-    )
+    return bad or {'text': '\n'.join(texts), 'title': os.path.basename(piece.path)}

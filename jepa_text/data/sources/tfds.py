@@ -8,9 +8,7 @@ any corpus by data/corpora/tfds_builder.py. A name is looked up in TFDS_DATA_DIR
 default ~/tensorflow_datasets.
 """
 
-import bisect
 import dataclasses
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -88,47 +86,26 @@ class Documents:
     def with_bad(self):
         """Yields the documents, and an invalid_text.Bad in place of each invalid one.
 
-        Raises ValueError, with the file, if one is damaged.
+        Raises ValueError if a file is damaged.
         """
         for name in self.splits:
             number = -1
             try:
                 for number, example in enumerate(self.builder.as_data_source(name)):
                     value = example[self.field]
-                    if value is None:  # the sign of some truncated files
-                        raise self._damaged(name, number, 'it is empty')
-                    document = _document(
-                        value, f'{self.builder.name}, {name}, example {number}'
-                    )
+                    if value is None:
+                        raise RuntimeError('it is empty, as of some truncated files')
+                    where = f'{self.builder.name}, {name}, example {number}'
+                    document = invalid_text.document({'text': value}, 'text', where)
+                    document = invalid_text.check(document, lambda w=where: w)
                     if reading.split_of(value, self.heldout_every) == self.split:
                         yield document
-            except RuntimeError as error:  # the sign of all other damage
-                raise self._damaged(name, number + 1, error) from error
-
-    def _damaged(self, name, number, why):
-        """The error for the file that contains example `number` of a split."""
-        known = self.builder.info.splits[name]
-        ends = list(itertools.accumulate(known.shard_lengths))
-        path = known.filepaths[bisect.bisect_right(ends, number)]
-        return ValueError(
-            f'{path} is damaged, truncated or missing: example {number} of the split '
-            f'{name!r} cannot be read ({why}). Copy or build the dataset again.'
-        )
+            except RuntimeError as error:  # the sign of damage
+                raise ValueError(
+                    f'{self.builder.data_dir} is damaged, truncated or incomplete: '
+                    f'example {number + 1} of the split {name!r} cannot be read '
+                    f'({error}). Copy or build the dataset again.'
+                ) from error
 
     def __iter__(self):
         return invalid_text.valid(self.with_bad())
-
-
-def _document(value, where):
-    """The document of a feature's value, or an invalid_text.Bad."""
-    if not isinstance(value, str | bytes):
-        raise ValueError(
-            f'{where}: the feature is {type(value).__name__}, not UTF-8 text. Name the '
-            'text feature, for example with --config.prepare.source.field=...'
-        )
-    try:
-        return {'text': value if isinstance(value, str) else value.decode('utf-8')}
-    except UnicodeDecodeError as error:
-        at = f'byte 0x{value[error.start]:02x} at {error.start}'
-        message = f'{where} is not UTF-8: {at}.'
-        return invalid_text.Bad(invalid_text.NOT_UTF8, message, where)

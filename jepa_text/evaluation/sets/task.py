@@ -280,4 +280,4 @@ def normalize_spaces(text):
 
 def _is_text(text):
     is_full = isinstance(text, str) and bool(text.strip())
-    return is_full and invalid_text.reason_of(text) != invalid_text.SURROGATE
+    return is_full and invalid_text.reason_of(text) != invalid_text.NOT_UTF8

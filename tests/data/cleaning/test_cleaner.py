@@ -33,20 +33,20 @@ def rows(path, *texts):
 
 def test_nothing_is_dropped_by_default():
     for text in ('', '\x00', 'a' * 10**6, 'e\u0301 {lorem ipsum}\ud800'):
-        assert cleaner.Cleaner(Clean()).clean(text) == (text, '', ())
+        assert cleaner.Cleaner(Clean()).clean(text) == (text, '')
 
 
 @pytest.mark.parametrize(
     'text, config, expected',
     [
-        ('e\u0301', dict(normalize='NFC'), ('é', '', ('normalized',))),
-        ('ﬁn', dict(normalize='NFC'), ('ﬁn', '', ())),
-        ('ﬁn', dict(normalize='NFKC'), ('fin', '', ('normalized',))),
-        ('abc', dict(min_chars=4), (None, 'too short', ())),
-        ('abcd', dict(min_chars=4, max_chars=4), ('abcd', '', ())),
-        ('abcde', dict(max_chars=4), (None, 'too long', ())),
+        ('e\u0301', dict(normalize='NFC'), ('é', '')),
+        ('ﬁn', dict(normalize='NFC'), ('ﬁn', '')),
+        ('ﬁn', dict(normalize='NFKC'), ('fin', '')),
+        ('abc', dict(min_chars=4), (None, 'too short')),
+        ('abcd', dict(min_chars=4, max_chars=4), ('abcd', '')),
+        ('abcde', dict(max_chars=4), (None, 'too long')),
         # Limits apply to the cleaned text.
-        ('e\u0301', dict(normalize='NFC', min_chars=2), (None, 'too short', ())),
+        ('e\u0301', dict(normalize='NFC', min_chars=2), (None, 'too short')),
     ],
 )
 def test_normalization_and_lengths(text, config, expected):
@@ -59,18 +59,16 @@ def test_normalization_and_lengths(text, config, expected):
     form=st.sampled_from(['NFC', 'NFKC']),
 )
 def test_cleaning_is_idempotent(text, form):
-    once = clean(text, normalize=form).text
-    assert clean(once, normalize=form) == (once, '', ())
+    once, _ = clean(text, normalize=form)
+    assert clean(once, normalize=form) == (once, '')
     assert unicodedata.is_normalized(form, once)
 
 
-def test_contaminated_documents_are_dropped_or_counted(tmp_path):
+def test_contaminated_documents_are_dropped(tmp_path):
     sets = [rows(tmp_path / 'quiz.jsonl', QUESTION, SHORT)]
     text = f'It begins. {QUESTION} It ends.'
-    assert clean(text, decontaminate=sets) == (None, 'contaminated: quiz', ())
-    assert clean('It begins. It ends.', decontaminate=sets).reason == ''
-    counted = clean(text, decontaminate=sets, contaminated='count')
-    assert counted == (text, '', ('contaminated: quiz',))
+    assert clean(text, decontaminate=sets) == (None, 'contaminated: quiz')
+    assert clean('It begins. It ends.', decontaminate=sets)[1] == ''
 
 
 def test_thirteen_consecutive_words_are_found(tmp_path):
@@ -80,29 +78,29 @@ def test_thirteen_consecutive_words_are_found(tmp_path):
     assert len(asked) == 15
     for start in range(3):
         thirteen = ' '.join(asked[start : start + 13])
-        assert one.clean(f'Before it; {thirteen.upper()} -- and after.').reason
+        assert one.clean(f'Before it; {thirteen.upper()} -- and after.')[1]
         twelve = ' '.join(asked[start : start + 12])
-        assert not one.clean(f'Before it; {twelve} and after.').reason
+        assert not one.clean(f'Before it; {twelve} and after.')[1]
         changed = thirteen.replace('sailed', 'sank')
-        assert not one.clean(f'Before it; {changed} and after.').reason
+        assert not one.clean(f'Before it; {changed} and after.')[1]
 
 
 def test_shorter_texts_are_found_as_a_whole(tmp_path):
     path = rows(tmp_path / 'quiz.jsonl', SHORT, SEVEN)
     one = made(decontaminate=[path])
     assert one.sets[0].short == 1
-    assert one.clean('So it was: nine ships SAILED out\non that gray morning.').reason
+    assert one.clean('So it was: nine ships SAILED out\non that gray morning.')[1]
     for text in ('Nine ships sailed out on that gray evening.', SEVEN):
-        assert not one.clean(text).reason
+        assert not one.clean(text)[1]
     lower = made(decontaminate=[path], min_overlap=7)
-    assert lower.sets[0].short == 0 and lower.clean(f'Here {SEVEN}').reason
+    assert lower.sets[0].short == 0 and lower.clean(f'Here {SEVEN}')[1]
 
 
 def test_the_first_matching_set_is_named(tmp_path):
     first = rows(tmp_path / 'a.jsonl', SHORT) | dict(name='mine')
     one = made(decontaminate=[first, rows(tmp_path / 'b.jsonl', QUESTION, SHORT)])
     for text, name in ((QUESTION, 'b'), (SHORT, 'mine'), (f'{QUESTION} {SHORT}', 'mine')):
-        assert one.clean(text).reason == f'contaminated: {name}'
+        assert one.clean(text)[1] == f'contaminated: {name}'
 
 
 def test_training_splits_are_not_searched_for(tmp_path):
@@ -111,7 +109,7 @@ def test_training_splits_are_not_searched_for(tmp_path):
     rows(tmp_path / 'set' / 'dev.jsonl', f'{SHORT} Now.')
     one = made(decontaminate=[dict(path=str(tmp_path / 'set'))])
     assert sorted(one.sets[0].files) == ['dev.jsonl', 'test.jsonl']
-    assert one.clean(SHORT).reason and not one.clean(QUESTION).reason
+    assert one.clean(SHORT)[1] and not one.clean(QUESTION)[1]
 
 
 def test_fields(tmp_path):
@@ -119,10 +117,10 @@ def test_fields(tmp_path):
     path.write_text(json.dumps({'q': QUESTION, 'a': {'texts': [SHORT, 'x']}, 'n': 3}))
     every = made(decontaminate=[dict(path=str(path))])
     assert every.sets[0].texts == 3
-    assert every.clean(QUESTION).reason and every.clean(SHORT).reason
+    assert every.clean(QUESTION)[1] and every.clean(SHORT)[1]
     some = made(decontaminate=[dict(path=str(path), fields=('a',))])
     assert some.sets[0].texts == 2
-    assert some.clean(SHORT).reason and not some.clean(QUESTION).reason
+    assert some.clean(SHORT)[1] and not some.clean(QUESTION)[1]
 
 
 @pytest.mark.parametrize(

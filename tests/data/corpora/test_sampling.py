@@ -1,6 +1,5 @@
 """Tests for samples on disk, chosen by the hashes of texts."""
 
-import random
 import tracemalloc
 
 from hypothesis import given, settings
@@ -23,8 +22,8 @@ def test_a_corpus_that_fits_is_complete():
     texts = ['a', '', ' \n', 'é😀', 'a', '\n\nb\x00']
     sample, found = drawn(texts, 1000)
     assert sorted(found) == sorted(['a', 'a', 'é😀', '\n\nb\x00'])
-    assert (sample.documents, sample.cut, sample.share, sample.is_all) == (4, 0, 1, True)
-    assert sample.bytes == sum(len(t.encode()) for t in found) == sample.read['bytes']
+    assert (sample.documents, sample.share, sample.is_all) == (4, 1, True)
+    assert sample.bytes == sum(len(t.encode()) for t in found) == sample.read
 
 
 @settings(max_examples=40, deadline=None)
@@ -48,7 +47,7 @@ def test_samples_nearly_fill_the_size():
     texts = numbered(8000)
     for size in (20_000, 77_000, 200_000):
         sample, found = drawn(texts, size)
-        assert 0.8 * size < sample.bytes <= size
+        assert 0.95 * size < sample.bytes <= size
         assert abs(sample.documents / 8000 - sample.share) < 0.03
         assert set(found) <= set(texts)
 
@@ -64,7 +63,7 @@ def test_long_documents_are_truncated():
     sample, found = drawn([long, *numbered(100)], 1600)
     assert all(len(text.encode()) <= 100 for text in found)
     sample, found = drawn([long], 1600)
-    assert found == ['é' * 50] and sample.cut == 1
+    assert found == ['é' * 50]
     # A partial character is dropped.
     assert drawn([long], 16 * 7)[1] == ['é' * 3]
 
@@ -74,7 +73,7 @@ def test_reading_stops_at_the_limit():
     texts = (read.append(text) or text for text in numbered(1000, 40))
     sample, found = drawn(texts, 10_000, 500)
     assert not sample.is_all and len(read) < 20
-    assert 500 <= sample.read['bytes'] < 600 and sample.documents == len(found)
+    assert 500 <= sample.read < 600 and sample.documents == len(found)
     assert drawn(numbered(3), 10_000, 500)[0].is_all
 
 
@@ -89,12 +88,3 @@ def test_memory_does_not_grow_with_the_corpus():
         return top
 
     assert peak(8000) < peak(1000) + 3e5  # 16 MB and 2 MB of text
-
-
-def test_hashes_are_uniform():
-    steps = [sampling._step(text.encode()) for text in numbered(4000)]
-    rng = random.Random(0)
-    for share in (0.5, 0.25, 0.1):
-        expected = sum(rng.random() < share for _ in range(4000))
-        first = sampling.math.ceil(-sampling.STEPS * sampling.math.log2(share))
-        assert abs(sum(step >= first for step in steps) - expected) < 250

@@ -25,10 +25,9 @@ def local(tmp_path_factory):
 def store(local, tmp_path, monkeypatch):
     """A store with these rows, and an empty cache."""
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
-    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     store = fsspec.filesystem('memory')
     store.store.clear()
-    addresses.upload_folder(local, ADDRESS, last='manifest.json')
+    addresses.upload_folder(local, ADDRESS)
     return store
 
 
@@ -69,7 +68,7 @@ def test_changed_rows_are_copied_again(store, tmp_path):
     )
     preparing.make(section, str(tmp_path / 'rows'))
     store.rm('/shelf/rows', recursive=True)
-    addresses.upload_folder(tmp_path / 'rows', ADDRESS, last='manifest.json')
+    addresses.upload_folder(tmp_path / 'rows', ADDRESS)
     assert pipeline.Rows(ADDRESS, 'heldout').folder != before
 
 

@@ -43,7 +43,7 @@ BEGIN = """
     from jepa_text.data.sources import hub
     from jepa_text.files import addresses
 
-    addresses.PAUSE = 0
+    addresses.PAUSES = (0,) * 5
 
     def texts(name, size=1500, **given):
         corpus.SMALLEST = corpus.LARGEST = size
@@ -122,7 +122,7 @@ def sets(tmp_path_factory):
 
 READ = """
     show({
-        'sample': texts('lab/web/sample-10', columns=['id']),
+        'sample': texts('lab/web/sample-10'),
         'default': texts('lab/web'),
         'lines': texts('lab/web/lines', 200_000),
         'dev': texts('lab/web/lines', 200_000, splits=['validation', 'train']),
@@ -178,7 +178,7 @@ def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, expected)
     files = f'{len(expected)} file{"s" * (len(expected) > 1)} read of commit {commit}'
     assert summary.startswith(files)
     assert set(rows[0]) == {'text': {'text'}}.get(
-        what, {'sample': {'text', 'id'}, 'plain': {'text', 'n'}}.get(what, {'text'})
+        what, {'plain': {'text', 'n'}}.get(what, {'text'})
     )
 
 

@@ -1,7 +1,6 @@
 """Each source reads what was written, holds out by the text, and names what is wrong."""
 
 import csv as library
-import errno
 import gzip
 import io
 import json
@@ -12,7 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet as arrow
 
-from jepa_text.data.corpora import reading, row_groups
+from jepa_text.data.corpora import reading
 from jepa_text.data.rows import row_folder
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import bundled, csv, jsonl, parquet, text, tfds
@@ -115,7 +114,7 @@ def test_all_ends_of_lines_are_read(tmp_path, end):
     assert list(reading.lines(path)) == list(enumerate(wanted, 1))
     assert texts(text.make('train', path, heldout_every=ALL)) == ['one é\ntwo', 'three']
     path.write_bytes(end.join(['a', '\xff']).encode('latin-1'))
-    with pytest.raises(ValueError, match=f'byte offset {1 + len(end)}, line 2'):
+    with pytest.raises(ValueError, match=f'at byte {1 + len(end)}, line 2'):
         list(reading.lines(path))
 
 
@@ -131,37 +130,19 @@ def test_jsonl_keeps_other_fields(tmp_path):
         ]
 
 
-@pytest.mark.parametrize('name', ['a.json', 'a.json.gz'])
-def test_json_lists_are_read(tmp_path, units_of, name):
-    units_of(10)
-    path = packed(tmp_path / name, f'\ufeff\n {json.dumps(ROWS, indent=1)}'.encode())
-    packed(tmp_path / 'b.json', lines(ROWS))
-    one = jsonl.make('train', tmp_path, heldout_every=ALL)
-    assert list(one) == ROWS * 2
-    read = [d for unit in one.units() for piece in unit for d in one.documents(piece)]
-    assert read == ROWS * 2 and len(one.units()) > 2
-    packed(path, b'[{"text": "a"}, 7]')
-    with pytest.raises(ValueError, match='element 2 is a JSON int'):
-        list(one)
-    # Beside .jsonl files, .json files are of something else.
-    packed(tmp_path / 'c.jsonl', b'{"text": "c"}')
-    assert texts(jsonl.make('train', tmp_path, heldout_every=ALL)) == ['c']
-
-
 @pytest.mark.parametrize('name', ['a.csv', 'a.csv.gz', 'a.CSV'])
 @pytest.mark.parametrize('end', ['\n', '\r\n'])
 def test_cells_are_read_as_written(tmp_path, name, end):
     data = b'\xef\xbb\xbf' + cells(CELLS, lineterminator=end)
     path = packed(tmp_path / name, data)
-    columns = ('id', 'more')
-    assert list(csv.make('train', path, columns=columns, heldout_every=ALL)) == CELLS
+    assert texts(csv.make('train', path, heldout_every=ALL)) == texts(CELLS)
     if name != 'a.CSV':
         assert tables.read(path) == CELLS
     # Of another delimiter, and beside a file without lines.
     packed(path, cells(CELLS, delimiter=';'))
     packed(tmp_path / 'b.csv', b'')
-    given = dict(columns=columns, delimiter=';', heldout_every=ALL)
-    assert list(csv.make('train', tmp_path, **given)) == CELLS
+    given = dict(delimiter=';', heldout_every=ALL)
+    assert texts(csv.make('train', tmp_path, **given)) == texts(CELLS)
 
 
 def test_tsv_cells_are_literal(tmp_path):
@@ -193,8 +174,6 @@ def test_parquet_yields_every_row_once(tmp_path):
     section = dict(field='body', heldout_every=5)
     assert sorted(texts(both(parquet.make, tmp_path, **section))) == sorted(wanted)
     assert 2 < len(list(parquet.make('heldout', tmp_path, **section))) < 20
-    (with_label, *_) = parquet.make('train', tmp_path, columns=['label'], **section)
-    assert with_label['body'] == with_label['text'] and 'label' in with_label
 
 
 @pytest.mark.parametrize('form', ['new_file', 'new_stream'])
@@ -232,7 +211,7 @@ def test_prepare_reports_read_and_skipped_files(tmp_path, capsys):
         (tmp_path / 'texts' / name).write_text(f'of {name}\n\nand {name}\n\nthe sea')
     source = dict(name='text', path=str(tmp_path / 'texts'), heldout_every=2)
     config = {'prepare': dict(source=source, tokenizer='bundled', row_length=8)}
-    words = '4 files read; skipped: 1 (other suffix: table.csv)'
+    words = '4 files read; 1 skipped'
     for _ in range(2):  # prepared, and found
         preparing.run(config, str(tmp_path / 'rows'))
         assert words in capsys.readouterr().out
@@ -242,24 +221,19 @@ def test_prepare_reports_read_and_skipped_files(tmp_path, capsys):
 # What is wrong.
 
 
-UTF16 = 'one'.encode('utf-16')
 DEEP = b'{"text": ' + b'[' * 100_000 + b']' * 100_000 + b'}'
 FAULTS = [
-    (text, 'a.txt', 'fine é\nsé'.encode() + b'\xe9 !', r'0xe9 .* offset 11\b.*line 2'),
-    (text, 'a.txt.gz', 'é\nsé'.encode() + b'\xe9 !', r'0xe9 .* offset 6 of the decom'),
-    (text, 'a.txt', UTF16, '0xff at byte offset 0.*iconv -f UTF-16 -t'),
-    # A byte order mark counts in the offset.
-    (text, 'a.txt', b'\xef\xbb\xbfab\xff', r'0xff at byte offset 5\b.*line 1'),
+    (text, 'a.txt', 'fine é\nsé'.encode() + b'\xe9 !', 'a.txt, document 1: not UTF-8'),
     (jsonl, 'a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not valid JSON: .* col'),
     (jsonl, 'a.jsonl', b'{"n": ' + b'1' * 5000 + b'}', 'not valid JSON: Exceeds the lim'),
     (jsonl, 'a.jsonl', b'{"text": "a"}\n' + DEEP, 'line 2.*JSON'),
     (jsonl, 'a.jsonl', b'["text"]', 'line 1 is a JSON list, not an object'),
     (jsonl, 'a.jsonl', b'{"body": "a", "n": 1}', "no field 'text'; it has: body, n"),
     (jsonl, 'a.jsonl', b'{"text": 7}', "line 1: the field 'text' is int, not a string"),
-    (csv, 'a.csv', b'id;text\n1;a\n', "no column 'text'.* If ';' .*delimiter=';'"),
-    (csv, 'a.csv', b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
-    (csv, 'a.csv', b'id,text\n1,a\n2,b,c\n', 'line 3: row 2 has 3 cells.* 2 columns'),
-    (csv, 'a.csv', b'id,text\n1,a\n2\n', 'line 3: row 2 has 1 cells.*must be quoted'),
+    (csv, 'a.csv', b'id;text\n1;a\n', "0 columns 'text'; it has: id;text.*delimiter"),
+    (csv, 'a.csv', b'id,body\n1,a\n', "0 columns 'text'; it has: id, body"),
+    (csv, 'a.csv', b'id,text\n1,a\n2,b,c\n', 'line 3: the row has 3 cells.* 2 columns'),
+    (csv, 'a.csv', b'id,text\n1,a\n2\n', 'line 3: the row has 1 cells.*must be quoted'),
     # A quote that is not closed, and one that is not doubled.
     (
         csv,
@@ -269,7 +243,7 @@ FAULTS = [
     ),
     (csv, 'a.csv', b'text,id\n"foo" bar,1\n', "line 2 is not CSV: ',' expected"),
     (csv, 'a.csv', b'"id,text\n1,a\n', 'line 2 is not CSV: unexpected end of data'),
-    (csv, 'a.csv', b'text,text\na,b\n', 'repeats a column name: text, text'),
+    (csv, 'a.csv', b'text,text\na,b\n', "has 2 columns 'text'; it has: text, text"),
     (csv, 'a.csv', b'text\n"' + b'x' * 2000 + b'"\n', 'line 2 is not CSV: field larger'),
     (parquet, 'a.parquet', b'no parquet at all', 'is not a Parquet file'),
 ]
@@ -293,9 +267,7 @@ def test_invalid_settings_are_refused_before_reading(tmp_path):
         text.make('train', tmp_path / 'none')
     for number in range(9):
         (tmp_path / f'{number}.md').write_text('a')
-    with pytest.raises(
-        FileNotFoundError, match=r'ends in .txt.* 9 \(other suffix: 0.md, .*, ...\)'
-    ):
+    with pytest.raises(FileNotFoundError, match='ends in .txt.* but 9 others'):
         text.make('train', tmp_path)
     (tmp_path / 'a.txt').write_text('a')
     for given, message in (
@@ -314,20 +286,8 @@ def test_parquet_columns_and_nulls_are_named(tmp_path):
     path = write_parquet(tmp_path / 'a.parquet', text=['one', None, 'three'])
     with pytest.raises(ValueError, match="no column 'body'; it has: text"):
         list(parquet.make('train', path, field='body'))
-    with pytest.raises(ValueError, match="row 2: the field 'text' is NoneType"):
+    with pytest.raises(ValueError, match='row 2: null, not text'):
         both(parquet.make, path)
-
-
-def test_parquet_on_a_disk_that_fails(tmp_path, monkeypatch):
-    path = write_parquet(tmp_path / 'a.parquet', text=['one', 'two'])
-
-    def fail(*_):
-        raise OSError(errno.EIO, 'Input/output error')
-
-    monkeypatch.setattr(row_groups, '_decoded', fail)
-    with pytest.raises(OSError, match=f'error: cannot read {path} after row 0') as caught:
-        list(parquet.make('train', path))
-    assert caught.value.errno == errno.EIO
 
 
 def test_damaged_parquet_files_raise(tmp_path):
@@ -381,7 +341,7 @@ def test_tfds_errors_are_named(words, tmp_path):
     for given, message in (
         (dict(splits=('dev',)), "no split 'dev'; it has: test, train"),
         (dict(field='body'), "no feature 'body'; it has: n, text"),
-        (dict(field='n'), 'not UTF-8 text'),
+        (dict(field='n'), 'not a string'),
     ):
         with pytest.raises(ValueError, match=message):
             list(tfds.make('train', words, **given))
@@ -398,5 +358,5 @@ def test_a_damaged_array_record_is_named(words, tmp_path, harm):
     cut = {'half': data[:middle], 'tail': data[:-10], 'flip': flipped, 'empty': b''}
     if harm in cut:
         path.write_bytes(cut[harm])
-    with pytest.raises(ValueError, match=rf'{path.name} is damaged, truncated or mi'):
+    with pytest.raises(ValueError, match='set is damaged, truncated or incomplete'):
         list(tfds.make('train', folder))
