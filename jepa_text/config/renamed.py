@@ -43,6 +43,7 @@ INSTEAD = {
     'finetuning.layers': 'it was removed: analyze measures frozen encoders',
     **{f'tasks.{key}': 'it was removed: prepare the rows' for key in SPANS},
     'tasks.made=odd_word': 'it was removed: use word_order or bigram_shift',
+    'tasks.name=pairs': "it was removed: use name='labeled' with kind='scores'",
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",

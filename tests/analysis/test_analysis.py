@@ -264,7 +264,7 @@ def test_invalid_configs_are_rejected(changes, words, folder):
 def test_scores_that_are_all_equal_raise(folder):
     rows = [dict(text_a=f'a {n}', text_b=f'b {n}', score=1) for n in range(40)]
     (folder / 'flat.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-    flat = [dict(name='pairs', path=str(folder / 'flat.jsonl'))]
+    flat = [dict(name='own', path=str(folder / 'flat.jsonl'))]
     with pytest.raises(ValueError, match='flat: all 24 scores of the train set are 1.0'):
         analyze.analyze(config(folder, tasks=flat), folder / 'bad')
 

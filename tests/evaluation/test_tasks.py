@@ -206,12 +206,12 @@ def test_pairs_that_share_texts_stay_together(tmp_path):
     rows[4]['text_b'] = rows[1]['text_b']
     jsonl(tmp_path / 'p.jsonl', rows)
     for seed in range(5):
-        task = build('pairs', path=str(tmp_path / 'p.jsonl'), seed=seed)
+        task = build('own', path=str(tmp_path / 'p.jsonl'), seed=seed)
         assert not set(task.train.texts()) & set(task.test.texts())
         assert len(task.train) + len(task.test) == 60 and 18 <= len(task.test) <= 24
     jsonl(tmp_path / 'hub.jsonl', [row | dict(text_a='a') for row in rows])
     with pytest.raises(ValueError, match='60 are connected by shared texts'):
-        build('pairs', path=str(tmp_path / 'hub.jsonl'))
+        build('own', path=str(tmp_path / 'hub.jsonl'))
 
 
 @pytest.mark.parametrize('name', ['mrpc', 'cola'])
@@ -249,14 +249,12 @@ def test_spaces_around_a_class_make_no_other_class(tmp_path):
         assert set(task.train.target) | set(task.test.target) == {'bad', 'good'}
 
 
-@pytest.mark.parametrize('name', ['texts', 'sentences'])
 @pytest.mark.parametrize('bad', [None, ['a', 'list'], 5])
-def test_values_that_are_no_texts_are_dropped_with_their_row(name, bad, tmp_path):
+def test_values_that_are_no_texts_are_dropped_with_their_row(bad, tmp_path):
     rows = [dict(text=f'{text} one two three four') for text in [TEXTS[0], *TEXTS]]
     jsonl(tmp_path / 'set.jsonl', [*rows, dict(text=bad)])
-    given = dict(made='word_order') if name == 'sentences' else {}
     with pytest.warns(UserWarning, match='1 of 12 examples .* the first in row 12'):
-        task = build(name, path=str(tmp_path / 'set.jsonl'), **given)
+        task = build('texts', path=str(tmp_path / 'set.jsonl'))
     assert len(task.train) + len(task.test) == len(TEXTS)
 
 
@@ -309,8 +307,8 @@ def write_bad(folder):
         ('labeled', 'no.parquet', 'not a Parquet file'),
         ('labeled', 'empty.jsonl', 'has 0 examples of 9 with texts that are not empty'),
         ('labeled', 'folder', "no file whose name begins with 'train'"),
-        ('pairs', 'words.jsonl', "row 1: 'high' is not a number"),
-        ('pairs', 'scores.jsonl', 'row 1: nan is not a number. Scores must be finite'),
+        ('own', 'words.jsonl', "row 1: 'high' is not a number"),
+        ('own', 'scores.jsonl', 'row 1: nan is not a number. Scores must be finite'),
         ('labeled', 'null.jsonl', 'row 1: the label is None. Give one class'),
         ('labeled', 'blank.jsonl', "row 1: the label is ' '"),
         ('labeled', 'list.jsonl', r"row 1: the label is \['a'\]. Give one class"),

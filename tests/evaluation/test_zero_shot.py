@@ -42,7 +42,7 @@ def similar(folder):
 
 
 def section(folder, **more):
-    return dict(name='pairs', path=str(similar(folder)), zero_shot=True) | more
+    return dict(name='own', path=str(similar(folder)), zero_shot=True) | more
 
 
 def cosines(vectors, examples):
@@ -94,7 +94,7 @@ def test_the_test_set_equals_that_with_training(tmp_path):
     rows = similar(tmp_path).read_text().splitlines()
     for name, part in (('train', rows[:40]), ('test', rows[40:])):
         written(tmp_path / 'near' / f'{name}.jsonl', map(json.loads, part))
-    given = dict(name='pairs', path=str(tmp_path / 'near'))
+    given = dict(name='own', path=str(tmp_path / 'near'))
     trained = examiner.task_of(given)
     made = examiner.task_of(given | dict(zero_shot=True))
     assert made.test.first == trained.test.first and len(made.test) == 20
@@ -106,6 +106,10 @@ ALL_PAIRS = [
     dict(text_a=a, text_b=b, score=n, label=n % 2)
     for n, (a, b) in enumerate(itertools.combinations(NOUNS, 2))
 ]
+STSB = [
+    dict(sentence1=row['text_a'], sentence2=row['text_b'], label=row['score'])
+    for row in ALL_PAIRS
+]
 ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in NOUNS]
 
 
@@ -113,23 +117,16 @@ ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in N
     ('file', 'section', 'rows'),
     [
         # All 45 pairs of ten texts cannot be split without a text on both sides.
-        ('near.jsonl', dict(name='pairs'), ALL_PAIRS),
         ('near.jsonl', dict(name='own'), ALL_PAIRS),
         ('near.jsonl', dict(name='own'), ASKED),
-        ('near/test.jsonl', dict(name='pairs'), ALL_PAIRS),
+        ('near/test.jsonl', dict(name='own'), ALL_PAIRS),
         ('near/test.jsonl', dict(name='query_pairs'), ASKED),
-        ('near/dev.tsv', dict(name='stsb'), None),
+        ('near/dev.jsonl', dict(name='stsb'), STSB),
     ],
 )
 def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section, rows):
     path = tmp_path / file
-    if rows is None:
-        rows = ALL_PAIRS
-        path.parent.mkdir()
-        lines = (f'{r["text_a"]}\t{r["text_b"]}\t{r["score"]}' for r in rows)
-        path.write_text('\n'.join(['sentence1\tsentence2\tlabel', *lines]) + '\n')
-    else:
-        written(path, rows)
+    written(path, rows)
     path = str(tmp_path / file.split('/')[0])
     task = examiner.task_of(dict(zero_shot=True, path=path) | section)
     assert examiner.sizes_of(task) == (0, 0, len(rows))
@@ -146,7 +143,7 @@ def test_tf_idf_of_a_task_without_training_is_fitted_on_the_scored_texts(tmp_pat
     text = pytest.importorskip('sklearn.feature_extraction.text')
     rows = [row | dict(text_a=f'{row["text_a"]} or war') for row in ALL_PAIRS]
     path = str(written(tmp_path / 'near.jsonl', rows))
-    task = examiner.task_of(dict(name='pairs', path=path, zero_shot=True))
+    task = examiner.task_of(dict(name='own', path=path, zero_shot=True))
     found = baselines.predict(task, controls.TF_IDF)
     vectorizer = text.TfidfVectorizer(sublinear_tf=True).fit(task.test.texts())
     both = map(vectorizer.transform, (task.test.first, task.test.second))
@@ -226,7 +223,7 @@ def test_unsupported_zero_shot_tasks_raise(tmp_path):
     with pytest.raises(
         ValueError, match='of the test set are 2.0, so correlations are undefined'
     ):
-        examiner.task_of(dict(name='pairs', path=str(path), zero_shot=True))
+        examiner.task_of(dict(name='own', path=str(path), zero_shot=True))
     toy = str(examined.saved_model(tmp_path / 'toy'))
     with pytest.raises(ValueError, match='without training: remove zero_shot'):
         finetune_command.finetune(

@@ -17,7 +17,7 @@ from jepa_text.evaluation.tasks import glue, ranking, spans, tags
 
 FOLDER = 'evaluation/tasks'
 # Tasks whose `make` is told that there is no training, so that it splits nothing.
-ZERO_SHOT = ('own', 'pairs', 'labeled', 'glue', 'query_pairs')
+ZERO_SHOT = ('own', 'labeled', 'glue', 'query_pairs')
 NAMED = {
     'glue': glue.TASKS,
     'tags': tags.TASKS,

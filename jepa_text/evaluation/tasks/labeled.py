@@ -6,6 +6,8 @@ Formats are .jsonl, .tsv, .csv and .parquet, as a file, a folder or a name on th
 
 import warnings
 
+import numpy as np
+
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
@@ -42,8 +44,8 @@ def make(
 
     A folder with files train and test (or dev, validation), or a name on the hub, keeps
     its splits. Of a single file, 40 % are the test set, drawn by `seed`; for a
-    `zero_shot` task, all of it. For pairs whose vectors should be as similar as the
-    number says, use pairs.py.
+    `zero_shot` task, all of it. Pairs of the highest quarter of scores have the same
+    meaning.
     """
     resolve.check_choice('labeled: kind', kind, KINDS)
     title = tables.stem(path)
@@ -70,7 +72,9 @@ def make(
         targets.check_template(template, title)
         parts['template'] = template
     if kind == 'scores':
-        return tasks.Task(title, 'scores', 'spearman', **parts)
+        known = parts['train'] if len(parts['train']) else parts['test']
+        positive = float(np.quantile(known.target, 0.75)) if second else None
+        return tasks.Task(title, 'scores', 'spearman', **parts, positive=positive)
     _check_hidden(parts, f'{title} in {path}')
     given = tuple(labels or names) or targets.classes(values)
     return tasks.Task(title, 'labels', 'accuracy', **parts, classes=given)

@@ -26,11 +26,12 @@ FIELDS = (
     ('spans', (('paragraphs',),), ()),
     ('spans', (('passage',), ('qas',)), ()),
     ('query_pairs', (('query',), ('document',)), ()),
-    *(('pairs', (*pair, SCORE), ('first', 'second', 'score')) for pair in _PAIRS),
-    *(('labeled', (*pair, LABEL), ('text', 'second', 'label')) for pair in _PAIRS),
+    *(
+        ('labeled', (*pair, (*SCORE, *LABEL)), ('text', 'second', 'label'))
+        for pair in _PAIRS
+    ),
     ('cloze', (('text',), ('answer',)), ()),
-    ('labeled', (TEXT, LABEL), ('text', 'label')),
-    ('labeled', (TEXT, SCORE), ('text', 'label')),
+    ('labeled', (TEXT, (*LABEL, *SCORE)), ('text', 'label')),
 )
 
 

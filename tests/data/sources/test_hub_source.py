@@ -127,7 +127,7 @@ READ = """
         'lines': texts('lab/web/lines', 200_000),
         'dev': texts('lab/web/lines', 200_000, splits=['validation', 'train']),
         'v2': texts('lab/web/sample-10@v2'),
-        'script': texts('lab/script/en'),
+        'script': texts('lab/script/en@refs/convert/parquet'),
         'plain': texts('lab/plain'),
         'config': texts('lab/web/sample-11'),
         'split': texts('lab/web', splits=['test']),
@@ -226,7 +226,7 @@ def test_only_cards_are_downloaded(results):
         ('revision', 'FileNotFoundError', '@v7: no such revision on the hub.'),
         ('none', 'FileNotFoundError', 'is not a dataset on the hub; private ones need'),
         ('gated', 'PermissionError', 'asks you to accept its terms first'),
-        ('nothing', 'FileNotFoundError', 'nor has the hub converted it'),
+        ('nothing', 'FileNotFoundError', 'no files that can be read here'),
         ('bad', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
     ],
 )
