@@ -50,7 +50,7 @@ class Prediction(NamedTuple):
     log_likelihood: float
 
 
-class _Place(NamedTuple):
+class _AtMasks(NamedTuple):
     """The mask positions of a row, and {index of a candidate: its tokens} at them."""
 
     masks: tuple
@@ -129,9 +129,9 @@ class Scorer:
                         f'remove one of them{_in(question)}'
                     )
                 tokens, masks = self._masked_row(ids, positions)
-                place = _Place(masks, {})
+                at_masks = _AtMasks(masks, {})
                 row = known.setdefault(
-                    tokens.tobytes(), base.Row(tokens, {}, index, place)
+                    tokens.tobytes(), base.Row(tokens, {}, index, at_masks)
                 )
                 row.notes.words[number] = ids[positions]
             rows += known.values()

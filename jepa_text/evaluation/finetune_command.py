@@ -41,12 +41,12 @@ def finetune(config, workdir):
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
     compilation.use_cache()
-    with places.opened(workdir) as place:
-        return _finetune(config, place)
+    with places.opened(workdir) as opened:
+        return _finetune(config, opened)
 
 
-def _finetune(config, place):
-    saved.check_free(place.folder)
+def _finetune(config, workdir):
+    saved.check_free(workdir.folder)
     task = examiner.task_of(config.task)
     if zero_shot.is_zero_shot(task):
         raise ValueError(
@@ -80,7 +80,7 @@ def _finetune(config, place):
     )
     if examination.kind.name == vectors.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
-    saved.write(place.folder, model, examination.kind, described)
+    saved.write(workdir.folder, model, examination.kind, described)
     for split in ('validation', 'test'):
         for definition, values in outcome[split].items():
             shown = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
@@ -94,7 +94,7 @@ def _finetune(config, place):
     if examination.cut[0]:
         print(truncation.message(task.name, examination.max_length, *examination.cut))
     method = 'encode' if examination.kind.name == vectors.Vectors.name else 'predict'
-    print(f'{place.name}: written; load.load({place.name!r}).{method}([...])')
+    print(f'{workdir.name}: written; load.load({workdir.name!r}).{method}([...])')
     return outcome
 
 

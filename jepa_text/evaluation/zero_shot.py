@@ -89,7 +89,7 @@ class Examination(finetune.Measurement):
         reader = prediction.reader(model, settings.max_length or None)
         self.max_length = reader.length
         self.reader = reader
-        self.reading = dataclasses.replace(model, length=self.max_length)
+        self.truncated = dataclasses.replace(model, length=self.max_length)
 
     @functools.cached_property
     def config(self):
@@ -160,7 +160,7 @@ class Similarity(Examination):
         """Returns (Measured, the cosine of each pair); None if a vector is not finite."""
         texts = list(dict.fromkeys(examples.texts()))
         number = {text: index for index, text in enumerate(texts)}
-        vectors_ND = self.reading.encode(texts, pool=self.details()['pooling'])
+        vectors_ND = self.truncated.encode(texts, pool=self.details()['pooling'])
         if not np.isfinite(vectors_ND).all():
             return None
         sides = (
@@ -192,7 +192,7 @@ class Ranking(Examination):
 
     def measured(self, examples):
         """Returns (Measured, the run {query: {document: score}})."""
-        run = search.rank(self.reading, self.task, retrieving.DEPTH)
+        run = search.rank(self.truncated, self.task, retrieving.DEPTH)
         return ranking.measure(examples, run), run
 
 

@@ -174,7 +174,8 @@ def _grid(table):
     places = [*map(decimals, values)]
     return {
         'columns': [
-            {'name': str(name), 'kind': _kind(own)} for name, own in zip(columns, values)
+            {'name': str(name), 'kind': _kind(cells)}
+            for name, cells in zip(columns, values)
         ],
         'rows': [[*map(_cell, row, places)] for row in rows],
         'note': table.get('note'),

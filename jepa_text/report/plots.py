@@ -145,23 +145,21 @@ def dots(groups, title, xlabel, looks, has_legend=True):
     rows = count + gap * len(groups)
     size = 1.1 + rows * (0.17 if has_legend else 0.26)
     figure, axes = blank(title, '', xlabel, size)
-    place, ticks = 0.0, []
+    row, ticks = 0.0, []
     for group in groups.values():
-        ticks.append(place + (len(group) - 1) / 2)
+        ticks.append(row + (len(group) - 1) / 2)
         for name, interval in group.items():
             style = {'markersize': 5.5} | looks[name] | {'linestyle': 'none'}
             style['marker'] = style['marker'] or 'o'
             value, *interval = ends(interval)
-            axes.plot(
-                interval, [place, place], color=style['color'], linewidth=1.4, zorder=2
-            )
-            axes.plot([value], [place], **style, zorder=4)
-            place += 1
+            axes.plot(interval, [row, row], color=style['color'], linewidth=1.4, zorder=2)
+            axes.plot([value], [row], **style, zorder=4)
+            row += 1
         if has_legend:
-            axes.axhline(place - 0.05, color=GRID, linewidth=0.6, zorder=0)
-        place += gap
+            axes.axhline(row - 0.05, color=GRID, linewidth=0.6, zorder=0)
+        row += gap
     axes.set_yticks(ticks, list(groups), color=INK)
-    axes.set_ylim(place - gap - 0.4, -0.6)
+    axes.set_ylim(row - gap - 0.4, -0.6)
     axes.margins(x=0.06)
     axes.grid(False, axis='y')
     axes.grid(True, axis='x', color=GRID, linewidth=0.6)
@@ -193,12 +191,12 @@ def styles(names, controls=BASELINES):
     runs = [name for name in names if name not in controls]
     baseline = dict(color=MUTED, linestyle='solid', linewidth=1.5, marker=None)
     looks = {name: baseline | {'markerfacecolor': 'white'} for name in names}
-    for place, name in enumerate(runs):
-        turn = place // len(COLORS)
+    for number, name in enumerate(runs):
+        turn = number // len(COLORS)
         looks[name] = dict(
-            color=COLORS[place % len(COLORS)],
+            color=COLORS[number % len(COLORS)],
             # Later curves are thinner, so that those below show where they coincide.
-            linewidth=1.4 + 1.6 * (len(runs) - 1 - place) / max(1, len(runs) - 1),
+            linewidth=1.4 + 1.6 * (len(runs) - 1 - number) / max(1, len(runs) - 1),
             linestyle=DASHES[turn % len(DASHES)],
             marker=MARKERS[turn % len(MARKERS)],
         )
@@ -234,10 +232,10 @@ def deterministic_svg():
     return matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'})
 
 
-def _label(axes, text, place, units, offset, **options):
+def _label(axes, text, position, units, offset, **options):
     axes.annotate(
         text,
-        place,
+        position,
         xycoords=units,
         xytext=offset,
         textcoords='offset points',

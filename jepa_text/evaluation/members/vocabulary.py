@@ -17,12 +17,12 @@ class InUse:
     """The tokens that occur in the training set.
 
     used_U     their ids, in order
-    place_V    index into used_U of each token of the vocabulary; arbitrary for unused
+    index_V    index into used_U of each token of the vocabulary; arbitrary for unused
                tokens
     """
 
     used_U: np.ndarray
-    place_V: np.ndarray
+    index_V: np.ndarray
 
     def restrict(self, params):
         """Returns the encoder's parameters with an embedding table of used_U only."""
@@ -38,21 +38,21 @@ class InUse:
 
     def remap(self, batch):
         """Returns the batch with tokens replaced by their indices into used_U."""
-        return {**batch, 'tokens': self.place_V[batch['tokens']]}
+        return {**batch, 'tokens': self.index_V[batch['tokens']]}
 
 
 def in_use(batches, size):
     """Returns the InUse of all batches for a vocabulary of `size` tokens.
 
-    >>> found = in_use([{'tokens': np.array([[7, 2], [2, 0]])}], 10)
-    >>> found.used_U.tolist(), found.place_V[[7, 2]].tolist()
+    >>> used = in_use([{'tokens': np.array([[7, 2], [2, 0]])}], 10)
+    >>> used.used_U.tolist(), used.index_V[[7, 2]].tolist()
     ([0, 2, 7], [2, 1])
     """
     used_V = np.zeros(size, bool)
     for batch in batches:
         used_V[batch['tokens']] = True
-    place_V = np.maximum(np.cumsum(used_V) - 1, 0).astype(np.int32)
-    return InUse(np.flatnonzero(used_V), place_V)
+    index_V = np.maximum(np.cumsum(used_V) - 1, 0).astype(np.int32)
+    return InUse(np.flatnonzero(used_V), index_V)
 
 
 def decay_factor(rate, factors, weight_decay):

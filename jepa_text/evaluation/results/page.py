@@ -116,7 +116,7 @@ def _overview(rows, tasks):
     metrics = {row['task']: row['metric'] for row in reversed(rows)}
     table = {
         'columns': ['model', *(f'{task}, {metrics[task]}' for task in tasks)],
-        'rows': [[model, *map(own.get, tasks)] for model, own in cells.items()],
+        'rows': [[model, *map(values.get, tasks)] for model, values in cells.items()],
         'note': 'Means over seeds; for intervals see each task.',
     }
     return {'heading': 'All tasks', 'table': table}
@@ -160,8 +160,8 @@ def _by_rate(lines, chosen):
                 values.setdefault(line['learning_rate'], []).append(value)
         if values:
             runs[choice.model] = {
-                rate: selection.mean_over_seeds([x for x in own if x is not None])
-                for rate, own in values.items()
+                rate: selection.mean_over_seeds([x for x in numbers if x is not None])
+                for rate, numbers in values.items()
             }
     return runs
 
@@ -281,8 +281,8 @@ def _methods(lines, chosen):
         for name, version in (line.get('versions') or {}).items():
             versions.setdefault(name, set()).add(version)
     details = {
-        'Settings': {name: ', '.join(sorted(own)) for name, own in settings.items()},
-        'Versions': {name: ', '.join(sorted(own)) for name, own in versions.items()},
+        'Settings': {name: ', '.join(sorted(texts)) for name, texts in settings.items()},
+        'Versions': {name: ', '.join(sorted(texts)) for name, texts in versions.items()},
         'This page': page.versions(),
     }
     return {'heading': 'Methods', 'text': '\n\n'.join(text), 'details': details}
