@@ -13,7 +13,6 @@ import pytest
 import tiny
 
 from jepa_text.analysis import analyze
-from jepa_text.parallel import exits
 from jepa_text.planning import worker
 from jepa_text.pretrained import load
 from jepa_text.running import self_test, xla_flags
@@ -199,26 +198,3 @@ def test_training_raises_on_a_machine_with_wrong_results(broken, tmp_path):
     ):
         tiny.train(tiny.config(tmp_path), folder)
     assert not folder.exists()
-
-
-@pytest.mark.slow
-@only_where_known
-def test_the_command_fails_if_the_user_enables_the_fusions(tmp_path):
-    (tmp_path / 'config.py').write_text(
-        'import sys\n'
-        f'sys.path.insert(0, {str(ROOT / "tests")!r})\n'
-        'import tiny\n'
-        'from ml_collections import ConfigDict\n\n\n'
-        'def get_config():\n'
-        f'    return ConfigDict(tiny.config({str(tmp_path)!r}))\n'
-    )
-    program = f"""
-        import sys
-        from jepa_text import main
-        words = ['--config={tmp_path}/config.py', '--workdir={tmp_path}/run']
-        sys.exit(main.main(['jepa-text', 'train', *words]))
-    """
-    done = run(program, flags=f'{xla_flags.FLAG}=reduce', code=exits.FAILED)
-    assert 'This machine computes wrong results' in done.stderr
-    assert 'Traceback' not in done.stderr
-    assert not (tmp_path / 'run').exists()
