@@ -239,6 +239,9 @@ def test_columns_are_chosen_by_number(tmp_path):
     assert task.test.target[1] == ['NNP', 'NNP'] and task.metric == 'token_accuracy'
     with pytest.raises(ValueError, match='must be column numbers'):
         build(path=str(tmp_path), words='word')
+    write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
+    with pytest.raises(ValueError, match='3 is a column number, but the file has'):
+        build(path=str(tmp_path / 'a.jsonl'), tags=3)
 
 
 @pytest.mark.parametrize(
@@ -273,12 +276,6 @@ def test_invalid_lines_raise_with_their_number(name, text, words, tmp_path):
         build(path=str(tmp_path / name))
 
 
-def test_column_numbers_for_named_fields_raise(tmp_path):
-    write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
-    with pytest.raises(ValueError, match='3 is a column number, but the file has'):
-        build(path=str(tmp_path / 'a.jsonl'), tags=3)
-
-
 def test_unknown_tags_raise(tmp_path):
     splits(tmp_path, CONLL.replace('ORG', 'COMPANY'), '.txt')
     words = "word 1 has the tag 'B-COMPANY', which is not a tag of the set"
@@ -288,10 +285,3 @@ def test_unknown_tags_raise(tmp_path):
         build(path=str(tmp_path), labels=('O', 'B-COMPANY', 'I-MISC'), scheme='iob1')
     with pytest.raises(ValueError, match="scheme='iob3'. Did you mean 'iob"):
         build(path=str(tmp_path), scheme='iob3')
-
-
-def test_unknown_names_suggest_the_nearest():
-    with pytest.raises(ValueError, match="Did you mean 'conll2003'"):
-        build('conll2030')
-    with pytest.raises(ValueError, match='tags needs a path or one of the tasks'):
-        build()

@@ -249,20 +249,9 @@ def test_spaces_around_a_class_make_no_other_class(tmp_path):
         assert set(task.train.target) | set(task.test.target) == {'bad', 'good'}
 
 
-@pytest.mark.parametrize('bad', [None, ['a', 'list'], 5])
-def test_values_that_are_no_texts_are_dropped_with_their_row(bad, tmp_path):
-    rows = [dict(text=f'{text} one two three four') for text in [TEXTS[0], *TEXTS]]
-    jsonl(tmp_path / 'set.jsonl', [*rows, dict(text=bad)])
-    with pytest.warns(UserWarning, match='1 of 12 examples .* the first in row 12'):
-        task = build('texts', path=str(tmp_path / 'set.jsonl'))
-    assert len(task.train) + len(task.test) == len(TEXTS)
-
-
-def test_bundled_and_sentence_tasks_need_no_files():
+def test_the_bundled_task_needs_no_files():
     task = build('bundled')
     assert len(task.train) > 5000 and 'a president' in task.test.target
-    made = build('sentences', made='word_order', max_texts=60, title='shuffled')
-    assert set(made.test.target) == {'0', '1'} and made.name == 'shuffled'
 
 
 @pytest.mark.parametrize('kind', ['labels', 'retrieval'])

@@ -81,13 +81,6 @@ class Files(NamedTuple):
     revision: str
 
 
-class Queries(NamedTuple):
-    """Query texts {query: text} and qrels {split: {query: {document: score}}}."""
-
-    queries: dict
-    qrels: dict
-
-
 def read_texts(files, template, wanted=None):
     """Reads {id: text} from files, only of the ids `wanted` if it is not None.
 
@@ -96,19 +89,24 @@ def read_texts(files, template, wanted=None):
     lacks.
     """
     texts = {}
+    for where, row in _rows(files):
+        key = str(_value(row, IDS, where))
+        if wanted is not None and key not in wanted:
+            continue
+        if key in texts:
+            raise ValueError(
+                f'{where}: the id {key!r} is a duplicate. Ids must be unique: remove '
+                'one of the two rows.'
+            )
+        texts[key] = fill_template(template, row, where)
+    return texts
+
+
+def _rows(files):
+    """Yields ('FILE, row N', row) of all rows."""
     for file in files:
         for number, row in enumerate(tables.rows(file), 1):
-            where = f'{file}, row {number}'
-            key = str(_value(row, IDS, where))
-            if wanted is not None and key not in wanted:
-                continue
-            if key in texts:
-                raise ValueError(
-                    f'{where}: the id {key!r} is a duplicate. Ids must be unique: remove '
-                    'one of the two rows.'
-                )
-            texts[key] = fill_template(template, row, where)
-    return texts
+            yield f'{file}, row {number}', row
 
 
 def read_qrels(files):
@@ -118,39 +116,47 @@ def read_qrels(files):
     different scores.
     """
     qrels = {}
-    for file in files:
-        for number, row in enumerate(tables.rows(file), 1):
-            where = f'{file}, row {number}'
-            query = str(_value(row, QUERY_IDS, where))
-            document = str(_value(row, DOCUMENT_IDS, where))
-            given = _value(row, SCORES, where)
-            if not re.fullmatch(r'-?\d+(\.0+)?', str(given)):
-                raise ValueError(
-                    f'{where}: the score is {given!r}, but must be an integer: 0 for a '
-                    'document that is not relevant, 1 or more for a relevant one.'
-                )
-            score = int(float(given))
-            known = qrels.setdefault(query, {}).setdefault(document, score)
-            if known != score:
-                raise ValueError(
-                    f'{where}: document {document!r} has score {score} for query '
-                    f'{query!r}, but an earlier row says {known}: remove one of them.'
-                )
+    for where, row in _rows(files):
+        query = str(_value(row, QUERY_IDS, where))
+        document = str(_value(row, DOCUMENT_IDS, where))
+        given = _value(row, SCORES, where)
+        if not re.fullmatch(r'-?\d+(\.0+)?', str(given)):
+            raise ValueError(
+                f'{where}: the score is {given!r}, but must be an integer: 0 for a '
+                'document that is not relevant, 1 or more for a relevant one.'
+            )
+        score = int(float(given))
+        known = qrels.setdefault(query, {}).setdefault(document, score)
+        if known != score:
+            raise ValueError(
+                f'{where}: document {document!r} has score {score} for query {query!r}, '
+                f'but an earlier row says {known}: remove one of them.'
+            )
     return qrels
 
 
 def find_files(path, where_qrels=''):
-    """Finds the Files of a set in a folder, or by a name on the hub."""
+    """Finds the Files of a set in a folder, or by a name on the hub.
+
+    Raises FileNotFoundError for a missing part.
+    """
     if hub.is_name(path):
         name, at, revision = path.partition('@')
-        return _on_hub(name, at + revision, where_qrels or f'{name}-qrels')
-    top = Path(paths.local('The path of the set', path))
-    if not top.is_dir():
-        raise FileNotFoundError(f'Folder {path} does not exist. {LAYOUT}')
-    inside = top / 'qrels' if (top / 'qrels').is_dir() else top
-    qrels, revision = tables.files(where_qrels or inside)
-    corpus, queries = _files_named(top, 'corpus'), _files_named(top, 'queries')
-    return _checked(Files(corpus, queries, qrels, revision))
+        files = _on_hub(name, at + revision, where_qrels or f'{name}-qrels')
+    else:
+        top = Path(paths.local('The path of the set', path))
+        if not top.is_dir():
+            raise FileNotFoundError(f'Folder {path} does not exist. {LAYOUT}')
+        inside = top / 'qrels' if (top / 'qrels').is_dir() else top
+        by_name, _ = tables.files(top)
+        parts = (by_name.get(part, []) for part in ('corpus', 'queries'))
+        files = Files(*parts, *tables.files(where_qrels or inside))
+    qrels = {tables.CALLED.get(name, name): some for name, some in files.qrels.items()}
+    missing = 'corpus' if not files.corpus else 'test' if 'test' not in qrels else ''
+    if missing:
+        raise FileNotFoundError(f'Among the files, {missing} is missing. {LAYOUT}')
+    known = {name: qrels[name] for name in tasks.SPLITS if name in qrels}
+    return files._replace(qrels=known)
 
 
 def _on_hub(name, revision, where_qrels):
@@ -162,35 +168,12 @@ def _on_hub(name, revision, where_qrels):
     if not where_qrels.startswith(f'{name}/'):
         queries, _ = hub.find(f'{name}/queries{revision}')
     corpus, queries = (sum(part.values(), []) for part in (corpus, queries))
-    commits = ' '.join(dict.fromkeys([commit, other]))
-    return _checked(Files(corpus, queries, qrels, commits))
-
-
-def _checked(files):
-    """Returns the Files with split dev renamed to validation.
-
-    Raises FileNotFoundError for a missing part.
-    """
-    qrels = {tables.CALLED.get(name, name): paths for name, paths in files.qrels.items()}
-    qrels = {
-        name: qrels[name] for name in ('train', 'validation', 'test') if name in qrels
-    }
-    missing = 'corpus' if not files.corpus else 'test' if 'test' not in qrels else ''
-    if missing:
-        raise FileNotFoundError(f'Among the files, {missing} is missing. {LAYOUT}')
-    return files._replace(qrels=qrels)
-
-
-def _files_named(folder, name):
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if file.name.endswith(tables.SUFFIXES) and file.name.split('.')[0] == name
-    )
+    return Files(corpus, queries, qrels, ' '.join(dict.fromkeys([commit, other])))
 
 
 def read_queries(files, template, where):
-    """Reads the Queries of Files; `template` makes the text of a query.
+    """Reads ({query: text}, {split: {query: {document: score}}}) of Files; `template`
+    makes the text of a query.
 
     Raises ValueError if the qrels name unknown queries, or if no query of a split has a
     relevant document.
@@ -198,28 +181,26 @@ def read_queries(files, template, where):
     if not files.queries:
         return _read_passages(files.qrels, template)
     queries = read_texts(files.queries, template)
-    qrels = {split: read_qrels(paths) for split, paths in files.qrels.items()}
+    qrels = {split: read_qrels(some) for split, some in files.qrels.items()}
     for split, judged in qrels.items():
         check_known(judged, queries, 'queries', f'{where}, {split}')
         if split != 'train':
             _check_relevant(judged, f'{where}, {split}')
-    return Queries(queries, qrels)
+    return queries, qrels
 
 
 def _read_passages(files, template):
-    """Reads the Queries of rows with a query and its `positive_passages`, as in MLDR."""
+    """`read_queries` of rows with a query and its `positive_passages`, as in MLDR."""
     queries, qrels = {}, {split: {} for split in files}
-    for split, split_files in files.items():
-        for file in split_files:
-            for number, row in enumerate(tables.rows(file), 1):
-                where = f'{file}, row {number}'
-                key = str(_value(row, QUERY_IDS, where))
-                fields = {'text': _value(row, ('query', 'text'), where)}
-                queries[key] = fill_template(template, fields, where)
-                passages = _value(row, ('positive_passages',), where)
-                ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
-                qrels[split][key] = dict.fromkeys(ids, 1)
-    return Queries(queries, qrels)
+    for split, some in files.items():
+        for where, row in _rows(some):
+            key = str(_value(row, QUERY_IDS, where))
+            fields = {'text': _value(row, ('query', 'text'), where)}
+            queries[key] = fill_template(template, fields, where)
+            passages = _value(row, ('positive_passages',), where)
+            ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
+            qrels[split][key] = dict.fromkeys(ids, 1)
+    return queries, qrels
 
 
 def check_known(judged, known, what, where):

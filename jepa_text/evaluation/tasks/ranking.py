@@ -70,8 +70,8 @@ def make(
     qrels = qrels or ('' if path else chosen.qrels)
     files = retrieval.find_files(path or chosen.path, qrels)
     where = task or tables.stem(path)
-    read = retrieval.read_queries(files, query, where)
-    train, validation, test = _with_validation(read.qrels, is_paper, seed)
+    asked, judged = retrieval.read_queries(files, query, where)
+    train, validation, test = _with_validation(judged, is_paper, seed)
     scored = _documents(validation) | _documents(test)
     wanted = scored if pairs else scored | _documents(train)
     texts = retrieval.read_texts(files.corpus, document, wanted if is_paper else None)
@@ -79,10 +79,10 @@ def make(
     if pairs:
         train_pairs, commit = _read_pairs(pairs, document, query, where)
     else:
-        train_pairs, commit = _relevant_pairs(train, read.queries, texts), ''
+        train_pairs, commit = _relevant_pairs(train, asked, texts), ''
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in scored}
-    queries = {name: read.queries[name] for name in validation | test}
+    queries = {name: asked[name] for name in validation | test}
     return retrieval.Retrieval(
         where,
         queries=retrieval.drop_empty(queries, queries, 'queries', where),
