@@ -123,8 +123,6 @@ class Throughput:
 
     def __init__(self, devices=1, now=time.perf_counter):
         self._devices, self._now = devices, now
-        self._skip_from = None
-        self._reset()
         self.restart()
 
     def _reset(self):
@@ -133,20 +131,19 @@ class Throughput:
         self._tokens = []
 
     def restart(self):
-        """Excludes the next step, which compiles, and all time until it ends."""
-        if self._skip_from is None:
-            self._skip_from = self._now()
+        """Begins a window after the next step, which compiles."""
+        self._is_compiling = True
+        self._reset()
 
     def step(self, tokens):
         """Counts one step; `tokens` without padding, a number or a device scalar."""
-        if self._skip_from is None:
+        if not self._is_compiling:
             self._tokens.append(tokens)
             return
         # Reading a device scalar blocks until the step has ended.
         int(tokens)
-        # The window closed before this step began, if it began in an earlier window.
-        self._excluded += self._now() - max(self._skip_from, self._start)
-        self._skip_from = None
+        self._is_compiling = False
+        self._reset()
 
     @contextlib.contextmanager
     def waiting(self, computes):
@@ -154,7 +151,7 @@ class Throughput:
         at the end, which says that the device was busy meanwhile."""
         begin = self._now()
         yield
-        if self._skip_from is None and not computes():
+        if not computes():
             self._waited += self._now() - begin
 
     @contextlib.contextmanager
@@ -162,8 +159,7 @@ class Throughput:
         """Excludes the time of work that is not training."""
         begin = self._now()
         yield
-        if self._skip_from is None:
-            self._excluded += self._now() - begin
+        self._excluded += self._now() - begin
 
     def window(self):
         """The `throughput/` metrics since the last call; {} if no step was counted.
@@ -171,11 +167,8 @@ class Throughput:
         Tokens per second (all devices, and per device); `step_time` and `input_wait` in
         seconds per step.
         """
-        steps, end = len(self._tokens), self._now()
-        excluded = self._excluded
-        if self._skip_from is not None:
-            excluded += end - max(self._skip_from, self._start)
-        seconds = end - self._start - excluded
+        steps = len(self._tokens)
+        seconds = self._now() - self._start - self._excluded
         tokens, waited = sum(int(count) for count in self._tokens), self._waited
         self._reset()
         if not steps or seconds <= 0:
