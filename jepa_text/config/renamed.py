@@ -34,6 +34,7 @@ INSTEAD = {
     **{f'clean.{key}': DATATROVE for key in (*CLEANING, 'permutations', 'ngram')},
     'prepare.bad_documents': 'it was removed: bad documents are skipped and counted',
     '.bad_documents': 'it was removed: bad documents are skipped and counted',
+    '.pattern': "it was removed: give 'tiktoken:NAME' as config.tokenizer",
     'clean.contaminated': 'it was removed: contaminated documents are dropped',
     'source.columns': 'it was removed: only the text is read',
     'train.kind=wordpiece': 'it was removed: give an existing one as config.tokenizer',

@@ -22,31 +22,31 @@ PLAN, LOCK, PART = 'plan.json', 'lock', 'part-'
 
 
 @contextlib.contextmanager
-def open_folder(path, plan, worth=''):
+def open_folder(path, plan):
     """Yields a folder to fill, and renames it to `path` unless an error is raised.
 
-    After an error, the finished parts are kept for the next call with an equal `plan`, a
-    JSON dict. If no part is finished, the folder is deleted unless it has a file that
-    matches the pattern `worth`. Raises OSError if `path` exists by then and is not an
-    empty folder.
+    After an error, what is in it is kept for the next call with an equal `plan`, a JSON
+    dict. Raises OSError if `path` exists by then and is not an empty folder.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.parent / f'.{path.name}.partial'
-    with _locked(partial):
+    partial.mkdir(parents=True, exist_ok=True)
+    with open(partial / LOCK, 'a', encoding='utf-8') as lock:
+        try:
+            locks.take(lock, wait=False)
+        except BlockingIOError:
+            print(f'{partial}: waiting for another process to fill it.', file=sys.stderr)
+            locks.take(lock)
+        # By now, the other one may have renamed the folder.
         if path.exists() and any(path.iterdir()):
             shutil.rmtree(partial, ignore_errors=True)
             raise FileExistsError(errno.EEXIST, 'exists by now', str(path))
         _start_or_resume(partial, plan)
-        try:
-            yield partial
-            for name in (PLAN, LOCK, *(file.name for file in _records(partial))):
-                (partial / name).unlink(missing_ok=True)
-            atomic.flush_tree(partial)
-            os.rename(partial, path)
-        finally:
-            if not _records(partial) and not (worth and any(partial.glob(worth))):
-                shutil.rmtree(partial, ignore_errors=True)
+        yield partial
+        for name in (PLAN, LOCK, *(file.name for file in _records(partial))):
+            (partial / name).unlink(missing_ok=True)
+        atomic.flush_tree(partial)
+        os.rename(partial, path)
         atomic.flush(path.parent)
 
 
@@ -91,30 +91,3 @@ def _start_or_resume(partial, plan):
         elif entry.name != LOCK:
             entry.unlink()
     atomic.write(file, text)
-
-
-@contextlib.contextmanager
-def _locked(partial):
-    """Holds the lock of the folder, creating the folder if needed."""
-    while True:
-        partial.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(partial / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-            _take(descriptor, partial)
-            # The previous holder may have deleted or renamed the folder in the meantime.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(partial / LOCK)):
-                    break
-            os.close(descriptor)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _take(descriptor, partial):
-    try:
-        locks.take(descriptor, wait=False)
-    except BlockingIOError:
-        print(f'{partial}: waiting for another process to fill it.', file=sys.stderr)
-        locks.take(descriptor)

@@ -166,7 +166,7 @@ def changed_settings(config, folder):
     now.pop('engine', None)  # which does not affect the output
     name, about = now.pop('tokenizer', None) or '', manifest.get('tokenizer') or {}
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name)
-    if name and path.exists() and not name.endswith(formats.SUFFIXES):
+    if name and path.exists() and not name.endswith(formats.SUFFIX):
         now['tokenizer'] = tokenizers.load(path).fingerprint
     elif about and name != 'init_from':
         # Other formats and remote tokenizers are compared by name.

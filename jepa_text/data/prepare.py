@@ -58,7 +58,7 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     corpora = units.corpora(settings)
     plan = dict(settings=settings, units=units.of(corpora), marks=units.MARKS)
     try:
-        with partial_files.open_folder(folder, plan, units.HASHES) as partial:
+        with partial_files.open_folder(folder, plan) as partial:
             return _write(partial, tokenizer, config.engine, about)
     except OSError:
         # Another process may have completed the folder first.

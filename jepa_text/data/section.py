@@ -152,7 +152,7 @@ class Prepare:
         given=('split',),
     )
     tokenizer: str = schema.field(
-        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model or .tiktoken "
+        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model "
         "file, 'tiktoken:NAME', or 'init_from': the one of the initial checkpoint"
     )
     row_length: int = schema.field(doc='tokens per row', minimum=8)

@@ -27,7 +27,6 @@ from jepa_text.parallel import exits
 from jepa_text.report import console, rows_page
 
 TOKENIZER, SCRATCH = 'tokenizer.json', 'work'  # names in the partial folder
-HASHES = f'{SCRATCH}/*.documents'
 # The format version of a unit's mark; a partial folder of another version starts over.
 MARKS = 4
 NO_TOKENS = 'no tokens'  # a reason to drop a document

@@ -119,7 +119,8 @@ class _Remote(io.RawIOBase):
         return b''.join(iter(lambda: self.read(BUFFER), b''))
 
     def readinto(self, buffer):
-        start, stop = self._at, min(self._at + len(buffer), self._size)
+        start = self._at
+        stop = min(start + min(len(buffer), BUFFER), self._size)
         if start >= stop:
             return 0
 

@@ -3,7 +3,7 @@
 bundled                               the tokenizer of this package
 tokenizer.json, or a folder with one  used unchanged
 hf:NAME[@REVISION]                    of a model on the Hub, or of a folder
-x.model, x.tiktoken, tiktoken:NAME    other formats (data/tokenizers/formats.py)
+x.model, tiktoken:NAME                other formats (data/tokenizers/formats.py)
 init_from                             of the model that the run starts from
 
 Special tokens that a tokenizer lacks are added (data/tokenizers/roles.py), except to a
@@ -63,7 +63,7 @@ def exists(name):
     return by_name or bool(name and Path(name).exists())
 
 
-def read(name, pattern=''):
+def read(name):
     """Returns (content of a tokenizer.json, notes on its origin, commit or '').
 
     Accepts any name except 'init_from'. Raises FileNotFoundError if it does not exist,
@@ -72,7 +72,7 @@ def read(name, pattern=''):
     if name == BUNDLED:
         name = str(tokenizers.BUNDLED)
     if not name.startswith(paths.MODEL):
-        return *formats.read(name, pattern), ''
+        return *formats.read(name), ''
     place = addresses.location('The tokenizer', name, model=True).removeprefix(
         paths.MODEL
     )
@@ -95,7 +95,7 @@ def read(name, pattern=''):
 def _is_plain(name):
     """Whether a name is the path of a tokenizer.json or of a folder with one."""
     by_name = name.startswith((paths.MODEL, formats.NAMED))
-    return not by_name and not name.endswith(formats.SUFFIXES)
+    return not by_name and not name.endswith(formats.SUFFIX)
 
 
 def _of_start(source):

@@ -14,9 +14,8 @@ _CELLS = {
 
 
 def show(report):
-    """Prints the training, the fit to the text, and unknown characters."""
-    first = next(iter(report['tokenizers'].values()))
-    on, unknown = report['measured_on'], first['unknown']
+    """Prints the training and the fit to the text."""
+    on = report['measured_on']
     print('Training', *report['said'], sep='\n', end='\n\n')
     print(
         f'Measured on {on["what"]}: {on["documents"]:,} documents, {on["bytes"]:,} bytes.'
@@ -26,8 +25,3 @@ def show(report):
     for name, cell in _CELLS.items():
         rows.append([name, *(cell.format(**one) for one in tokenizers)])
     console.table('Fit to the text', ['', *report['tokenizers']], rows)
-    if unknown['characters']:
-        print(f'Unknown characters (the most common of {unknown["kinds"]:,}):')
-        print(
-            *(f'{c} (U+{ord(c):04X}) {n:,}' for c, n in unknown['characters']), sep='\n'
-        )

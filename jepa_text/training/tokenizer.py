@@ -63,9 +63,8 @@ class Config:
     tokenizer: str = field(
         '',
         "an existing tokenizer: a tokenizer.json or its folder, 'hf:NAME[@REVISION]', a "
-        "SentencePiece .model, a .tiktoken file or 'tiktoken:NAME'; '': train one",
+        "SentencePiece .model or 'tiktoken:NAME'; '': train one",
     )
-    pattern: str = field('', "regular expression of a .tiktoken file; '': by its name")
     train: Training = section(Training, 'training, if `tokenizer` is empty')
     sample: Sample = section(Sample, 'sample of the source, by hashes of texts')
     compare: tuple[str, ...] = field((), 'other tokenizers to measure on the same text')
@@ -88,7 +87,7 @@ def _run(parsed, place):
     settings = json.loads(json.dumps(schema.as_dict(parsed)))
     report = _finished(folder, settings)
     if report is None:
-        others = {name: opened(name, parsed.pattern) for name in parsed.compare}
+        others = {name: opened(name) for name in parsed.compare}
         with atomic.folder(folder) as partial:
             report = _make(parsed, partial, folder, others) | {'settings': settings}
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
@@ -98,9 +97,9 @@ def _run(parsed, place):
     return report
 
 
-def opened(name, pattern=''):
+def opened(name):
     """Returns the Tokenizer of a name in the config, without adding special tokens."""
-    content, *_ = named_tokenizer.read(name, pattern)
+    content, *_ = named_tokenizer.read(name)
     return tokenizers.parse(content, name, roles.ROLES)
 
 
@@ -125,7 +124,7 @@ def _finished(folder, settings):
 def _make(parsed, partial, folder, others):
     """Writes tokenizer.json, and returns the contents of the report."""
     if parsed.tokenizer:
-        content, notes, _ = named_tokenizer.read(parsed.tokenizer, parsed.pattern)
+        content, notes, _ = named_tokenizer.read(parsed.tokenizer)
         content, added = roles.completed(content, parsed.tokenizer)
         tokenizer, trained_on = tokenizers.parse(content, parsed.tokenizer), None
         notes = [*notes, *added]

@@ -1,6 +1,5 @@
 """Small tokenizers in foreign formats."""
 
-import base64
 import json
 
 import pytest
@@ -38,14 +37,6 @@ def sentencepiece(path, pieces=None, kind=1, suffix=False, escapes=True):
     proto.normalizer_spec.escape_whitespaces = escapes
     proto.normalizer_spec.name = 'identity'
     path.write_bytes(proto.SerializeToString())
-    return path
-
-
-def ranks(path):
-    """Bytes and two merges, as a .tiktoken file."""
-    tokens = [*(bytes([byte]) for byte in range(256)), b'th', b'the']
-    lines = [f'{base64.b64encode(t).decode()} {n}' for n, t in enumerate(tokens)]
-    path.write_text('\n'.join(lines))
     return path
 
 

@@ -116,7 +116,7 @@ def test_invalid_settings_raise_before_writing(folder, ours, tmp_path):
         made(folder, 'rows', ours, min_char=3)
     with pytest.raises(FileNotFoundError, match='quiz'):
         made(folder, 'rows', ours, decontaminate=({'path': str(tmp_path / 'quiz')},))
-    assert not list(tmp_path.glob('*rows*'))
+    assert not (tmp_path / 'rows').exists()
 
 
 def test_changed_cleaning_settings_are_reported(folder, ours, tmp_path):

@@ -16,8 +16,6 @@ def named(kind, folder):
     """The name of a foreign tokenizer; 'hub' is in the cache of the Hub."""
     if kind == 'sp':
         return str(foreign_tokenizers.sentencepiece(folder / 'their.model'))
-    if kind == 'ranks':
-        return str(foreign_tokenizers.ranks(folder / 'cl100k_base.tiktoken'))
     cached = folder / 'snapshots' / ('c0ffee' * 7)[:40]
     foreign_tokenizers.wordpiece(cached / 'tokenizer.json')
     return f'hf:{cached}'
@@ -30,9 +28,7 @@ def section(tmp_path, name):
     return {'source': source, 'tokenizer': name, 'row_length': 32}
 
 
-@pytest.mark.parametrize(
-    'kind', ['hub', *(pytest.param(x, marks=pytest.mark.peer) for x in ('sp', 'ranks'))]
-)
+@pytest.mark.parametrize('kind', ['hub', pytest.param('sp', marks=pytest.mark.peer)])
 def test_prepare_takes_other_formats_and_reports_their_origin(kind, tmp_path, capsys):
     folder, name = tmp_path / 'rows', named(kind, tmp_path)
     manifest = prepare.make(section(tmp_path, name), folder)
@@ -64,9 +60,9 @@ def test_the_commit_is_part_of_the_manifest(tmp_path):
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
+@pytest.mark.parametrize('kind', ['hub', 'sp'])
 def test_rows_of_another_tokenizer_are_reported(kind, tmp_path, capsys):
-    theirs = {other: named(other, tmp_path) for other in ('hub', 'sp', 'ranks')}
+    theirs = {other: named(other, tmp_path) for other in ('hub', 'sp')}
     asked, folder = section(tmp_path, theirs[kind]), str(tmp_path / 'rows')
     prepare.make(asked, folder)
     capsys.readouterr()
@@ -100,7 +96,6 @@ def test_a_tokenizer_file_is_not_completed(tmp_path):
     [
         ('hf:/none/at/all', 'not a valid name on the hub'),
         ('none.model', 'No tokenizer at none.model'),
-        ('none.tiktoken', 'No tokenizer at none.tiktoken'),
         ('init_from', 'init_from.path is not set'),
     ],
 )

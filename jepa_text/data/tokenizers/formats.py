@@ -2,7 +2,6 @@ r"""Conversion of tokenizers in other formats to the content of a tokenizer.json
 
 tokenizer.json, or a folder with one    unchanged
 x.model                                 SentencePiece
-x.tiktoken                              tiktoken's ranks
 'tiktoken:cl100k_base'                  an encoding of the package tiktoken
 
 The converters are those of transformers. As formats have options that a tokenizer.json
@@ -17,8 +16,7 @@ from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
 from jepa_text.files import copies, extras
 
-NAMED, SUFFIXES = 'tiktoken:', ('.model', '.tiktoken')
-CL100K = 'cl100k_base'  # whose pattern is the default of the converter of transformers
+NAMED, SUFFIX = 'tiktoken:', '.model'
 UNKNOWN, CONTROL = 2, 3  # types of pieces, in sentencepiece_model.proto
 KINDS = {1: 'unigram', 2: 'bpe', 3: 'word', 4: 'char'}
 PROBES = (
@@ -36,12 +34,10 @@ PROBES = (
 )
 
 
-def read(name, pattern=''):
+def read(name):
     """Returns (content of a tokenizer.json, lines that say what was read and how).
 
-    name       a path, or 'tiktoken:NAME'
-    pattern    the regular expression that splits text for a .tiktoken file; '' for that
-               of cl100k_base, if it is named so
+    `name` is a path, or 'tiktoken:NAME'.
 
     Raises FileNotFoundError, ModuleNotFoundError if a required package is missing, and
     ValueError for a file in another format, and if the conversion gives other ids.
@@ -49,15 +45,15 @@ def read(name, pattern=''):
     if name.startswith(NAMED):
         return _named(name.removeprefix(NAMED))
     path = copies.local_file('The tokenizer', name, tokenizers.BUNDLED.name)
-    if path.suffix not in SUFFIXES:
+    if path.suffix != SUFFIX:
         content, path = tokenizers.read(path)
         return content, [f'read from {path}']
     if not path.is_file():
         raise FileNotFoundError(
             f'No tokenizer at {path}: this file does not exist. Give the path of one '
-            f'that ends in {" or ".join(SUFFIXES)}, a tokenizer.json, or hf:NAME.'
+            f'that ends in {SUFFIX}, a tokenizer.json, or hf:NAME.'
         )
-    return _sentencepiece(path) if path.suffix == '.model' else _ranked(path, pattern)
+    return _sentencepiece(path)
 
 
 def _package(name, of):
@@ -122,36 +118,6 @@ def _compare(content, encode, own, where):
             )
 
 
-def _ranked(path, pattern):
-    """Reads a .tiktoken file: a line for each token, its bytes in base64 and its rank,
-    which is both the id and the merge priority."""
-    load = _package('tiktoken.load', path).load_tiktoken_bpe
-    if not pattern and path.stem != CL100K:
-        raise ValueError(
-            f'{path} does not say by which regular expression a text is split: give it '
-            f'as --config.pattern=... to `jepa-text tokenizer`, name the file {CL100K}, '
-            f"or give an encoding by name, such as '{NAMED}o200k_base'."
-        )
-    try:
-        ranks = load(str(path))
-    except ValueError as error:
-        raise ValueError(
-            f'{path} is not a file of ranks: {error}. A line of a .tiktoken file is a '
-            'token in base64, a space and its rank.'
-        ) from error
-    missing = {bytes([byte]) for byte in range(256)} - set(ranks)
-    wrong = len(ranks) - len(set(ranks.values()).intersection(range(tokenizers.MAX_ID)))
-    if missing or wrong:
-        raise ValueError(
-            f'{path} has no rank for {len(missing)} of the 256 bytes, and {wrong} '
-            f'duplicate ranks or ranks not from 0 to {tokenizers.MAX_ID - 1:,}: it is '
-            'not a .tiktoken file, or is truncated.'
-        )
-    pattern = pattern or _converters(path).TikTokenConverter().pattern
-    split_by = CL100K if path.stem == CL100K else 'config.pattern says'
-    return _of_ranks(ranks, {}, pattern, f'{path}: tiktoken, cut as {split_by}')
-
-
 def _named(name):
     """Reads an encoding of tiktoken, from its cache or by a download."""
     tiktoken = _package('tiktoken', f'the encoding {name}')
@@ -163,8 +129,8 @@ def _named(name):
     except OSError as error:  # the base class of requests' errors
         raise OSError(
             f"{name!r} is not in tiktoken's cache (TIKTOKEN_CACHE_DIR), and could not be "
-            f'downloaded ({type(error).__name__}): go online once, or give the path of '
-            f'{name}.tiktoken.'
+            f'downloaded ({type(error).__name__}): go online once, or give '
+            'a tokenizer.json.'
         ) from error
     special, pattern = encoding._special_tokens, encoding._pat_str
     origin = f'tiktoken {tiktoken.__version__}: {name}'

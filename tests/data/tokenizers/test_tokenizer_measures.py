@@ -2,7 +2,6 @@
 
 import json
 
-import foreign_tokenizers
 import pytest
 import tokenizers as library
 
@@ -35,7 +34,6 @@ def test_counts_by_hand():
     assert found['fertility']['bytes_per_token'] == pytest.approx(23 / 7)
     assert found['unknown']['count'] == 3
     assert found['unknown']['share'] == pytest.approx(3 / 7)
-    assert found['unknown']['characters'] == [['é', 2], ['x', 1]]
     assert found['vocabulary'] == {
         'entries': 4,
         'used': 2,
@@ -43,18 +41,11 @@ def test_counts_by_hand():
     }
 
 
-def test_unknown_words_count_their_unknown_characters():
-    tokenizer = foreign_tokenizers.trained_wordpiece(['the sea and the whale'] * 5)
-    found = measures.measure(tokenizer, ['the sea', 'zea zea ж'])['unknown']
-    assert found['count'] == 3 and found['kinds'] == 2
-    assert found['characters'] == [['z', 2], ['ж', 1]]
-
-
 def test_byte_level_has_no_unknown_tokens():
     ours = tokenizers.load(tokenizers.BUNDLED)
     assert measures.unknown_id_of(ours) is None
     found = measures.measure(ours, ['\u2603 ж \x00'])['unknown']
-    assert found == {'count': 0, 'share': 0, 'kinds': 0, 'characters': []}
+    assert found == {'count': 0, 'share': 0}
 
 
 def test_an_unknown_token_with_id_0_is_counted():
@@ -66,7 +57,6 @@ def test_an_unknown_token_with_id_0_is_counted():
     tokenizer = tokenizers.parse(json.loads(backend.to_str()), 'pieces')
     found = measures.measure(tokenizer, ['ab axb'])
     assert found['unknown']['count'] == 1
-    assert found['unknown']['characters'] == [['x', 1]]
     assert found['vocabulary']['entries'] == 2
 
 
