@@ -23,7 +23,7 @@ PROBES = {
     (metric, ''): True
     for metric in (
         *('probe_accuracy', 'probe_f1', 'probe_mcc', 'probe_spearman'),
-        *('cosine_spearman', 'high_overlap_auc', 'word_recovery_auc'),
+        *('cosine_spearman', 'word_recovery_auc'),
         *('cosine_given_overlap', 'balance'),
     )
 }

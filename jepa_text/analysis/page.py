@@ -166,7 +166,7 @@ def _text_counts(task, results):
 OTHERS = {
     'labels': ('word_recovery_auc', 'balance', 'paper_probe_gap'),
     'scores': (
-        *('cosine_given_overlap', 'probe_spearman', 'high_overlap_auc'),
+        *('cosine_given_overlap', 'probe_spearman'),
         'word_recovery_auc',
     ),
     'texts': (),

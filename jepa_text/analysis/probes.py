@@ -110,11 +110,6 @@ def _similarity(task, predicted_N, similarity_N):
         ),
         'overlap_spearman': interval(overlap_N, human_N),
     }
-    if task.positive is not None:
-        positive_N = human_N >= task.positive
-        high = lexical.high_overlap(similarity_N, positive_N, overlap_N, clusters=keys)
-        if math.isfinite(high['auc']):
-            values['high_overlap_auc'] = _interval(high, 'auc')
     values['probe_spearman'] = interval(predicted_N, human_N)
     influence_N = correlations.spearman_influence(similarity_N, human_N)
     return values, {'cosine_spearman': influence_N}

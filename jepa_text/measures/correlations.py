@@ -1,4 +1,4 @@
-"""Correlations of two lists of numbers, partial correlations, and the AUC of a score.
+"""Correlations of two lists of numbers, and partial correlations.
 
 numpy float64; ties get their mean rank. All functions raise ValueError for values that
 are not finite and for shapes that do not match.
@@ -156,49 +156,6 @@ def partial_spearman_influence(first_N, second_N, control_N):
     )
     changes = (s * (x_N - np.mean(x_N)) for s, x_N in zip(slopes, influences))
     return value + sum(changes)
-
-
-def auc(scores_N, positive_N):
-    """Returns P(score of a positive > score of a negative), ties counting half.
-
-    Chance is 0.5. NaN without positives or without negatives.
-
-    >>> auc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
-    0.75
-    """
-    scores_N, positive_N = np.asarray(scores_N), np.asarray(positive_N, bool)
-    if scores_N.shape != positive_N.shape or not np.isfinite(scores_N).all():
-        raise ValueError(
-            'An AUC needs finite scores and as many labels, but the shapes are '
-            f'{scores_N.shape} and {positive_N.shape}.'
-        )
-    count = np.count_nonzero(positive_N)
-    others = positive_N.size - count
-    if not count or not others:
-        return float('nan')
-    above = scipy.stats.rankdata(scores_N)[positive_N].sum() - count * (count + 1) / 2
-    return float(above / (count * others))
-
-
-def auc_influence(scores_N, positive_N):
-    """Returns one value per example, whose mean is `auc` (DeLong et al. 1988).
-
-    See `pearson_influence`. NaN without positives or without negatives.
-
-    >>> auc_influence([0.1, 0.4, 0.35, 0.8], [False, False, True, True]).tolist()
-    [1.25, 0.25, 0.25, 1.25]
-    """
-    scores_N, positive_N = np.asarray(scores_N), np.asarray(positive_N, bool)
-    value, influence_N = auc(scores_N, positive_N), np.empty(len(scores_N))
-    rank_N = scipy.stats.rankdata(scores_N)
-    for side_N, sign in ((positive_N, 1), (~positive_N, -1)):
-        count = np.count_nonzero(side_N)
-        # The share of the other side that is below, or above, each of this side.
-        own_M = scipy.stats.rankdata(sign * scores_N[side_N])
-        all_M = rank_N[side_N] if sign > 0 else len(rank_N) + 1 - rank_N[side_N]
-        share_M = (all_M - own_M) / max(len(rank_N) - count, 1)
-        influence_N[side_N] = value + (share_M - value) * len(rank_N) / max(count, 1)
-    return influence_N
 
 
 def _finite(first_N, second_N):

@@ -1,7 +1,5 @@
 """Lexical measures detect words in vectors, and are at chance without them."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -69,17 +67,6 @@ def test_partial_correlation_removes_agreement_by_shared_words():
     beyond = correlations.partial_spearman(meaning_N, human_N, overlap_N)
     assert abs(words_alone) < 0.1 and beyond > 0.8
     assert correlations.spearman(lexical_only_N, human_N) > 0.6
-
-
-def test_high_overlap_selects_pairs_with_most_shared_words():
-    overlap_N = np.arange(100) / 100
-    positive_N = RNG.random(100) < 0.5
-    found = lexical.high_overlap(positive_N + 0.0, positive_N, overlap_N, share=0.3)
-    assert found['pairs'] == 30 and found['minimum'] == 0.7
-    assert 0.8 < found['low'] < found['auc'] == found['high'] == 1
-    assert 0.2 < found['overlap_auc'] < 0.8
-    alike = lexical.high_overlap(overlap_N, np.ones(100, bool), overlap_N)
-    assert math.isnan(alike['auc']) and math.isnan(alike['low'])
 
 
 def test_balance_corrects_both_for_chance():

@@ -59,15 +59,6 @@ def test_lists_that_the_controls_explain_have_correlation_zero():
     assert correlations.spearman(np.full(50, 0.1), SECOND_N) == 0
 
 
-def test_auc_against_scikit_learn_with_ties():
-    metrics = pytest.importorskip('sklearn.metrics')
-    positive_N = SECOND_N > 0
-    expected = metrics.roc_auc_score(positive_N, TIED_N)
-    assert correlations.auc(TIED_N, positive_N) == pytest.approx(expected)
-    assert correlations.auc(-TIED_N, positive_N) == pytest.approx(1 - expected)
-    assert math.isnan(correlations.auc(TIED_N, np.ones(50, bool)))
-
-
 def test_errors_name_what_is_wrong():
     with pytest.raises(ValueError, match=r'\(50,\) and \(49,\)'):
         correlations.spearman(FIRST_N, SECOND_N[1:])
@@ -79,5 +70,3 @@ def test_errors_name_what_is_wrong():
         correlations.partial_correlation([1, 2, 3, 4], [1, 2, 3, 5], np.eye(4)[:, :2])
     with pytest.raises(ValueError, match='controls .* NaN'):
         correlations.partial_correlation(FIRST_N, SECOND_N, CONTROLS_NC * np.nan)
-    with pytest.raises(ValueError, match='finite scores'):
-        correlations.auc([np.nan, 1.0], [True, False])

@@ -1,7 +1,6 @@
 """Lexical versus semantic content of vectors: word recovery, overlap and balance.
 
 word_recovery        which content words a text contains, predicted from its vector
-high_overlap         agreement with human judgments among pairs that share most words
 balance_interval     semantic minus lexical score, both corrected for chance
 paper_*              the measures of arXiv 2606.05173, for comparison with its tables
 """
@@ -9,7 +8,7 @@ paper_*              the measures of arXiv 2606.05173, for comparison with its t
 import numpy as np
 
 from jepa_text.evaluation.controls import words
-from jepa_text.measures import correlations, ridge, statistics
+from jepa_text.measures import ridge, statistics
 
 _RANKS = 10  # largest distance in frequency rank between a word and its negative
 
@@ -80,41 +79,6 @@ def _matched(member_W, rng):
         if len(absent_W):
             pairs.append((present, rng.choice(absent_W)))
     return np.array(pairs, int).reshape(-1, 2)
-
-
-def high_overlap(similarity_N, positive_N, overlap_N, share=0.25, clusters=()):
-    """Returns the AUC among the `share` of pairs with the highest word overlap.
-
-    `positive_N` marks pairs with the same meaning, e.g. a score of 4 or more, and
-    `clusters` are columns of their texts for the interval (statistics.variance). Returns
-    {'auc', 'low', 'high', 'overlap_auc' (AUC of the overlap itself), 'minimum' (smallest
-    overlap of these pairs), 'pairs'}. AUCs are NaN if these pairs are all positive or all
-    negative.
-
-    >>> result = high_overlap([9, 1, 8, 2], [True, False] * 2, [0.9, 0.9, 0.1, 0.1], 0.5)
-    >>> result['auc'], result['overlap_auc'], result['pairs']
-    (1.0, 0.5, 2)
-    """
-    similarity_N, positive_N = np.asarray(similarity_N), np.asarray(positive_N, bool)
-    overlap_N = np.asarray(overlap_N, np.float64)
-    min_count = np.quantile(overlap_N, 1 - share, method='higher')
-    kept_N = overlap_N >= min_count
-    score_M, positive_M = similarity_N[kept_N], positive_N[kept_N]
-    auc = low = high = float('nan')
-    if positive_M.any() and not positive_M.all():
-        auc, low, high = statistics.mean_interval(
-            correlations.auc_influence(score_M, positive_M),
-            'share',
-            [np.asarray(column)[kept_N] for column in clusters],
-        )
-    return {
-        'auc': auc,
-        'low': low,
-        'high': high,
-        'overlap_auc': correlations.auc(overlap_N[kept_N], positive_M),
-        'minimum': float(min_count),
-        'pairs': int(kept_N.sum()),
-    }
 
 
 def above_chance(value, chance):

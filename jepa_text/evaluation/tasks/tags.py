@@ -84,12 +84,13 @@ def make(
     def checked(rows, split):
         where = f'{title}, {split}, in {path}'
         whole = [
-            _sentence(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
+            _sentence(row, fields, f'{where}, row {n}', names)
+            for n, row in enumerate(rows, 1)
         ]
-        whole = [_checked(one, names) for one in _drop_empty(whole, where)]
+        whole = _drop_empty(whole, where)
         if not whole:
             raise ValueError(f'{where}: the set has no sentences.')
-        return [to_iob2(one, scheme, chosen.outside) for one in whole]
+        return [to_iob2(_checked(one), scheme, chosen.outside) for one in whole]
 
     def examples(sentences, split):
         _check_known(sentences, known)
@@ -98,7 +99,7 @@ def make(
 
     classes = dict.fromkeys(names or labels)
     read = functools.partial(
-        _read, fields=fields, defaults=chosen.columns, classes=classes
+        _read, fields=fields, defaults=chosen.columns, classes=classes, names=names
     )
     splits = tables.splits(path, read)
     by_split = {
@@ -133,15 +134,15 @@ def _iob2(types):
     return ('O', *pairs) if types else ()
 
 
-def _read(file, fields, defaults, classes):
-    """Reads the sentences or rows of a file; numbered tags get the file's names, which
-    are added to the keys of `classes`."""
+def _read(file, fields, defaults, classes, names):
+    """Reads the sentences or rows of a file; numbered tags get `names`, or else those of
+    the file, which are added to the keys of `classes`."""
     if tables.kind_of(file) == 'conllu':
         defaults = CONLLU
     if file.name.endswith(tables.SUFFIXES) and not _is_columns(file, fields):
         rows = tables.read(file)
         field = _field(rows[0], fields[1], TAGS, str(file)) if rows else ''
-        names = tables.class_names(file, field)
+        names = names or tables.class_names(file, field)
         classes.update(dict.fromkeys(names))
         return [
             _sentence(row, fields, f'{file}, row {n}', names)
@@ -176,7 +177,7 @@ def _field(row, field, usual, where):
     return field
 
 
-def _sentence(row, fields, where, names=None):
+def _sentence(row, fields, where, names):
     """Returns the columns.Sentence of a row; numbered tags are replaced by `names`."""
     if isinstance(row, columns.Sentence):
         return row
@@ -188,9 +189,14 @@ def _sentence(row, fields, where, names=None):
         raise ValueError(
             f'{where}: words and tags must be lists, not {words!r} and {tags!r}.'
         )
-    if names:
-        known = range(len(names))
-        tags = [names[t] if isinstance(t, int) and t in known else t for t in tags]
+    numbers = [tag for tag in tags if not isinstance(tag, str)]
+    if numbers and not all(isinstance(n, int) and 0 <= n < len(names) for n in numbers):
+        known = f'names has {len(names)}' if names else 'the file has no names of tags'
+        raise ValueError(
+            f'{where} has the tag {numbers[0]!r}, but {known}. Give the names of tags in '
+            "the order of their numbers, e.g. names=('O', 'B-PER', 'I-PER')."
+        )
+    tags = [tag if isinstance(tag, str) else names[tag] for tag in tags]
     return columns.Sentence(where, words, tags)
 
 
@@ -206,8 +212,8 @@ def _drop_empty(sentences, where):
     return [s for s in sentences if s.words or s.tags]
 
 
-def _checked(sentence, names):
-    """Returns the Sentence with tags as strings; raises ValueError if it is invalid."""
+def _checked(sentence):
+    """Returns the Sentence; raises ValueError if it is invalid."""
     where, words, tags = sentence
     if len(words) != len(tags):
         raise ValueError(
@@ -224,15 +230,7 @@ def _checked(sentence, names):
         )
     for word in words:
         invalid_text.check_unicode(word, where)
-    numbers = [tag for tag in tags if not isinstance(tag, str)]
-    if numbers and not all(isinstance(n, int) and 0 <= n < len(names) for n in numbers):
-        known = f'names has {len(names)}' if names else 'the file has no names of tags'
-        raise ValueError(
-            f'{where} has the tag {numbers[0]!r}, but {known}. Give the names of tags in '
-            "the order of their numbers, e.g. names=('O', 'B-PER', 'I-PER')."
-        )
-    tags = [tag if isinstance(tag, str) else names[tag] for tag in tags]
-    return sentence._replace(tags=tags)
+    return sentence
 
 
 def to_iob2(sentence, scheme, outside):
