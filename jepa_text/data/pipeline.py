@@ -17,7 +17,6 @@ from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section, tokenizers
 from jepa_text.data.rows import downloaded, row_folder
-from jepa_text.files import addresses, checksums
 
 
 def open_parts(data):
@@ -100,25 +99,18 @@ class Rows:
         try:
             records = ArrayRecordDataSource(self._paths)
         except RuntimeError as error:
+            row_folder.check_sums(self.folder, self.manifest)
             raise ValueError(
-                f'{self._damaged()} is damaged and cannot be opened ({error}). '
-                f'{row_folder.REMEDY}'
+                f'{self.folder} cannot be opened ({error}). {row_folder.REMEDY}'
             ) from error
         if len(records) != len(self):
+            row_folder.check_sums(self.folder, self.manifest)
             raise ValueError(
-                f'{self._damaged()} is damaged: the shards of {self.split!r} have '
+                f'{self.folder} is damaged: the shards of {self.split!r} have '
                 f'{len(records)} rows, the manifest says {len(self)}. '
                 f'{row_folder.REMEDY}'
             )
         return records
-
-    def _damaged(self):
-        """The first shard whose checksum is not the manifest's; if none, the folder."""
-        for entry in self.manifest['splits'][self.split]['files']:
-            path = self.folder / entry['name']
-            if checksums.sha256(path) != entry['sha256']:
-                return path
-        return self.folder
 
     def __len__(self):
         return self._ends[-1]
@@ -143,11 +135,9 @@ class Rows:
 def verify(folder):
     """Reads all files of a prepared folder and compares them with their checksums.
 
-    Returns the manifest. Raises ValueError naming the first file that differs. For a
-    folder at an address, the files there are read, not a copy.
+    Returns the manifest. Raises ValueError naming the first file that differs. Of rows at
+    an address, the copy on this machine is read.
     """
-    if addresses.is_address(folder):
-        return downloaded.check(folder)
     folder = downloaded.fetch(folder)
     manifest = row_folder.read_manifest(folder)
     row_folder.check_sums(folder, manifest)

@@ -166,7 +166,7 @@ def zeros(folder):
             lambda folder: (folder / 'train-00001-of-00003.array_record').unlink(),
             'train-00001.*is missing, but the manifest',
         ),
-        (zeros, r'train-00000-of-00003\.array_record is damaged and cannot be opened'),
+        (zeros, r'train-00000-of-00003\.array_record is damaged: its sha256'),
         (more_rows, r'have \d+ rows, the manifest says \d+'),
     ],
 )

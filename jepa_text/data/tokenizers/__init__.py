@@ -39,9 +39,6 @@ NAMES = {
     'mask': ('<mask>', '[MASK]', '<|mask|>', '<|mask_token|>'),
 }
 
-# Files of tokenizers in other formats.
-OLDER = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model', 'vocab.txt')
-
 MAX_ID = 4_000_000
 # Every vocabulary has a word, character, bytes or an unknown token for some of it.
 PROBE = 'The whale and the sea, 1851. Ünïcode é 海 море 😀 \u2603'
@@ -176,7 +173,13 @@ def read(path):
     """
     path = copies.local_file('The tokenizer', path, BUNDLED.name)
     if not path.is_file():
-        raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
+        raise FileNotFoundError(
+            f"No tokenizer at {path}. Give the path of a tokenizer.json, 'bundled' or "
+            'hf:NAME, or train one: jepa-text tokenizer '
+            '--config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer. Other '
+            'formats: AutoTokenizer.from_pretrained(X).save_pretrained(X) of '
+            'transformers writes a tokenizer.json.'
+        )
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
     except (ValueError, RecursionError) as error:
@@ -206,20 +209,6 @@ def _declared(content, folder):
         if name in vocabulary and name != usual:
             content = declared.marked(content, role, vocabulary[name], name)
     return content
-
-
-def _remedy(folder):
-    older = [name for name in OLDER if (folder / name).is_file()]
-    if not older:
-        return (
-            "Give the path of a tokenizer.json, or 'bundled', or train one: jepa-text "
-            'tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer'
-        )
-    return (
-        f'The folder has {", ".join(older)}; in transformers, '
-        f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') writes "
-        'tokenizer.json with the ids of its model.'
-    )
 
 
 def parse(content, where, optional=()):

@@ -5,8 +5,9 @@ text and padding. Where a role is not that of the first known name, the entry of
 in `added_tokens` gets `"roles": ["eos", "pad"]`, so that a saved tokenizer.json keeps it.
 """
 
-import json
 from pathlib import Path
+
+from jepa_text.files import checksums
 
 # The later file takes precedence, as in transformers.
 FILES = ('special_tokens_map.json', 'tokenizer_config.json')
@@ -53,15 +54,9 @@ def vocabulary(content):
 
 def _read(path):
     """Returns {'eos_token': '</s>', ...} of a file."""
-    try:
-        content = json.loads(path.read_text(encoding='utf-8'))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is not JSON: {error}. Download it again.') from error
+    content = checksums.read_json(path)
     if not isinstance(content, dict):
-        raise ValueError(
-            f'{path} contains no JSON object, but a {type(content).__name__}: download '
-            'it again.'
-        )
+        raise ValueError(f'{path} contains no JSON object: download it again.')
     tokens = {}
     for key, value in content.items():
         name = value.get('content') if isinstance(value, dict) else value

@@ -298,10 +298,12 @@ def test_declared_names_are_needed_and_must_be_json(tmp_path):
     with pytest.raises(ValueError, match='no bos token'):
         tokenizers.load(_odd(tmp_path, {}), optional=('mask',))
     (tmp_path / 'tokenizer_config.json').write_text('{')
-    with pytest.raises(ValueError, match='tokenizer_config.json is not JSON'):
+    with pytest.raises(
+        ValueError, match='tokenizer_config.json is damaged: it is not valid JSON'
+    ):
         tokenizers.load(tmp_path)
     (tmp_path / 'tokenizer_config.json').write_text('[]')
-    with pytest.raises(ValueError, match='no JSON object, but a list'):
+    with pytest.raises(ValueError, match='contains no JSON object'):
         tokenizers.load(tmp_path)
 
 
