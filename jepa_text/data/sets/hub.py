@@ -168,26 +168,23 @@ def _clear_errors(path):
 
     try:
         yield
-    except errors.GatedRepoError as error:
-        raise PermissionError(
-            f'{path} asks you to accept its terms first: do so on its page, then log in '
-            'with `hf auth login` or set HF_TOKEN.'
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise FileNotFoundError(f'{path}: no such revision on the hub.') from error
-    except errors.RepositoryNotFoundError as error:
-        raise FileNotFoundError(
-            f'{path} is not a dataset on the hub; private ones need HF_TOKEN.'
-        ) from error
     except errors.HFValidationError as error:
         raise ValueError(f'{path} is not a valid name on the hub: {error}.') from error
     except errors.HfHubHTTPError as error:
-        if error.response.status_code in (401, 403):
-            raise PermissionError(
-                f'{path}: access is refused ({error}). Log in with `hf auth login`, or '
-                'set HF_TOKEN. Otherwise ask its owner for access.'
+        missing = errors.RevisionNotFoundError, errors.RepositoryNotFoundError
+        is_gated = isinstance(error, errors.GatedRepoError)
+        if isinstance(error, missing) and not is_gated:
+            raise FileNotFoundError(
+                f'{path}: no such dataset or revision on the hub; private ones need '
+                'HF_TOKEN.'
             ) from error
-        raise
+        if not is_gated and error.response.status_code not in (401, 403):
+            raise
+        raise PermissionError(
+            f'{path}: access is refused ({error}). Accept its terms on its page, if it '
+            'has some, and log in with `hf auth login`, or set HF_TOKEN. Otherwise ask '
+            'its owner for access.'
+        ) from error
     except Exception as error:
         # Without a network, those of httpx or its successors.
         is_missing = isinstance(error, errors.LocalEntryNotFoundError | ConnectionError)
