@@ -128,15 +128,16 @@ def _examined(config, tasks, folder, groups):
             label = f'{group.task}  {group.model}'
 
             def report(share, label=label, start=done, size=size):
+                if start + share == 0:
+                    bar.begin()  # the time left is without that of loading
                 bar.update(start + round(share * size), description=label)
 
-            report(0)
             try:
-                for config_of, outcome, *side in exam.run(group, report):
+                for described, outcome, *side in exam.run(group, report):
                     result_files.write(
-                        folder / result_files.FOLDER, config_of, outcome, *side
+                        folder / result_files.FOLDER, described, outcome, *side
                     )
-                    bar.log(examiner.said(config_of, outcome))
+                    bar.log(examiner.said(described, outcome))
             except Exception as error:  # the other groups are still wanted
                 traceback.print_exception(error)
                 failed[group.item] = f'{type(error).__name__}: {error}'

@@ -156,6 +156,7 @@ class Examiner:
         }
         how |= {'control': group.control} if group.control else {}
         steps = len(group.members) * examination.config['steps']
+        report(0)
         members = examination.run(group.members, width, lambda n: report(n / steps))
         for member, result in members:
             config = examination.config_of(member) | how
