@@ -6,12 +6,10 @@ import dataclasses
 import json
 import os
 import re
-import subprocess
-import sys
-import time
 import types
 from pathlib import Path
 
+import children
 import examined
 import fsspec
 import jax
@@ -424,14 +422,10 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from jepa_text.evaluation import evaluate
 evaluate.evaluate({config(place, engine=dict(jobs=2))!r}, {str(place / 'jobs')!r})
 """
-    start, lines = [sys.executable, '-c', program], place / 'jobs' / 'results'
-    killed = subprocess.Popen(start)
-    while not any(lines.glob('*.json')):
-        assert killed.poll() is None
-        time.sleep(0.05)
-    killed.kill()
-    killed.wait()
-    assert subprocess.run(start, check=False).returncode == 0
+    lines = place / 'jobs' / 'results'
+    with children.started('-c', program):
+        children.until(lambda: any(lines.glob('*.json')), 200)
+    children.run('-c', program)
     members, damaged = result_files.read(lines)
     assert told(members) == told(done['lines'])
     assert not damaged
