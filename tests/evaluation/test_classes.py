@@ -9,7 +9,7 @@ from jepa_text.evaluation import finetune, identity, tasks
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as sets
-from jepa_text.pretrained import base, exported, labels, saved
+from jepa_text.pretrained import base, exported, saved
 
 
 def build(path, **section):
@@ -156,5 +156,3 @@ def test_an_unknown_kind_raises(tmp_path):
         build(write(tmp_path / 'a.jsonl', SCORES), kind='score')
     with pytest.raises(ValueError, match="row 1: the label is b'a'"):
         targets.labels([b'a'], 'mine')
-    with pytest.raises(ValueError, match="'x' is unknown; the model has: 0, 1"):
-        labels.Labels(labels=(0, 1))._targets('x')

@@ -45,31 +45,16 @@ def fill(top):
     """The sets as on the hub: files named by config and split."""
     pairs = [dict(premise=f'p{n}', hypothesis=f'h{n}', label=n % 3) for n in range(8)]
     hidden = [row | {'label': -1} for row in pairs]
-    sst2 = [dict(sentence=f's{n}', label=n % 2, idx=n) for n in range(8)]
     glue = {'mnli/train-00000-of-00001.parquet': pairs}
-    glue |= {f'mnli/{s}.parquet': pairs[:5] for s in ('validation_matched',)}
-    glue |= {f'mnli/{s}.parquet': pairs[:6] for s in ('validation_mismatched',)}
-    glue |= {'mnli/test_matched.parquet': hidden}
-    glue |= {f'sst2/{s}.parquet': sst2 for s in ('train', 'validation', 'test')}
-    lines = ['---', 'configs:']
-    for config in ('mnli', 'sst2'):
-        lines += [f'- config_name: {config}', '  data_files:']
-        for file in glue:
-            if file.startswith(config):
-                split = file.split('/')[1].split('-')[0].removesuffix('.parquet')
-                lines += [f'  - split: {split}', f'    path: {config}/{split}*']
+    glue['mnli/validation_matched.parquet'] = pairs[:5]
+    glue['mnli/validation_mismatched.parquet'] = pairs[:6]
+    glue['mnli/test_matched.parquet'] = hidden
+    lines = ['---', 'configs:', '- config_name: mnli', '  data_files:']
+    for file in glue:
+        split = file.split('/')[1].split('-')[0].removesuffix('.parquet')
+        lines += [f'  - split: {split}', f'    path: mnli/{split}*']
     write(top, 'nyu-mll/glue', glue | {'README.md': '\n'.join([*lines, '---', ''])})
-    names = [
-        'O',
-        'B-PER',
-        'I-PER',
-        'B-ORG',
-        'I-ORG',
-        'B-LOC',
-        'I-LOC',
-        'B-MISC',
-        'I-MISC',
-    ]
+    names = ['O', *(f'{x}-{kind}' for kind in ('PER', 'ORG', 'LOC') for x in 'BI')]
     words = [dict(words=['Ann', 'ran', str(n)], ner=[1, 0, 0]) for n in range(6)]
     feature = {'ner': {'feature': {'names': names, '_type': 'ClassLabel'}}}
     splits = ('train', 'validation', 'test')
@@ -96,7 +81,6 @@ def fill(top):
 
 
 SECTIONS = {
-    'sst2': {'name': 'sst2'},
     'mnli': {'name': 'mnli'},
     'mismatched': {'name': 'mnli_mismatched'},
     'conll2003': {'name': 'conll2003'},
@@ -120,7 +104,6 @@ def made(tmp_path_factory):
 @pytest.mark.slow
 def test_glue_by_name(made):
     commit = hub_server.commit('nyu-mll/glue', 'main')
-    assert made['sst2'] == [commit, [8, None, 8], ['s0', '0']]
     assert made['mnli'] == [commit, [8, None, 5], ['p0', 'entailment']]
     assert made['mismatched'][1] == [8, None, 6]
 

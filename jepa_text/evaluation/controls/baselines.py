@@ -153,14 +153,10 @@ def measure(task, examples, answers):
     return (tags if task.kind == 'tags' else spans).measure(examples.target, answers)
 
 
-def _largest_class(task, model):
-    return _constant(task, _commonest(Counter(map(str, task.train.target))))
-
-
 def _constant(task, answer):
-    return Predictions(
-        *([answer] * len(part) for part in (task.validation, task.test)), {}
-    )
+    """Predictions of the same answer for all examples."""
+    sides = ([answer] * len(part) for part in (task.validation, task.test))
+    return Predictions(*sides, {})
 
 
 def _commonest(counts, items=()):
@@ -172,47 +168,40 @@ def _tf_idf_classes(task, model, grid=_GRID):
     fits = []
     for grams, penalties in grid:
         features = word_features.joint_features(task, word_features.tf_idf(task, grams))
-        fit = _likeliest(task, features, penalties)
-        fits.append(fit._replace(chosen={**fit.chosen, 'words': grams}))
-    best = max(fits, key=lambda fit: fit.likelihood)
-    return Predictions(*best.answers, best.chosen)
+        fits += _logistic_fits(task, features, penalties, words=grams)
+    return _likeliest(fits)
 
 
 def _bag_classes(task, model):
     bags = word_features.bags_of_embeddings(task, model)
     features = word_features.standardize(word_features.joint_features(task, bags))
-    best = _likeliest(task, features, probes.INVERSE_PENALTIES)
-    return Predictions(*best.answers, best.chosen)
+    return _likeliest(_logistic_fits(task, features, probes.INVERSE_PENALTIES))
 
 
-class _Fitted(NamedTuple):
-    likelihood: float
-    chosen: dict
-    answers: list
-
-
-def _likeliest(task, features, penalties):
-    """Returns the logistic regression under which validation labels are likeliest.
+def _likeliest(fits):
+    """Returns the Predictions under which validation labels are likeliest.
 
     The likelihood is less noisy than the accuracy.
     """
+    return max(fits, key=lambda fit: fit[0])[1]
+
+
+def _logistic_fits(task, features, penalties, **chosen):
+    """Yields (log-likelihood of the validation labels, Predictions) of each penalty."""
+    linear_model = base.extra('sklearn.linear_model')
     target = [list(map(str, part.target)) for part in (task.train, task.validation)]
-    fits = []
     for inverse in penalties:
-        linear_model = base.extra('sklearn.linear_model')
         model = linear_model.LogisticRegression(C=inverse, max_iter=3000)
         answers = word_features.fit_predict(model, features, target[0])
-        probability_NC = model.predict_proba(features[1])
         index_of = {label: index for index, label in enumerate(model.classes_)}
         # A label that is missing from the training set has probability 0.
         probability_N = [
             row_C[index_of[label]] if label in index_of else 0.0
-            for row_C, label in zip(probability_NC, target[1])
+            for row_C, label in zip(model.predict_proba(features[1]), target[1])
         ]
         likelihood = float(np.mean(np.log(np.maximum(probability_N, _TINY))))
-        answers = [predicted_N.tolist() for predicted_N in answers]
-        fits.append(_Fitted(likelihood, {'C': inverse}, answers))
-    return max(fits, key=lambda fit: fit.likelihood)
+        answers = (predicted_N.tolist() for predicted_N in answers)
+        yield likelihood, Predictions(*answers, {'C': inverse, **chosen})
 
 
 def _tf_idf_scores(task, model):
@@ -276,10 +265,6 @@ def _ending(word):
     return ('ending', word[-_SUFFIX:].lower(), *is_capital)
 
 
-def _never(task, model):
-    return _constant(task, '')
-
-
 def _best_sentence(task, model):
     scored = [
         [_sentence(*pair) for pair in zip(part.first, part.second)]
@@ -308,12 +293,14 @@ def _sentence(question, context):
 
 _CONTROLS = {
     'labels': {
-        controls.LARGEST: _largest_class,
+        controls.LARGEST: lambda task, model: _constant(
+            task, _commonest(Counter(map(str, task.train.target)))
+        ),
         controls.TF_IDF: _tf_idf_classes,
         controls.BAG: _bag_classes,
     },
     'scores': {controls.TF_IDF: _tf_idf_scores, controls.BAG: _bag_scores},
     'tags': {COMMONEST: _commonest_tag},
-    'spans': {NEVER: _never, SENTENCE: _best_sentence},
+    'spans': {NEVER: lambda task, model: _constant(task, ''), SENTENCE: _best_sentence},
     'cloze': {ANSWER: _commonest_answer},
 }

@@ -97,59 +97,29 @@ def test_repeated_and_nested_names_of_columns(tmp_path):
         tables.columns(rows, ['meta.lable'], path)[0]
 
 
-SAVED = {'text': ['a', 'b', 'c'], 'label': [1, 0, 1]}
-
-
-def save_to_disk(folder, splits):
-    """Writes the files of Hugging Face's `save_to_disk`, one split into two shards."""
-    pyarrow = pytest.importorskip('pyarrow')
-    features = {'label': {'names': ['no', 'yes'], '_type': 'ClassLabel'}}
-    info = json.dumps({'info': {'features': features}})
-    table = pyarrow.table(SAVED).replace_schema_metadata({'huggingface': info})
-    for split in splits:
-        inside = folder / split
-        inside.mkdir(parents=True)
-        shards = [f'data-0000{n}-of-00002.arrow' for n in range(2)]
-        for name, part in zip(shards, (table[:2], table[2:])):
-            with pyarrow.ipc.new_stream(inside / name, table.schema) as file:
-                file.write_table(part)
-        (inside / 'cache-12ab.arrow').write_text('of `map`, not data')
-        (inside / 'dataset_info.json').write_text('{}')
-        files = [{'filename': name} for name in shards]
-        (inside / 'state.json').write_text(json.dumps({'_data_files': files}))
-    if '' not in splits:
-        (folder / 'dataset_dict.json').write_text(json.dumps({'splits': splits}))
-
-
 def test_folders_of_save_to_disk_are_read(tmp_path, recwarn):
-    rows = [{'text': t, 'label': x} for t, x in zip(*SAVED.values())]
-    save_to_disk(tmp_path / 'dict', ['train', 'validation'])
-    found = tables.splits(tmp_path / 'dict')
-    assert (found.train, found.validation, found.test) == (rows, None, rows)
-    save_to_disk(tmp_path / 'one', [''])
-    found = tables.splits(tmp_path / 'one')
-    assert (found.train, found.test) == (rows, None)
-    (shard, _) = tables.files(tmp_path / 'dict')[0]['train']
-    assert tables.class_names(shard, 'label') == ('no', 'yes')
-    assert not recwarn.list
-    (tmp_path / 'one' / 'state.json').rename(tmp_path / 'dict/train/state.txt')
-    (tmp_path / 'dict/train/state.json').unlink()
-    with pytest.raises(FileNotFoundError, match='state.json is missing.*whole folder'):
-        tables.splits(tmp_path / 'dict')
-
-
-@pytest.mark.peer
-def test_save_to_disk_of_datasets_is_read(tmp_path):
+    """Also with files of `map`, which are no data."""
     datasets = pytest.importorskip('datasets')
     label = datasets.ClassLabel(names=['no', 'yes'])
     features = datasets.Features(text=datasets.Value('string'), label=label)
-    made = datasets.Dataset.from_dict(SAVED, features=features)
-    made = datasets.DatasetDict(train=made, test=made.select([2, 0]))
-    made.save_to_disk(tmp_path / 'set', num_shards={'train': 2, 'test': 1})
-    found = tables.splits(tmp_path / 'set')
-    assert [found.train, found.test] == [list(made[key]) for key in made]
-    (shard, *_) = tables.files(tmp_path / 'set')[0]['test']
+    columns = {'text': ['a', 'b', 'c'], 'label': [1, 0, 1]}
+    one = datasets.Dataset.from_dict(columns, features=features)
+    made = datasets.DatasetDict(train=one, validation=one.select([2, 0]))
+    made.save_to_disk(tmp_path / 'dict', num_shards={'train': 2, 'validation': 1})
+    one.save_to_disk(tmp_path / 'one')
+    for folder in ('dict/train', 'one'):
+        (tmp_path / folder / 'cache-12ab.arrow').write_text('of `map`, not data')
+    read = tables.splits(tmp_path / 'dict')
+    assert (read.train, read.validation) == (list(made['train']), None)
+    assert read.test == list(made['validation'])
+    read = tables.splits(tmp_path / 'one')
+    assert (read.train, read.test) == (list(one), None)
+    (shard, _) = tables.files(tmp_path / 'dict')[0]['train']
     assert tables.class_names(shard, 'label') == ('no', 'yes')
+    assert not recwarn.list
+    (tmp_path / 'dict/train/state.json').unlink()
+    with pytest.raises(FileNotFoundError, match='state.json is missing.*whole folder'):
+        tables.splits(tmp_path / 'dict')
 
 
 def test_compressed_data_without_its_suffix_is_named(tmp_path):
