@@ -64,35 +64,37 @@ def made(config):
 # Rejected settings.
 
 
-@pytest.mark.parametrize('weight', [0, -1, float('inf'), float('nan')])
-def test_weights_must_be_positive(folder, weight):
-    with pytest.raises(ValueError, match='weight='):
-        settings.plain(config(folder, mixture=both(folder, (1, weight))))
-
-
-def test_a_folder_and_a_mixture_are_rejected(folder):
-    data = dict(mixture=both(folder), folder=str(folder / 'rows'))
-    with pytest.raises(ValueError, match=r'data.folder=.* and data.mixture with 2 parts'):
-        settings.plain(config(folder, **data))
-
-
-def test_duplicate_rows_are_rejected(folder, tmp_path):
+def test_invalid_data_is_rejected(folder, tmp_path):
     shutil.copytree(folder / 'rows', tmp_path / 'copy')
-    twice = [*both(folder), dict(folder=str(tmp_path / 'copy'))]
-    with pytest.raises(ValueError, match='have the same rows'):
-        made(config(folder, mixture=twice))
-
-
-def test_duplicate_names_of_parts_are_rejected(folder):
-    parts = [one | {'name': 'text'} for one in both(folder)]
-    with pytest.raises(ValueError, match="have the same name 'text'"):
-        made(config(folder, mixture=parts))
-
-
-def test_rows_of_another_length_are_rejected(folder):
-    parts = [*both(folder), dict(folder=str(folder / 'long'))]
-    with pytest.raises(ValueError, match='long have 64 tokens, but the config has 32'):
-        made(config(folder, mixture=parts))
+    two = both(folder)
+    second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
+    section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32)
+    given = {
+        'weight=0': dict(mixture=both(folder, (1, 0))),
+        'weight=nan': dict(mixture=both(folder, (1, float('nan')))),
+        'data.folder=.* and data.mixture with 2 parts': dict(
+            mixture=two, folder=str(folder / 'rows')
+        ),
+        'have the same rows': dict(mixture=[*two, dict(folder=str(tmp_path / 'copy'))]),
+        "have the same name 'text'": dict(
+            mixture=[one | {'name': 'text'} for one in two]
+        ),
+        'long have 64 tokens, but the config has 32': dict(
+            mixture=[*two, dict(folder=str(folder / 'long'))]
+        ),
+        'Phase 0 reads 48 rows, but none of .*other': dict(
+            mixture=both(folder, (1, 1e-4))
+        ),
+        'no prepared rows in .*none: it has no m': dict(folder=str(tmp_path / 'none')),
+        'Prepare each of them separately': dict(mixture=two, prepare=section),
+        'tokens=4,096, but a phase has its own data': dict(
+            phases=(dict(MLM, share=0.5), second), steps=0, tokens=4096
+        ),
+    }
+    for message, data in given.items():
+        top = {key: data.pop(key) for key in ('prepare', 'tokens') if key in data}
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            made(config(folder, **data) | top)
 
 
 def test_parts_with_different_tokenizers_are_rejected(folder, tmp_path):
@@ -120,19 +122,6 @@ def test_ids_beyond_the_vocabulary_are_rejected(folder, tmp_path):
         [data[index] for index in range(len(data))]
 
 
-def test_a_part_that_is_never_read_is_rejected(folder):
-    parts = both(folder, (1, 1e-4))
-    with pytest.raises(ValueError, match='Phase 0 reads 48 rows, but none of .*other'):
-        made(config(folder, mixture=parts))
-
-
-def test_a_folder_without_rows_is_rejected(folder, tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match='no prepared rows in .*none: it has no m'
-    ):
-        made(config(folder, folder=str(tmp_path / 'none')))
-
-
 def test_rows_repeat_only_if_allowed(folder):
     count = len(pipeline.Rows(folder / 'rows', 'train'))
     enough, too_many = count // 8, count // 8 + 1
@@ -149,20 +138,6 @@ def test_rows_repeat_only_if_allowed(folder):
     halves = (dict(MLM, share=0.5), second)
     with pytest.raises(ValueError, match='rows, but the run reads'):
         made(config(folder, phases=halves, steps=enough))
-
-
-def test_a_budget_of_tokens_needs_equal_batches(folder):
-    second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
-    asked = config(folder, phases=(dict(MLM, share=0.5), second), steps=0)
-    with pytest.raises(ValueError, match='tokens=4,096, but a phase has its own data'):
-        made(asked | {'tokens': 4096})
-
-
-def test_prepare_with_a_mixture_is_rejected(folder):
-    asked = config(folder, mixture=both(folder))
-    section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32)
-    with pytest.raises(ValueError, match='Prepare each of them separately'):
-        settings.plain(asked | {'prepare': section})
 
 
 # Rows of phases.

@@ -264,17 +264,6 @@ def test_the_seed_changes_order_and_masks():
     assert not np.isin(one['draw'], other['draw']).any()
 
 
-@pytest.mark.parametrize('processes', [2, 3, 6])
-def test_processes_share_the_global_batch(whole, processes):
-    data = pipeline.Rows(whole, 'train')
-    alone = take(9, data, start=3)
-    parts = [
-        take(9, data, start=3, process_index=index, process_count=processes)
-        for index in range(processes)
-    ]
-    assert_same(joined(parts), alone)
-
-
 def test_batches_do_not_depend_on_threads(whole):
     data = pipeline.Rows(whole, 'train')
     one = take(30, data, threads=1)

@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from jepa_text.data import prepare, tokenizers, units
+from jepa_text.data import prepare, tokenizers
 from jepa_text.data.rows import row_folder
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
@@ -71,18 +71,3 @@ def test_remote_documents_units_and_rows_match_local_ones(both, tmp_path):
         assert manifest['read'].startswith('4 files read')
         sums.append([entry['sha256'] for _, entry in row_folder.files(manifest)])
     assert sums[0] == sums[1] and len(sums[0]) > 8
-
-
-def test_patterns_select_files(both):
-    module, folder, address = both
-    for top in (str(folder), address):
-        found = units.corpora(
-            {
-                'source': {
-                    'name': module.__name__.rpartition('.')[2],
-                    'path': f'{top}/[12]*',
-                },
-                'splits': ['train'],
-            }
-        )
-        assert len(found['train'].listed.files) == 2
