@@ -44,7 +44,6 @@ def bases(folder):
         config['plan'] = dict(hardware='h100:8', mfu=0.4)
         config['checkpoint'] |= dict(keep_at=[10])
         config['phases'] = at_switch(config['phases'])
-        config['data'] |= dict(threads=1)
         config['model'] |= dict(depth=3, rope_theta=1e4, window=8, qk_norm=True)
         config['optimizer'] |= dict(b1=0.9, eps=1e-8, lr_multipliers=(('norm', 0.5),))
         if number % 2:

@@ -61,7 +61,7 @@ def test_help_lists_available_names():
 def test_overrides_reach_the_config():
     flags = [f'--config={QUICKSTART}', '--workdir=x', '--config.steps=7']
     flags += ['--config.runs[0].phases[0].objective.rate=0.5']
-    flags += ['--config.watchdog.seconds', '60', '--config.data={"threads": 3}']
+    flags += ['--config.watchdog.seconds', '60', '--config.data={"mixture": []}']
     _, config, workdir = main.parse(['jepa-text', 'study', *flags])
     assert config['steps'] == 7 and workdir == 'x'
     assert config['runs'][0]['phases'][0]['objective']['rate'] == 0.5
@@ -71,7 +71,7 @@ def test_overrides_reach_the_config():
         'row_length': 64,
         'batch_size': 16,
         'repeat': True,
-        'threads': 3,
+        'mixture': [],
     }
 
 

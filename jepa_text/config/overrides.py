@@ -3,7 +3,7 @@
 --config.steps=200                     a value: a Python or JSON literal, or else a string
 --config.runs[0].name=short            an item of a list
 --config.optimizer.weight_decay=0.05   creates a section that the file does not have
---config.data='{"threads": 2}'         sets several keys; the others are kept
+--config.data='{"repeat": true}'       sets several keys; the others are kept
 --config.model.scan, --noconfig.model.scan    True, False
 
 Whether a key exists and may have the value is checked when the config is read (schema).

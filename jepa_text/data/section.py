@@ -37,12 +37,6 @@ class Config:
         doc='rows per step, on all devices together', minimum=1, maximum=2**24
     )
     repeat: bool = schema.field(False, 'allow more than one epoch')
-    threads: int = schema.field(
-        1,
-        'reader threads; one is fastest if rows are in memory',
-        minimum=1,
-        maximum=4096,
-    )
 
     def __post_init__(self):
         if self.folder and self.mixture:

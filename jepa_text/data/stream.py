@@ -9,7 +9,7 @@
     process      0  0  0  1  1  1      0  0  0  1  1  1     P = 2
 
 Everything is a function of (seed, row). So the global batch of a step is the same for any
-number of processes and threads, the only state is the number of steps taken, and resuming
+number of processes, the only state is the number of steps taken, and resuming
 costs nothing. The meaning of a step number depends on the rows, the batch size and the
 seed, whose `fingerprint` is saved with it.
 """
@@ -76,7 +76,6 @@ def batches(
     cursor=Cursor(),
     process_index=0,
     process_count=1,
-    threads=1,
 ):
     """Returns an endless iterator over the batches of this process from step `start` on:
     dicts of [B / P, ...]. Close it when done.
@@ -111,7 +110,7 @@ def batches(
     dataset = grain.MapDataset.source(Groups())
     # Reading a row takes many short numpy calls, so several threads contend for the GIL:
     # on two cores, one thread reads 9 M tokens per second, four read 4.6 M.
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=PREFETCH)
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=PREFETCH)
     return _iterate(dataset.to_iter_dataset(options))
 
 

@@ -140,8 +140,9 @@ def _by_step(log, key):
 
 def _rows(config):
     """Returns the settings that determine which rows a step reads."""
-    data = {k: v for k, v in config['data'].items() if k != 'threads'}
-    return data, [phase.get('data') for phase in config['phases'] if phase.get('data')]
+    return config['data'], [
+        phase.get('data') for phase in config['phases'] if phase.get('data')
+    ]
 
 
 def _masked(config, log):

@@ -53,7 +53,6 @@ class Course:
 def course(config, recipe):
     """Returns the Course of a run, from its completed config and its Recipe."""
     fixed = {key: value for key, value in config.items() if key not in _IGNORED}
-    fixed['data'] = {k: v for k, v in config['data'].items() if k != 'threads'}
     rates = [_rates(p.schedule, p.start, p.stop) for p in recipe.phases]
     phases = [
         (phase.start, phase.stop, _relevant(phase.section), phase.objective)

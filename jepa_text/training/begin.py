@@ -46,7 +46,6 @@ MAY_CHANGE = (
     *('phases.*.data.folder', 'phases.*.data.mixture.*.folder'),
     'phases.*.data.mixture.*.name',
     'data.repeat',
-    'data.threads',
     'model.attention',
     'model.remat',
     'phases.*.objective.*logits_mib',

@@ -256,5 +256,4 @@ class _Loop:
             cursor=phase.cursor,
             process_index=index,
             process_count=count,
-            threads=self.settings.data.threads,
         )

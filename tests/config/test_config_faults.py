@@ -94,7 +94,6 @@ FAULTS = {
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
         (dict(data=[]), r'data=\[\] must be a section'),
-        (dict(data__threads=5000), 'data.threads=5000 .* at most 4096'),
     ),
     'model': (
         (dict(model={}), 'The config has no model'),

@@ -264,13 +264,6 @@ def test_the_seed_changes_order_and_masks():
     assert not np.isin(one['draw'], other['draw']).any()
 
 
-def test_batches_do_not_depend_on_threads(whole):
-    data = pipeline.Rows(whole, 'train')
-    one = take(30, data, threads=1)
-    for threads in (2, 7):
-        assert_same(take(30, data, threads=threads), one)
-
-
 def test_fewer_rows_than_a_batch():
     (batch,) = take(1, Numbers(2))
     np.testing.assert_array_equal(np.sort(batch['row'][:, 0]), [0, 0, 0, 1, 1, 1])

@@ -65,7 +65,6 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
         (BASE, BASE | {'clip_norm': 0.5}, 0),
         (BASE, BASE | {'optimizer': dict(name='adamw', b2=0.9)}, 0),
         (BASE, BASE | {'data': dict(batch_size=4)}, 0),
-        (BASE, BASE | {'data': dict(threads=2)}, 39),
         (BASE, BASE | {'checkpoint': dict(every=3)}, 39),
         (BASE, BASE | {'schedule': WSD | {'peak': 1e-3}}, 0),
         (BASE, BASE | {'schedule': WSD | {'warmup': 3}}, 0),

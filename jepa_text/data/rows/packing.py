@@ -22,8 +22,6 @@ padded, and a document may be cut anywhere, even after one token:
                                     aaabbbbc
                                     ccdd....
 
-One per row: pieces of at most 8, each in its own row.
-
 Paper (arXiv 2507.00994, footnote 6, and its code): the stream is cut into sequences of a
 random length r, then 8 - r, and so on; attention and positions are per sequence, not per
 document. With rows of 2,048 tokens, sequences have 12 to 2,036, and 1,024 on average:
@@ -167,16 +165,6 @@ def _cut(lengths, starts, row_starts):
     )
 
 
-def one_per_row(lengths, row_length, rng=None):
-    """Gives each document, or each `row_length` tokens of a long one, its own row."""
-    lengths = np.asarray(lengths, np.int64)
-    pieces = -(-lengths // row_length)
-    document = np.repeat(np.arange(len(lengths)), pieces)
-    start = ranges(np.zeros_like(pieces), pieces) * row_length
-    length = np.minimum(lengths[document] - start, row_length)
-    return Packed(document, start, length, np.arange(len(document) + 1))
-
-
 def paper(lengths, row_length, rng):
     """Cuts the stream of documents into pairs of sequences, one pair per row, of r and
     row_length - r tokens, with r uniform from SHORTEST to row_length - SHORTEST.
@@ -199,6 +187,5 @@ def paper(lengths, row_length, rng):
 PACKINGS = {
     'best_fit': best_fit,
     'concat': concat,
-    'one_per_row': one_per_row,
     'paper': paper,
 }

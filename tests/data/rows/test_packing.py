@@ -8,7 +8,7 @@ from jepa_text.data.rows import packing
 from jepa_text.data.sources import bundled
 
 LENGTHS = st.lists(st.integers(0, 70), max_size=60)
-DOCUMENTS = ('best_fit', 'concat', 'one_per_row')  # pieces have one document
+DOCUMENTS = ('best_fit', 'concat')  # pieces have one document
 EACH = pytest.mark.parametrize('pack', [packing.PACKINGS[name] for name in DOCUMENTS])
 
 
@@ -114,13 +114,3 @@ def test_sequence_lengths_match_the_paper():
 def test_too_short_rows_raise_for_paper():
     with pytest.raises(ValueError, match='row_length=20 must be at least 24'):
         packing.paper([50], 20, np.random.default_rng(0))
-
-
-def test_one_per_row_is_a_row_for_each():
-    packed = packing.one_per_row([3, 0, 9, 8], 8)
-    assert [packed[row] for row in range(len(packed))] == [
-        [(0, 0, 3)],
-        [(2, 0, 8)],
-        [(2, 8, 1)],
-        [(3, 0, 8)],
-    ]
