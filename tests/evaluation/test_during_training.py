@@ -62,22 +62,29 @@ def test_truncated_texts_warn():
         during_training.Prober(recipe, [examined.labeled()], 1)
 
 
-def test_invalid_tasks_raise_before_training(tmp_path):
+@pytest.mark.parametrize(
+    ('name', 'rows', 'message'),
+    [
+        ('twice', [], 'must have labels and different names'),
+        (
+            'same',
+            [{'text': f'text {i}', 'label': 'same'} for i in range(40)],
+            'of same have',
+        ),
+        (
+            'pairs',
+            [{'query': f'q {i}', 'document': f'd {i}'} for i in range(40)],
+            'pairs is a task of retrieval. All tasks must',
+        ),
+    ],
+)
+def test_invalid_tasks_raise_before_training(tmp_path, name, rows, message):
     path = examined.file_of(tmp_path)
     given = config(tmp_path, path)
-    given['evaluate']['tasks'] = (f'labeled@{path}', f'labeled@{path}')
-    with pytest.raises(ValueError, match='must have labels and different names'):
-        train.train(given, tmp_path / 'twice', during_training.EVALUATIONS)
-    rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
-    (tmp_path / 'same.jsonl').write_text('\n'.join(rows))
-    given['evaluate']['tasks'] = (f'labeled@{tmp_path / "same.jsonl"}',)
-    with pytest.raises(ValueError, match="of same have the class 'same', but a probe"):
-        train.train(given, tmp_path / 'same', during_training.EVALUATIONS)
-    pairs = [json.dumps({'query': f'q {i}', 'document': f'd {i}'}) for i in range(40)]
-    (tmp_path / 'pairs.jsonl').write_text('\n'.join(pairs))
-    given['evaluate']['tasks'] = (str(tmp_path / 'pairs.jsonl'),)
-    with pytest.raises(ValueError, match='pairs is a task of retrieval. All tasks must'):
-        train.train(given, tmp_path / 'ranked', during_training.EVALUATIONS)
-    given['evaluate']['tasks'] = ('labled@nowhere',)
-    with pytest.raises(ValueError, match="no 'labled'"):
-        train.train(given, tmp_path / 'misspelt', during_training.EVALUATIONS)
+    given['evaluate']['tasks'] = (f'labeled@{path}',) * 2
+    if rows:
+        path = tmp_path / f'{name}.jsonl'
+        path.write_text('\n'.join(map(json.dumps, rows)))
+        given['evaluate']['tasks'] = (str(path),)
+    with pytest.raises(ValueError, match=message):
+        train.train(given, tmp_path / 'run', during_training.EVALUATIONS)

@@ -6,14 +6,12 @@ import dataclasses
 import json
 import os
 import re
-import types
 from pathlib import Path
 
 import children
 import examined
 import fsspec
 import jax
-import member_lines
 import numpy as np
 import pytest
 
@@ -291,21 +289,6 @@ def test_small_holds_for_one_model_too():
     get_config = config_file.shared('finetune').get_config
     assert get_config('model=a,task=b.conll,small').finetuning.steps == 50
     assert 'finetuning' not in get_config('model=a,task=b.conll')
-
-
-def test_a_model_without_finite_members_is_not_called_zero_shot(tmp_path):
-    lost = member_lines.outcome(None, None, 'not finite')
-    members, told = [], {'one': member_lines.outcome(), 'gone': lost}
-    for name, made in told.items():
-        given = member_lines.CONFIG | dict(model=name, model_revision=name, item=name)
-        for seed in range(5):
-            result_files.write(tmp_path / 'results', given | {'seed': seed}, made)
-        keys = {(name, 1e-4, seed) for seed in range(5)}
-        members.append(types.SimpleNamespace(path=name, control='', keys=keys))
-    options = dict(select_by='standard')
-    evaluate.summarize(types.SimpleNamespace(**options), {}, tmp_path, members)
-    page = (tmp_path / 'evaluation.html').read_text()
-    assert '5 seeds of both models are needed, and there are 0' in page
 
 
 def test_truncated_texts_and_unseen_classes_warn(place):

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from member_lines import CONFIG, lines, outcome
+from member_lines import lines
 from scipy import stats
 
 from jepa_text.evaluation.results import selection, summary
@@ -33,14 +33,6 @@ def test_the_summary_of_one_seed_is_valid_json(tmp_path):
     row = json.loads(text, parse_constant=pytest.fail)[0]
     mean, *ends = row['standard']['accuracy']
     assert 0 < mean < 1 and ends == [None, None]
-
-
-def test_a_model_without_finite_members_has_a_row():
-    lost = [
-        CONFIG | {'seed': seed} | outcome(None, None, 'not finite') for seed in range(5)
-    ]
-    (row,) = summary.rows(selection.select(lost))
-    assert row['n'] == 0 and row['standard'] == {} and row['lost'] == [0, 1, 2, 3, 4]
 
 
 def test_the_csv_has_a_line_for_each_metric_and_definition(tmp_path):

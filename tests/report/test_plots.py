@@ -59,16 +59,6 @@ def test_a_label_may_mark_several_steps():
     assert marks == [2, 4, 6]
 
 
-def test_curves_that_coincide_are_all_seen():
-    """Those drawn over others are thinner; a single one is as thin."""
-    same = (np.arange(5), np.arange(5.0))
-    drawn = lines(plots.curves({'a': same, 'b': same, 'c': same}, '', ''))
-    widths = [drawn[name].get_linewidth() for name in 'abc']
-    assert widths[0] > widths[1] > widths[2]
-    (alone,) = lines(plots.curves({'a': same}, '', '')).values()
-    assert alone.get_linewidth() == widths[2]
-
-
 def test_a_run_keeps_its_color_when_others_are_empty_or_baselines_come_first():
     empty = {'mlm': ((), ()), 'clm': RUNS['clm']}
     colors = [
