@@ -207,8 +207,12 @@ class Checkpointer:
     def _space_error(self, state, step):
         """An OSError with the missing disk space, or None if there is enough."""
         needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        # Unknown at an address.
-        free = shutil.disk_usage(self.folder).free if self._is_local else needed
+        free = needed  # unknown at an address; on a failing disk, saving shows it
+        if self._is_local:
+            try:
+                free = shutil.disk_usage(self.folder).free
+            except OSError as error:
+                _log.warning('The free space in %s is unknown: %s.', self.folder, error)
         if not _from_first(int(free < needed)):
             return None
         return _full(
