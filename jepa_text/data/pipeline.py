@@ -8,14 +8,13 @@ import hashlib
 import itertools
 import json
 import operator
-import pathlib
 from fractions import Fraction
 
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
-from jepa_text.data import section, tokenizers
+from jepa_text.data import section
 from jepa_text.data.rows import downloaded, row_folder
 
 
@@ -146,21 +145,14 @@ def verify(folder):
 
 def changed_settings(config, folder):
     """Returns a message for each setting of a config's section `prepare` that differs
-    from that of the rows in a folder. Absent and empty settings are not compared."""
-    from jepa_text.data.tokenizers import formats
-
+    from that of the rows in a folder. Absent and empty settings are not compared;
+    tokenizers are, by their names."""
     folder = downloaded.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
-    before = _flat(manifest['settings'])
-    now = _flat(json.loads(json.dumps(config)))
-    now.pop('engine', None)  # which does not affect the output
-    name, about = now.pop('tokenizer', None) or '', manifest.get('tokenizer') or {}
-    path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name)
-    if name and path.exists() and not name.endswith(formats.SUFFIX):
-        now['tokenizer'] = tokenizers.load(path).fingerprint
-    elif about and name != 'init_from':
-        # Other formats and remote tokenizers are compared by name.
-        before['tokenizer'], now['tokenizer'] = about['name'], name
+    before, now = _flat(manifest['settings']), _flat(json.loads(json.dumps(config)))
+    before['tokenizer'] = (manifest.get('tokenizer') or {}).get('name')
+    if now.get('tokenizer') == 'init_from' or before['tokenizer'] is None:
+        now.pop('tokenizer', None)
     return [
         f'{key} was {before.get(key)!r} and is now {value!r}'
         for key, value in now.items()
@@ -169,14 +161,15 @@ def changed_settings(config, folder):
 
 
 def _flat(settings):
-    """Settings of `prepare` with dotted keys, including the defaults of `clean`."""
-    usual = json.loads(json.dumps(schema.as_dict(section.Clean())))
-    clean = usual | (settings.get('clean') or {})
-    sections = {'source': settings.get('source') or {}, 'clean': clean}
-    flat = {key: value for key, value in settings.items() if key not in sections}
-    for name, own in sections.items():
-        flat |= {f'{name}.{key}': value for key, value in own.items()}
-    return flat
+    """Settings of `prepare` with dotted keys, including the defaults of `clean`, without
+    the engine, which does not affect the output."""
+    clean = json.loads(json.dumps(schema.as_dict(section.Clean())))
+    settings = {**settings, 'clean': clean | (settings.get('clean') or {})}
+    settings.pop('engine', None)
+    nested = {key: settings.pop(key, None) or {} for key in ('source', 'clean')}
+    for name, values in nested.items():
+        settings |= {f'{name}.{key}': value for key, value in values.items()}
+    return settings
 
 
 def check_tokenizer(manifest, tokenizer, folder):

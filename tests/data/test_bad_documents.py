@@ -12,7 +12,6 @@ from pyarrow import parquet
 
 from jepa_text.data import prepare
 from jepa_text.data.corpora import invalid_text
-from jepa_text.data.rows import row_folder
 from jepa_text.data.sources import tfds
 from jepa_text.report.rows_page import lines
 from jepa_text.training import prepare as command
@@ -137,15 +136,6 @@ def test_files_in_utf16_are_skipped(made, write, encoding):
 
     manifest, _ = made(with_utf16)
     assert sum(split['documents'] for split in manifest['splits'].values()) == len(GOOD)
-
-
-@pytest.mark.slow
-def test_results_do_not_depend_on_jobs(made):
-    one, _ = made(blocks)
-    two, _ = made(blocks, 'two', engine=dict(jobs=2))
-    assert one == two
-    assert len(row_folder.files(one, ['train'])) > 4
-    assert any(' after byte ' in name for name in one['examples']['bad: not UTF-8'])
 
 
 def test_the_report_names_skipped_documents(tmp_path, capsys):

@@ -159,7 +159,8 @@ def test_other_settings_raise_and_are_named(make, tmp_path, ours):
 
 
 def test_changed_settings_are_reported(make, corpus, tmp_path, capsys):
-    make(tokenizer=tokenizers.load(tokenizers.BUNDLED))
+    about = {'name': 'bundled'}
+    make(tokenizer=tokenizers.load(tokenizers.BUNDLED), tokenizer_about=about)
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
     words = tmp_path / 'tokenizer.json'
     training.train(['a b a b'], 300).save(words)
