@@ -119,20 +119,14 @@ def test_a_model_without_finite_members_is_shown(tmp_path):
     found = lines({'mlm': MODELS['mlm']}, RATES, 5)
     lost = outcome(None, None, 'not finite')
     found += [line | {'model': 'gone'} | lost for line in list(found)]
+    control = {'model': 'mlm, untrained', 'control': 'untrained'}
+    found += [line | control | lost for line in found[:15]]
     path = page.write(tmp_path / 'page.html', **examined(found=found))
     text = text_of(path)
     assert '5 seeds of both models are needed, and there are 0' in text
+    assert 'Evaluation of mlm, gone' in text and 'mlm, untrained|–|' in text
     assert 'gone|–|–|0|–|' in text and 'trec|gone|0|15|0|0, 1, 2, 3, 4|' in text
     assert path.read_text(encoding='utf-8').count('<svg') == 2
-
-
-def test_a_control_without_finite_members_is_no_model():
-    found = lines({'mlm': MODELS['mlm']}, RATES, 5)
-    lost = outcome(None, None, 'not finite') | {'control': 'untrained'}
-    found += [line | {'model': 'mlm, untrained'} | lost for line in list(found)]
-    rows = summary.rows(selection.select(found))
-    assert [row['control'] for row in rows] == ['', 'untrained']
-    assert page.headline(rows, []).startswith('There is only one model')
 
 
 def test_the_page_has_texts_settings_and_published_values(tmp_path, monkeypatch):

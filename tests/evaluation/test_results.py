@@ -36,13 +36,6 @@ def test_predictions_of_every_kind_are_written_and_read(tmp_path, predictions):
     assert result_files.read_side(tmp_path, line)[1] == predictions
 
 
-def test_the_side_file_is_plain_parquet(tmp_path):
-    parquet = pytest.importorskip('pyarrow.parquet')
-    path = result_files.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
-    table = parquet.read_table(path.with_suffix('.parquet'))
-    assert table.to_pydict() == {'accuracy': [1.0], 'prediction': ['a']}
-
-
 def test_a_member_that_is_not_finite_is_recorded(tmp_path):
     given = outcome(None, None, 'not finite', (1.8, float('nan')))
     result_files.write(tmp_path, CONFIG, given)

@@ -45,17 +45,6 @@ def test_the_attention_mask_is_drawn_as_given():
         assert abs((cell.y0 + cell.y1) / 2 - at) < 1.5
 
 
-def test_a_long_title_all_kinds_and_dollar_signs_fit_the_figure():
-    cells = [('$\\x$', kind) for kind in diagrams.KINDS]
-    figure = diagrams.positions(
-        {'all': cells}, 'A title that is longer than its row ' * 2
-    )
-    figure.savefig(io.BytesIO(), dpi=figure.dpi)
-    assert texts(figure)[1, 0] == '$\\x$'
-    title = figure.texts[0].get_window_extent()
-    assert title.x1 <= figure.bbox.x1
-
-
 def test_columns_of_different_lengths_are_rejected():
     with pytest.raises(ValueError, match='shorter'):
         diagrams.positions({'reads': READS, 'predicts': PREDICTS[:2]}, 'title')
