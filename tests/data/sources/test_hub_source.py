@@ -103,7 +103,7 @@ def sets(tmp_path_factory):
         'lines/dev.jsonl': lines(sentences(5)),
         'sheets/a.xlsx': b'x',
         'tables/a.csv.gz': gzip.compress(cells(sentences(10, 2000), '"{}",1')),
-        'tables/b.tsv': cells(sentences(11, 3600), '{}\t1', '\t'),
+        'tables/b.tsv': cells(sentences(11, 15_000), '{}\t1', '\t'),
     }
     newer = {'README.md': CARD.encode(), 'sample/10/0.parquet': packed(sentences(7))}
     newer['data/a/0.parquet'] = web['data/a/0.parquet']
@@ -192,7 +192,7 @@ def test_compressed_lines_are_read(results):
 
 def test_tables_are_streamed(results):
     _, rows, units, count = results[0]['tables']
-    assert units == sentences(10, 2000) + sentences(11, 3600) and count == 2
+    assert units == sentences(10, 2000) + sentences(11, 15_000) and count == 2
     assert rows[0] == {'text': units[0]}
 
 
