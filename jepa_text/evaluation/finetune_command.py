@@ -15,7 +15,7 @@ from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import result_files
-from jepa_text.pretrained import exported, load, saved, vectors
+from jepa_text.pretrained import exported, labels, load, saved
 from jepa_text.running import compilation, places, xla_flags
 
 
@@ -78,7 +78,7 @@ def _finetune(config, workdir):
         length=examination.max_length,  # of the rows that it was measured with
         causal=False,
     )
-    if examination.kind.name == vectors.Vectors.name:
+    if examination.kind.name == labels.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
     saved.write(workdir.folder, model, examination.kind, described)
     for split in ('validation', 'test'):
@@ -93,7 +93,7 @@ def _finetune(config, workdir):
         )
     if examination.cut[0]:
         print(truncation.message(task.name, examination.max_length, *examination.cut))
-    method = 'encode' if examination.kind.name == vectors.Vectors.name else 'predict'
+    method = 'encode' if examination.kind.name == labels.Vectors.name else 'predict'
     print(f'{workdir.name}: written; load.load({workdir.name!r}).{method}([...])')
     return outcome
 

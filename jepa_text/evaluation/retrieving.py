@@ -5,7 +5,7 @@ import itertools
 
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
-from jepa_text.pretrained import base, vectors
+from jepa_text.pretrained import base, labels
 
 DEPTH = 100  # ranked documents per query
 _BLOCK = 10_000  # texts whose tokens are counted at once
@@ -83,4 +83,4 @@ def kind_of(task, settings, model=None):
         raise ValueError(
             f'{task.name} has no validation queries: give a set with qrels/dev.'
         )
-    return finetune.with_head(vectors.Vectors(), settings, model)
+    return finetune.with_head(labels.Vectors(), settings, model)

@@ -261,23 +261,18 @@ def collate(rows, size, length, pad_id):
         'segment_ids': np.zeros((size, length), np.int32),
         'positions': np.tile(np.arange(length, dtype=np.int32), (size, 1)),
     }
-    for key, value in rows[0].targets.items():
-        value = np.asarray(value)
-        shape = (size, length) if value.ndim else (size,)
-        batch[key] = np.full(shape, IGNORED, value.dtype)
+    filled = {key: (value, IGNORED) for key, value in rows[0].targets.items()}
     if rows[0].types is not None:
-        batch['types'] = np.zeros((size, length), np.int32)
+        filled['types'] = np.int32(rows[0].types), 0
+    for key, (value, rest) in filled.items():
+        shape = (size, length) if np.ndim(value) else (size,)
+        batch[key] = np.full(shape, rest, np.asarray(value).dtype)
     for index, row in enumerate(rows):
-        count = len(row.tokens)
-        batch['tokens'][index, :count] = row.tokens
-        if row.types is not None:
-            batch['types'][index, :count] = row.types
-        batch['segment_ids'][index, :count] = 1
-        for key, value in row.targets.items():
-            if np.ndim(value):
-                batch[key][index, :count] = value
-            else:
-                batch[key][index] = value
+        part = index, slice(len(row.tokens))
+        batch['segment_ids'][part] = 1
+        values = {'tokens': row.tokens, 'types': row.types, **row.targets}
+        for key in ('tokens', *filled):
+            batch[key][part if np.ndim(values[key]) else index] = values[key]
     return batch
 
 

@@ -16,7 +16,7 @@ from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.models.network import Network
-from jepa_text.pretrained import exported, saved, vectors
+from jepa_text.pretrained import exported, labels, saved
 from jepa_text.pretrained.model import Pretrained, check_filling
 from jepa_text.running import budget, identity, places, restore, xla_flags
 
@@ -76,7 +76,7 @@ def outline(workdir):
     name, folder = _place(workdir)
     if folder is None:
         encoder, tokenizer, length, begin, end = hf_load.outline(name)
-        network = Network(encoder, vectors.Vectors())
+        network = Network(encoder, labels.Vectors())
         given = dict(name=f'{paths.MODEL}{name}', begin=begin, end=end)
         return Pretrained(network, {}, tokenizer, length, **given)
     if (folder / saved.FILE).is_file():

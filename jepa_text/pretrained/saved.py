@@ -20,13 +20,13 @@ from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import atomic, checksums
 from jepa_text.models.network import Network
-from jepa_text.pretrained import base, labels, spans, tags, vectors
+from jepa_text.pretrained import base, labels, spans, tags
 
 FILE = 'task.json'
 WEIGHTS = 'model.safetensors'
 KINDS = {
     kind.name: kind
-    for kind in (labels.Labels, labels.Scores, tags.Tags, spans.Spans, vectors.Vectors)
+    for kind in (labels.Labels, labels.Scores, tags.Tags, spans.Spans, labels.Vectors)
 }
 # Fields of a load.Pretrained that are saved besides network, parameters and tokenizer.
 READING = ('length', 'causal', 'begin', 'end', 'pool', 'normalize', 'shift')

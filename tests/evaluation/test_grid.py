@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jepa_text.evaluation import config
 from jepa_text.evaluation.members import grid
-from jepa_text.pretrained import base, labels, prediction, vectors
+from jepa_text.pretrained import base, labels, prediction
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -76,7 +76,7 @@ def test_heads_and_dropout_depend_on_the_seed(rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), vectors.Vectors()])
+@pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), labels.Vectors()])
 def test_microbatches_equal_the_whole_batch(kind):
     """Also for InfoNCE, whose loss couples all examples of a batch."""
     examples, reader = examined.sea_or_land(24), prediction.reader(examined.model())

@@ -13,7 +13,7 @@ from jepa_text.data import batching
 from jepa_text.evaluation.members import grid, packed, step
 from jepa_text.models import bert, modernbert, network, transformer
 from jepa_text.models.network import Network
-from jepa_text.pretrained import base, labels, spans, tags, vectors
+from jepa_text.pretrained import base, labels, spans, tags
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=12)
 KINDS = {
@@ -21,7 +21,7 @@ KINDS = {
     'tags': tags.Tags(labels=('a', 'b'), act=''),
     'ends': spans.Spans(),
     'tokens': spans.Spans(learn='tokens', stride=0),
-    'vectors': vectors.Vectors(),
+    'vectors': labels.Vectors(),
 }
 ENCODERS = {
     'transformer': functools.partial(transformer.make, window=4),

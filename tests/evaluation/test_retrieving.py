@@ -11,7 +11,7 @@ from jepa_text.evaluation import evaluate, retrieving
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
 from jepa_text.losses import info_nce
-from jepa_text.pretrained import base, prediction, vectors
+from jepa_text.pretrained import base, labels, prediction
 
 WORDS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
 
@@ -30,7 +30,7 @@ def task(count=40):
 
 @pytest.mark.slow
 def test_padding_does_not_change_the_loss():
-    kind = vectors.Vectors()
+    kind = labels.Vectors()
     model = examined.model()
     pairs = base.Unlabeled(['a whale', 'the law'], ['of whales', 'laws and taxes of war'])
     rows = kind.rows(prediction.reader(model), pairs)

@@ -7,7 +7,7 @@ import pytest
 
 from jepa_text.evaluation.members import grid, vocabulary
 from jepa_text.evaluation.sets.task import Examples
-from jepa_text.pretrained import labels, prediction, vectors
+from jepa_text.pretrained import labels, prediction
 
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]
 
@@ -15,7 +15,7 @@ MEMBERS = [grid.Member(rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]
 def kind_and_rows(name):
     texts = examined.sea_or_land(40)
     if name == 'retrieval':
-        kind = vectors.Vectors()
+        kind = labels.Vectors()
         texts = Examples(texts.first, texts.first[::-1], np.ones(40))
     else:
         kind = labels.Labels(labels=('land', 'sea'))

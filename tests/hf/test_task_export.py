@@ -31,7 +31,6 @@ from jepa_text.pretrained import (
     saved,
     spans,
     tags,
-    vectors,
 )
 
 TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
@@ -281,9 +280,7 @@ def test_what_no_class_computes_is_known_before_training():
     assert "act='unbiased'" in exported.obstacle(kind, model)
     assert finetune.with_head(model.kind, config.Finetuning(), model) == model.kind
     pooled = dataclasses.replace(bert, pool='cls')
-    assert (
-        finetune.with_head(vectors.Vectors(), config.Finetuning(), pooled).pool == 'cls'
-    )
+    assert finetune.with_head(labels.Vectors(), config.Finetuning(), pooled).pool == 'cls'
 
 
 @pytest.mark.slow
@@ -300,7 +297,7 @@ def test_heads_of_causal_models_are_not_read_in_both_directions(tmp_path):
 )
 def test_retrieval_models_are_exported_without_head(tmp_path, family, architecture):
     plain = tuned(family, 'labels')
-    kind = vectors.Vectors(pool='mean')
+    kind = labels.Vectors(pool='mean')
     params = {'encoder': plain.params['encoder'], 'task_head': {}}
     network = Network(plain.network.encoder, kind)
     changes = dict(network=network, params=params, kind=kind, normalize=True)
