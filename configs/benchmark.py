@@ -34,7 +34,6 @@ CASES = {
         _case('clm', CLM, 'mlm'),
         _case('hybrid', HYBRID, 'mlm'),
         _case('ijepa', dict(name='ijepa', mlm=dict(rate=0.4), masks=1), 'mlm'),
-        _case('sentence', dict(name='sentence', mlm=dict(rate=0.4)), 'mlm'),
     ),
     # Diagnostics at every step, 100 times as often as by default: their default cost per
     # step is a hundredth.

@@ -95,8 +95,4 @@ def presets(
                 )
             ),
         ),
-        # The views of a text are two masking rates.
-        'sentence': (
-            dict(objective=dict(name='sentence', latent=ema, mlm=tokens, **predictor)),
-        ),
     }

@@ -14,7 +14,7 @@ import tiny
 
 CONFIGS = Path(__file__).parents[1] / 'configs'
 PRESETS = (
-    *('clm_mlm', 'jepa_mlm', 'jepa_mlm_paper', 'data2vec', 'lejepa_mlm', 'sentence'),
+    *('clm_mlm', 'jepa_mlm', 'jepa_mlm_paper', 'data2vec', 'lejepa_mlm'),
     'mixture',
 )
 # What a fault may be found by, as the one is checked against the other.
@@ -34,7 +34,7 @@ def bases(folder):
     presets = test_configs.module('toy').PRESETS
     for number, preset in enumerate(PRESETS):
         config = tiny.config(folder)
-        config |= dict(phases=presets[preset], tokens=0, offload='', baseline='none')
+        config |= dict(phases=presets[preset], tokens=0, baseline='none')
         config |= dict(geometry=dict(every=4, texts=16), profile_steps=(0, 0))
         config |= dict(watchdog=dict(seconds=9, pause=9))
         source = dict(name='text', path='x', heldout_every=9)

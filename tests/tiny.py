@@ -45,7 +45,7 @@ SETTINGS = dict(
     stop_after_skips=3,
     mesh=dict(data=1, fsdp=1, tensor=-1),
     log_every=1,
-    telemetry=dict(every=4, on_collapse='warn'),
+    telemetry=dict(every=4),
     evaluate=dict(every=8, rate=0.15, max_rows=16),
     checkpoint=dict(every=5, keep=2),
 )

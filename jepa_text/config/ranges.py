@@ -16,7 +16,7 @@ KINDS = {
     **dict.fromkeys(('mlm', 'latent', 'regularizer', 'adapt'), (dict,)),
     **dict.fromkeys(('balance', 'of'), (float, dict)),
     'momentum': (float, dict, types.NoneType),
-    **dict.fromkeys(('parts', 'shares', 'prefix'), (list,)),
+    **dict.fromkeys(('parts', 'shares'), (list,)),
     **dict.fromkeys(('target_scale', 'context_scale'), (list,)),
     'rate': (float, list, dict),
     'lr_multipliers': (list, dict),

@@ -149,13 +149,13 @@ class Objective:
         return self.compares
 
     def corrupt(self, example: Row, rng: np.random.Generator, step: int = 0) -> Row:
-        raise NotImplementedError
+        raise NotImplementedError('corrupt')
 
     def counts(self, batch: Arrays) -> Arrays:
-        raise NotImplementedError
+        raise NotImplementedError('counts')
 
     def loss(self, params: dict, view: View) -> tuple[jax.Array, Arrays, Any]:
-        raise NotImplementedError
+        raise NotImplementedError('loss')
 
     def modules(self, encoder: nn.Module) -> dict[str, nn.Module]:
         return {}
@@ -236,7 +236,7 @@ class TokenObjective(Objective):
         `rate` is the share of masked tokens. The first one is the metric that the
         objective is judged by (training/heldout.py).
         """
-        raise NotImplementedError
+        raise NotImplementedError('scorings')
 
     def modules(self, encoder):
         return {'lm_head': lm_head(encoder, self.tied)}

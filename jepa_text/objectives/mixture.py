@@ -1,6 +1,6 @@
-"""Several token objectives in one run: mixed row by row, or alternating step by step.
+"""Several token objectives in one run, mixed row by row.
 
-arXiv 2507.00994 names both as future work. One forward pass serves all objectives: the
+arXiv 2507.00994 names this as future work. One forward pass serves all objectives: the
 attention mask is defined per row, so a batch may contain masked and causal rows.
 """
 
@@ -15,21 +15,19 @@ from jepa_text.objectives.base import TokenObjective
 from jepa_text.objectives.mlm import MLM
 
 
-def make(tokenizer, length, steps, parts, by='rows', shares=None):
+def make(tokenizer, length, steps, parts, shares=None):
     """Returns a Mixture of `parts`, sections of token objectives (mlm, clm, mntp).
 
-    `by='rows'`: each row uses one part, drawn with probabilities in proportion to
-    `shares` (equal by default). `by='steps'`: all rows of a step use the same part, in
-    turn, for `shares[i]` steps each (integers). Raises ValueError for parts that do not
-    only predict tokens, and for shares that do not fit the parts.
+    Each row uses one part, drawn with probabilities in proportion to `shares` (equal by
+    default). Raises ValueError for parts that do not only predict tokens, and for shares
+    that do not fit the parts.
     """
     common = dict(tokenizer=tokenizer, length=length, steps=steps)
     parts = tuple(resolve.build('objectives', part, **common) for part in parts)
     shares = [1] * len(parts) if shares is None else list(shares)
-    _check(parts, by, shares)
+    _check(parts, shares)
     return Mixture(
         parts=parts,
-        by=by,
         shares=tuple(shares),
         capacity=max(part.capacity for part in parts),
         attends='rows',
@@ -42,7 +40,7 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
     )
 
 
-def _check(parts, by, shares):
+def _check(parts, shares):
     if len(parts) < 2 or not all(isinstance(part, TokenObjective) for part in parts):
         raise ValueError(
             'mixture: parts must be two or more sections of objectives that only '
@@ -59,11 +57,6 @@ def _check(parts, by, shares):
             f'mixture: shares={shares} must be {len(parts)} numbers above 0, one per '
             'part.'
         )
-    if by not in ('rows', 'steps') or (by == 'steps' and any(s % 1 for s in shares)):
-        raise ValueError(
-            f"mixture: by={by!r} with shares={shares}; by must be 'rows', or 'steps' "
-            'with integer shares.'
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +64,6 @@ class Mixture(TokenObjective):
     """Each row uses one of the parts; all predicted positions have the same weight."""
 
     parts: tuple
-    by: str
     shares: tuple
 
     @property
@@ -93,7 +85,8 @@ class Mixture(TokenObjective):
         }
 
     def corrupt(self, example, rng, step=0):
-        part = self._choose(rng, step)
+        share = np.asarray(self.shares, float)
+        part = int(rng.choice(len(self.parts), p=share / share.sum()))
         row = self.parts[part].corrupt(example, rng, step)
         if 'order' not in row:
             is_causal = self.parts[part].attends == 'causal'
@@ -102,13 +95,6 @@ class Mixture(TokenObjective):
         if any(part.can_drop for part in self.parts):
             row = {'dropped': np.zeros((), np.int32)} | row
         return row | {'part': np.full(1, part, np.int32)}
-
-    def _choose(self, rng, step):
-        if self.by == 'rows':
-            share = np.asarray(self.shares, float)
-            return int(rng.choice(len(self.parts), p=share / share.sum()))
-        turn = step % int(sum(self.shares))
-        return int(np.searchsorted(np.cumsum(self.shares), turn, side='right'))
 
     def score(self, params, view, hidden_BMD, index_BM, where_BM):
         loss, metrics = super().score(params, view, hidden_BMD, index_BM, where_BM)

@@ -8,10 +8,10 @@ import numpy as np
 
 from jepa_text.config import ranges, resolve
 from jepa_text.data.masking import tokens as token_masks
-from jepa_text.objectives.base import TokenObjective, check_pair
+from jepa_text.objectives.base import TokenObjective
 from jepa_text.optim import schedules
 
-SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
+SAMPLERS = ('fixed', 'iid', 'whole_word', 'span')
 ATTENDS = ('bidirectional', 'causal')
 
 
@@ -33,16 +33,15 @@ def make(
 ):
     """Returns an MLM that masks `rate` of the maskable tokens.
 
-    `rate` is a number, a section of schedules.py over the phase, or `[low, high]`, drawn
-    uniformly for each document. `sampler` chooses the masked tokens: `fixed`, a fixed
-    number of tokens; `iid`, each independently; `whole_word`; `span`, with geometric
-    lengths as in SpanBERT, or all of `span_length`; `sentence`. Of the masked tokens,
-    `mask_share` are replaced by the mask token and `random_share` by a random token, and
-    the rest stay unchanged; the loss includes all of them. `attends` is 'bidirectional'
-    or 'causal'. With `shift=1` token i is predicted at position i - 1, as in decoders
-    that are adapted. `tied` scores tokens with the input embedding, logits take at most
-    `logits_mib` MiB at a time, and `z_weight` is the weight of the z-loss. Raises
-    ValueError for options out of range.
+    `rate` is a number, or a section of schedules.py over the phase. `sampler` chooses the
+    masked tokens: `fixed`, a fixed number of tokens; `iid`, each independently;
+    `whole_word`; `span`, with geometric lengths as in SpanBERT, or all of `span_length`.
+    Of the masked tokens, `mask_share` are replaced by the mask token and `random_share`
+    by a random token, and the rest stay unchanged; the loss includes all of them.
+    `attends` is 'bidirectional' or 'causal'. With `shift=1` token i is predicted at
+    position i - 1, as in decoders that are adapted. `tied` scores tokens with the input
+    embedding, logits take at most `logits_mib` MiB at a time, and `z_weight` is the
+    weight of the z-loss. Raises ValueError for options out of range.
     """
     _check(sampler, mask_share, random_share, attends, shift)
     if span_length is not None:
@@ -51,12 +50,11 @@ def make(
             raise ValueError(
                 f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
             )
-    rates, per_document = _rates(rate, steps, length)
+    rates = _rates(rate, steps, length)
     every_id, special_ids = np.arange(tokenizer.vocab_size), {*tokenizer.special_ids}
     random_ids = np.setdiff1d(every_id, [*special_ids], assume_unique=True)
     return MLM(
         rate=rates,
-        per_document=per_document,
         sampler=sampler,
         span_length=span_length,
         mask_share=mask_share,
@@ -65,7 +63,7 @@ def make(
         mask_id=tokenizer.mask_id,
         special_ids=tuple(tokenizer.special_ids),
         random_ids=random_ids.astype(np.int32),
-        table=_table(tokenizer, sampler),
+        starts_word=tokenizer.starts_word if sampler == 'whole_word' else None,
         capacity=capacity(sampler, rates.max(), length),
         length=length,
         attends=attends,
@@ -100,34 +98,15 @@ def _check(sampler, mask_share, random_share, attends, shift):
         )
 
 
-def _table(tokenizer, sampler):
-    """Returns bool [V]: whether a token begins a word, or ends a sentence; else None."""
-    if sampler == 'whole_word':
-        return np.asarray(tokenizer.starts_word)
-    if sampler == 'sentence':
-        return np.array(
-            [
-                tokenizer.decode([token]).rstrip('"\'”’) ').endswith(('.', '!', '?'))
-                for token in range(tokenizer.vocab_size)
-            ]
-        )
-    return None
-
-
 def _rates(rate, steps, length):
-    """Returns the rate at each step of the phase, float64; and (low, high) or None."""
-    if isinstance(rate, list | tuple):
-        check_pair('mlm: rate', rate)
-        table, documents = np.full(1, rate[1]), tuple(rate)
-        lowest = rate[0]
+    """Returns the rate at each step of the phase, or one for all, float64."""
+    # Computed once, on the host: the pipeline's threads look it up for each row.
+    schedule = schedules.make(rate, steps, 'mlm: rate')
+    if isinstance(rate, int | float):
+        table = np.full(1, rate, float)
     else:
-        # Computed once, on the host: the pipeline's threads look it up for each row.
-        schedule, documents = schedules.make(rate, steps, 'mlm: rate'), None
-        if isinstance(rate, int | float):
-            table = np.full(1, rate, float)
-        else:
-            table = np.asarray(jax.vmap(schedule)(np.arange(steps)), np.float64)
-        lowest = table.min()
+        table = np.asarray(jax.vmap(schedule)(np.arange(steps)), np.float64)
+    lowest = table.min()
     if not 0 < lowest <= table.max() < 1:
         raise ValueError(
             f'mlm: rate={rate} must stay between 0 and 1 (papers use 0.15 to 0.5).'
@@ -137,7 +116,7 @@ def _rates(rate, steps, length):
             f'mlm: rate={rate} masks less than one token in ten rows of {length}, so '
             f'there is nothing to learn. It must reach {0.1 / length:.2g}.'
         )
-    return table, documents
+    return table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +124,6 @@ class MLM(TokenObjective):
     """-log p(token i | the row with its masked tokens replaced), at masked i only."""
 
     rate: np.ndarray
-    per_document: tuple | None
     sampler: str
     span_length: int | None
     mask_share: float
@@ -153,7 +131,7 @@ class MLM(TokenObjective):
     mask_id: int
     special_ids: tuple
     random_ids: np.ndarray
-    table: np.ndarray | None
+    starts_word: np.ndarray | None
     length: int
 
     @property
@@ -209,22 +187,13 @@ class MLM(TokenObjective):
 
     def _sample(self, allowed_L, example, rng, step):
         """Returns which of the allowed positions are masked."""
-        tokens_L, segments_L = example['tokens'], example['segment_ids']
-        sample = {
-            'fixed': token_masks.fixed_count,
-            'iid': token_masks.iid,
-            'whole_word': lambda *args: token_masks.whole_word(
-                *args, token_masks.word_starts(tokens_L, segments_L, self.table)
-            ),
-            'span': lambda *args: token_masks.span(*args, fixed_length=self.span_length),
-            'sentence': lambda *args: token_masks.sentence(
-                *args, token_masks.sentence_ids(tokens_L, segments_L, self.table)
-            ),
-        }[self.sampler]
-        if self.per_document is None:
-            rate = self.rate[min(step, len(self.rate) - 1)]
-            return sample(allowed_L, rate, rng)
-        rates = token_masks.document_rates(
-            segments_L, lambda count: rng.uniform(*self.per_document, count)
-        )
-        return token_masks.by_document(sample, allowed_L, rates, rng, segments_L)
+        rate = self.rate[min(step, len(self.rate) - 1)]
+        if self.sampler == 'whole_word':
+            starts_L = token_masks.word_starts(
+                example['tokens'], example['segment_ids'], self.starts_word
+            )
+            return token_masks.whole_word(allowed_L, rate, rng, starts_L)
+        if self.sampler == 'span':
+            return token_masks.span(allowed_L, rate, rng, fixed_length=self.span_length)
+        sample = token_masks.iid if self.sampler == 'iid' else token_masks.fixed_count
+        return sample(allowed_L, rate, rng)

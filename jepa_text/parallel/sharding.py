@@ -124,28 +124,24 @@ def as_tuple(names):
     return () if names is None else (names,) if isinstance(names, str) else names
 
 
-def shardings(tree, mesh, offload=''):
-    """Returns a NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs.
-
-    Leaves below the name `offload`, such as 'opt_state', are placed in host memory.
-    """
+def shardings(tree, mesh):
+    """Returns a NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs."""
 
     def sharding(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator='/')
-        kind = 'pinned_host' if offload and name.startswith(f'{offload}/') else None
-        return NamedSharding(mesh, spec(name, leaf.shape, mesh), memory_kind=kind)
+        return NamedSharding(mesh, spec(name, leaf.shape, mesh))
 
     return jax.tree_util.tree_map_with_path(sharding, tree)
 
 
-def sharded(shapes, mesh, offload=''):
+def sharded(shapes, mesh):
     """Returns a tree of ShapeDtypeStructs with the sharding of each leaf added."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
             leaf.shape, leaf.dtype, sharding=sharding
         ),
         shapes,
-        shardings(shapes, mesh, offload),
+        shardings(shapes, mesh),
     )
 
 

@@ -87,7 +87,7 @@ def remedies(sized):
     config = sized.config
     stronger = STRONGER.get(config['model'].get('remat', 'none'), ())
     remats = [{'model.remat': remat} for remat in stronger]
-    shard, offload = _sharding(sized), {'offload': 'optimizer'}
+    shard = _sharding(sized)
     rows = [phase.batch_size // sized.ways for phase in sized.made.phases]
     microbatches = [
         {'accumulate': parts}
@@ -99,10 +99,10 @@ def remedies(sized):
     while count <= MAX_DEVICES:
         devices.append({HARDWARE: f'{chip}:{count}'})
         count *= 2
-    choices = [microbatches, *([one] for one in remats), [shard], [offload], devices]
+    choices = [microbatches, *([one] for one in remats), [shard], devices]
     remedies = [remedy for choice in choices for remedy in _first(sized, choice)]
     if not remedies:
-        saving = shard | offload | (remats[-1] if remats else {})
+        saving = shard | (remats[-1] if remats else {})
         remedies = _first(sized, [saving, *(saving | more for more in microbatches)])
     return remedies + [
         (f'{flags} (changes the training)', need)

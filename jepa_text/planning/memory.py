@@ -74,8 +74,6 @@ def estimate(made, phase, *, microbatches, fused):
         for name in ('params', 'target', 'opt_state')
     }
     gradients = sizes['params'] * (1 if microbatches == 1 else 2)
-    if made.offload:  # to host memory
-        sizes[made.offload] = 0
     # Like fused kernels, `blockwise` stores only queries, keys, values and output.
     attention = 'blockwise' if fused else 'xla'
     encoder = _of_device(phase.network.encoder, made.mesh.shape[sharding.TENSOR])

@@ -82,14 +82,6 @@ def of_run(workdir, step=None):
         step = restore.newest_good_step(Path(workdir) / 'checkpoints')
     model = loading.load(workdir, step)
     facts = facts_of(model, workdir, step)
-    last = facts.history[-1]['objective']
-    if last['name'] == 'clm' and last.get('prefix') is not None:
-        raise ValueError(
-            f'{workdir} was trained with clm and prefix={last["prefix"]}: its attention '
-            'is bidirectional in the prefix and causal in the rest, for which '
-            'transformers has no class. Continue training with clm, mlm or mntp '
-            '(config.init_from) and export the result.'
-        )
     name = f'{Path(workdir).resolve().name}-{step}'
     return dataclasses.replace(model, name=name), facts
 

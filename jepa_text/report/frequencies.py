@@ -8,7 +8,7 @@ import math
 
 UNIGRAM = 'heldout/unigram_entropy'
 PREFIX = 'heldout/'
-KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)', 'prefix': 'prefix'}
+KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)'}
 _MIN_GAP = 0.005  # nats: a difference in the second decimal
 
 

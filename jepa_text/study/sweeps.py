@@ -105,7 +105,7 @@ def _options(before, final, has_rate):
     options = []
     for phase in (*before, final):
         section = phase['objective']
-        if section['name'] != 'clm' or section.get('prefix'):
+        if section['name'] != 'clm':
             options.append([section, phase.get('data'), phase.get('rope_theta')])
     return json.dumps(options, sort_keys=True) if options else None
 

@@ -50,8 +50,6 @@ MAY_CHANGE = (
     'model.remat',
     'phases.*.objective.*logits_mib',
     'stop_after_skips',
-    'telemetry.on_collapse',
-    'offload',
     'watchdog',
     'profile_steps',
     'plan',

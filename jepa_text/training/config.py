@@ -157,9 +157,6 @@ class Shared:
     mesh: sharding.Config = section(
         sharding.Config, 'how devices share the work (parallelism)'
     )
-    offload: str = field(
-        '', "'optimizer': keep its state in host memory", choices=('', 'optimizer')
-    )
     log_every: int = field(10, 'steps between lines of metrics', minimum=1)
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')

@@ -1,9 +1,9 @@
 """What is checked before a run starts, on shapes only: nothing is computed.
 
     switches           one phase can follow the other, and a step keeps the state's shapes
-    batch_size, memory, context, lr_multipliers        the sizes fit mesh and machine
-    returned_*, own_code_of       an objective or encoder of the user's own module keeps
-                                  its contract (objectives/base.py)
+    batch_size, context, lr_multipliers     the sizes fit the mesh
+    returned_*, own_code_of       an objective or encoder of the user's own module can be
+                                  trained
 
 A run that cannot end well fails when it begins, not hours later.
 """
@@ -13,13 +13,9 @@ import re
 
 import flax
 import jax
-import jax.numpy as jnp
-import numpy as np
-import psutil
 
 from jepa_text.config import own_code
-from jepa_text.models.network import Network
-from jepa_text.objectives.base import Objective, TokenObjective
+from jepa_text.objectives.base import Objective
 from jepa_text.optim import multipliers
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
@@ -141,31 +137,6 @@ def batch_size(recipe, accumulate):
             )
 
 
-def memory(recipe, accumulate):
-    """Raises ValueError if a step cannot fit in the memory of a machine without GPUs.
-
-    What it needs at least is the state, and for the backward pass the input of each layer
-    whatever is rematerialized. `plan` estimates what it needs in fact.
-    """
-    if jax.default_backend() != 'cpu' or jax.process_count() > 1:
-        return
-    memory = psutil.virtual_memory().total
-    for phase in recipe.phases:
-        encoder, rows = phase.network.encoder, phase.batch_size // accumulate
-        dtype = getattr(encoder, 'dtype', 'bfloat16')
-        hidden = phase.length * encoder.width * jnp.dtype(dtype).itemsize
-        leaves = jax.tree.leaves(recipe.shapes(phase))
-        state = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-        needed = state + rows * hidden * encoder.depth
-        if needed > memory:
-            raise ValueError(
-                f'phase {phase.index}: a step of {rows:,} rows of {phase.length} tokens '
-                f'needs more than {needed / 2**30:,.1f} GiB, but this machine has '
-                f'{memory / 2**30:,.1f} GiB. Lower data.batch_size, or raise accumulate '
-                f'(now {accumulate}); `jepa-text plan` shows what fits.'
-            )
-
-
 def context(recipe):
     """Raises ValueError if the mesh axis `context` cannot split the rows or the heads."""
     tensor, context = (recipe.mesh.shape[axis] for axis in sharding.HEADS)
@@ -182,25 +153,17 @@ def context(recipe):
                 )
 
 
-# Methods without a default in the base classes.
-REQUIRED = {Objective: ('corrupt', 'counts', 'loss'), TokenObjective: ('scorings',)}
 ENCODER = ('width', 'depth', 'attention')  # fields of an encoder that others read
 
 
 def returned_objective(section, objective):
-    """Raises OwnCodeError unless `make` of a user's module returned a whole Objective."""
-    if '.' not in (name := section['name']):
-        return
-    if not isinstance(objective, Objective):
+    """Raises OwnCodeError unless `make` of a user's module returned an Objective."""
+    if '.' in section['name'] and not isinstance(objective, Objective):
         base = f'{Objective.__module__}.{Objective.__name__}'
         own_code.reject(
-            name, f'make returned {objective!r}, no instance of a subclass of {base}.'
+            section['name'],
+            f'make returned {objective!r}, no instance of a subclass of {base}.',
         )
-    kind = type(objective)
-    for base, methods in REQUIRED.items():
-        for method in methods:
-            if getattr(kind, method, None) is getattr(base, method):
-                own_code.reject(name, f'{kind.__name__} must define `{method}`.')
 
 
 def returned_encoder(section, encoder):
@@ -215,120 +178,9 @@ def returned_encoder(section, encoder):
 
 
 def own_code_of(recipe, phase, model):
-    """Raises OwnCodeError if a phase's objective or encoder does not keep its contract.
-
-    `model` is the section of the encoder. Only what a module of the user's own takes part
-    in is checked.
-    """
+    """Raises OwnCodeError if the loss of a phase, which a user's objective or encoder
+    takes part in, cannot be differentiated. `model` is the section of the encoder."""
     modules = own_code.names([phase.section['objective'], model])
-    if not modules:
-        return
-    with own_code.faults(modules):
-        _check_encoder(recipe, phase, model)
-        _Traced(recipe, phase, modules[0]).check()
-
-
-def _check_encoder(recipe, phase, model):
-    """Traces the encoder of a user's module alone."""
-    if '.' not in model['name']:
-        return
-    encoder = phase.network.encoder
-    params = recipe.shapes(phase).params
-    ids_BL = jax.ShapeDtypeStruct((2, phase.length), jnp.int32)
-
-    def run(params, ids_BL):
-        variables = {'params': params['encoder']}
-        given = ids_BL, ids_BL, ids_BL, None
-        hidden_BLD = encoder.apply(variables, *given, causal=False)
-        _, layers = encoder.apply(variables, *given, causal=False, every_layer=True)
-        return hidden_BLD, *layers
-
-    shapes = _shapes(jax.eval_shape(run, params, ids_BL))
-    expected = ((2, phase.length, encoder.width),) * (2 + encoder.depth)
-    if shapes != expected:
-        own_code.reject(
-            model['name'],
-            f'the encoder returned hidden_BLD and, with every_layer=True, layers of the '
-            f'shapes {shapes}, not {expected}.',
-        )
-
-
-class _Traced:
-    """The methods of an objective, each traced on the shapes of a phase."""
-
-    def __init__(self, recipe, phase, name):
-        self.recipe, self.phase, self.name = recipe, phase, name
-        self.objective = phase.objective
-        encoder = phase.network.encoder.clone(attention='xla')
-        self.network = Network(encoder, phase.objective)
-
-    def check(self):
-        self.check_corrupt()
-        state = self.recipe.shapes(self.phase)
-        batch = self.recipe.abstract_batch(self.phase)
-        counts = jax.eval_shape(self.objective.counts, batch)
-        if not isinstance(counts, dict) or 'tokens' not in counts:
-            self.reject('counts', counts, "{'tokens': their number, ...}")
-        metrics, seen = self.check_loss(state, batch)
-        self.check_updates(state, batch, metrics, seen)
-
-    def reject(self, method, value, expected):
-        own_code.reject(self.name, f'{method} returned {_shapes(value)}, not {expected}.')
-
-    def check_corrupt(self):
-        rng = np.random.default_rng(0)
-        row = self.recipe.random_row(self.phase, rng)
-        made = self.phase.corrupt(row, rng, self.phase.start)
-        expected = f'the row with arrays added: {", ".join(row)}, ...'
-        if not isinstance(made, dict) or not row.keys() <= made.keys():
-            self.reject('corrupt', made, expected)
-        for key, value in made.items():
-            if not isinstance(value, np.ndarray):
-                self.reject('corrupt', {key: value}, expected)
-
-    def check_loss(self, state, batch):
-        """Returns shapes of the metrics and of what the objective remembers."""
-
-        def loss(params, state, batch):
-            view = steps.view_of(self.network, self.objective, state, batch, state.step)
-            return self.objective.loss(params, view)
-
-        returned = jax.eval_shape(loss, state.params, state, batch)
-        expected = '(loss, metrics, seen): a float32 scalar, {name: scalar}, a pytree'
-        if not isinstance(returned, tuple) or len(returned) != 3:
-            self.reject('loss', returned, expected)
-        value, metrics, seen = returned
-        if not _is_scalar(value) or value.dtype != jnp.float32:
-            self.reject('loss', returned, expected)
-        if not isinstance(metrics, dict) or not all(map(_is_scalar, metrics.values())):
-            self.reject('loss', returned, expected)
-        return metrics, seen
-
-    def check_updates(self, state, batch, metrics, seen):
-        """Traces what follows the loss of a step."""
-        objective, step = self.objective, jax.ShapeDtypeStruct((), jnp.int32)
-        number = jax.ShapeDtypeStruct((), jnp.float32)
-        look = dict.fromkeys(objective.diagnostic_names, number)
-        after = jax.eval_shape(objective.update_memory, state.memory, seen, look)
-        kept = {key: state.memory[key] for key in objective.memory()}
-        if isinstance(after, dict):
-            after = {key: after.get(key) for key in kept}
-        if _shapes(after) != _shapes(kept):
-            self.reject('update_memory', after, f'values for those of memory(): {kept}')
-        derived = jax.eval_shape(objective.derived, metrics, seen, look)
-        if not isinstance(derived, dict) or not all(map(_is_scalar, derived.values())):
-            self.reject('derived', derived, '{name: scalar}')
-        if objective.has_target:
-            encoder = state.params['encoder']
-            target = jax.eval_shape(objective.update_target, state.target, encoder, step)
-            if _shapes(target) != _shapes(state.target):
-                self.reject('update_target', target, 'the shapes of the target')
-
-
-def _is_scalar(value):
-    return getattr(value, 'shape', None) == ()
-
-
-def _shapes(tree):
-    """Returns a tree with the shape of each array, to be printed and compared."""
-    return jax.tree.map(lambda leaf: getattr(leaf, 'shape', leaf), tree)
+    if modules:
+        with own_code.faults(modules):
+            recipe.cost(phase)

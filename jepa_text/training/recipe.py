@@ -30,8 +30,6 @@ from jepa_text.training import heldout, preflight
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
-OFFLOADED = {'': '', 'optimizer': 'opt_state'}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
@@ -98,7 +96,6 @@ class Recipe:
     """Everything that a run is made of. Immutable.
 
     make_phases   function (sections, steps) -> phases built from the same parts
-    offload       name of the part of the state in host memory; '' for none
     settings      the parsed config: what the loop needs besides, such as log_every
     identity      checksums of the files next to a checkpoint (running/identity.py)
     evaluations   what train.py evaluates during training
@@ -111,7 +108,6 @@ class Recipe:
     optimizer: Any
     phases: tuple
     make_phases: Callable
-    offload: str
     settings: settings.Config
     identity: dict
     evaluations: tuple = ()
@@ -164,11 +160,11 @@ class Recipe:
 
     def shardings(self, phase):
         """Returns the sharding of every leaf of the state in a phase."""
-        return sharding.shardings(self.shapes(phase), self.mesh, self.offload)
+        return sharding.shardings(self.shapes(phase), self.mesh)
 
     def abstract_state(self, phase):
         """Returns shapes, dtypes and shardings of the state in a phase."""
-        return sharding.sharded(self.shapes(phase), self.mesh, self.offload)
+        return sharding.sharded(self.shapes(phase), self.mesh)
 
     def random_row(self, phase, rng):
         """Returns a row of random tokens, which are one document, not masked."""
@@ -254,7 +250,6 @@ def make(config, evaluations=()):
     )
     data_position.check(recipe.phases, parsed.data.repeat)
     preflight.batch_size(recipe, parsed.accumulate)
-    preflight.memory(recipe, parsed.accumulate)
     if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
         preflight.lr_multipliers(recipe, parsed.optimizer)
     made = [heldout.make(recipe, parsed.evaluate)]
@@ -304,7 +299,6 @@ def _recipe(config, parsed, mesh, tokenizer):
         optimizer=optimizer,
         phases=made,
         make_phases=make_phases,
-        offload=OFFLOADED[parsed.offload],
         settings=parsed,
         identity=identity.fingerprints(config, tokenizer),
     )

@@ -235,30 +235,17 @@ def compiled(recipe, phase):
 def jitted(recipe, phase):
     """Returns the jitted step, to be called or lowered inside the context of the mesh.
 
-    The state is donated. A part of it in host memory is copied to the devices and back.
+    The state is donated.
     """
     shardings = recipe.shardings(phase)
-    return _jitted(
-        phase.step, shardings, recipe.mesh, recipe.offload, phase.max_documents
-    )
+    return _jitted(phase.step, shardings, recipe.mesh, phase.max_documents)
 
 
 @memo.memoize
-def _jitted(step, shardings, mesh, offload, max_documents):
-    step = _fetching(step, offload) if offload else step
+def _jitted(step, shardings, mesh, max_documents):
     return jax.jit(
         attend.with_max_documents(max_documents, step),
         in_shardings=(shardings, sharding.batch_sharding(mesh)),
         out_shardings=(shardings, sharding.replicated(mesh)),
         donate_argnums=0,
     )
-
-
-def _fetching(step, part):
-    """Returns a step that first copies a part of the state from the host to devices."""
-
-    def fetched(state, batch):
-        on_device = jax.device_put(getattr(state, part), jax.memory.Space.Device)
-        return step(state.replace(**{part: on_device}), batch)
-
-    return fetched

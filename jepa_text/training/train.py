@@ -165,7 +165,7 @@ class _Loop:
         self.report.step(
             number, {**values, **total, **data_position.epochs(phase, number)}
         )
-        self.check_collapse(number, values, state, phase)
+        self.check_collapse(number, values, phase)
         skipped = int(values['train/skipped_in_row'])
         if skipped >= self.settings.stop_after_skips:
             self.save(state, phase, wait=True)
@@ -176,18 +176,13 @@ class _Loop:
                 'config.init_from can start it from this state.'
             )
 
-    def check_collapse(self, number, values, state, phase):
-        """Reports signs of collapse and other notes, each kind once per phase.
-
-        Saves the state and raises Diverged if the config asks to stop at a collapse.
-        """
-        collapse = phase.objective.collapse(values)
-        if collapse and self.settings.telemetry.on_collapse == 'stop':
-            self.save(state, phase, wait=True)
-            raise exits.Diverged(
-                f'step {number}: {" ".join(collapse.values())} The state is saved.'
-            )
-        for kind, text in {**collapse, **phase.objective.notes(values)}.items():
+    def check_collapse(self, number, values, phase):
+        """Reports signs of collapse and other notes, each kind once per phase."""
+        objective = phase.objective
+        for kind, text in {
+            **objective.collapse(values),
+            **objective.notes(values),
+        }.items():
             self.report_once(phase, kind, f'step {number}: {text}')
 
     def report_once(self, phase, kind, text):

@@ -448,17 +448,6 @@ def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
             export.compared(dataclasses.replace(model, **other), tmp_path / 'out')
 
 
-def test_a_prefix_lm_raises(tmp_path, monkeypatch):
-    objective = {'name': 'clm', 'prefix': [0.2, 0.6]}
-    facts = card.Facts(history=({'start': 0, 'stop': 1, 'objective': objective},))
-    monkeypatch.setattr(export.loading, 'load', lambda *_: trained())
-    monkeypatch.setattr(export, 'facts_of', lambda *_: facts)
-    with pytest.raises(
-        ValueError, match='bidirectional in the prefix.*training with clm, mlm'
-    ):
-        export.of_run(tmp_path, 1)
-
-
 def test_imported_models_have_no_steps(tmp_path):
     with pytest.raises(ValueError, match='step=12 has no meaning: leave it out'):
         export.run({'to': tmp_path / 'x', 'step': 12}, 'hf:x')

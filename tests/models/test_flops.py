@@ -12,7 +12,7 @@ from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.models import flops, memo
 from jepa_text.models.network import Network
-from jepa_text.objectives import hybrid, sentence
+from jepa_text.objectives import hybrid
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -110,13 +110,6 @@ def predicting(objective, cost, rows, length, seen, width):
         whole = objective.predictor.kind == 'transformer'
         at = rows * length if whole else many
         return many, {'predictor': cost('predictor/', at=at, looks=length)}
-    if isinstance(objective, sentence.Sentence):
-        many, products = rows * objective.documents, objective.documents * width
-        return many, {
-            # Forward and one gradient of the student, forward of the target.
-            'pooling': cost(at=rows * length, products=products, times=2 + 1),
-            'predictor': cost('predictor/', at=many),
-        }
     contexts, read = rows * objective.masks, objective.kept
     both, many = read + objective.hidden, contexts * objective.hidden
     return many, {
@@ -160,7 +153,6 @@ LATENT = dict(name='hybrid', mlm=dict(rate=0.3))
 FURTHER = {
     'own head': MLM,
     'mntp': dict(name='mntp', rate=0.3),
-    'prefix': dict(name='clm', prefix=(0.2, 0.8), tied=True),
     'masked, causal': MLM | dict(attends='causal'),
     'iid': MLM | dict(sampler='iid'),
     'predictor over the row': LATENT | dict(predictor='transformer'),

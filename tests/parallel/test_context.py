@@ -28,7 +28,7 @@ def outlined(objective, sizes, **changes):
         phases=[dict(objective=dict(name=objective, **small.OBJECTIVES[objective][0]))],
         data=dict(folder='', row_length=small.LENGTH, batch_size=small.ROWS),
         mesh=sizes,
-        telemetry=dict(every=0, on_collapse='warn'),
+        telemetry=dict(every=0),
     )
     config = settings.plain(config | changes)
     devices = jax.devices()[: 1 if not sizes else None]

@@ -41,7 +41,6 @@ OBJECTIVES = {
     'mntp': (dict(), 1, 0),
     'mixture': (dict(parts=[dict(name='clm'), dict(name='mlm')]), 1, 0),
     'hybrid': (dict(predictor='transformer', **SMALL), 1, 1),
-    'sentence': (dict(predictor_width=32), 1, 1),
     'ijepa': (dict(masks=MASKS, **SMALL), 2, 1),
 }
 
@@ -60,7 +59,7 @@ def compiled(objective, sizes, words=WORDS, **changes):
         phases=[dict(objective=dict(name=objective, **OBJECTIVES[objective][0]))],
         data=dict(folder='', row_length=LENGTH, batch_size=ROWS),
         mesh=sizes,
-        telemetry=dict(every=0, on_collapse='warn'),
+        telemetry=dict(every=0),
     )
     config = settings.plain(config | changes)
     made = recipes.outline(config, sharding.make_mesh(**sizes), words)
@@ -198,7 +197,7 @@ def test_activations_stay_with_their_rows_for_every_trunk(model, capfd):
 
 @pytest.mark.slow
 def test_activations_stay_with_their_rows_in_diagnostics():
-    look = dict(every=2, on_collapse='warn')
+    look = dict(every=2)
     check(*compiled('hybrid', MESHES[0], telemetry=look), 'hybrid', looks=1)
 
 

@@ -81,18 +81,6 @@ def test_every_process_reads_its_rows_and_no_others():
             sharding.parts_of_batch(held)
 
 
-def test_offloaded_leaves_are_on_the_host():
-    mesh = sharding.make_mesh()
-    tree = {
-        'params': {'a': {'scale': jax.numpy.ones(4)}},
-        'opt_state': {'age': {'a': {'scale': 0}}},
-    }
-    tree = jax.eval_shape(lambda: tree)
-    places = sharding.shardings(tree, mesh, 'opt_state')
-    assert places['opt_state']['age']['a']['scale'].memory_kind == 'pinned_host'
-    assert places['params']['a']['scale'].memory_kind != 'pinned_host'
-
-
 def test_calls_on_a_cpu_are_synchronous():
     @jax.jit
     def slow(x):

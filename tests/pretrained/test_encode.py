@@ -152,7 +152,6 @@ def test_a_model_is_pickled_and_copied_after_use(model, name, copied):
         (dict(name='mlm', attends='causal'), True),
         (dict(name='mlm', mask_share=0.0, random_share=1.0), False),
         (dict(name='clm'), False),
-        (dict(name='clm', prefix=(0.2, 0.5)), False),
         (dict(name='mixture', parts=(dict(name='clm'), dict(name='mlm'))), True),
         (dict(name='mixture', parts=(dict(name='clm'), dict(name='clm'))), False),
         (dict(name='hybrid'), True),

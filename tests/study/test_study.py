@@ -157,9 +157,7 @@ def own_text(tmp_path_factory):
     (folder / 'own.txt').write_text('\n\n'.join(parts))
     source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
     config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every=0))
-    config |= dict(
-        telemetry=dict(every=0, on_collapse='warn'), checkpoint=dict(every=2, keep=1)
-    )
+    config |= dict(telemetry=dict(every=0), checkpoint=dict(every=2, keep=1))
     del config['phases']
     config['prepare'] = dict(source=source, tokenizer='bundled', row_length=32, shards=1)
     config['data']['folder'] = ''

@@ -14,7 +14,7 @@ PRESETS = test_configs.module('toy').PRESETS
 LATENT = [
     name
     for name, phases in PRESETS.items()
-    if phases[-1]['objective']['name'] in ('hybrid', 'ijepa', 'sentence')
+    if phases[-1]['objective']['name'] in ('hybrid', 'ijepa')
 ]
 
 

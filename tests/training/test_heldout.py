@@ -52,7 +52,7 @@ def config(folder, *objectives, **changes):
         data=dict(
             folder=str(folder / 'rows'), row_length=LENGTH, batch_size=16, repeat=True
         ),
-        telemetry=dict(every=0, on_collapse='warn'),
+        telemetry=dict(every=0),
         phases=tuple(
             dict(objective=one, **({} if one is objectives[-1] else {'steps': 1}))
             for one in objectives
@@ -90,7 +90,6 @@ SCORED = {
     'mntp': ['mntp', 'clm'],
     'hybrid': ['mlm', 'clm'],
     'ijepa': ['mlm', 'clm'],
-    'sentence': ['mlm', 'clm'],
 }
 
 
@@ -119,18 +118,14 @@ def test_scorings_of_every_objective(name):
     [
         *(dict(name=name) for name in SCORED),
         dict(name='mlm', shift=1),
-        dict(name='clm', prefix=(0.1, 0.5)),
         dict(name='hybrid', mlm=dict(name='mlm', rate=0.2)),
         dict(name='mixture', parts=[dict(name='mntp'), dict(name='clm')]),
-        dict(
-            name='mixture', parts=[dict(name='clm', prefix=(0.1, 0.5)), dict(name='mlm')]
-        ),
     ],
 )
 def test_scorings_of_sections(section):
     expected = next(iter(heldout.scorings([network_of(section)])))
     assert network_of(section).objective.judged_by == expected
-    values = {f'heldout/{kind}_loss': 1.0 for kind in ('clm', 'mlm', 'mntp', 'prefix')}
+    values = {f'heldout/{kind}_loss': 1.0 for kind in ('clm', 'mlm', 'mntp')}
     values |= {f'heldout/{expected}_loss': 2.0, frequencies.UNIGRAM: 5.0}
     (said,) = frequencies.sentences(values, expected)
     assert '2.000 nats per token' in said
@@ -141,9 +136,6 @@ def test_attention_is_the_same_in_training_and_scoring():
     assert left['mlm']['attends'] == 'causal' and left['mlm']['rate'] == 0.15
     inside = dict(name='hybrid', mlm=dict(attends='causal'))
     assert heldout.scorings([network_of(inside)])['mlm']['attends'] == 'causal'
-    prefix = heldout.scorings([network_of(dict(name='clm', prefix=(0.2, 0.5)))])
-    assert list(prefix) == ['prefix', 'clm', 'mlm']
-    assert prefix['prefix']['prefix'] == (0.2, 0.5)
 
 
 def test_the_last_phase_decides_how_a_run_is_scored():

@@ -61,7 +61,7 @@ def test_every_preset_takes_all_arguments(preset):
             if tokens.get('name') != 'clm':
                 wanted = 'span' if preset == 'data2vec' else 'iid'
                 assert tokens['sampler'] == wanted
-        if section['name'] in ('hybrid', 'ijepa', 'sentence'):
+        if section['name'] in ('hybrid', 'ijepa'):
             assert section['predictor_width'] == 8
             momentum = section.get('latent', {}).get('momentum')
             own = preset in ('data2vec', 'lejepa_mlm', 'jepa_mlm_paper')

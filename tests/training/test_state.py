@@ -66,7 +66,7 @@ def second(**changes):
         dict(schedule=SCHEDULE | dict(decay=0.3)),
         dict(clip_norm=0.5),
         dict(accumulate=2),
-        dict(telemetry=dict(every=3, on_collapse='warn')),
+        dict(telemetry=dict(every=3)),
         dict(mesh=dict(data=2, fsdp=1, tensor=2)),
         dict(model=dict(name='transformer', preset='tiny', depth=2, scan=False)),
         dict(model=dict(name='transformer', preset='tiny', depth=1, dtype='bfloat16')),

@@ -131,13 +131,9 @@ def test_accumulation_gives_the_gradient_of_the_batch(monkeypatch, name, rule):
         assert learned(one.memory, before.memory) and learned(four.memory, before.memory)
 
 
-@pytest.mark.parametrize(
-    'name', [pytest.param('hybrid', marks=pytest.mark.slow), 'sentence']
-)
-def test_metrics_do_not_depend_on_accumulation(name):
-    """All are of the whole batch, also if a microbatch has a single latent (sentence)."""
+def test_metrics_do_not_depend_on_accumulation():
     given = dict(latent=dict(momentum=0.9, distance='mse'))
-    whole, microbatches = setup(name, **given), setup(name, B, **given)
+    whole, microbatches = setup('hybrid', **given), setup('hybrid', B, **given)
     state, batch = whole.create(), batch_of(whole.objective)
     # Far from their targets, predictions differ in size and direction.
     far = jax.tree.map(
@@ -252,9 +248,8 @@ def test_a_non_finite_step_only_changes_counters():
     assert (int(healed.skipped), int(healed.skipped_in_row)) == (1, 0)
 
 
-@pytest.mark.parametrize('name', ['hybrid', 'sentence'])
-def test_lambda_zero_trains_as_mlm_bit_for_bit(name):
-    hybrid = setup(name, balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
+def test_lambda_zero_trains_as_mlm_bit_for_bit():
+    hybrid = setup('hybrid', balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
     mlm = setup('mlm', rate=0.3, clip_norm=1e9)
     a, b = hybrid.create(), mlm.create()
     for seed in range(3):
@@ -400,7 +395,7 @@ def test_the_state_is_complete():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('section', ['hybrid', 'ijepa', 'sentence'])
+@pytest.mark.parametrize('section', ['hybrid', 'ijepa'])
 def test_diagnostics_use_the_gradient_of_each_loss(section):
     run = setup(section, diagnostics_every=1)
     state, batch = run.create(), batch_of(run.objective)

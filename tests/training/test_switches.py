@@ -37,7 +37,7 @@ def made(folder, *sections, at_switch=None, **changes):
         steps=2 * len(phases),
         phases=phases,
         evaluate=dict(every=0, rate=0.15, max_rows=0),
-        telemetry=dict(every=2, on_collapse='warn'),
+        telemetry=dict(every=2),
         **changes,
     )
     config = settings.plain(config)
@@ -105,15 +105,14 @@ def draw(rng):
     sized = dict(predictor_depth=1, predictor_heads=2)
     kind = str(rng.choice(['mlp', 'transformer', 'identity']))
     return [
-        lambda: dict(name='mlm', **token, **some(rate=[0.1, 0.4], sampler='iid')),
-        lambda: dict(name='clm', **token, **some(prefix=(0.1, 0.5))),
+        lambda: dict(name='mlm', **token, **some(sampler='iid')),
+        lambda: dict(name='clm', **token),
         lambda: dict(name='mntp', **token),
         lambda: dict(
             name='mixture', parts=[dict(name=name, **token) for name in ('mlm', 'clm')]
         ),
         lambda: dict(name='hybrid', predictor=kind, **both, **sized),
         lambda: dict(name='ijepa', masks=1, **both, **sized),
-        lambda: dict(name='sentence', **both),
     ][rng.integers(7)]()
 
 

@@ -4,7 +4,6 @@ import inspect
 import json
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import draws
 import jax
@@ -15,11 +14,10 @@ from numpy.testing import assert_array_equal
 
 from jepa_text.data import stream
 from jepa_text.optim import schedules
-from jepa_text.parallel import exits
 from jepa_text.pretrained import load
 from jepa_text.running import budget, metrics
 from jepa_text.training import config as settings
-from jepa_text.training import descriptions, preflight
+from jepa_text.training import descriptions
 from jepa_text.training import recipe as recipes
 
 STEPS = 24
@@ -125,15 +123,9 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
     )
     plain = tiny.train(config, tmp_path / 'plain')
     budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5}
-    machinery = dict(
-        offload='optimizer',
-        profile_steps=(2, 3),
-    )
-    state = tiny.train(budgeted | machinery, tmp_path / 'other')
+    state = tiny.train(budgeted | dict(profile_steps=(2, 3)), tmp_path / 'other')
     assert tiny.fingerprint(state) == tiny.fingerprint(plain)
     assert '| encoder/embedding ' in capsys.readouterr().err
-    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(state.opt_state)}
-    assert kinds == {'pinned_host'}
     (trace,) = (tmp_path / 'other' / 'profile').rglob('*.xplane.pb')
     stages = trace.read_bytes()
     assert all(s in stages for s in (b'encoder', b'lm_head', b'optimizer', b'loss'))
@@ -164,19 +156,6 @@ def test_parameters_and_flops_of_all_modules_are_said(folder):
         assert attention.startswith('attention')
 
 
-def test_a_batch_that_cannot_fit_in_memory_is_refused_before_it_is_compiled(
-    folder, monkeypatch
-):
-    memory = mock.Mock(total=2**30)
-    monkeypatch.setattr(preflight.psutil, 'virtual_memory', lambda: memory)
-    config = tiny.config(folder, phases=(dict(objective=dict(name='mlm')),))
-    config['data'] |= dict(batch_size=2**20, repeat=True)
-    with pytest.raises(ValueError, match=r'1,048,576 rows .* GiB, but .* accumulate'):
-        recipes.make(settings.plain(config))
-    config['data'] |= dict(batch_size=2**10)
-    recipes.make(settings.plain(config))
-
-
 def test_mfu_only_counts_real_tokens(trained):
     config, workdir, _ = trained
     made = recipes.make(settings.plain(config))
@@ -204,13 +183,13 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
 
 
 def watched(folder, **changes):
-    """A hybrid whose balance leaves [0.1, 0.9], set to stop at a collapse."""
+    """A hybrid whose balance leaves [0.1, 0.9]."""
     objective = dict(name='hybrid', predictor_width=16, balance=changes.pop('balance'))
     return tiny.config(
         folder,
         steps=3,
         phases=(dict(objective=objective),),
-        telemetry=dict(every=changes.pop('every'), on_collapse='stop'),
+        telemetry=dict(every=changes.pop('every')),
         evaluate=dict(every=0, rate=0.15, max_rows=0),
         **changes,
     )
@@ -221,7 +200,7 @@ def watched(folder, **changes):
     'balance, every',
     [(0.95, 0), (dict(name='gradient_ratio'), 2)],
 )
-def test_a_healthy_run_is_not_stopped_for_collapse(
+def test_a_healthy_run_has_not_collapsed(
     folder, tmp_path, capsys, monkeypatch, balance, every
 ):
     # The allocator of a calling notebook must not be changed.
@@ -235,13 +214,13 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
 
 
 @pytest.mark.slow
-def test_a_collapsed_run_stops_at_the_measurement(folder, tmp_path, monkeypatch):
+def test_a_collapsed_run_says_so_once(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.MIN_RANK', 1.1)
     unseen = watched(folder, balance=0.5, every=0)
     assert int(tiny.train(unseen, tmp_path / 'unseen').step) == 3
-    with pytest.raises(exits.Diverged, match='step 1: the targets span .* is saved'):
-        tiny.train(watched(folder, balance=0.5, every=2), tmp_path / 'seen')
-    assert (tmp_path / 'seen' / 'checkpoints' / '1').is_dir()
+    assert 'the targets span' not in capsys.readouterr().err
+    tiny.train(watched(folder, balance=0.5, every=1), tmp_path / 'seen')
+    assert capsys.readouterr().err.count('the targets span') == 1
 
 
 def change(config, path, value):
@@ -265,7 +244,6 @@ def change(config, path, value):
         ('steps', 1, 'at least one step'),
         ('tokens', 5, 'exactly one of steps and tokens'),
         ('data.batch_per_device', 5, 'set batch_size'),
-        ('offload', 'all', "'optimizer'"),
         ('profile_steps', [3, 2], 'profile_steps'),
         ('watchdog', {'second': 3}, "'seconds'"),
         ('phases.0.objective.name', 'clmm', "'clm'"),

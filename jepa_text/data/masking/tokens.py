@@ -110,34 +110,6 @@ def word_starts(tokens_L, segment_ids_L, starts_word_V):
     return starts_word_V[tokens_L] | _document_starts(segment_ids_L)
 
 
-def sentence(maskable_L, rate, rng, sentence_L):
-    """Masks whole sentences, as `whole_word` masks words; so it falls short of the count
-    more often, by less than the length of the shortest sentence left unmasked.
-
-    >>> sentence_L = np.array([1, 1, 1, 2, 2, 2])
-    >>> mask_L = sentence(np.ones(6, bool), 0.5, np.random.default_rng(0), sentence_L)
-    >>> len(set(sentence_L[mask_L])), int(mask_L.sum())
-    (1, 3)
-    """
-    return _whole(maskable_L, rate, rng, sentence_L)
-
-
-def sentence_ids(tokens_L, segment_ids_L, ends_sentence_V):
-    """Returns int [L]: the number of the sentence within the row, from 1; 0 is padding.
-
-    A sentence ends after a token of the table `ends_sentence_V` (after the last of
-    several in a row, as in `?!`), and with its document.
-
-    >>> ends_sentence_V = np.array([False, False, True])
-    >>> sentence_ids(np.array([1, 2, 1, 0]), np.array([1, 1, 1, 0]), ends_sentence_V)
-    array([1, 1, 2, 0])
-    """
-    ends_L = ends_sentence_V[tokens_L]
-    begins_L = _document_starts(segment_ids_L)
-    begins_L[1:] |= ends_L[:-1] & ~ends_L[1:]
-    return np.where(segment_ids_L > 0, np.cumsum(begins_L & (segment_ids_L > 0)), 0)
-
-
 def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
     """Masks spans, separated by at least one unmasked token if there are enough.
 
@@ -173,48 +145,6 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
     lengths = lengths[:spans]
     lengths[-1] -= ends[spans - 1] - count
     return _at(maskable_L, candidates[_ring(lengths, len(candidates), rng)])
-
-
-def document_rates(segment_ids_L, draw):
-    """Returns a rate for each document of a row, [documents]: `draw(count)`, for example
-    `lambda n: rng.uniform(0.15, 0.5, n)`. Raises ValueError for rates outside [0, 1].
-
-    >>> document_rates(np.array([1, 1, 2, 0]), lambda n: np.linspace(0.2, 0.4, n))
-    array([0.2, 0.4])
-    """
-    rates = np.asarray(draw(int(segment_ids_L.max(initial=0))), float)
-    if not ((rates >= 0) & (rates <= 1)).all():
-        raise ValueError(f'document_rates: {rates} must all be in [0, 1].')
-    return rates
-
-
-def by_document(sample, maskable_L, rates, rng, segment_ids_L):
-    """Applies a sampler of a fixed count to each document.
-
-    `rates` is a number or `document_rates`. Each document's count is the floor or the
-    ceiling of its rate * n, and the row's count that of their sum: `capacity` of
-    the highest rate suffices however many documents there are.
-    `sample(maskable_L, rate, rng)` sees one document's maskable positions at a time:
-    `lambda *given: whole_word(*given, starts_word_L)`.
-
-    >>> def first(maskable_L, rate, rng):
-    ...     chosen_L = np.cumsum(maskable_L) <= round(rate * maskable_L.sum())
-    ...     return maskable_L & chosen_L
-    >>> ids_L = np.array([1, 1, 2, 2, 2, 2])
-    >>> by_document(first, ids_L > 0, 0.5, np.random.default_rng(0), ids_L)
-    array([ True, False,  True,  True, False, False])
-    """
-    document_N = segment_ids_L[maskable_L] - 1
-    sizes = np.bincount(document_N, minlength=int(segment_ids_L.max(initial=0)))
-    # All share one u: the first d documents together have floor(their sum + u) positions.
-    ends = np.floor(np.cumsum(rates * sizes) + rng.random()).astype(int)
-    counts = np.diff(ends, prepend=0)
-    mask_L = np.zeros(len(maskable_L), bool)
-    for document in np.flatnonzero(counts):
-        # A rate for which rate * n is exactly the count, so that nothing is rounded.
-        rate = counts[document] / sizes[document]
-        mask_L |= sample(maskable_L & (segment_ids_L == document + 1), rate, rng)
-    return mask_L
 
 
 def limit(mask_L, maximum, rng):

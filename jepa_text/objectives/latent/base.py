@@ -18,7 +18,7 @@ from jepa_text.objectives.mlm import MLM
 # Allowed values of the sizes in the sections of these objectives.
 RANGES = {
     **dict.fromkeys(
-        ('predictor_width', 'predictor_depth', 'predictor_heads', 'documents'),
+        ('predictor_width', 'predictor_depth', 'predictor_heads'),
         dict(whole=True, minimum=1),
     ),
     # Each costs a forward pass; arXiv 2606.05173 uses 1, 2 or 4.
@@ -62,8 +62,8 @@ def parts(what, mlm, balance, latent, **common):
 class Prediction:
     """M predicted vectors for each of B rows (or of several contexts each), and targets.
 
-    A regularizer applies to `regularized_BMD`, or to those of the N vectors `rows_ND`, of
-    rows or of documents, where `rows_where_N` is true.
+    A regularizer applies to `regularized_BMD`, or to those of the N vectors `rows_ND` of
+    rows where `rows_where_N` is true.
     """
 
     prediction_BMD: jax.Array

@@ -40,11 +40,6 @@ class Config:
     every: int = schema.field(
         100, 'number of steps between diagnostics; 0: none', minimum=0
     )
-    on_collapse: str = schema.field(
-        'warn',
-        "action on a collapse: 'warn', or 'stop' the run",
-        choices=('warn', 'stop'),
-    )
 
 
 def gradients(latent, tokens):

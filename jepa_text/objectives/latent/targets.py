@@ -76,7 +76,7 @@ class Regularizer:
     """A loss term against collapse, on at most `sample` vectors per step.
 
     `on` is 'tokens', for the latents at masked positions, or 'rows', for the mean of each
-    row; with the objective `sentence`, both are the vectors of documents.
+    row.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Tests of the samplers on many random rows."""
 
 import dataclasses
-import functools
 import types
 
 import jax
@@ -45,34 +44,16 @@ def by_word(allowed, rate, rng):
     return token_masks.whole_word(allowed, rate, rng, starts)
 
 
-def by_sentence(allowed, rate, rng):
-    """Masks sentences of about eight tokens."""
-    starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.12
-    return token_masks.sentence(allowed, rate, rng, 1 + np.cumsum(starts))
-
-
 def four_at_a_time(allowed, rate, rng):
     return token_masks.span(allowed, rate, rng, fixed_length=4)
-
-
-def thirds(length):
-    """Returns segment ids of three documents of a third of a row each."""
-    return 1 + np.arange(length) * 3 // length
-
-
-def spans_per_document(allowed, rate, rng):
-    return token_masks.by_document(
-        token_masks.span, allowed, rate, rng, thirds(len(allowed))
-    )
 
 
 EXACT = [
     token_masks.fixed_count,
     token_masks.span,
     four_at_a_time,
-    spans_per_document,
 ]
-SAMPLERS = [*EXACT, by_word, by_sentence]
+SAMPLERS = [*EXACT, by_word]
 
 
 @pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
@@ -123,25 +104,12 @@ def test_worked_example():
     allowed = token_masks.maskable(TOKENS, SEGMENTS, SPECIAL)
     starts = token_masks.word_starts(TOKENS, SEGMENTS, STARTS_V)
     assert WORDS[~starts].tolist() == ['ma', 'el']
-    sentences = token_masks.sentence_ids(TOKENS, SEGMENTS, ENDS_V)
-    assert_array_equal(sentences, [1] * 7 + [2] * 4 + [0] * 2)
-    rng, masked = np.random.default_rng(0), {}
+    rng, masked = np.random.default_rng(0), set()
     for _ in range(300):
-        for name, mask in (
-            ('word', token_masks.whole_word(allowed, 1 / 3, rng, starts)),
-            ('sentence', token_masks.sentence(allowed, 1 / 3, rng, sentences)),
-        ):
-            masked.setdefault(name, set()).add(' '.join(WORDS[mask]))
-    assert {'Ish ma el', 'Call me Some'} <= masked['word']
-    assert not any(('ma' in found) != ('Ish' in found) for found in masked['word'])
-    # The first sentence exceeds the count: a contiguous part of it is masked.
-    assert masked['sentence'] == {
-        'Some years ago',
-        'Call me Ish',
-        'me Ish ma',
-        'Ish ma el',
-        'ma el .',
-    }
+        mask = token_masks.whole_word(allowed, 1 / 3, rng, starts)
+        masked.add(' '.join(WORDS[mask]))
+    assert {'Ish ma el', 'Call me Some'} <= masked
+    assert not any(('ma' in words) != ('Ish' in words) for words in masked)
 
 
 def test_replacement_shares():
@@ -195,16 +163,9 @@ def test_words_that_do_not_fit_are_skipped_or_cut_if_first():
     assert counts == {6, 9}
 
 
-def test_sentence_ids():
-    #                 a  b  ?  !  c  .  |  d  .  <eos> <pad>
-    tokens = np.array([4, 5, 9, 9, 6, 9, 7, 9, 2, 0])
-    segments = np.array([1, 1, 1, 1, 1, 1, 2, 2, 2, 0])
-    assert_array_equal(
-        token_masks.sentence_ids(tokens, segments, ENDS_V), [1, 1, 1, 1, 2, 2, 3, 3, 4, 0]
-    )
-    # A document may begin within a word, and end without punctuation.
+def test_word_starts():
+    # A document may begin within a word.
     tokens, segments = np.array([4, 7, 7, 8]), np.array([1, 1, 2, 2])
-    assert_array_equal(token_masks.sentence_ids(tokens, segments, ENDS_V), [1, 1, 2, 2])
     starts = token_masks.word_starts(tokens, segments, STARTS_V)
     assert_array_equal(starts, [True, False, True, False])
 
@@ -256,51 +217,6 @@ def test_spans_end_at_specials_and_documents():
 def test_invalid_span_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         token_masks.span(np.ones(4, bool), 0.5, np.random.default_rng(0), **settings)
-
-
-@pytest.mark.parametrize('sampler', [token_masks.fixed_count, token_masks.span])
-def test_each_document_has_its_own_rate(sampler):
-    rng = np.random.default_rng(0)
-    segments = np.repeat([1, 2, 3, 0], [200, 50, 3, 11])
-    allowed = (segments > 0) & (np.arange(264) % 9 > 0)
-    sizes = np.bincount(segments[allowed])[1:]
-    rates, masked, total = np.array([0.15, 0.5, 0.3]), [], []
-    for _ in range(1000):
-        mask = token_masks.by_document(sampler, allowed, rates, rng, segments)
-        assert not mask[~allowed].any()
-        masked.append(np.bincount(segments[mask], minlength=4)[1:])
-        total.append(mask.sum())
-    for count, exact in zip(np.transpose(masked), rates * sizes):
-        assert set(count) == {np.floor(exact), np.ceil(exact)}
-        # Four standard errors: 0.5 / sqrt(1000) is 0.016.
-        assert_allclose(count.mean(), exact, atol=0.06)
-    exact = rates @ sizes
-    assert set(total) == {np.floor(exact), np.ceil(exact)}
-
-
-by_document = functools.partial(token_masks.by_document, token_masks.fixed_count)
-
-
-def test_many_short_documents_fit_the_capacity():
-    rng = np.random.default_rng(0)
-    segments = 1 + np.arange(300) // 3
-    for rates in (
-        0.15,
-        token_masks.document_rates(segments, lambda n: np.full(n, 0.15)),
-    ):
-        counts = [
-            by_document(np.ones(300, bool), rates, rng, segments).sum() for _ in range(50)
-        ]
-        assert max(counts) <= token_masks.capacity(0.15, 300) and min(counts) >= 45
-
-
-def test_document_rates():
-    rng, segments = np.random.default_rng(0), np.repeat([1, 2, 0], 4)
-    rates = token_masks.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
-    assert rates.shape == (2,) and ((rates >= 0.15) & (rates <= 0.5)).all()
-    assert token_masks.document_rates(segments * 0, lambda n: rng.random(n)).shape == (0,)
-    with pytest.raises(ValueError, match=r'1.2.*must all be in \[0, 1\]'):
-        token_masks.document_rates(segments, lambda n: np.full(n, 1.2))
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
