@@ -1,7 +1,4 @@
-"""One hybrid step from config to the first updated parameters is what its page says.
-
-python tests/training/test_life_of_a_batch.py FOLDER      profiles one step, as JSON
-"""
+"""One hybrid step from config to the first updated parameters is what its page says."""
 
 import collections
 import dataclasses
@@ -13,12 +10,13 @@ from pathlib import Path
 
 import children
 import pytest
+import tiny
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / 'jepa_text'
 PAGE = ROOT / 'docs' / 'life_of_a_batch.md'
 # Modules of ours that `train` imports, and lines of the files on the line of the batch.
-MODULES, FILES, LINES = 110, 10, 2500
+MODULES, FILES, LINES = 110, 10, 2400
 # Of the run that is profiled.
 LETTERS = {'B': 8, 'L': 32, 'D': 64, 'V': 2048, 'N': 8}
 
@@ -58,9 +56,6 @@ def arrays(value):
 
 def profile(folder):
     """Prints what one hybrid step enters."""
-    sys.path.insert(0, str(ROOT / 'tests'))
-    import tiny
-
     objective = dict(name='hybrid', balance=dict(name='sigmoid'), predictor_width=16)
     phases = (dict(objective=objective),)
     config = tiny.config(folder, phases=phases, steps=1, evaluate=dict(every=0))
@@ -92,7 +87,11 @@ def run(*words):
 def called(tmp_path_factory):
     """{(file, function): {name: 'dtype shape'}}, in the order of the first calls."""
     folder = tmp_path_factory.mktemp('life')
-    output = run(__file__, str(folder)).splitlines()[-1]
+    paths = [str(ROOT / 'tests'), str(Path(__file__).parent)]
+    program = (
+        f'import sys; sys.path[:0] = {paths}; import {Path(__file__).stem} as test; '
+    )
+    output = run('-c', program + f'test.profile({str(folder)!r})').splitlines()[-1]
     return {(file, name): shapes for file, name, shapes in json.loads(output)}
 
 
@@ -161,7 +160,3 @@ def test_every_other_file_that_is_entered_has_its_reason(called):
     assert {file.split('/')[0] for file in entered - on_line} == {*reasons}
     count = len({f for f in entered if f.split('/')[0] not in ('models', 'losses')})
     assert count <= int(re.search(r'(\d+) files outside', text)[1])
-
-
-if __name__ == '__main__':
-    profile(sys.argv[1])

@@ -113,7 +113,7 @@ def draw(rng):
         ),
         lambda: dict(name='hybrid', predictor=kind, **both, **sized),
         lambda: dict(name='ijepa', masks=1, **both, **sized),
-    ][rng.integers(7)]()
+    ][rng.integers(6)]()
 
 
 def try_at_random(folder, seed):
