@@ -8,16 +8,17 @@ chips' peak (MFU): measure it (`throughput/mfu`) and pass it with `--mfu`.
 """
 
 import dataclasses
+import math
 
 import jax
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import schema
 from jepa_text.models import flops
-from jepa_text.models.network import Network
 from jepa_text.parallel import hardware, sharding
-from jepa_text.planning import aot, fit, memory, roofline, tables
+from jepa_text.planning import aot, memory, roofline, tables
 from jepa_text.training import completion
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 
 def plan(config, workdir=None):
@@ -56,7 +57,6 @@ class Phase:
     rows_at_once   rows per device in one microbatch
     parameters     {part: number of parameters}
     count          flops.Count of a step
-    factor         FLOPs of a step relative to plain MLM on the same rows
     memory         estimated memory per device
     compiled       the compiled step; None unless compilation was requested
     """
@@ -68,7 +68,6 @@ class Phase:
     rows_at_once: int
     parameters: dict
     count: flops.Count
-    factor: float
     memory: memory.Memory
     compiled: aot.Compiled | None
 
@@ -80,8 +79,8 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The plan of a run. If it does not fit, `remedies` lists changes that make it fit:
-    (flags, bytes per device)."""
+    """The plan of a run on a number of devices of a chip. `fused` attention stores no
+    array of row length squared."""
 
     options: hardware.Options
     chip: hardware.Chip
@@ -89,7 +88,6 @@ class Plan:
     phases: tuple
     dtype: str
     fused: bool
-    remedies: tuple = ()
 
     def fits(self, chip):
         """Whether every phase fits in the memory of this chip."""
@@ -150,41 +148,63 @@ class Plan:
         return sum(phase.steps * phase.tokens for phase in self.phases)
 
 
+def outline(config, options):
+    """The Recipe of a train config, given as plain dicts, on the hardware of the options.
+
+    Raises ValueError for settings that are incompatible.
+    """
+    _, devices = hardware.find(options.target)
+    mesh = sharding.abstract_mesh(devices, **config['mesh'])
+    # The step is only traced, so the attention kernel need not be available.
+    traced = config | {'model': config['model'] | {'attention': 'xla'}}
+    recipe = recipes.outline(traced, mesh, options.vocab_size)
+    ways, microbatches = _ways(mesh), config['accumulate']
+    for phase in recipe.phases:
+        if phase.batch_size % (ways * microbatches):
+            raise ValueError(
+                f'{phase.batch_size} rows per step are not a multiple of {ways} (mesh '
+                f'data x fsdp) x {microbatches} (accumulate); change one of them, or '
+                f'plan.hardware={options.target}.'
+            )
+    return recipe
+
+
 def make(config, options):
     """The Plan of a train config given as plain dicts."""
-    sized = fit.size(config, options.target, options.vocab_size)
-    made = sized.made
-    compiled = [None] * len(made.phases)
+    recipe, microbatches = outline(config, options), config['accumulate']
+    fused = config['model'].get('attention', 'auto') != 'xla'
+    parts = microbatches * _ways(recipe.mesh)
+    compiled = [None] * len(recipe.phases)
     if options.compile:
         compiled = aot.compile_phases(config, options.target, options.vocab_size)
-    phases = []
-    for phase, estimate, program in zip(made.phases, sized.memories(), compiled):
-        count = made.cost(phase)
-        phases.append(
-            Phase(
-                name=phase.name,
-                steps=phase.steps,
-                rows=phase.batch_size,
-                length=phase.length,
-                rows_at_once=sized.rows(phase),
-                parameters=parameters(made.shapes(phase).params),
-                count=count,
-                factor=count.model / mlm_flops(made, phase),
-                memory=estimate,
-                compiled=program,
-            )
+    phases = [
+        Phase(
+            name=phase.name,
+            steps=phase.steps,
+            rows=phase.batch_size,
+            length=phase.length,
+            rows_at_once=phase.batch_size // parts,
+            parameters=parameters(recipe.shapes(phase).params),
+            count=recipe.cost(phase),
+            memory=memory.estimate(recipe, phase, microbatches=microbatches, fused=fused),
+            compiled=program,
         )
-    planned = Plan(
+        for phase, program in zip(recipe.phases, compiled)
+    ]
+    chip, devices = hardware.find(options.target)
+    return Plan(
         options=options,
-        chip=sized.chip,
-        devices=sized.devices,
-        dtype=made.phases[0].network.encoder.dtype,
-        fused=sized.fused,
+        chip=chip,
+        devices=devices,
+        dtype=recipe.phases[0].network.encoder.dtype,
+        fused=fused,
         phases=tuple(phases),
     )
-    if planned.fits(planned.chip):
-        return planned
-    return dataclasses.replace(planned, remedies=tuple(fit.remedies(sized)))
+
+
+def _ways(mesh):
+    """The number of groups of devices that rows are split over."""
+    return math.prod(mesh.shape[axis] for axis in sharding.ROWS)
 
 
 def parameters(params):
@@ -197,22 +217,3 @@ def parameters(params):
     counts = {'embedding': embedding, **counts}
     counts['encoder'] -= embedding
     return {name: count for name, count in counts.items() if count}
-
-
-def mlm_flops(made, phase):
-    """FLOPs of an MLM step on the same rows: with the MLM part of the phase's objective
-    if it has one, otherwise with MLM's default masking rate."""
-    if phase.name == 'mlm':
-        return made.cost(phase).model
-    token = phase.objective.token_objective
-    own = phase.objective.baseline(phase.section['objective'])
-    objective = resolve.build(
-        'objectives',
-        own or {'name': 'mlm', 'tied': bool(token and token.tied)},
-        tokenizer=made.tokenizer,
-        length=phase.length,
-        steps=phase.stop - phase.start,
-    )
-    network = Network(phase.network.encoder, objective)
-    alone = dataclasses.replace(phase, objective=objective, network=network)
-    return made.cost(alone).model

@@ -75,7 +75,7 @@ def collectives(plan, phase):
 
 
 def verdict(plan):
-    """If the run does not fit, yields sentences that say so and how to make it fit."""
+    """If the run does not fit, yields sentences that say so and what needs less."""
     if plan.fits(plan.chip):
         return
     room = f'{plan.chip.memory / GIB:.1f} GiB per device, of which {USABLE:.0%} is usable'
@@ -84,10 +84,11 @@ def verdict(plan):
         f'Does not fit: {plan.peak_memory / GIB:.1f} GiB per device are needed, but '
         f'{plan.options.target} has {room}. No time or cost is estimated.'
     )
-    if not plan.remedies:
-        yield 'No tried change of the config makes it fit: use a smaller model.'
-    for flags, need in plan.remedies:
-        yield f'  would fit, with {need / GIB:.1f} GiB:  {flags}'
+    yield (
+        'Less is needed with more devices, or with config.accumulate=2, '
+        'config.model.remat=full, config.mesh.fsdp=-1 (with config.mesh.data=1), or a '
+        'smaller config.data.batch_size, which changes the training.'
+    )
 
 
 def parameters(plan):
@@ -124,12 +125,11 @@ def arithmetic(plan):
                 f'{phase.steps:,}',
                 f'{phase.steps * phase.tokens / 1e9:.4g}',
                 f'{total / phase.tokens / 1e9:.4g}',
-                f'{phase.factor:.2f}',
                 *(f'{share:.1%}' if share else '' for share in shares),
                 f'{phase.count.program / total:.2f}',
             ]
         )
-    columns = ['phase', 'steps', 'G tokens', 'GFLOP/token', 'x MLM', *names, 'computed']
+    columns = ['phase', 'steps', 'G tokens', 'GFLOP/token', *names, 'computed']
     return columns, rows
 
 

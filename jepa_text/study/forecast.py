@@ -13,7 +13,7 @@ import numpy as np
 from jepa_text.config import schema
 from jepa_text.files import checksums
 from jepa_text.parallel import hardware
-from jepa_text.planning import fit, plan
+from jepa_text.planning import plan
 from jepa_text.report import console
 from jepa_text.study import members, tree, work
 
@@ -207,8 +207,7 @@ def _options(config):
 
 def _recipe(config):
     """Returns the Recipe of a config on the hardware of its plan."""
-    options = _options(config)
-    return fit.size(config, options.target, options.vocab_size).made
+    return plan.outline(config, _options(config))
 
 
 def _plan(config, recipe, known):
