@@ -55,7 +55,6 @@ LONG = (
     'training/test_train',
     'parallel/test_processes',
     'running/test_faults',
-    'study/test_time_to_target',
     'study/test_tree',
     'parallel/test_partitioning',
     'parallel/test_context',

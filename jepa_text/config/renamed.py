@@ -54,6 +54,7 @@ INSTEAD = {
     'tasks.name=pairs': "it was removed: use name='labeled' with kind='scores'",
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
+    'report.target': 'it was removed: read metrics.jsonl of each run',
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",
 }
 

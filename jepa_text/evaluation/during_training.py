@@ -55,7 +55,6 @@ class Prober:
         self._batches = functools.partial(
             prediction.batches, pad_id=tokenizer.pad_id, maximum=length
         )
-        self.probed = [task.name for task in probed]
         self._parts = {}
         for task in probed:
             reader = base.Reader(tokenizer, *ends, length)

@@ -1,7 +1,6 @@
 """The budget of a run as a function of its steps: tokens, FLOPs and seconds."""
 
 import dataclasses
-import math
 
 import numpy as np
 
@@ -57,16 +56,15 @@ def tokens_per_step(budgets):
     return {size for one in budgets.values() for _, _, size, _ in one.spans}
 
 
-def seconds(log, step=math.inf):
-    """Returns the seconds of all logged steps up to `step`; NaN without times.
+def seconds(log):
+    """Returns the seconds of all logged steps; NaN without times.
 
     The first step of a phase compiles, and is counted as long as the others.
     """
     steps_N, times_N = metrics.series(log, TIMES)
     if not len(steps_N):
         return float('nan')
-    spent_N = np.cumsum(np.diff(steps_N, prepend=0) * times_N)
-    return float(np.interp(step, [0, *steps_N], [0, *spent_N]))
+    return float(np.diff(steps_N, prepend=0) @ times_N)
 
 
 def _budget(config, flops):

@@ -29,7 +29,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from jepa_text.config import ranges, resolve, schema
+from jepa_text.config import resolve, schema
 from jepa_text.evaluation.results import published
 from jepa_text.files import checksums
 from jepa_text.measures import power
@@ -52,13 +52,8 @@ class Reported:
     compare: tuple[tuple, ...] = schema.field(
         (), 'pairs of runs to compare; default: claims, or all pairs'
     )
-    target: dict = schema.field(
-        {}, "logged metrics to reach, as {'heldout/mlm_loss': 4.5}"
-    )
 
     def __post_init__(self):
-        for metric, value in self.target.items():
-            ranges.number(f'report.target: {metric}', value)
         if self.claims:
             claims_of(self.claims)
 

@@ -20,13 +20,12 @@ from jepa_text.study import (
     outcomes,
     papers,
     sweeps,
-    time_to_target,
     verdict_sections,
     verdicts,
 )
 
 # Tables on the terminal, and the columns of those that are printed as lines.
-_TABLES = ('Time to target', 'Outcomes', 'Linear probes', 'Masked tokens')
+_TABLES = ('Outcomes', 'Linear probes', 'Masked tokens')
 _LINES = {
     'Verdicts': ('first', 'second', 'metric', 'verdict'),
     'Claims': ('here', 'claim'),
@@ -118,7 +117,6 @@ def parts(study):
         outcomes.section(results, arms, measured),
         outcomes.predictions(results) if single else None,
         outcomes.probes(results) if single else None,
-        time_to_target.section(study, arms),
         _curves(study),
         _sweeps(arms, study.firsts, measured),
         verdict_sections.budget_section(fairness.spent(study.spent, study.members, logs)),

@@ -18,7 +18,7 @@ from jepa_text.evaluation import tasks
 from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.parallel import exits, signals
 from jepa_text.running import compilation, restore, workdir
-from jepa_text.study import finetuned, measure, members, time_to_target, tree
+from jepa_text.study import finetuned, measure, members, tree
 from jepa_text.training import completion, preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import train as training
@@ -95,7 +95,7 @@ def measure_member(name, config, folder, fingerprint, first):
 def member_configs(config, folder):
     """Returns {name: config} of all members.
 
-    Raises ValueError for a member whose final state or target could not be read.
+    Raises ValueError for a member whose final state would not be saved.
     """
     configs = members.configs(config, folder / 'rows')
     for name, own in configs.items():
@@ -104,7 +104,6 @@ def member_configs(config, folder):
                 raise ValueError(
                     'checkpoint.every=0 saves no checkpoint, but a study needs the last.'
                 )
-            time_to_target.check_run(config['report']['target'], own['evaluate'])
     return configs
 
 
@@ -124,7 +123,7 @@ def check_runs(config, configs, folder, filling):
                 f'study.sentences: {text!r} has {count} tokens, but rows only have '
                 f'room for {maximum}. Shorten it, or increase data.row_length.'
             )
-    checked, made = [], []
+    checked = []
     for name, own in configs.items():
         # Seeds of a run differ in nothing else.
         key = {k: v for k, v in own.items() if k not in ('name', 'seed')}
@@ -132,10 +131,9 @@ def check_runs(config, configs, folder, filling):
             continue
         checked.append(key)
         with named(name):
-            made.append(recipes.make(own, EVALUATIONS))
-            preflight.switches(made[-1])
-            finetuned.check_run(config['examine'], filling, made[-1])
-    time_to_target.check_logged(config['report']['target'], made)
+            recipe = recipes.make(own, EVALUATIONS)
+            preflight.switches(recipe)
+            finetuned.check_run(config['examine'], filling, recipe)
 
 
 def missing_tasks(config, configs):

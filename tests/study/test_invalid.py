@@ -112,14 +112,6 @@ LATER = [
         'but rows only have room for 30',
     ),
     (dict(study=dict(label='author')), "label='author' is not a field .*fields: title"),
-    (
-        dict(report=dict(target={'heldout/masked_loss': 4.0})),
-        "no run logs 'heldout/masked_loss'.*Available: .*mlm_loss",
-    ),
-    (
-        dict(report=dict(target={'probe/bund/balanced': 0.8})),
-        "no run logs 'probe/bund/balanced'. Did you mean 'probe/bundled/balanced'",
-    ),
     (exam(tasks=[dict(name='sst9')]), 'examine.x: .*sst9'),
     (exam(tasks=[dict(name='bundled')] * 2), 'examine.x: .*have only 1 different names'),
     (exam(train=1), 'examine.x: .*two classes are needed'),
