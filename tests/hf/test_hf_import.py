@@ -338,7 +338,7 @@ def test_json_of_another_type_raises(folder):
 def test_tokenizers_of_other_formats_raise_with_a_remedy(folder):
     path = folder('llama')
     (path / 'tokenizer.json').rename(path / 'tokenizer.model')
-    with pytest.raises(FileNotFoundError, match='tokenizer.model; in transformers, Auto'):
+    with pytest.raises(FileNotFoundError, match='tokenizer.json.*Other formats: Auto'):
         load.load(path)
 
 

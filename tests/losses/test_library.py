@@ -147,12 +147,6 @@ CASES = {
     'schedules.wsd': at_step(schedules.wsd(1.0, 0.2, 0.3, 10)),
     'schedules.warmup_cosine': at_step(schedules.warmup_cosine(1.0, 2, 10)),
     'schedules.wsd_twice': at_step(schedules.wsd_twice(1.0, 2, 2, 6, 12)),
-    'schedules.joined': at_step(
-        schedules.joined(schedules.constant(1.0), schedules.constant(0.3), 3, 4)
-    ),
-    'schedules.for_run': at_step(
-        schedules.for_run(0.3, 10, [dict(schedule=1.0, steps=5, at=5, rise=2)])
-    ),
     'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
     'balance.make': weighed(0.3),
     'balance.Fixed': weighed(dict(name='fixed', weight=0.2)),
