@@ -13,6 +13,8 @@ INSTEAD = {
     'objective.prefix': 'it was removed: use a mixture of clm and mlm',
     'objective.name=sentence': "it was removed: use name='hybrid'",
     'objective.by': 'it was removed: each row uses one part',
+    '.trace': 'it was removed: use profile_steps of train',
+    'cases.optional': 'it was removed: leave out cases that cannot run',
     '.lease': 'it was removed, as were claims: see the section engine',
     '.attempts': 'it was removed, as were claims: see engine.retries',
     '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',

@@ -3,14 +3,13 @@
 In each round every case is started, warmed up, measured and stopped, one after the other.
 So each process has the machine, its memory and its caches to itself, as in a real run. A
 longer disturbance of the machine affects all cases of a round, and ratios are computed
-within a round. The table reports medians and quartiles over the rounds.
+within a round. The table reports medians over the rounds.
 """
 
 import dataclasses
 import json
+import statistics
 from pathlib import Path
-
-import numpy as np
 
 from jepa_text import engine
 from jepa_text.config import schema
@@ -21,7 +20,7 @@ from jepa_text.parallel import sharding
 from jepa_text.report import console
 from jepa_text.training import config as settings
 
-COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
+COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'memory, MiB')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,6 @@ class Settings:
     compile: bool = field(True, 'use torch.compile in the cases of transformers')
     warmup: int = field(3, 'steps before timing starts', minimum=1)
     steps_a_round: int = field(8, 'timed steps per round', minimum=1)
-    trace: str = field('', 'folder for a trace of some steps; no trace if empty')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,6 @@ class Case(Settings):
     objective: dict = field(doc="objective, such as dict(name='mlm')")
     side: str = field('ours', 'implementation', choices=('ours', 'transformers'))
     against: str | None = field(None, 'name of the baseline case for the speed ratio')
-    optional: bool = field(False, 'skip the case if it cannot be built')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,47 +72,29 @@ def benchmark(config, workdir):
     """Runs the cases of a config (configs/benchmark.py) and returns {case: result}.
 
     Writes workdir/benchmark.json after every measurement: the times of all rounds, the
-    devices, library versions, and skipped cases. Raises ValueError if a case cannot be
-    built here; an `optional` case is skipped with a message instead.
+    devices and library versions. Raises ValueError if a case cannot be built here.
     """
     config = schema.resolved(Config, schema.plain(config))
-    cases = {case['name']: case for case in resolve_cases(config)}
-    rounds, skipped = {name: [] for name in cases}, {}
+    cases, rounds = resolve_cases(config), {}
     workdir = Path(paths.local('--workdir', workdir))
     paths.check_folder('--workdir', str(workdir))
     with engine.opened(engine.OWN_PROCESS, workdir) as run:
         for number in range(1, config['rounds'] + 1):
-            for name, case in cases.items():
-                if name in skipped:
-                    continue
-                try:
-                    measured = run_case(case, run)
-                except ValueError as error:
-                    if not case['optional']:
-                        raise
-                    skipped[name] = str(error)
-                    print(f'{name}: skipped. {error}')
-                else:
-                    rounds[name].append(measured)
-                    print(
-                        f'round {number} of {config["rounds"]}: {name}, '
-                        f'{1e3 * measured["seconds"]:,.1f} ms/step by '
-                        f'{measured["library"]}',
-                        flush=True,
-                    )
-                results = {n: merge_rounds(some) for n, some in rounds.items() if some}
-                _write(workdir, config, results, skipped)
-        # A case that failed in a later round lacks rounds for the comparison.
-        results = {name: one for name, one in results.items() if name not in skipped}
-        add_ratios(results, {name: cases[name].get('against') for name in results})
-        _write(workdir, config, results, skipped)
+            for case in cases:
+                measured = run_case(case, run)
+                rounds.setdefault(case['name'], []).append(measured)
+                print(
+                    f'round {number} of {config["rounds"]}: {case["name"]}, '
+                    f'{1e3 * measured["seconds"]:,.1f} ms/step by {measured["library"]}',
+                    flush=True,
+                )
+                results = merged(
+                    rounds, {one['name']: one.get('against') for one in cases}
+                )
+                contents = json.dumps({'config': config, 'results': results}, indent=1)
+                atomic.write(workdir / 'benchmark.json', contents)
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])
     return results
-
-
-def _write(workdir, config, results, skipped):
-    contents = {'config': config, 'results': results, 'left_out': skipped}
-    atomic.write(workdir / 'benchmark.json', json.dumps(contents, indent=1))
 
 
 def resolve_cases(config):
@@ -167,38 +146,34 @@ def run_case(case, run):
     return value
 
 
-def merge_rounds(rounds):
-    """One result from those of all rounds: all times, and the highest peak FLOP/s.
+def merged(rounds, against):
+    """{case: result} of {case: its results in the rounds}.
 
-    Memory is from the last round: the first may include the compiler's.
+    A result has the `seconds` of all rounds, the memory of the last one (the first may
+    include the compiler's), and, if the case is against another one, `ratio`: the median
+    over the rounds of its speed relative to that one's.
     """
-    return rounds[-1] | {
-        'seconds': [result['seconds'] for result in rounds],
-        'peak': max(result['peak'] for result in rounds),
+    results = {
+        name: some[-1] | {'seconds': [one['seconds'] for one in some]}
+        for name, some in rounds.items()
     }
-
-
-def add_ratios(results, against):
-    """Adds `ratio` to the results: the speed relative to the baseline case, per round, as
-    [lower quartile, median, upper quartile]."""
-    for name, other in against.items():
-        if other in results:
-            own = results[name]['tokens'] / np.array(results[name]['seconds'])
-            their = results[other]['tokens'] / np.array(results[other]['seconds'])
-            results[name]['ratio'] = np.percentile(own / their, (25, 50, 75)).tolist()
+    for name, result in results.items():
+        if other := results.get(against[name]):
+            pairs = zip(result['seconds'], other['seconds'])
+            tokens = result['tokens'] / other['tokens']
+            result['ratio'] = statistics.median(tokens * b / a for a, b in pairs)
+    return results
 
 
 def table_row(name, result):
     """The table row of a result, in the order of COLUMNS."""
-    seconds = float(np.median(result['seconds']))
+    seconds = statistics.median(result['seconds'])
     speed = result['flops'] / seconds
-    low, middle, high = result.get('ratio', (None,) * 3)
     return (
         name,
         f'{1e3 * seconds:,.1f}',
         f'{result["tokens"] / seconds:,.0f}',
         f'{speed / result["peak"]:.1%}' if result['peak'] else '',
-        '' if middle is None else f'{middle:.3f}',
-        '' if middle is None else f'{low:.3f} to {high:.3f}',
+        f'{result["ratio"]:.3f}' if 'ratio' in result else '',
         f'{result["memory"] / 2**20:,.0f}',
     )

@@ -85,7 +85,7 @@ class Peer:
         """Peak memory in bytes of the GPU, or of the process on a CPU."""
         if self._device == 'cuda':
             return self._torch.cuda.max_memory_allocated()
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return process_memory()
 
     def _tensors(self, batch, causal):
         # transformers shifts causal labels itself and ignores labels of -100.
@@ -98,6 +98,11 @@ class Peer:
             key: self._torch.tensor(array, dtype=self._torch.long, device=self._device)
             for key, array in arrays.items()
         }
+
+
+def process_memory():
+    """Peak memory of this process in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _unmasked(module, q, k, v, attention_mask, scaling=None, **_):

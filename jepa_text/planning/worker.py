@@ -1,11 +1,9 @@
 """Measures one case of benchmark.py, in a process of its own."""
 
 import itertools
-import resource
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.models.attention import attend
@@ -22,8 +20,9 @@ def measure(case):
     """Builds a case, warms it up and times its steps.
 
     Returns the `seconds` of a step, peak `memory` in bytes, `tokens` and `flops` per
-    step, the `peak` FLOP/s of its devices, its `library`, `device` and `parameters`, and
-    the `attention` backends used. Raises exits.ConfigError if it cannot be built here.
+    step, the `peak` FLOP/s of its devices (0 if unknown), its `library`, `device` and
+    `parameters`, and the `attention` backends used. Raises exits.ConfigError if it cannot
+    be built here.
     """
     xla_flags.apply()
     # Page faults can take up to half of a step on CPUs (LOG.md).
@@ -38,9 +37,6 @@ def measure(case):
     start = time.perf_counter()
     work.steps(case['steps_a_round'])
     seconds = (time.perf_counter() - start) / case['steps_a_round']
-    if case['trace']:
-        with jax.profiler.trace(case['trace']):
-            work.steps(2)
     attention = {attend.choose(name, request) for request, name in seen.items()}
     measured = {'memory': work.memory(), 'attention': sorted(attention)}
     return work.about | {'seconds': seconds} | measured
@@ -74,24 +70,9 @@ def make(case):
     work.about |= {
         'tokens': case['rows'] * case['row_length'],
         'flops': recipe.cost(phase).model,
-        'peak': jax.device_count() * peak(work.about['device']),
+        'peak': jax.device_count() * (hardware.peak(work.about['device']) or 0),
     }
     return work
-
-
-def peak(device_kind):
-    """Peak FLOP/s of a device: from its data sheet, or for a CPU the fastest of six
-    measured matrix products; 0 if unknown."""
-    if 'cpu' not in device_kind:
-        return hardware.peak(device_kind) or 0
-    x = jnp.ones((2048, 2048))
-    product = jax.jit(jnp.matmul)
-    seconds = []
-    for _ in range(6):
-        start = time.perf_counter()
-        product(x, x).block_until_ready()
-        seconds.append(time.perf_counter() - start)
-    return 2 * 2048**3 / min(seconds)
 
 
 def batches(case, phase, count=4):
@@ -138,6 +119,4 @@ class Ours:
         """Peak memory in bytes of the device, or of the process if the device does not
         report it."""
         known = jax.devices()[0].memory_stats() or {}
-        if 'peak_bytes_in_use' in known:
-            return known['peak_bytes_in_use']
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return known.get('peak_bytes_in_use') or peer.process_memory()

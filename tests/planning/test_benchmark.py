@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
@@ -33,34 +32,31 @@ def config(cases, **changes):
 @pytest.mark.slow
 def test_rounds_of_cases_and_their_table(tmp_path, capsys):
     made = config('objectives')
-    splash = {**config('attention,xla,splash').cases[1], 'against': 'mlm'}
-    made.cases = (made.cases[0], splash, made.cases[1])
+    made.cases = made.cases[:2]
     results = benchmark.benchmark(made, tmp_path)
     assert list(results) == ['mlm', 'clm']
     for result in results.values():
         assert len(result['seconds']) == 2 and min(result['seconds']) > 0
         assert result['tokens'] == 64 and result['flops'] > 0
-        assert result['peak'] > 1e8 and result['memory'] > 2**26
+        assert result['peak'] == 0 and result['memory'] > 2**26
     assert 'ratio' not in results['mlm']
-    low, middle, high = results['clm']['ratio']
-    assert low <= middle <= high
     saved = json.loads((tmp_path / 'benchmark.json').read_text())
-    assert list(saved['results']) == list(results)
-    assert saved['results']['clm']['seconds'] == results['clm']['seconds']
-    assert list(saved['left_out']) == ['attention splash']
+    assert saved['results'] == results
     printed = capsys.readouterr().out
-    assert 'ratio' in printed and f'{middle:.3f}' in printed
-    assert "skipped. benchmark case 'attention splash'" in printed
-    assert 'it runs on TPUs' in printed
+    assert 'ratio' in printed and f'{results["clm"]["ratio"]:.3f}' in printed
 
 
 def test_ratios_are_per_round():
-    results = {
-        'one': {'tokens': 100, 'seconds': [1.0, 2.0, 4.0]},
-        'two': {'tokens': 50, 'seconds': [1.0, 1.0, 1.0]},
-    }
-    benchmark.add_ratios(results, {'one': None, 'two': 'one'})
-    np.testing.assert_allclose(results['two']['ratio'], [0.75, 1.0, 1.5])
+    one = [{'tokens': 100, 'seconds': seconds} for seconds in (1.0, 2.0, 4.0)]
+    two = [{'tokens': 50, 'seconds': 1.0}] * 3
+    results = benchmark.merged({'one': one, 'two': two}, {'one': None, 'two': 'one'})
+    assert results['two']['ratio'] == 1.0 and 'ratio' not in results['one']
+
+
+def test_mfu_is_of_the_peak_of_a_known_device():
+    result = dict(tokens=1, flops=3.0, seconds=[1.0], memory=2**20)
+    assert benchmark.table_row('x', result | {'peak': 4.0})[3] == '75.0%'
+    assert benchmark.table_row('x', result | {'peak': 0})[3] == ''
 
 
 @pytest.mark.parametrize(
@@ -83,25 +79,7 @@ def test_error_of_a_worker_is_raised(tmp_path):
         benchmark.benchmark(made, tmp_path)
 
 
-def test_case_that_fails_in_a_later_round_is_skipped(tmp_path, monkeypatch):
-    def run_case(case, run):
-        calls.append(case['name'])
-        if calls.count('attention xla') == 2 and case['name'] == 'attention blockwise':
-            raise ValueError('memory was full')
-        return dict(seconds=1, tokens=1, flops=1, peak=1, memory=1, library='none')
-
-    calls = []
-    monkeypatch.setattr(benchmark, 'run_case', run_case)
-    made = config('attention,xla,blockwise', rounds=3)
-    assert list(benchmark.benchmark(made, tmp_path)) == ['attention xla']
-    assert len(calls) == 5
-    saved = json.loads((tmp_path / 'benchmark.json').read_text())
-    assert saved['left_out'] == {'attention blockwise': 'memory was full'}
-
-
 def test_sweep_changes_one_setting():
-    made = config('attention,xla,splash,blockwise')
-    assert [case['optional'] for case in made.cases] == [False, True, True]
     made = config('batch,2,6').to_dict()
     assert [benchmark.resolve_case(made, case)['rows'] for case in made['cases']] == [
         2,
