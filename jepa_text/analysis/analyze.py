@@ -61,7 +61,7 @@ class Config:
         (), 'layers to measure; all if empty; 0 is the embedding, -1 the last'
     )
     poolings: tuple[str, ...] = field(
-        ('mean', 'max', 'cls', 'last4', 'attention'),
+        ('mean', 'max', 'cls', 'last4'),
         'poolings of tokens; probes of every layer use the first',
     )
     train: int = field(1500, 'training examples of probes, sampled by seed', minimum=2)
@@ -261,10 +261,10 @@ def _checked(config):
                 "Specify the --workdir of a training run, or 'hf:' with a folder or name."
             )
     features.combinations(1, None, config['poolings'])
-    if not config['poolings'] or config['poolings'][0] in (*features.TRAINED, 'last4'):
+    if not config['poolings'] or config['poolings'][0] == 'last4':
         raise ValueError(
-            f'poolings={config["poolings"]}: the first pooling is used in every layer '
-            "and task, so it must be one that needs no training, such as 'mean'."
+            f'poolings={config["poolings"]}: the first pooling is used in every layer, '
+            "so it must be one that every layer has, such as 'mean'."
         )
     return config
 

@@ -8,18 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import array_cache, features, monitor, probes, results
+from jepa_text.analysis import features, monitor, probes, results
 from jepa_text.analysis.results import Result
 from jepa_text.data import truncation
-from jepa_text.evaluation import controls, identity
+from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import baselines, lexical
 from jepa_text.evaluation.controls import features as word_features
-from jepa_text.files import checksums
-from jepa_text.measures import similarity, trained_pooling
-from jepa_text.models import pooling
+from jepa_text.measures import similarity
 
 ENCODING = 0.5  # share of the work on a model, for the display of progress
-POOLING_TEXTS = 600  # training texts for trained poolings
 _CKA_TEXTS = 2000
 _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 
@@ -243,57 +240,23 @@ def vectors(config, model, task, cache, progress):
             f'vectors of {done:,} of {count:,} texts', ENCODING * done / count
         )
 
-    poolings, weights = _poolings(config, model, task, cache, progress)
     return features.extract(
         model,
         _texts(task),
-        poolings,
+        _poolings(config, model),
         layers=config['layers'] or None,
-        weights=weights,
         folder=cache,
         on_progress=on_progress,
     )
 
 
-def _poolings(config, model, task, cache, progress):
-    """(poolings, weights): the poolings that model and task support, and the weights
-    of trained poolings, from the training split."""
-    wanted = [
+def _poolings(config, model):
+    """The poolings that the model supports; an unsupported first one raises later."""
+    return [
         name
         for name in config['poolings']
         if name != 'cls' or name == config['poolings'][0] or model.ends()[0]
     ]
-    trained = [name for name in wanted if pooling.base(name) in features.TRAINED]
-    if not trained:
-        return wanted, {}
-    if task.kind != 'labels' or task.train.second is not None:
-        return [name for name in wanted if name not in trained], {}
-    progress.status(f'training {", ".join(trained)}')
-    return wanted, trained_weights(model, task, config['seed'], cache)
-
-
-def trained_weights(model, task, seed, folder):
-    """{pooling: weights} of trained_pooling.py, from training texts of a task; cached in
-    `folder`."""
-    # Drawn, as files are often sorted by class.
-    chosen = task.train.draw(POOLING_TEXTS, seed)
-    cache = array_cache.ArrayCache(folder)
-    inputs = [identity.of(model), chosen.first, chosen.target.tolist(), seed]
-    key = f'pooling-{checksums.checksum(inputs)}'
-    cached = cache.get(key)
-    if cached is not None:
-        return {name: np.array(weights) for name, weights in cached.items()}
-    hidden_NLD, valid_NL = features.token_states(model, chosen.first)
-    labels_N = np.unique(chosen.target, return_inverse=True)[1]
-    trained = {
-        name: trained_pooling.train(name, hidden_NLD, valid_NL, labels_N, seed=seed)
-        for name in features.TRAINED
-    }
-    forms = {name: (weights.shape, weights.dtype) for name, weights in trained.items()}
-    with cache.writing([key], forms) as arrays:
-        for name, weights in trained.items():
-            arrays[key][name][...] = weights
-    return trained
 
 
 def _texts(task):

@@ -1,9 +1,8 @@
 """Report of an analysis: analysis.html, and a short table on the terminal."""
 
-from jepa_text.analysis import features, figures, findings, measuring, verdicts
+from jepa_text.analysis import figures, findings, verdicts
 from jepa_text.data import truncation
 from jepa_text.evaluation import controls
-from jepa_text.models import pooling
 from jepa_text.report import console, page
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
@@ -96,15 +95,7 @@ def methods(config):
             'are drawn together.'
         )
     sentence = f'Controls: {", ".join(names)}.' if names else 'There are no controls.'
-    text = METHODS.format(**{**config, 'controls': sentence, 'geometry': geometry})
-    trained = [n for n in config['poolings'] if pooling.base(n) in features.TRAINED]
-    if trained:
-        text += (
-            f' The weights of {", ".join(trained)} are trained on the first '
-            f'{features.TRAINED_ON:,} tokens of at most {measuring.POOLING_TEXTS:,} '
-            'training texts.'
-        )
-    return text
+    return METHODS.format(**{**config, 'controls': sentence, 'geometry': geometry})
 
 
 def _cuts(results):

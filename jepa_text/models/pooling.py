@@ -2,8 +2,6 @@
 
     mean, max_, cls, last, position     of hidden states and mask alone: POOLINGS
     weighted                            with a weight per position
-    inverse_frequency, learned          such weights: by rarity of the token; trained
-    attention                           with one query
     valid_mask                          the positions that count
 
 POOLINGS by name use all tokens of a text, including special tokens, as in
@@ -13,8 +11,7 @@ excludes special tokens.
 Each pooling takes `hidden_BLD` and `valid_BL` (True for positions that count), computes
 in float32 whatever the dtype of the hidden states, and returns float32 [B, D]. Values at
 other positions, even NaN, have no effect and get no gradient. A row without any valid
-position gives zeros. Queries and weights are trained by trained_pooling.py on the
-training split of a probe; untrained, they give the mean.
+position gives zeros.
 """
 
 import jax.numpy as jnp
@@ -99,46 +96,6 @@ def weighted(hidden_BLD, valid_BL, weight_BL):
     return sum_BD / jnp.where(total_B1 > 0, total_B1, 1.0)
 
 
-def inverse_frequency(tokens_BL, counts_V, smoothing=1e-3):
-    """Returns weight_BL = a / (a + p(token)), with p the relative frequency of the token.
-
-    Smooth inverse frequency (SIF, Arora et al. 2017); a is `smoothing`. `counts_V` are
-    token counts in some corpus, the same for all models that are compared.
-
-    >>> inverse_frequency(jnp.array([[0, 1]]), jnp.array([999, 1])).round(3).tolist()
-    [[0.0010000000474974513, 0.5]]
-    """
-    counts_V = jnp.asarray(counts_V, jnp.float32)
-    share_V = counts_V / jnp.maximum(jnp.sum(counts_V), 1.0)
-    return smoothing / (smoothing + share_V[tokens_BL])
-
-
-def learned(logit_L, valid_BL):
-    """Returns weight_BL, the softmax of a learned logit per position; zeros: the mean.
-
-    >>> learned(jnp.zeros(2), jnp.array([[True, False]])).tolist()
-    [[1.0, 0.0]]
-    """
-    logit_BL = jnp.broadcast_to(jnp.asarray(logit_L)[None], valid_BL.shape)
-    return _softmax(logit_BL, valid_BL)
-
-
-def attention(hidden_BLD, valid_BL, query_D):
-    """Returns sum_l a_l h_l, a = softmax over valid positions of q.h_l / sqrt(D).
-
-    A query of zeros gives the mean.
-
-    >>> hidden_BLD, valid_BL = jnp.array([[[0.0], [9.0]]]), jnp.ones((1, 2), bool)
-    >>> attention(hidden_BLD, valid_BL, jnp.array([9.0])).tolist()
-    [[9.0]]
-    """
-    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
-    query_D = jnp.asarray(query_D, jnp.float32)
-    score_BL = jnp.einsum('BLD,D->BL', masked_BLD, query_D, precision='highest')
-    weight_BL = _softmax(score_BL / jnp.sqrt(float(query_D.size)), valid_BL)
-    return weighted(masked_BLD, valid_BL, weight_BL)
-
-
 def base(name):
     """Returns the pooling that a name refers to, without the suffix '-specials'.
 
@@ -185,18 +142,6 @@ def check(name, begin, rows, special_ids):
                 f'pool={name!r}: text {number} has only special tokens. Leave it out, or '
                 f'use {base(name)!r}, which includes them.'
             )
-
-
-def _softmax(score_BL, valid_BL):
-    """A softmax that is 0 where not valid, without NaN in values or gradients."""
-    lowest = jnp.finfo(jnp.float32).min
-    max_B1 = jnp.max(
-        jnp.where(valid_BL, score_BL, lowest), axis=1, keepdims=True, initial=lowest
-    )
-    weight_BL = jnp.where(
-        valid_BL, jnp.exp(jnp.where(valid_BL, score_BL - max_B1, 0.0)), 0
-    )
-    return weight_BL / jnp.maximum(jnp.sum(weight_BL, axis=1, keepdims=True), 1e-30)
 
 
 def _masked(hidden_BLD, valid_BL, other):

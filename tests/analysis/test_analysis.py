@@ -7,7 +7,6 @@ import json
 import math
 import re
 
-import examined
 import jax
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ import tiny
 from scipy import stats
 
 from jepa_text import main
-from jepa_text.analysis import analyze, features, measuring, page, probes
+from jepa_text.analysis import analyze, features, page, probes
 from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
 from jepa_text.evaluation.sets import task as tasks
@@ -113,16 +112,6 @@ def test_progress_covers_every_part(analysis):
     for words in ('measured 2 of', 'vectors of 64 of', f'vectors of {texts} of {texts}'):
         assert any(words in text for _, text in updates)
     assert f'{total}/{total}' in lines[-1] and len(lines) >= len(updates)
-
-
-def test_trained_poolings_learn_all_classes_of_a_sorted_file(monkeypatch, tmp_path):
-    texts = [f'text {n}' for n in range(24)]
-    labels = np.array(['bad'] * 12 + ['good'] * 12)
-    side = tasks.Examples(texts, None, labels)
-    task = tasks.Task('sorted', 'labels', 'accuracy', side, side)
-    monkeypatch.setattr(measuring, 'POOLING_TEXTS', 8)
-    found = measuring.trained_weights(examined.model(), task, 0, tmp_path)
-    assert set(found) == set(features.TRAINED)
 
 
 def chosen(results, **wanted):
@@ -228,7 +217,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(models=['nowhere']), 'nowhere contains no config.json'),
         (dict(tasks=[dict(name='sst3', path='x')]), "Did you mean 'sst2'"),
         (dict(tasks=[dict(name='labeled')]), "requires 'path'"),
-        (dict(poolings=['attention']), 'needs no training'),
+        (dict(poolings=['last4']), 'that every layer has'),
         (dict(poolings=['men']), "Did you mean 'mean'"),
         (dict(controls=['random']), "'random' is invalid; choices: 'untrained'"),
         (dict(halfs=3), "Did you mean 'half_samples'"),
@@ -313,25 +302,6 @@ def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
     assert set(analyze.run_names(starts).values()) == {('on', 3), ('on', 4)}
     starts = [run(f'off-{n}', seed=n, init_from=dict(path=f'a-{n}00')) for n in (3, 4)]
     assert set(analyze.run_names(starts).values()) == {('off-3', 0), ('off-4', 0)}
-
-
-@pytest.mark.slow
-def test_trained_poolings_are_cached(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(page, 'write', lambda *_: None)
-    changes = dict(
-        models=[str(folder / 'a-0')],
-        poolings=['mean', 'attention', 'weighted'],
-        half_samples=0,
-        controls=[],
-    )
-    found = analyze.analyze(config(folder, **changes), tmp_path)
-    probes = {
-        row['pooling']: row['value']
-        for row in chosen(found, metric='probe_accuracy', layer=1)
-    }
-    assert set(probes) == {'mean', 'attention', 'weighted'}
-    (kept,) = (tmp_path / 'features').glob('pooling-*')
-    assert {path.stem for path in kept.glob('*.npy')} == {'attention', 'weighted'}
 
 
 @pytest.fixture(scope='module')

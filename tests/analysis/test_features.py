@@ -34,7 +34,7 @@ def model():
     return load.Pretrained(network, params, tokenizer, 32, 'tiny')
 
 
-POOLINGS = ('mean', 'max', 'cls', 'inverse_frequency', 'last4', 'mean-specials')
+POOLINGS = ('mean', 'max', 'cls', 'last4', 'mean-specials')
 
 
 @pytest.fixture(scope='module')
@@ -67,7 +67,7 @@ def test_cached_vectors_are_not_recomputed(found, model, monkeypatch):
 
 
 @pytest.mark.slow
-def test_cache_keys_depend_on_parameters_texts_and_weights(found, model):
+def test_cache_keys_depend_on_parameters_and_texts(found, model):
     names = found[0].names
     fresh = controls.untrained(model, seed=1)
     for other in (
@@ -76,14 +76,6 @@ def test_cache_keys_depend_on_parameters_texts_and_weights(found, model):
         features.extract(dataclasses.replace(model, causal=True), TEXTS, ('mean',)).names,
     ):
         assert not set(other.values()) & set(names.values())
-    width = model.network.encoder.width
-    given = [{'attention': np.full(width, x, np.float32)} for x in (0.0, 5.0)]
-    pair = [
-        features.extract(model, TEXTS, ('mean', 'attention'), weights=g) for g in given
-    ]
-    mean_ND = pair[0].vectors(2, 'mean')
-    np.testing.assert_allclose(pair[0].vectors(2, 'attention'), mean_ND, atol=1e-2)
-    assert np.abs(pair[1].vectors(2, 'attention') - mean_ND).max() > 0.05
 
 
 def test_non_finite_vectors_are_rejected_and_not_cached(model, tmp_path):
@@ -144,16 +136,14 @@ def test_cls_is_skipped_if_unavailable(model):
         (['mean', 'cls'], ['mean']),
         (['cls', 'mean'], ['cls', 'mean']),
     ):
-        given = dict(poolings=wanted, seed=0)
-        assert measuring._poolings(given, bare, None, None, None) == (expected, {})
-        assert measuring._poolings(given, model, None, None, None) == (wanted, {})
+        assert measuring._poolings(dict(poolings=wanted), bare) == expected
+        assert measuring._poolings(dict(poolings=wanted), model) == wanted
 
 
 @pytest.mark.parametrize(
     ('call', 'words'),
     [
         (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
-        (dict(poolings=('attention',)), "'attention' needs weights"),
         (dict(poolings=('cls-specials',)), "'cls-specials': .* excludes that token"),
         (dict(texts=['']), 'no tokens'),
         (dict(layers=[9]), r'no layer 9; layers are 0 \(embedding\) to 2, or -1'),

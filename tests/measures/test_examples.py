@@ -8,7 +8,8 @@ import pytest
 
 from jepa_text import analysis, evaluation, measures
 
-MODULES = [
+MODULES = ['jepa_text.models.pooling']
+MODULES += [
     module.name
     for package in (measures, evaluation, analysis)
     for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.')
