@@ -1,8 +1,7 @@
-"""Runs every command of README.md and docs/, and every notebook, as a reader would; CI
-calls it.
+"""Runs every command of README.md and docs/ as a reader would; CI calls it.
 
 The two launch scripts are left out: CI runs them before this. A block that stood before
-is not run again, nor is a line of `jepa-text` that did. Notebooks train shortly.
+is not run again, nor is a line of `jepa-text` that did.
 """
 
 import os
@@ -80,14 +79,12 @@ def run(path, done):
 
 
 def main():
-    """Runs all pages and notebooks; stops the program at the first that fails."""
+    """Runs all pages; stops the program at the first block that fails."""
     done = set()
     counts = {path: run(path, done) for path in pages()}
     print(f'--- {sum(counts.values())} blocks of {len(counts)} files ran')
     if not counts[ROOT / 'README.md']:
         sys.exit('README.md has no block to run: the pattern of tests/readme.py is off.')
-    notebooks = ROOT / 'tests' / 'notebooks.py'
-    subprocess.run([sys.executable, notebooks, '--short'], env=ENVIRON, check=True)
 
 
 if __name__ == '__main__':
