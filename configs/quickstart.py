@@ -38,21 +38,6 @@ def get_config():
         latent=dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0)),
         predictor='mlp',
     )
-    config.study = dict(
-        sentences=(
-            # From held-out texts: speeches of 2015 and 2018, and The Chase, First Day.
-            (
-                'My first duty as Commander-in-Chief is to defend the United <mask> '
-                'of America.',
-                'States',
-            ),
-            (
-                'Above all else, we will keep our promises to the American <mask>.',
-                'people',
-            ),
-            ('I only; none of ye could have raised the White <mask> first.', 'Whale'),
-        ),
-    )
     first = dict(share=0.25, objective=clm)
     config.runs = (
         dict(name='mlm', phases=(dict(objective=mlm),)),

@@ -3,25 +3,13 @@
 import numpy as np
 
 from jepa_text.report import frequencies, plots
-from jepa_text.running import budget, metrics
+from jepa_text.running import metrics
 from jepa_text.study import budgets
-from jepa_text.training import recipe
 
 MAXIMUM = 10  # lines per figure
 SHOWN = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
-)
-# Of single runs, over steps.
-TRAINING = (
-    # Not train/loss: the weights in it differ between runs, and change with λ.
-    ('train/mlm_loss', 'Training masked loss', 'nats per token'),
-    ('train/clm_loss', 'Training causal loss', 'nats per token'),
-    ('jepa/loss', 'Latent loss', '1 − cosine'),
-    ('jepa/lambda', 'Weight of the latent loss', 'λ'),
-    ('jepa/target_std', 'Standard deviation of the latent targets', '0 = collapsed'),
-    ('train/learning_rate', 'Learning rate', ''),
-    ('throughput/tokens_per_second', 'Throughput', 'tokens/s'),
 )
 # (label, attribute of Budget)
 AXES = (('steps', 'steps'), ('tokens read', 'tokens'), ('FLOPs', 'flops'))
@@ -30,19 +18,13 @@ AXES = (('steps', 'steps'), ('tokens read', 'tokens'), ('FLOPs', 'flops'))
 def figures(study):
     """Returns figures of the held-out losses and of each probe during training.
 
-    Of single runs also of their training, with dotted lines where phases change. Arms
-    with the same suffix after the last _ share figures, as the suffix names a budget. The
-    axis of tokens is left out if tokens are proportional to steps.
+    Arms with the same suffix after the last _ share figures, as the suffix names a
+    budget. The axis of tokens is left out if tokens are proportional to steps.
     """
     members, logs, spent = study.members, study.logs, study.first_spent
     axes = AXES if len(budgets.tokens_per_step(spent)) > 1 else (AXES[0], AXES[2])
-    wanted = [(key, axes) for key in (*SHOWN, *_probes(logs))]
-    switches = {}
-    if not study.has_seeds:
-        wanted += [(key, AXES[:1]) for key in TRAINING]
-        switches = _switches(study.configs)
     drawn = []
-    for (key, title, label), axes in wanted:
+    for key, title, label in (*SHOWN, *_probes(logs)):
         for what, part in parts(list(members)):
             runs = {arm: series(logs, members[arm], key) for arm in part}
             # Empty series are kept, so that a run has the same color in every figure.
@@ -54,23 +36,10 @@ def figures(study):
                     arm: (_spent(spent[arm], kind, steps_N), values_SN)
                     for arm, (steps_N, values_SN) in runs.items()
                 }
-                marks = switches if kind == 'steps' else {}
                 drawn.append(
-                    plots.curves(shown, title + what, label, known, marks, xlabel)
+                    plots.curves(shown, title + what, label, known, xlabel=xlabel)
                 )
     return drawn
-
-
-def _switches(configs):
-    """Returns {names of objectives: [steps at which runs switch to them]}."""
-    names, labeled = {}, {}
-    for config in configs.values():
-        spans = budget.spans(config['phases'], recipe.total_steps(config))
-        for (start, _), phase in zip(spans[1:], config['phases'][1:]):
-            names.setdefault(start, set()).add(phase['objective']['name'])
-    for step, own in names.items():
-        labeled.setdefault(' / '.join(sorted(own)), []).append(step)
-    return labeled
 
 
 def parts(arms):

@@ -101,7 +101,7 @@ def once(name, config, workdir, fingerprint, first):
     """Measures a member unless its result is saved, and returns the result.
 
     For members.UNTRAINED, that is the model of the member `first` before any step.
-    Returns {'values': {metric: value}, 'answers': one per sentence, or empty}.
+    The result is {metric: value}.
     """
     return cached_result.get_or_compute(
         members.result_path(workdir, name),
@@ -114,8 +114,8 @@ def results(config, workdir, configs, fingerprints):
     """Returns the results of measured members {name: config} and the untrained model.
 
     {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts, split,
-    controls}, 'no_probe': {name: reason}, 'recipes': {member: (recipe, seed)},
-    'predictions': [...]}; saved in results.json.
+    controls}, 'no_probe': {name: reason}, 'recipes': {member: (recipe, seed)}}; saved in
+    results.json.
     """
     sums = {
         name: checksums.checksum(question(config, workdir, name, fingerprints[name]))
@@ -129,27 +129,19 @@ def results(config, workdir, configs, fingerprints):
 
 
 def _collected(config, workdir, configs):
-    split = split_of(config['study'])
-    rows = pipeline.Rows(workdir / 'rows', split)
+    rows = pipeline.Rows(workdir / 'rows', split_of(config['study']))
     tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
     measured = {
         name: cached_result.read(members.result_path(workdir, name))['results']
         for name in (members.UNTRAINED, *configs)
     }
-    predictions = []
-    for number, (text, answer) in enumerate(config['study']['sentences']):
-        answers = {name: measured[name]['answers'] for name in configs}
-        predicted = {name: own[number] for name, own in answers.items() if own}
-        predictions.append({'text': text, 'answer': answer, 'models': predicted})
     built, missing = probes(config, workdir / 'rows')
     return {
-        'models': {name: one['values'] for name, one in measured.items()},
-        'predictions': predictions,
+        'models': measured,
         'no_probe': missing,
         'probes': {one.name: representation.described(one) for one in built},
         'recipes': recipes(configs),
         'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
-        'heldout_tokens': rows.manifest['splits'][split]['tokens'],
     }
 
 
@@ -160,15 +152,12 @@ def _measured(name, config, workdir, first):
     else:
         model = load.load(workdir / name)
     tools = _tools(json.dumps([config, str(workdir)]))
-    values = {
+    return {
         **tools.scored(model).run(model.params, model.network),
         **representation.run(model, tools.probes),
         **tools.shape.run(model.params, model.network),
         'geometry/dimensions': model.network.encoder.width,
     }
-    predicts = name != members.UNTRAINED and 'lm_head' in model.params
-    sentences = config['study']['sentences'] if predicts else []
-    return {'values': values, 'answers': [model.fill(text)[0] for text, _ in sentences]}
 
 
 @functools.lru_cache(maxsize=1)

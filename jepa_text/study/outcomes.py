@@ -1,4 +1,4 @@
-"""Sections of the report of a study: outcomes, probes, geometry and masked tokens.
+"""Sections of the report of a study: outcomes and geometry.
 
 Each arm is shown with the controls, and its means with their 95 % interval over seeds.
 """
@@ -8,7 +8,6 @@ import math
 import numpy as np
 
 from jepa_text.evaluation import controls
-from jepa_text.measures import geometry as shapes
 from jepa_text.report import frequencies, plots
 from jepa_text.study import arms as of_arms
 from jepa_text.study.members import UNTRAINED
@@ -85,138 +84,6 @@ def geometry(results, arms):
         'the vectors are useful.',
         'table': _table([''], [[name] for name in (UNTRAINED, *arms)], shown),
     }
-
-
-def probes(results):
-    """Returns the section of linear probes, each with all controls, of single runs.
-
-    Intervals are over texts. None if the study asked for no probe.
-    """
-    heading, asked = 'Linear probes', results['probes']
-    missing = [f'No probe `{name}`: {why}' for name, why in results['no_probe'].items()]
-    if not asked:
-        return {'heading': heading, 'text': ' '.join(missing)} if missing else None
-    rows = [
-        [label, *(f'{one["controls"][control][key]:.3f}' for one in asked.values())]
-        for label, control, key in (
-            (controls.LARGEST, controls.LARGEST, 'balanced'),
-            ('  its share of sentences', controls.LARGEST, 'accuracy'),
-            (controls.TF_IDF, controls.TF_IDF, 'balanced'),
-        )
-    ]
-    for name, values in results['models'].items():
-        ends = [
-            [values[_PROBE + probe + end] for end in ('', '_low', '_high', '_bag')]
-            for probe in asked
-        ]
-        texts = (f'{value:.3f} ({low:.3f} to {high:.3f})' for value, low, high, _ in ends)
-        rows.append([name, *texts])
-        rows.append([f'  {controls.BAG} of {name}', *(f'{bag:.3f}' for *_, bag in ends)])
-    text = (
-        'A probe is a logistic regression on frozen mean-pooled vectors. Its score is '
-        'the balanced accuracy, the mean recall of the classes. Intervals are 95 %, over '
-        'texts, for this training run; they do not cover the variation between seeds.'
-    )
-    about = [f'`{name}`: {_about_probe(probe)}' for name, probe in asked.items()]
-    return {
-        'heading': heading,
-        'text': '\n\n'.join([text, *about, *missing]),
-        'table': {'columns': ['balanced accuracy', *asked], 'rows': rows},
-    }
-
-
-def predictions(results):
-    """Returns the section of the tokens that runs predict at a mask; None without."""
-    said = results.get('predictions', ())
-    names = list(dict.fromkeys(name for item in said for name in item['models']))
-    rows = []
-    for item in said:
-        cells = [
-            '   '.join(f'{token.strip()} {share:.0%}' for token, share in answers)
-            for answers in (item['models'].get(name, ()) for name in names)
-        ]
-        rows.append([item['text'], item['answer'], *cells])
-    return names and {
-        'heading': 'Masked tokens',
-        'text': 'The most probable tokens, with their probability.',
-        'table': {'columns': ['text', 'answer', *names], 'rows': rows},
-    }
-
-
-def headline(results):
-    """Returns the main result of single runs: that with the best masked loss, and by how
-    much.
-
-    Before it, runs whose vectors are worse than those of the untrained network, have
-    collapsed, or are not better than every control; and those that are worse at masked
-    tokens, or have learned nothing.
-    """
-    return f'{_vectors_headline(results)} {_losses_headline(results)}'.strip()
-
-
-def is_collapsed(values):
-    """Whether the vectors of held-out rows have collapsed, by their geometry."""
-    keys = ('geometry/uniformity', 'geometry/effective_rank')
-    return shapes.is_collapsed(*(values[key] for key in keys))
-
-
-def _vectors_headline(results):
-    sentences, none_better, models = [], [], results['models']
-    runs = {name: v for name, v in models.items() if name != UNTRAINED}
-    if collapsed := [name for name in runs if is_collapsed(runs[name])]:
-        names = _names(collapsed)
-        sentences.append(f'Collapsed (vectors nearly equal or not finite): {names}.')
-    for probe, measured in results['probes'].items():
-        key, floor = _PROBE + probe, models[UNTRAINED]
-        # NaN is never below; such runs are reported as collapsed.
-        worse = [
-            f'`{name}` ({values[key]:.3f})'
-            for name, values in runs.items()
-            if values[f'{key}_high'] < floor[f'{key}_low']
-        ]
-        if worse:
-            sentences.append(
-                f'Worse than untrained ({floor[key]:.3f}) on {probe}: {", ".join(worse)}.'
-            )
-        if not any(_is_better(values, key, measured, floor) for values in runs.values()):
-            none_better.append(probe)
-    if none_better:
-        names = ', '.join(none_better)
-        sentences.append(f'No run is clearly better than every control on {names}.')
-    return ' '.join(sentences)
-
-
-def _is_better(values, key, measured, floor):
-    reference = [control['balanced'] for control in measured['controls'].values()]
-    reference += [floor[key], values[f'{key}_bag']]
-    return not is_collapsed(values) and values[f'{key}_low'] > np.nanmax(reference)
-
-
-def _losses_headline(results):
-    scores = {n: heldout.masked_metric(v, 'loss') for n, v in results['models'].items()}
-    scores = {name: loss for name, loss in scores.items() if loss is not None}
-    runs = {name: loss for name, loss in scores.items() if name not in plots.BASELINES}
-    if not runs:
-        return 'No run predicts tokens, so there is no held-out loss.'
-    unigram, floor = results['unigram'], scores.get(UNTRAINED, math.inf)
-    worse = [name for name, loss in runs.items() if not loss < floor]
-    idle = [name for name, x in runs.items() if not frequencies.is_better(x, unigram)]
-    text = ''
-    if worse:
-        text += f'Worse than untrained at predicting masked tokens: {_names(worse)}. '
-    if rest := [name for name in idle if name not in worse]:
-        text += f'Learned nothing beyond token frequencies: {_names(rest)}. '
-    # NaN sorts last.
-    best = min(runs, key=lambda name: (math.isnan(runs[name]), runs[name]))
-    return text + (
-        f'On {results["heldout_tokens"]:,} held-out tokens, `{best}` predicts masked '
-        f'tokens best: {runs[best]:.2f} nats per token, '
-        f'{frequencies.compared(runs[best], unigram)} alone.'
-    )
-
-
-def _names(names):
-    return ', '.join(f'`{name}`' for name in names)
 
 
 def _table(columns, rows, shown, beside=None):
@@ -308,14 +175,4 @@ def _about(metrics, seeds):
             ' Probes: balanced accuracy of logistic regression on frozen mean-pooled '
             'vectors, averaged over the probes.'
         )
-    return text
-
-
-def _about_probe(probe):
-    text = (
-        f'{probe["classes"]} classes; {probe["learned"]:,} training sentences, '
-        f'{probe["scored"]:,} test sentences; {probe["split"]}.'
-    )
-    if probe['left_out']:
-        text += f' {probe["left_out"]} sentences longer than a row are left out.'
     return text

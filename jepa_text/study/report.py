@@ -1,8 +1,7 @@
 """The report of a study: report.html, appendix.md with the same, and the terminal.
 
 Each mean has a 95 % interval over seeds and is shown with its controls. Verdicts are
-from verdicts.py, claims from papers.py, and fairness checks from fairness.py. A study
-without seeds also has the probes, masked tokens and training curves of its single runs.
+from verdicts.py, claims from papers.py, and fairness checks from fairness.py.
 """
 
 import dataclasses
@@ -24,8 +23,7 @@ from jepa_text.study import (
     verdicts,
 )
 
-# Tables on the terminal, and the columns of those that are printed as lines.
-_TABLES = ('Outcomes', 'Linear probes', 'Masked tokens')
+# Columns of tables that are printed as lines.
 _LINES = {
     'Verdicts': ('first', 'second', 'metric', 'verdict'),
     'Claims': ('here', 'claim'),
@@ -56,11 +54,6 @@ class Study:
         return members
 
     @property
-    def has_seeds(self):
-        """Whether a run of the study has several seeds."""
-        return max(map(len, self.members.values()), default=0) > 1
-
-    @property
     def firsts(self):
         """{arm: the config of its first member}."""
         return {arm: self.configs[own[0]] for arm, own in self.members.items()}
@@ -77,7 +70,7 @@ class Study:
 
 
 def write(workdir, results, configs, section):
-    """Writes report.html to the workdir, with seeds also appendix.md; prints a summary.
+    """Writes report.html and appendix.md to the workdir; prints a summary.
 
     `section` is the section `report` of the config. Returns the path of report.html.
     """
@@ -91,10 +84,9 @@ def write(workdir, results, configs, section):
     }
     study = Study(results=results, configs=configs, logs=logs, report=section)
     lead, sections = parts(study)
-    title = 'Comparison of training recipes' + ' over seeds' * study.has_seeds
+    title = 'Comparison of training recipes'
     path = page.write(workdir / 'report.html', title, lead, sections)
-    if study.has_seeds:
-        page.write_markdown(workdir / 'appendix.md', title, lead, sections)
+    page.write_markdown(workdir / 'appendix.md', title, lead, sections)
     _show(lead, sections)
     return path
 
@@ -110,13 +102,10 @@ def parts(study):
     )
     decided = verdicts.decide(arms, questions)
     ruled = papers.rule(known, arms, decided)
-    single = not study.has_seeds
     recipes, logs = results['recipes'], study.logs
     sections = [
         verdict_sections.claims_section(ruled),
         outcomes.section(results, arms, measured),
-        outcomes.predictions(results) if single else None,
-        outcomes.probes(results) if single else None,
         _curves(study),
         _sweeps(arms, study.firsts, measured),
         verdict_sections.budget_section(fairness.spent(study.spent, study.members, logs)),
@@ -130,8 +119,8 @@ def parts(study):
         },
     ]
     lead = headline(decided, ruled)
-    if single:
-        lead = f'{outcomes.headline(results)} {lead}'
+    for probe, why in results['no_probe'].items():
+        lead += f' No probe `{probe}`: {why}'
     if missing := ', '.join(results.get('missing', ())):
         lead += f' No results (nan in the tables, and no verdict): {missing}.'
     return lead, [part for part in sections if part]
@@ -162,8 +151,8 @@ def headline(decided, ruled):
 def _show(lead, sections):
     """Prints the tables of means, a line per verdict and claim, and the headline."""
     tables = {one.get('heading'): one['table'] for one in sections if one.get('table')}
-    for heading in filter(tables.get, _TABLES):
-        console.table(heading, tables[heading]['columns'], tables[heading]['rows'])
+    if shown := tables.get('Outcomes'):
+        console.table('Outcomes', shown['columns'], shown['rows'])
     for heading, shown in _LINES.items():
         if heading in tables:
             places = [tables[heading]['columns'].index(column) for column in shown]

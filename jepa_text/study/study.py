@@ -7,8 +7,8 @@ workdir/
   <run>/seed_<n>/   one per seed
   evaluated/        the measured results of each member, saved as soon as they exist
   examined/         fine-tuning of the members, if configured (finetuned.py)
-  results.json      all numbers and predictions of the report
-  report.html       the report; for a study with seeds also appendix.md (report.py)
+  results.json      all numbers of the report
+  report.html       the report; appendix.md has the same content (report.py)
   logs/             the output of tasks in processes of their own (engine.py)
 """
 
@@ -47,21 +47,12 @@ class Measured:
         representation.TASKS, 'sentence classification tasks for probes'
     )
     label: str = schema.field('', 'field of the documents that a probe predicts')
-    sentences: tuple[tuple, ...] = schema.field(
-        (), 'pairs (text with one <mask>, answer)'
-    )
     split: str | None = schema.field(
         None, 'split that is measured at the end; None: heldout'
     )
 
     def __post_init__(self):
         representation.check(self.tasks)
-        for item in self.sentences:
-            if len(item) != 2 or str(item[0]).count('<mask>') != 1:
-                raise ValueError(
-                    f'study.sentences: {item!r} is not a pair (text with one <mask>, '
-                    'answer).'
-                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -220,7 +211,7 @@ def _dry_run(config, folder):
     forecast.show(expected)
     missing, filling = work.missing_tasks(config, configs)
     if (folder / 'rows').is_dir():
-        work.check_runs(config, work.completed(configs, folder), folder, filling)
+        work.check_runs(config, work.completed(configs, folder), filling)
     else:
         print('There are no rows yet, so their number was not checked.')
     for error in missing:

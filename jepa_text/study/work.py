@@ -13,7 +13,6 @@ import contextlib
 import time
 from pathlib import Path
 
-from jepa_text.data import tokenizers
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.parallel import exits, signals
@@ -30,7 +29,7 @@ def check(config, folder):
     """Returns the members of a study and what is left to train; writes study.json.
 
     Everything that may be missing is checked before training, not after it. Raises
-    exits.ConfigError for a member, sentence, probe or exam that would fail later.
+    exits.ConfigError for a member, probe or exam that would fail later.
     """
     folder = Path(folder)
     with exits.config_errors():
@@ -38,7 +37,7 @@ def check(config, folder):
         measure.probes(config, folder / 'rows')
         filling = finetuned.check(config['examine'])
         whole = completed(configs, folder)
-        check_runs(config, whole, folder, filling)
+        check_runs(config, whole, filling)
         fingerprints = members.enroll(folder, configs)
         ended = {n for n, own in whole.items() if members.finished(folder / n, own)}
         by_result = {
@@ -113,16 +112,8 @@ def completed(configs, folder):
     return {n: completion.with_baseline(c, folder / n) for n, c in started.items()}
 
 
-def check_runs(config, configs, folder, filling):
-    """Raises ValueError for a run or a sentence that would only fail after training."""
-    tokenizer = tokenizers.load(folder / 'rows' / 'tokenizer.json')
-    for text, _ in config['study']['sentences']:
-        maximum = config['data']['row_length'] - 2
-        if (count := len(tokenizer.encode_masked(text))) > maximum:
-            raise ValueError(
-                f'study.sentences: {text!r} has {count} tokens, but rows only have '
-                f'room for {maximum}. Shorten it, or increase data.row_length.'
-            )
+def check_runs(config, configs, filling):
+    """Raises ValueError for a run that would only fail after training."""
     checked = []
     for name, own in configs.items():
         # Seeds of a run differ in nothing else.

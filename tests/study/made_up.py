@@ -37,7 +37,6 @@ def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivit
         'probes': {'word_order': dict(controls=controls())},
         'no_probe': {},
         'unigram': 6.4,
-        'heldout_tokens': 1000,
         'examined': examined,
     }
     logs = {member: log(one, models[member]) for member, one in configs.items()}

@@ -46,7 +46,7 @@ def whole(tmp_path_factory):
         model=dict(name='transformer', preset='tiny', depth=1, scan=False),
         evaluate=dict(every=1, max_rows=4, tasks=('bundled',)),
         prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
-        study=dict(tasks=[], sentences=[]),
+        study=dict(tasks=[]),
         **runs('a', 'b'),
     )
     return made, folder
@@ -97,7 +97,6 @@ KNOWN_AT_ONCE = [
     (dict(report=dict(claims='pfz')), "'pfz' is not a study .*Did you mean 'pfs'"),
     (dict(report=dict(metrics=())), "no key 'metrics'"),
     (dict(study=dict(tasks=['word_ordr'])), "Did you mean 'word_order'"),
-    (dict(study=dict(sentences=[('No masked token.', 'x')])), 'with one <mask>'),
     # Exams.
     (exam(models=['hf:a']), 'examine.x=.*without models'),
     (exam(sedes=3), "examine.x: .*no key 'sedes'"),
@@ -107,10 +106,6 @@ KNOWN_AT_ONCE = [
 # These need rows, or tasks that may exist elsewhere.
 LATER = [
     (dict(steps=4000, data=dict(repeat=False)), "run 'a': .*rows"),
-    (
-        dict(study=dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')])),
-        'but rows only have room for 30',
-    ),
     (dict(study=dict(label='author')), "label='author' is not a field .*fields: title"),
     (exam(tasks=[dict(name='sst9')]), 'examine.x: .*sst9'),
     (exam(tasks=[dict(name='bundled')] * 2), 'examine.x: .*have only 1 different names'),

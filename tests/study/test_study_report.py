@@ -116,7 +116,6 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
 @pytest.mark.slow
 def test_page_and_markdown_have_the_same_contents(tmp_path):
     made = made_up.study('data_efficiency', seeds=2)
-    assert made.has_seeds
     path = report.write(tmp_path, made.results, made.configs, made.report)
     page, text = path.read_text(), (tmp_path / 'appendix.md').read_text()
     # Without logs there are no learning curves, and the page says so.
@@ -333,21 +332,6 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
         if line.get_label() == arm
     }
     assert colors == {plots.COLORS[1]}
-
-
-def test_every_switch_is_marked():
-    made = made_up.study('pfs', seeds=1)
-    members = [f'{name}_42k/seed_0' for name in ('mlm', 'clm25', 'clm50')]
-    recipes, configs, logs = (
-        {m: of[m] for m in members}
-        for of in (made.results['recipes'], made.configs, made.logs)
-    )
-    results = made.results | {'recipes': recipes}
-    first, *_ = curves.figures(
-        report.Study(results=results, configs=configs, logs=logs, report={})
-    )
-    marked = [text.get_text() for text in first.axes[0].texts]
-    assert marked == ['unigram entropy', 'mlm', 'mlm']
 
 
 def test_the_untrained_model_is_the_control_of_the_geometry():

@@ -52,7 +52,7 @@ def config(folder, **changes):
         checkpoint=dict(every=3, keep=2),
         prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
         runs=[dict(name=name, **run) for name, run in RUNS.items()],
-        study=dict(tasks=[], sentences=[]),
+        study=dict(tasks=[]),
     )
     made['data'] |= dict(folder='')
     return made | changes

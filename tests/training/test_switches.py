@@ -224,9 +224,9 @@ def test_a_study_is_rejected_before_its_first_run_trains(folder, tmp_path):
     _, good = made(folder, dict(name='clm'), dict(name='mlm'))
     _, bad = made(folder, dict(name='clm'), dict(name='mlm', tied=True))
     (tmp_path / 'rows').symlink_to(good['data']['folder'])
-    config = good | {'study': dict(sentences=()), 'examine': {}}
+    config = good | {'examine': {}}
     with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
-        work.check_runs(config, {'good': good, 'bad': bad}, tmp_path, set())
+        work.check_runs(config, {'good': good, 'bad': bad}, set())
 
 
 @pytest.mark.slow
