@@ -6,33 +6,172 @@ The exit codes are documented in parallel/exits.py.
 """
 
 import contextlib
+import dataclasses
 import importlib
 import logging
 import os
-import re
 import sys
 import traceback
 
-from jepa_text import commands
-from jepa_text.commands import COMMANDS
 from jepa_text.config import config_file, display, new_file, overrides, resolve, schema
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
 
-# Commands that all processes of a multi-process job run together.
-MULTI_PROCESS = ('train',)
+TRAIN = 'jepa_text.training.config'
+STUDY = 'jepa_text.study.study'
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    summary          one sentence, without a capital and a period
+    function         MODULE:FUNCTION, called as function(config, workdir)
+    config_module    the module whose `Config` its config file is checked against, or None
+    example          arguments of a working example
+    keys             {flag: config key} of flags that are short for --config.KEY;
+                     {flag: help} of flags that are the config, if there is no file
+    switches         {flag: help} of flags passed to the function as `flag=True`
+    """
+
+    summary: str
+    function: str
+    config_module: str | None
+    example: str
+    keys: dict = dataclasses.field(default_factory=dict)
+    switches: dict = dataclasses.field(default_factory=dict)
+
+
+ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
+DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
+COMMANDS = {
+    'tokenizer': Command(
+        'train a tokenizer on a corpus, or adapt an existing one',
+        'jepa_text.training.tokenizer:run',
+        'jepa_text.training.tokenizer',
+        '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer-2048',
+    ),
+    'prepare': Command(
+        'tokenize a corpus and pack it into rows; `train` does so by itself',
+        'jepa_text.training.prepare:run',
+        TRAIN,
+        '--config=configs/toy.py:mlm --workdir=runs/rows-64',
+        {flag: f'prepare.{key}' for flag, key in ENGINE.items()},
+        {'verify': 'verify the checksums of the rows in the workdir, and exit'},
+    ),
+    'train': Command(
+        'pretrain a model, or resume from the newest valid checkpoint',
+        'jepa_text.evaluation.train_command:run',
+        TRAIN,
+        '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',
+    ),
+    'study': Command(
+        'train several runs on the same rows and compare them in a report',
+        f'{STUDY}:study',
+        STUDY,
+        '--config=configs/quickstart.py --workdir=runs/quickstart',
+        ENGINE,
+        DRY_RUN,
+    ),
+    'analyze': Command(
+        'analyze the representations of models layer by layer, beside controls',
+        'jepa_text.analysis.analyze:analyze',
+        'jepa_text.analysis.analyze',
+        '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
+        ENGINE,
+    ),
+    'evaluate': Command(
+        'fine-tune models on tasks, for all rates and seeds, and compare them',
+        'jepa_text.evaluation.evaluate:evaluate',
+        'jepa_text.evaluation.config',
+        '--config=configs/evaluate.py:models=runs/clm_mlm,tasks=bundled '
+        '--workdir=runs/exam',
+        ENGINE,
+        DRY_RUN,
+    ),
+    'finetune': Command(
+        'fine-tune one model on one task and save it for prediction',
+        'jepa_text.evaluation.finetune_command:finetune',
+        'jepa_text.evaluation.finetune_command',
+        '--config=configs/finetune.py:model=runs/clm_mlm,task=bundled '
+        '--workdir=runs/tuned',
+    ),
+    'plan': Command(
+        'estimate the memory, time and price of a run; needs no accelerator',
+        'jepa_text.planning.plan:plan',
+        TRAIN,
+        '--config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64',
+        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'price', 'compile')},
+    ),
+    'benchmark': Command(
+        'time training steps against each other',
+        'jepa_text.planning.benchmark:benchmark',
+        'jepa_text.planning.benchmark',
+        '--config=configs/benchmark.py:objectives --workdir=runs/speed',
+    ),
+    'export': Command(
+        'export the run or hf: model in the workdir for transformers',
+        'jepa_text.pretrained.export:run',
+        None,
+        '--workdir=runs/clm_mlm --to=exports/clm_mlm',
+        {
+            'to': 'folder to write',
+            'step': 'step of the checkpoint; default: the newest',
+            'family': 'model family to write, such as llama',
+            'license': 'license for the model card',
+        },
+    ),
+}
+INIT = 'write a config file to start from: jepa-text init FILE.py [--preset=NAME[,SIZE]]'
 # Commands with a training loop. They convert errors before the loop to ConfigError.
 WITH_TRAINING_LOOP = ('train', 'study')
-HELP = ('-h', '--help', '-help', 'help')
 # Commands that need no device.
 WITHOUT_DEVICE = ('prepare', 'tokenizer')
-# Commands whose own flags are booleans, passed to their function as keyword arguments.
-WITH_SWITCHES = ('prepare', 'study', 'evaluate')
-# Commands whose workdir may also be the name of a model on the Hugging Face Hub.
-OF_MODELS = ('export',)
-# Commands that write nothing.
-READ_ONLY = ('plan',)
+HELP = ('-h', '--help', '-help', 'help')
+# Flags of all commands that only change what is printed.
+PRINT_CONFIG, TRACEBACK = '--print-config', '--traceback'
+AS_SETTINGS = 'Config keys are set as --config.KEY=VALUE.'
+USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+
+Commands:
+
+{commands}
+
+`jepa-text COMMAND --help` lists the flags of a command, and the keys of its config with
+their defaults.
+
+Exit codes:
+
+   0  success
+   1  failure; a retry may succeed
+   2  wrong usage, an invalid config, or training that diverged or collapsed; a retry
+      will not help
+  75  stopped after saving its state; the same command resumes
+  87  the run hung and was stopped by the watchdog; the same command resumes
+
+Examples:
+
+{examples}"""
+SHARED_FLAGS = {
+    'workdir': 'folder to write to',
+    'print-config': 'print the resolved config and the origin of each value, and exit',
+    'traceback': 'print the traceback of an error',
+    'distributed': 'auto, on or off: whether this is one process of a multi-process job',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A command line: the name of the command, the config with all settings, that of
+    the file alone, the value of --workdir, the switches, and --distributed."""
+
+    command: str
+    config: dict
+    file: dict
+    workdir: str | None
+    switches: dict
+    distributed: str
 
 
 def run(argv=None):
@@ -64,37 +203,25 @@ def main(argv):
     """Runs one command line and returns its exit code."""
     xla_flags.apply()  # before anything imports jax
     if any(word in HELP for word in argv[1:]):
-        print(commands.usage(argv[1:]))
+        print(usage(argv[1:]))
         return exits.DONE
-    with_traceback = _is_set('traceback', argv)
+    with_traceback = TRACEBACK in argv
     try:
         if argv[1:2] == ['init']:
             return _init(argv)
-        if _is_set('print-config', argv):
-            print('\n'.join(config_lines(argv)))
+        call = read(argv)
+        if PRINT_CONFIG in argv:
+            print('\n'.join(_config_lines(call)))
             return exits.DONE
-        command, config, workdir = parse(argv)
+        _check_workdir(call)
     except BrokenPipeError:
         raise  # not a fault: `run` ends quietly
     except (ValueError, OSError, ModuleNotFoundError) as error:
         return _fail(error, exits.USAGE, with_traceback)
     except KeyboardInterrupt:
         return _fail('interrupted before the command was started.', exits.FAILED)
-    _silence_libraries()
-    *_, flags, own_flags = _split(argv)
-    switches = {}
-    if command in WITH_SWITCHES:
-        switches = {n.replace('-', '_'): True for n in own_flags if own_flags[n] is True}
     try:
-        if command in MULTI_PROCESS:
-            _join(flags.distributed)
-        if command not in WITHOUT_DEVICE:
-            _check_device()
-        converts_itself = command in WITH_TRAINING_LOOP
-        with contextlib.nullcontext() if converts_itself else exits.config_errors():
-            module = importlib.import_module(COMMANDS[command].module)
-            function = getattr(module, COMMANDS[command].function)
-            function(config, workdir, **switches)
+        _start(call)
     except BrokenPipeError:
         raise
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
@@ -102,109 +229,112 @@ def main(argv):
     except exits.Stopped as stopped:
         return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
-        state = commands.after_interrupt(command, workdir, config, switches)
+        state = 'the same command continues from what was saved, or starts over.'
         return _fail(f'interrupted; {state}', exits.FAILED)
     return exits.DONE
 
 
-def parse(argv):
-    """Returns (command, config, workdir) of a command line.
+def _start(call):
+    """Prepares the process and calls the command's function."""
+    # Libraries log their progress at INFO; their errors are still shown.
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    # gcsfs logs the traceback of each failed request in addition to raising it.
+    logging.getLogger('gcsfs').setLevel(logging.CRITICAL)
+    if call.command == 'train':
+        # All processes of a multi-process job run it together.
+        from jepa_text.parallel import processes
 
-    Raises ValueError if the command line or the config is invalid.
-    """
-    command, config, _, workdir = _read(argv)
-    _check_workdir(command, workdir)
-    return command, config, workdir
+        with exits.config_errors():
+            processes.start(call.distributed)
+    if call.command not in WITHOUT_DEVICE:
+        # Raises ConfigError for variables of jax with which no command runs.
+        from jepa_text.running import numerics
+
+        numerics.check()
+        if os.environ.get('JAX_PLATFORMS'):
+            numerics.check_platforms()
+    converts_itself = call.command in WITH_TRAINING_LOOP
+    with contextlib.nullcontext() if converts_itself else exits.config_errors():
+        module, _, function = COMMANDS[call.command].function.partition(':')
+        function = getattr(importlib.import_module(module), function)
+        function(call.config, call.workdir, **call.switches)
 
 
-def _check_workdir(command, workdir):
-    if not workdir and command not in READ_ONLY:
+def _check_workdir(call):
+    if not call.workdir and call.command != 'plan':  # which writes nothing
         raise ValueError(
             '--workdir is missing: give the folder to write to, such as runs/first.'
         )
-    paths.check_folder('--workdir', workdir or '.')
+    paths.check_folder('--workdir', call.workdir or '.')
 
 
-def config_lines(argv):
+def _config_lines(call):
     """Returns the lines of --print-config: each resolved key, its value and its origin.
 
     Starts no run and writes nothing.
     """
-    command, config, file, workdir = _read(argv)
-    if COMMANDS[command].config_module is None:
-        raise ValueError(f'{command} has no config; it is configured by flags alone.')
-    root = commands.root(command, config)
-    resolved = before = schema.read(root, config)
-    if getattr(resolved, 'init_from', None) is not None and 'phases' in config:
+    if COMMANDS[call.command].config_module is None:
+        raise ValueError(
+            f'{call.command} has no config; it is configured by flags alone.'
+        )
+    root = root_of(call.command, call.config)
+    resolved = before = schema.read(root, call.config)
+    if getattr(resolved, 'init_from', None) is not None and 'phases' in call.config:
         completion = importlib.import_module('jepa_text.training.completion')
-        completed = completion.with_init_from(schema.as_dict(resolved), workdir)
+        completed = completion.with_init_from(schema.as_dict(resolved), call.workdir)
         resolved = schema.read(root, completed)
-    return display.lines(resolved, file, config, before)
+    return display.lines(resolved, call.file, call.config, before)
 
 
-def _read(argv):
-    """Returns (command, config, config of the file alone, workdir) of a command line."""
-    command, settings, flags, own_flags = _split(argv)
-    if COMMANDS[command].config_module is None:
-        return command, own_flags, {}, flags.workdir
-    file = config_file.read(flags.config)
-    root = commands.root(command, file)
-    config = overrides.apply(root, file, settings)
-    if command == 'plan' and own_flags:
-        config = config | {'plan': {**config.get('plan', {}), **own_flags}}
-    names = {'engine': 'name', 'jobs': 'jobs'}
-    # As in commands.ENGINE.
-    if given := {names[flag]: x for flag, x in own_flags.items() if flag in names}:
-        of = dict(config.get('prepare') or {}) if command == 'prepare' else config
-        of = of | {'engine': {**of.get('engine', {}), **given}}
-        config = config | {'prepare': of} if command == 'prepare' else of
-    schema.read(root, config)
-    return command, config, file, flags.workdir
+def read(argv):
+    """Returns the Call of a command line.
 
-
-def _split(argv):
-    """Returns (command, settings, absl flag values, {name: value} of its own flags).
-
-    The settings are the --config.KEY=VALUE flags.
+    Raises ValueError if the command line or the config is invalid.
     """
-    command = argv[1] if len(argv) > 1 else ''
-    if command not in COMMANDS:
-        known = resolve.nearest(command, [*COMMANDS, *commands.OTHERS])
-        raise ValueError(f'{command!r} is not a command.{known}')
+    name = argv[1] if len(argv) > 1 else ''
+    if name not in COMMANDS:
+        raise ValueError(
+            f'{name!r} is not a command.{resolve.nearest(name, [*COMMANDS, "init"])}'
+        )
+    command = COMMANDS[name]
     words, settings = overrides.split([argv[0], *argv[2:]])
-    values, own_flags = _parse_flags(COMMANDS[command], words)
-    if values.workdir:
-        addresses.location('--workdir', values.workdir, model=command in OF_MODELS)
-    return command, settings, values, own_flags
+    flags = _flags(command, [w for w in words if w not in (PRINT_CONFIG, TRACEBACK)])
+    if flags['workdir']:
+        addresses.location('--workdir', flags['workdir'], model=name == 'export')
+    switches = {x.replace('-', '_'): True for x in command.switches if flags[x]}
+    given = {flag: flags[flag] for flag in command.keys if flags[flag] is not None}
+    file, config = {}, given
+    if command.config_module is not None:
+        file = config_file.read(flags['config'])
+        root = root_of(name, file)
+        settings += [(command.keys[flag], text) for flag, text in given.items()]
+        config = overrides.apply(root, file, settings)
+        schema.read(root, config)
+    return Call(name, config, file, flags['workdir'], switches, flags['distributed'])
 
 
-def _parse_flags(command, words):
-    """Returns (absl flag values, {name: value} of its own flags that are set)."""
+def _flags(command, words):
+    """Returns {flag: value} of the words of a command line; {flag: None} if not given."""
     from absl import flags
 
     values = flags.FlagValues()
-    # Without help texts: commands.usage prints them.
-    flags.DEFINE_string('workdir', None, '', flag_values=values)
-    if command.config_module is not None:
-        flags.DEFINE_string('config', None, '', flag_values=values)
-    for name in ('traceback', 'print-config'):
+    # Without help texts: `usage` prints them.
+    names = ['workdir', *command.keys]
+    for name in names if command.config_module is None else [*names, 'config']:
+        define = flags.DEFINE_integer if name == 'step' else flags.DEFINE_string
+        define(name, None, '', flag_values=values)
+    for name in command.switches:
         flags.DEFINE_bool(name, False, '', flag_values=values)
     choices = ('auto', 'on', 'off')
     flags.DEFINE_enum('distributed', 'auto', choices, '', flag_values=values)
-    kinds = {str: 'string', int: 'integer', float: 'float', bool: 'bool'}
-    for name, (example, _) in command.flags.items():
-        define = getattr(flags, f'DEFINE_{kinds[type(example)]}')
-        define(name, None, '', flag_values=values)
     try:
         unparsed = values(words)[1:]
     except flags.Error as error:
-        raise ValueError(str(error).strip().splitlines()[-1]) from error
+        message = str(error).strip().splitlines()[-1]
+        raise ValueError(f'{message} {AS_SETTINGS}') from error
     if unparsed:
-        raise ValueError(
-            f'{unparsed[0]!r} is not a flag; config keys are set as --config.KEY=VALUE.'
-        )
-    own = {name: values[name].value for name in command.flags if values[name].present}
-    return values, own
+        raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
+    return {name: values[name].value for name in values}
 
 
 def _init(argv):
@@ -223,28 +353,49 @@ def _init(argv):
             f'init takes one file to write, not {files}: jepa-text init my.py'
         )
     preset = values.preset
-    command, text = new_file.text(preset, files[0], lambda name: commands.root(name, {}))
+    command, text = new_file.text(preset, files[0], lambda name: root_of(name, {}))
     new_file.write(files[0], text)
     workdir = f'--workdir=runs/{preset.split(",")[0]}'
     print(f'Wrote {files[0]}. Next: jepa-text {command} --config={files[0]} {workdir}')
     return exits.DONE
 
 
-def _join(choice):
-    """Joins the other processes of the job, according to --distributed."""
-    from jepa_text.parallel import processes
+def usage(arguments):
+    """Returns the --help text of the first command in `arguments`, or of all commands."""
+    name = next((word for word in arguments if word in COMMANDS), None)
+    if name is None:
+        summaries = {name: c.summary for name, c in COMMANDS.items()} | {'init': INIT}
+        examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
+        lines = display.two_columns(summaries.items(), width=10)
+        return USAGE.format(commands='\n'.join(lines), examples='\n'.join(examples))
+    command = COMMANDS[name]
+    has_config = command.config_module is not None
+    keys = {}
+    if has_config:
+        keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
+    flags = {flag: keys.get(key, key) for flag, key in command.keys.items()}
+    flags |= command.switches | SHARED_FLAGS
+    lines = [
+        f'jepa-text {name} {"--config=FILE[:ARG] " * has_config}--workdir=DIR [FLAGS]'
+    ]
+    lines += ['', f'{command.summary.capitalize()}.', '', 'Flags:']
+    lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
+    if has_config:
+        lines += ['', 'Config keys with their defaults; set them as --config.KEY=VALUE:']
+        lines += display.help_lines(root_of(name, {}))
+    return '\n'.join(
+        [*lines, '', 'Example:', '', f'  jepa-text {name} {command.example}']
+    )
 
-    with exits.config_errors():
-        processes.start(choice)
 
-
-def _check_device():
-    """Raises ConfigError for variables of jax with which no command runs."""
-    from jepa_text.running import numerics
-
-    numerics.check()
-    if os.environ.get('JAX_PLATFORMS'):
-        numerics.check_platforms()
+def root_of(command, config):
+    """Returns the dataclass that a config of a command is checked against."""
+    module = COMMANDS[command].config_module
+    if command == 'train' and 'runs' in config and 'phases' not in config:
+        raise ValueError(importlib.import_module(TRAIN).OF_A_STUDY)
+    if command in ('prepare', 'plan') and 'runs' in config:
+        module = STUDY
+    return importlib.import_module(module).Config
 
 
 def _keep_memory():
@@ -252,15 +403,6 @@ def _keep_memory():
     xla_flags.apply()
     if xla_flags.computes_on_cpu():
         xla_flags.keep_freed_memory()
-
-
-def _is_set(flag, argv):
-    """Returns whether a boolean flag is on: the last occurrence counts."""
-    matches = [re.fullmatch(f'--?(no)?{flag}(?:=(.*))?', word) for word in argv]
-    last = next((match for match in reversed(matches) if match), None)
-    return (
-        bool(last) and not last[1] and (last[2] or 'true').lower() in ('true', 't', '1')
-    )
 
 
 def _is_distributed():
@@ -277,13 +419,6 @@ def _fail(error, code, with_traceback=False):
         text = f'{text}\n({exits.origin(error)}; --traceback shows all calls.)'
     print(f'\njepa-text: {text}', file=sys.stderr)
     return code
-
-
-def _silence_libraries():
-    # Libraries log their progress at INFO; their errors are still shown.
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    # gcsfs logs the traceback of each failed request in addition to raising it.
-    logging.getLogger('gcsfs').setLevel(logging.CRITICAL)
 
 
 if __name__ == '__main__':

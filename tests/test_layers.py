@@ -35,7 +35,6 @@ LAYERS = [
     'analysis',
     'planning',
     'study',
-    'commands',
     'main',
 ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import children
 import pytest
 
-from jepa_text import commands, main
+from jepa_text import main
 from jepa_text.config import display
 from jepa_text.parallel import exits
 
@@ -26,9 +26,9 @@ def test_help_shows_commands_and_examples_that_parse(capsys):
     assert len(examples) >= 3
     for _, command, *flags in examples:
         flags = [f.replace('=configs/', f'={ROOT}/configs/') for f in flags]
-        parsed, config, workdir = main.parse(['jepa-text', command, *flags])
-        assert parsed == command and workdir.startswith('runs/')
-        assert config['to'] if command == 'export' else config
+        call = main.read(['jepa-text', command, *flags])
+        assert call.command == command and call.workdir.startswith('runs/')
+        assert call.config
 
 
 @pytest.mark.parametrize('command', main.COMMANDS)
@@ -36,22 +36,23 @@ def test_help_of_a_command_lists_its_own_flags(command, capsys):
     about = main.COMMANDS[command]
     assert main.main(['jepa-text', command, '--help']) == 0
     text = capsys.readouterr().out
-    assert about.summary in text.lower()
+    assert about.summary.lower() in text.lower()
     assert f'jepa-text {command} {about.example}' in text
-    assert all(f'--{flag}' in text for flag in (*about.flags, 'workdir', 'traceback'))
-    others = {f'--{f}' for one in main.COMMANDS.values() for f in one.flags}
-    others -= {f'--{flag}' for flag in about.flags}
+    flags = {*about.keys, *about.switches}
+    assert all(f'--{flag}' in text for flag in (*flags, 'workdir', 'traceback'))
+    others = {f for one in main.COMMANDS.values() for f in (*one.keys, *one.switches)}
+    others = {f'--{flag}' for flag in others - flags}
     assert not any(re.search(rf'^  {other} ', text, re.M) for other in others)
     if about.config_module is None:
         assert 'Config keys' not in text
         return
-    for key, default, doc in display.fields(commands.root(command, {})):
+    for key, default, doc in display.fields(main.root_of(command, {})):
         assert f'  {key} = {default}' in text if default else f'  {key}  ' in text
         assert doc in text and len(doc) > 3, f'{key}: {doc}'
 
 
 def test_help_lists_available_names():
-    text = commands.usage(['train'])
+    text = main.usage(['train'])
     assert re.search(r'model = .*transformer', text)
     assert re.search(r'objective = .*clm.*mlm', text)
     assert 'data.batch_size = (required)' in text and 'init_from.step = None' in text
@@ -61,9 +62,12 @@ def test_help_lists_available_names():
 def test_overrides_reach_the_config():
     flags = [f'--config={QUICKSTART}', '--workdir=x', '--config.steps=7']
     flags += ['--config.runs[0].phases[0].objective.rate=0.5']
-    flags += ['--config.watchdog.seconds', '60', '--config.data={"mixture": []}']
-    _, config, workdir = main.parse(['jepa-text', 'study', *flags])
-    assert config['steps'] == 7 and workdir == 'x'
+    flags += ['--config.watchdog.seconds=60', '--config.data={"mixture": []}']
+    flags += ['--jobs', '2', '--dry-run']
+    call = main.read(['jepa-text', 'study', *flags])
+    assert call.workdir == 'x' and call.switches == {'dry_run': True}
+    config = call.config
+    assert config['steps'] == 7 and config['engine'] == {'jobs': 2}
     assert config['runs'][0]['phases'][0]['objective']['rate'] == 0.5
     # Sections that the file does not have, or only in part.
     assert config['watchdog'] == {'seconds': 60}
@@ -88,8 +92,8 @@ def get_config(name):
     )
     monkeypatch.chdir(tmp_path)
     words = ['train', '--config', 'my.py:/data/x', '--workdir', 'x']
-    _, config, workdir = main.parse(['jepa-text', *words])
-    assert config['name'] == '/data/x' and workdir == 'x'
+    call = main.read(['jepa-text', *words])
+    assert call.config['name'] == '/data/x' and call.workdir == 'x'
     choices = []
     monkeypatch.setattr('jepa_text.parallel.processes.start', choices.append)
     monkeypatch.setattr('jepa_text.evaluation.train_command.run', lambda *_: None)
@@ -219,45 +223,21 @@ def test_exit_codes(error, code, monkeypatch, capsys):
         assert 'Traceback' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ('words', 'state'),
-    [
-        ('train', 'the same command resumes from the newest checkpoint, or starts'),
-        ('study', 'finished results are kept'),
-        ('study --dry-run', 'nothing was changed'),
-        ('prepare', 'finished parts are kept'),
-        ('prepare --verify', 'nothing was changed'),
-        ('prepare --workdir=memory://b/rows', 'files at memory://b/rows may be'),
-        ('tokenizer', 'nothing was written'),
-        ('analyze', 'vectors computed so far stay'),
-        ('evaluate', 'finished results are kept'),
-        ('finetune', 'nothing was saved'),
-        ('plan', 'nothing was changed'),
-        ('benchmark', 'benchmark.json contains what was timed'),
-        ('export', 'nothing was written'),
-        ('export --to=memory://b/model', 'files at memory://b/model may be'),
-    ],
-)
-def test_an_interrupted_command_reports_its_state(words, state, monkeypatch, capsys):
-    def interrupted(config, workdir, **_):
+def test_an_interrupted_command_says_how_to_continue(monkeypatch, capsys):
+    def interrupted(config, workdir):
         raise KeyboardInterrupt
 
-    command, *flags = words.split()
-    about = main.COMMANDS[command]
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(f'{about.module}.{about.function}', interrupted)
-    line = ['jepa-text', command, *about.example.split(), *flags]
-    assert main.main(line) == exits.FAILED
-    error_output = capsys.readouterr().err
-    assert f'interrupted; {state}' in error_output
-    assert ('checkpoint' in error_output) == (words in ('train', 'study'))
+    monkeypatch.setattr('jepa_text.pretrained.export.run', interrupted)
+    words = main.COMMANDS['export'].example.split()
+    assert main.main(['jepa-text', 'export', *words]) == exits.FAILED
+    assert 'interrupted; the same command continues' in capsys.readouterr().err
 
 
 def test_an_interrupt_before_the_start_is_reported(monkeypatch, capsys):
     def interrupted(argv):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, 'parse', interrupted)
+    monkeypatch.setattr(main, 'read', interrupted)
     assert main.main(['jepa-text', 'train']) == exits.FAILED
     assert 'before the command was started' in capsys.readouterr().err
 

@@ -4,7 +4,6 @@
 --config.runs[0].name=short            an item of a list
 --config.optimizer.weight_decay=0.05   creates a section that the file does not have
 --config.data='{"repeat": true}'       sets several keys; the others are kept
---config.model.scan, --noconfig.model.scan    True, False
 
 Whether a key exists and may have the value is checked when the config is read (schema).
 """
@@ -18,25 +17,14 @@ import types
 
 from jepa_text.config import ranges, renamed, schema
 
-FLAG = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?', re.DOTALL)
+FLAG = re.compile(r'--?config\.([^=]+)=(.*)', re.DOTALL)
 
 
 def split(argv):
     """Returns (words that are not settings, [(path, text)] of the settings)."""
-    rest, settings, words = [], [], list(argv)
-    while words:
-        word = words.pop(0)
-        match = FLAG.fullmatch(word)
-        if match is None:
-            rest.append(word)
-            continue
-        is_no, path, text = match.groups()
-        if text is None and not is_no and words and not words[0].startswith('--'):
-            text = words.pop(0)
-        elif text is None:
-            text = 'False' if is_no else 'True'
-        settings.append((path, text))
-    return rest, settings
+    matches = [(word, FLAG.fullmatch(word)) for word in argv]
+    rest = [word for word, match in matches if not match]
+    return rest, [match.groups() for _, match in matches if match]
 
 
 def apply(root, config, settings):

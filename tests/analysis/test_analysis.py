@@ -262,7 +262,7 @@ def test_command_line_models_and_tasks(folder):
     argument = f'models={folder}/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
     root = main.__file__.rsplit('/', 2)[0]
     flags = [f'--config={root}/configs/analyze.py:{argument}', '--workdir=x']
-    _, found, _ = main.parse(['jepa-text', 'analyze', *flags])
+    found = main.read(['jepa-text', 'analyze', *flags]).config
     assert found['models'] == [f'{folder}/a-0', 'hf:x/y']
     assert found['tasks'] == [
         dict(name='bundled'),

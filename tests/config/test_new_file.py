@@ -7,7 +7,7 @@ import draws
 import pytest
 import tiny
 
-from jepa_text import commands, main
+from jepa_text import main
 from jepa_text.config import config_file, display, new_file, overrides, schema
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
@@ -19,14 +19,14 @@ SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210
 def init(path, preset):
     """Writes a file and returns (command, config) as the command line reads them."""
     assert main.main(['jepa-text', 'init', str(path), f'--preset={preset}']) == 0
-    command, _ = new_file.text(preset, str(path), lambda name: commands.root(name, {}))
+    command, _ = new_file.text(preset, str(path), lambda name: main.root_of(name, {}))
     return command, config_file.read(str(path))
 
 
 @pytest.mark.parametrize('preset', PRESETS + SIZES)
 def test_a_new_file_equals_the_shipped_config(preset, tmp_path):
     command, config = init(tmp_path / 'my.py', preset)
-    root = commands.root(command, config)
+    root = main.root_of(command, config)
     _, file, argument = new_file._chosen(preset)
     shipped = config_file.shared(file).get_config(*filter(None, [argument]))
     shipped = schema.plain(shipped)
@@ -41,7 +41,7 @@ def test_commented_out_defaults_can_be_enabled(tmp_path):
     lines = re.findall(r'^    # (config\.\S+ = .*?)  # ', text, re.M)
     assert len(lines) > 25
     path.write_text(re.sub(r'^    # (config\.)', r'    \1', text, flags=re.M))
-    root = commands.root('train', before)
+    root = main.root_of('train', before)
     config = config_file.read(str(path))
     assert schema.resolved(root, config) == schema.resolved(root, before)
 
@@ -81,7 +81,7 @@ def toy(config, folder):
         config = config | {'model': {}}
     steps = [key for key in ('warmup', 'decay') if config['schedule'].get(key, 0) >= 1]
     small += [(f'schedule.{key}', '0') for key in steps]
-    return overrides.apply(commands.root('train', config), config, small)
+    return overrides.apply(main.root_of('train', config), config, small)
 
 
 # Adapting trains `mlm`.

@@ -134,17 +134,10 @@ FILE = {'made': {'name': 'sgd', 'b1': 0.5, 'deep': [{'x': 1}]}, 'many': [{}, {'s
 
 
 def test_settings_are_separated_from_other_arguments():
-    words = ['train', '--config=a.py:x', '--config.a=1', '-config.b[0].c', '2', 'more']
-    words += ['--config.d', '--noconfig.e', '--config.f=a=b', '--workdir=x']
-    rest, found = overrides.split(words)
+    words = ['train', '--config=a.py:x', '--config.a=1', '-config.b[0].c=2', 'more']
+    rest, settings = overrides.split([*words, '--config.f=a=b', '--workdir=x'])
     assert rest == ['train', '--config=a.py:x', 'more', '--workdir=x']
-    assert dict(found) == {
-        'a': '1',
-        'b[0].c': '2',
-        'd': 'True',
-        'e': 'False',
-        'f': 'a=b',
-    }
+    assert settings == [('a', '1'), ('b[0].c', '2'), ('f', 'a=b')]
 
 
 @pytest.mark.parametrize(
