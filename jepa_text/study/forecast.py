@@ -1,14 +1,10 @@
 """Forecasts the cost of a study: `jepa-text study --dry-run`.
 
-For each member: the trunk that it continues from, the steps left to train, FLOPs, hours
-and price on the hardware of the section `plan`, and the disk space of its checkpoints.
+For each member: the trunk that it continues from, the steps left to train, FLOPs, and
+hours on the hardware of the section `plan`.
 """
 
 import dataclasses
-import math
-
-import jax
-import numpy as np
 
 from jepa_text.config import schema
 from jepa_text.files import checksums
@@ -29,7 +25,6 @@ class Member:
     start       steps that it has in common with `trunk`, and does not train itself
     trunk       the member that it continues from; '' if it starts from scratch
     begun       steps up to its newest checkpoint
-    bytes       disk space of the checkpoints that it keeps
     is_done     whether it is finished
     """
 
@@ -38,7 +33,6 @@ class Member:
     start: int
     trunk: str
     begun: int
-    bytes: int
     is_done: bool
 
     @property
@@ -70,12 +64,6 @@ class Member:
             for phase, count in self._steps(after)
         )
 
-    def dollars(self, seconds):
-        """Returns the price of so many seconds; None if unknown."""
-        if self.plan.price is None or seconds is None:
-            return None
-        return seconds / 3600 * self.plan.devices * self.plan.price
-
     def _steps(self, after):
         """Yields each phase with the number of its steps after a step."""
         stop = 0
@@ -103,11 +91,6 @@ def of_members(configs, folder):
     expected = []
     for name, config in completed.items():
         trunk, start = trunks[name] or ('', 0)
-        branches = [pair[1] for pair in trunks.values() if pair and pair[0] == name]
-        section = work.with_milestones(config, branches)['checkpoint']
-        ends = [phase.stop for phase in recipes[name].phases]
-        kept = kept_steps(section, ends[-1], ends, start)
-        size = max(_size(recipes[name], phase) for phase in recipes[name].phases)
         expected.append(
             Member(
                 name=name,
@@ -115,33 +98,19 @@ def of_members(configs, folder):
                 start=start,
                 trunk=trunk,
                 begun=max(saved[name], default=0),
-                bytes=len(kept) * size,
                 is_done=name in done,
             )
         )
     return expected
 
 
-def kept_steps(section, steps, others, begin=0):
-    """Returns the steps whose checkpoints exist at the end of a run.
-
-    `section` is the section `checkpoint`, `others` are further steps that it saves, such
-    as ends of phases; it continues from a step `begin` of another run.
-    """
-    every = section['every'] or steps
-    candidates = {*range(every, steps, every), steps, *section['keep_at'], *others}
-    saved = sorted(step for step in candidates if begin < step <= steps)
-    return {*saved[-section['keep'] :]} | {*saved} & {*section['keep_at']}
-
-
 def show(expected, stream=None):
     """Prints the forecast of members as a table, and its totals."""
     columns = ['run', 'steps', 'continues from', 'after', 'trains', 'FLOPs', 'hours']
-    columns += ['US dollars', 'done']
+    columns += ['done']
     rows = []
     for one in expected:
         seconds = one.seconds(one.start)
-        dollars = one.dollars(seconds)
         rows.append(
             [
                 one.name,
@@ -151,7 +120,6 @@ def show(expected, stream=None):
                 f'{one.trained:,}',
                 f'{one.flops(one.start):.3g}',
                 None if seconds is None else f'{seconds / 3600:,.3g}',
-                None if dollars is None else f'{dollars:,.2f}',
                 'yes' if one.is_done else f'{one.begun:,} steps' if one.begun else None,
             ]
         )
@@ -178,27 +146,16 @@ def totals(expected):
             f'{len(expected) - len(left):,} runs are done and {begun:,} begun: '
             f'{sum(one.steps - one.left for one in left):,} steps are left.'
         )
-    yield _left(left) if left else 'Nothing is left to train.'
-    size = sum(one.bytes for one in expected)
-    yield f'Checkpoints need {size / 1e9:,.3g} GB of disk space, without rows.'
-
-
-def _left(left):
-    """Returns sentences on what is left to train."""
+    if not left:
+        yield 'Nothing is left to train.'
+        return
     seconds = [one.seconds(one.left) for one in left]
-    if None in seconds:
-        details = '; no hours and no price, as not all runs fit the hardware'
-    else:
-        names = ' and '.join(sorted({one.plan.options.target for one in left}))
-        details = f', {sum(seconds) / 3600:,.3g} hours of training on {names}'
-        dollars = [one.dollars(own) for one, own in zip(left, seconds)]
-        if None not in dollars:
-            details += f', {sum(dollars):,.2f} US dollars'
-    return (
-        f'Left: {sum(one.flops(one.left) for one in left):.3g} FLOPs{details}. Steps of '
-        'less than a millisecond take longer than that: measure them with jepa-text '
-        'benchmark.'
-    )
+    hours = 'not all runs fit'
+    if None not in seconds:
+        hours = f'{sum(seconds) / 3600:,.3g} hours of training'
+    names = ' and '.join(sorted({one.plan.options.target for one in left}))
+    flops = sum(one.flops(one.left) for one in left)
+    yield f'Left: {flops:.3g} FLOPs; {hours} on {names}.'
 
 
 def _options(config):
@@ -231,9 +188,3 @@ def _is_done(folder, name, config, saved):
     if saved:
         return members.finished(folder / name, config)
     return members.result_path(folder, name).is_file()
-
-
-def _size(recipe, phase):
-    """Returns the bytes of the state of a phase, on all devices together."""
-    leaves = jax.tree.leaves(recipe.shapes(phase))
-    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
