@@ -1,40 +1,45 @@
 """Text vectors of all layers and poolings, computed in one pass and cached on disk.
 
-    extract(model, texts, poolings)   -> Features
-    Features.vectors(layer, pooling)  -> [N, D] float32
+    extract(model, texts, folder, poolings)   -> Features
+    Features.vectors(layer, pooling)          -> [N, D] float32
 
 A cache key is the checksum of everything that determines the vectors: parameters,
-architecture, tokenizer, texts in order, options.
+architecture, tokenizer, texts in order, options. It names a .npz file, whose checksum
+(CRC-32) finds damage. Nothing is unpickled.
 """
 
 import dataclasses
 import functools
+import io
+import zipfile
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.analysis import array_cache
 from jepa_text.config import resolve
 from jepa_text.evaluation import identity
-from jepa_text.files import checksums
+from jepa_text.files import atomic, checksums
 from jepa_text.models import pooling
 
 POOLINGS = (*pooling.POOLINGS, 'last4')
 _AVERAGED = 4
 _BATCH = 64
+# What zipfile and numpy raise, depending on the byte that is wrong; or no such file.
+_DAMAGED = (OSError, RuntimeError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Features:
-    """Cached features. `names` {(layer, pooling): cache key}; `tokens_N` is the number of
-    tokens of each text, including special tokens."""
+    """Cached features. `names` {(layer, pooling): cache key} of files in `folder`;
+    `tokens_N` is the number of tokens of each text, including special tokens."""
 
     depth: int
     names: dict
     tokens_N: np.ndarray
-    cache: array_cache.ArrayCache
+    folder: Path
 
     def vectors(self, layer, name):
         """[N, D] float32 vectors of a layer and pooling. Layer 0 is the embedding, layer
@@ -42,28 +47,28 @@ class Features:
         if (layer, name) not in self.names:
             known = ', '.join(f'{layer}/{name}' for layer, name in self.names)
             raise ValueError(f'There are no features {layer}/{name}; available: {known}.')
-        return np.array(self.cache.get(self.names[layer, name])['rows'])
+        return _load(self.folder / self.names[layer, name])
 
 
 def extract(
     model,
     texts,
+    folder,
     poolings=('mean',),
     *,
     layers=None,
-    folder=None,
     on_progress=None,
 ):
-    """Features of a load.Pretrained; runs the forward pass only for missing entries.
+    """Features of a load.Pretrained; runs the forward pass only for what is not in
+    `folder`, or damaged there.
 
     Poolings are those of pooling.POOLINGS over all tokens including special tokens, as in
     `encode`; 'last4', of the last layer only, is the mean over tokens and the last four
     layers. NAME-specials excludes special tokens.
 
-    By default computes all `layers`. Without `folder` the cache is temporary.
-    `on_progress(done, count)` is called with numbers of texts after each batch. Raises
-    ValueError for an unknown pooling or layer, a text without tokens, and for 'cls' if
-    the model has no initial special token.
+    By default computes all `layers`. `on_progress(done, count)` is called with numbers of
+    texts after each batch. Raises ValueError for an unknown pooling or layer, a text
+    without tokens, and for 'cls' if the model has no initial special token.
     """
     depth = model.network.encoder.depth
     pairs = combinations(depth, layers, poolings)
@@ -72,15 +77,28 @@ def extract(
         pooling.check(name, model.ends()[0], rows, model.tokenizer.special_ids)
     start = checksums.checksum([identity.of(model), list(texts)])
     names = {
-        (layer, name): f'{checksums.checksum([start, layer])}-{name}'
+        (layer, name): f'{checksums.checksum([start, layer])}-{name}.npz'
         for layer, name in pairs
     }
     tokens_N = np.array([len(row) for row in rows])
-    extracted = Features(depth, names, tokens_N, array_cache.ArrayCache(folder))
-    missing = [pair for pair, key in names.items() if extracted.cache.get(key) is None]
+    folder = Path(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    missing = [pair for pair, key in names.items() if _load(folder / key) is None]
     if missing:
-        _compute(model, rows, missing, names, extracted.cache, on_progress)
-    return extracted
+        for pair, rows_ND in _compute(model, rows, missing, on_progress).items():
+            file = io.BytesIO()
+            np.savez(file, rows=rows_ND)
+            atomic.write(folder / names[pair], file.getvalue())
+    return Features(depth, names, tokens_N, folder)
+
+
+def _load(path):
+    """The array of a file, or None if it is missing or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file['rows']
+    except _DAMAGED:
+        return None
 
 
 def combinations(depth, layers, poolings):
@@ -137,31 +155,30 @@ def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
     return [*layers_NBLD[:-1], last_BLD]
 
 
-def _compute(model, rows, pairs, names, cache, on_progress):
-    """Computes and caches all pairs in one pass over the texts, the shortest first."""
+def _compute(model, rows, pairs, on_progress):
+    """{pair: [N, D] float32} of all pairs, in one pass over the texts, the shortest
+    first."""
     special_ids = tuple(model.tokenizer.special_ids)
     pooled = _program(model.network, model.causal, special_ids, tuple(pairs))
     order_N = np.argsort([len(row) for row in rows], kind='stable')
-    forms = {'rows': ((len(rows), model.network.encoder.width), np.float32)}
-    with cache.writing([names[pair] for pair in pairs], forms) as arrays:
-        for start in range(0, len(rows), _BATCH):
-            chosen = order_N[start : start + _BATCH]
-            batch = model.pad([rows[i] for i in chosen], _BATCH)
-            pooled_PBD = jax.device_get(pooled(model.params, *batch))
-            for (layer, name), entry, pooled_BD in zip(
-                pairs, arrays.values(), pooled_PBD
-            ):
-                entry['rows'][chosen] = pooled_BD[: len(chosen)]
-                bad_C = ~np.isfinite(entry['rows'][chosen]).all(axis=1)
-                if bad_C.any():
-                    raise ValueError(
-                        f'Features {layer}/{name} contain NaN or infinity, for example '
-                        f'for text {chosen[bad_C.argmax()]}. Check the model: did its '
-                        'training diverge?'
-                    )
-            if on_progress is not None:
-                done = min(start + _BATCH, len(rows))
-                on_progress(done, len(rows))
+    shape = len(rows), model.network.encoder.width
+    arrays = {pair: np.zeros(shape, np.float32) for pair in pairs}
+    for start in range(0, len(rows), _BATCH):
+        chosen = order_N[start : start + _BATCH]
+        batch = model.pad([rows[i] for i in chosen], _BATCH)
+        pooled_PBD = jax.device_get(pooled(model.params, *batch))
+        for ((layer, name), rows_ND), pooled_BD in zip(arrays.items(), pooled_PBD):
+            rows_ND[chosen] = pooled_BD[: len(chosen)]
+            bad_C = ~np.isfinite(rows_ND[chosen]).all(axis=1)
+            if bad_C.any():
+                raise ValueError(
+                    f'Features {layer}/{name} contain NaN or infinity, for example for '
+                    f'text {chosen[bad_C.argmax()]}. Check the model: did its training '
+                    'diverge?'
+                )
+        if on_progress is not None:
+            on_progress(min(start + _BATCH, len(rows)), len(rows))
+    return arrays
 
 
 def _pool(base, layers, layer, valid_BL):

@@ -243,9 +243,9 @@ def vectors(config, model, task, cache, progress):
     return features.extract(
         model,
         _texts(task),
+        cache,
         _poolings(config, model),
         layers=config['layers'] or None,
-        folder=cache,
         on_progress=on_progress,
     )
 

@@ -135,7 +135,7 @@ def test_cls_pooling_needs_a_special_first_token(tmp_path):
         lambda: bare.encode(TEXTS),
         lambda: bare.encode(TEXTS, pool='cls'),
         lambda: export.write(bare, tmp_path / 'out'),
-        lambda: features.extract(bare, TEXTS, ('mean', 'cls')),
+        lambda: features.extract(bare, TEXTS, tmp_path, ('mean', 'cls')),
     ):
         with pytest.raises(ValueError, match="pool='cls': .* tokenizer does not add"):
             refused()
@@ -150,7 +150,7 @@ def test_pooling_without_special_tokens_needs_other_tokens(tmp_path):
     assert model.encode(['w7', 'w9']).shape == (2, 32)
     for refused in (
         lambda: model.encode(['w7', 'w9'], pool='mean-specials'),
-        lambda: features.extract(model, ['w7', 'w9'], ('mean-specials',)),
+        lambda: features.extract(model, ['w7', 'w9'], tmp_path, ('mean-specials',)),
     ):
         with pytest.raises(ValueError, match="'mean-specials': text 1 has only special"):
             refused()

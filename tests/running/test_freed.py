@@ -30,12 +30,12 @@ def model():
 
 
 @pytest.mark.slow
-def test_a_model_that_was_used_is_freed(model):
+def test_a_model_that_was_used_is_freed(model, tmp_path):
     model.encode(['The whale.'])
     model.encode(['The whale.'], layer=0, pool='max')
     model.fill('The <mask>.')
     digest = identity.of(model)
-    features.extract(model, ['The whale.', 'The sea.'])
+    features.extract(model, ['The whale.', 'The sea.'], tmp_path)
     other = dataclasses.replace(model, causal=True)
     assert identity.of(other) != digest == identity.of(model)
     other.encode(['The whale.'])
