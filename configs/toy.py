@@ -19,7 +19,7 @@ def get_config(preset='clm_mlm'):
     if preset not in PRESETS:
         raise ValueError(f'{preset!r} is not one of {", ".join(PRESETS)}.')
     config = shared('quickstart').get_config()
-    del config.runs, config.study
+    del config.runs
     config.name = preset
     config.phases = PRESETS[preset]
     config.data.folder = 'runs/rows-64'
