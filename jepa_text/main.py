@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 
-from jepa_text.config import config_file, display, new_file, overrides, resolve, schema
+from jepa_text.config import config_file, display, overrides, resolve, schema
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
@@ -278,12 +278,13 @@ def _config_lines(call):
             f'{call.command} has no config; it is configured by flags alone.'
         )
     root = root_of(call.command, call.config)
-    resolved = before = schema.read(root, call.config)
+    resolved = schema.read(root, call.config)
+    origins = {'file': call.file, 'command line': call.config, 'default': resolved}
     if getattr(resolved, 'init_from', None) is not None and 'phases' in call.config:
         completion = importlib.import_module('jepa_text.training.completion')
         completed = completion.with_init_from(schema.as_dict(resolved), call.workdir)
-        resolved = schema.read(root, completed)
-    return display.lines(resolved, call.file, call.config, before)
+        resolved = origins['init_from'] = schema.read(root, completed)
+    return display.origin_lines(resolved, origins)
 
 
 def read(argv):
@@ -352,10 +353,9 @@ def _init(argv):
         raise ValueError(
             f'init takes one file to write, not {files}: jepa-text init my.py'
         )
-    preset = values.preset
-    command, text = new_file.text(preset, files[0], lambda name: root_of(name, {}))
-    new_file.write(files[0], text)
-    workdir = f'--workdir=runs/{preset.split(",")[0]}'
+    command, *_ = display.preset_of(values.preset)
+    display.write_preset(values.preset, files[0], root_of(command, {}))
+    workdir = f'--workdir=runs/{values.preset.split(",")[0]}'
     print(f'Wrote {files[0]}. Next: jepa-text {command} --config={files[0]} {workdir}')
     return exits.DONE
 

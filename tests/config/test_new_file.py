@@ -8,18 +8,18 @@ import pytest
 import tiny
 
 from jepa_text import main
-from jepa_text.config import config_file, display, new_file, overrides, schema
+from jepa_text.config import config_file, display, overrides, schema
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
 
-PRESETS = [*new_file.OTHERS, *config_file.shared('toy').PRESETS]
+PRESETS = [*display.OTHERS, *config_file.shared('toy').PRESETS]
 SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210m', '1b')]
 
 
 def init(path, preset):
     """Writes a file and returns (command, config) as the command line reads them."""
     assert main.main(['jepa-text', 'init', str(path), f'--preset={preset}']) == 0
-    command, _ = new_file.text(preset, str(path), lambda name: main.root_of(name, {}))
+    command, *_ = display.preset_of(preset)
     return command, config_file.read(str(path))
 
 
@@ -27,7 +27,7 @@ def init(path, preset):
 def test_a_new_file_equals_the_shipped_config(preset, tmp_path):
     command, config = init(tmp_path / 'my.py', preset)
     root = main.root_of(command, config)
-    _, file, argument = new_file._chosen(preset)
+    _, file, argument = display.preset_of(preset)
     shipped = config_file.shared(file).get_config(*filter(None, [argument]))
     shipped = schema.plain(shipped)
     assert schema.resolved(root, config) == schema.resolved(root, shipped)
@@ -50,8 +50,8 @@ def test_errors_of_init_are_explained(tmp_path, capsys):
     path = tmp_path / 'my.py'
     path.write_text('mine')
     for words, message in (
-        ([str(path)], 'already exists and is not overwritten'),
-        ([str(tmp_path / 'none' / 'my.py')], 'does not exist: mkdir -p'),
+        ([str(path)], 'File exists'),
+        ([str(tmp_path / 'none' / 'my.py')], 'No such file or directory'),
         ([str(tmp_path / 'my.txt')], 'must end in .py, as in my.py'),
         ([str(tmp_path / 'b.py'), '--preset=clm_mml'], "Did you mean 'clm_mlm'"),
         ([str(tmp_path / 'b.py'), '--preset=mlm,2b'], "no size '2b'; it has: toy, 35m"),
@@ -114,4 +114,4 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     assert main.main(['jepa-text', 'train', *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
-    assert line.endswith(f' {display.INIT_FROM}')
+    assert line.endswith(' init_from')
