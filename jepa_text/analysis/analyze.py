@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.analysis import features, findings, measuring, monitor, page
+from jepa_text.analysis import features, findings, measuring, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.engine import Options
@@ -107,22 +107,25 @@ def analyze(config, workdir):
     began, config = time.monotonic(), _checked(config)
     compilation.use_cache()
     chosen = _tasks(config)
-    for path in config['models'] if config['max_length'] else ():
-        # Raises if the model does not read as many tokens.
-        prediction.reader(load.outline(path), config['max_length'])
+    for path in config['models']:
+        # Raises if the model has not these layers, or does not read as many tokens.
+        model = load.outline(path)
+        depth = model.network.encoder.depth
+        features.combinations(depth, config['layers'], config['poolings'])
+        if config['max_length']:
+            prediction.reader(model, config['max_length'])
     names = run_names(config['models'])
     options = schema.read(Options, config['engine'], 'engine')
-    depths = [load.outline(path).network.encoder.depth for path in names]
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(engine.opened(options, folder))
         cache = str(config['cache'] or folder / 'features')
         cache = str(compilation.private_folder(cache, 'cache'))
         if not options.is_in_process:
             _encode_elsewhere(config, names, cache, run)
-        cells = monitor.count_cells(config, chosen, depths)
-        stack.enter_context(monitor.one_blas_thread())
-        progress = compilation.progress('analysis', cells)
-        display = monitor.Monitor(stack.enter_context(progress))
+        stack.enter_context(measuring.one_blas_thread())
+        parts = measuring.parts(config, len(names), len(chosen))
+        progress = compilation.progress('analysis', parts)
+        display = measuring.Display(stack.enter_context(progress))
         measured = measuring.Measurements(config, chosen, cache, display)
         for path, (name, seed) in names.items():
             display.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
@@ -175,7 +178,7 @@ def encode(config, path, seed, cache):
     """Caches the vectors of a model and of its untrained control on all tasks."""
     xla_flags.apply()
     compilation.use_cache()
-    model, progress = _model(config, path), monitor.Monitor()
+    model, progress = _model(config, path), measuring.Display()
     models = [model]
     if controls.UNTRAINED in config['controls']:
         models.append(measuring.untrained(config, model, seed))

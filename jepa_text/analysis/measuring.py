@@ -1,14 +1,16 @@
 """Measures all cells of an analysis: computes features, then geometry and probes."""
 
+import contextlib
 import math
 import os
+import warnings
 from concurrent import futures
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import features, monitor, probes, results
+from jepa_text.analysis import features, probes, results
 from jepa_text.analysis.results import Result
 from jepa_text.data import truncation
 from jepa_text.evaluation import controls
@@ -16,7 +18,6 @@ from jepa_text.evaluation.controls import baselines, lexical
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.measures import similarity
 
-ENCODING = 0.5  # share of the work on a model, for the display of progress
 _CKA_TEXTS = 2000
 _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 
@@ -31,6 +32,60 @@ class _Measures(NamedTuple):
     spectra: dict
 
 
+class Display:
+    """Shows parts of an analysis, as a model on a task, on a console.Progress, if any."""
+
+    def __init__(self, progress=None):
+        self._progress, self._done, self._part = progress, 0, ''
+
+    @contextlib.contextmanager
+    def part(self, *names):
+        """Context manager for one part of the analysis."""
+        self._part = ', '.join(filter(None, names))
+        self._show(self._part)
+        yield
+        self._done += 1
+        self._show(self._part)
+
+    def status(self, text):
+        """Shows the status of the current part, as 'vectors of 640 of 2,500 texts'."""
+        self._show(f'{self._part}: {text}')
+
+    def log(self, text):
+        """Prints a line above the progress display."""
+        if self._progress is not None:
+            self._progress.log(text)
+
+    def _show(self, description):
+        if self._progress is not None:
+            self._progress.update(self._done, description=description)
+
+
+def parts(config, models, tasks):
+    """The number of parts of an analysis of so many models and tasks."""
+    wanted = config['controls']
+    of_model = 1 + (controls.UNTRAINED in wanted) + (controls.BAG in wanted)
+    # The similarity of layers and the comparison are parts of their own.
+    return tasks * (models * of_model + (controls.TF_IDF in wanted)) + 2
+
+
+@contextlib.contextmanager
+def one_blas_thread():
+    """Context manager that limits BLAS to one thread, as cells are measured in parallel.
+
+    Also silences convergence warnings of probes: warning filters are global, so they
+    cannot be set in the threads that fit the probes.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings('ignore', 'lbfgs failed to converge')
+        with contextlib.suppress(ImportError):
+            from threadpoolctl import threadpool_limits  # installed with scikit-learn
+
+            stack.enter_context(threadpool_limits(1))
+        yield
+
+
 class Measurements:
     """Measures models and controls on tasks.
 
@@ -42,7 +97,7 @@ class Measurements:
     """
 
     def __init__(self, config, tasks, cache, progress=None):
-        self.progress = progress or monitor.Monitor()
+        self.progress = progress or Display()
         self.config, self.tasks, self.cache = config, tasks, cache
         self._seed, self._pooling = config['seed'], config['poolings'][0]
         self.rows, self.spectra = [], []
@@ -133,8 +188,7 @@ class Measurements:
     def _features(self, model, name, seed, control):
         """Measures all layers and poolings of a model or control on every task."""
         for task in self.tasks:
-            cells = monitor.model_cells(self.config, model.network.encoder.depth)
-            with self.progress.part(name, control, task.name, cells=cells):
+            with self.progress.part(name, control, task.name):
                 read = self.read[name, seed, task.name]
                 extracted = vectors(self.config, model, task, self.cache, self.progress)
                 wanted = {
@@ -145,7 +199,7 @@ class Measurements:
                 }
                 labels = _token_labels(model, task)
                 lengths_N2 = _lengths(extracted.tokens_N, read)
-                self._measure_all(wanted, read, lengths_N2, labels, after=ENCODING)
+                self._measure_all(wanted, read, lengths_N2, labels)
                 if task is self.tasks[0] and not control:
                     start = len(_texts(task)) - len(task.test.texts())
                     self.last[name, seed] = {
@@ -156,14 +210,11 @@ class Measurements:
                         if pooling == self._pooling
                     }
 
-    def _measure_all(
-        self, wanted, task, lengths_N2, labels=None, after=0.0, answered=None
-    ):
+    def _measure_all(self, wanted, task, lengths_N2, labels=None, answered=None):
         """Measures sets of vectors in parallel, and stores the results in order.
 
-        `wanted` is {Results: a function that returns the vectors they share}; `after` is
-        the share of this part's work that is done; `answered` are a probe's answers
-        (probes.evaluate).
+        `wanted` is {Results: a function that returns the vectors they share}; `answered`
+        are a probe's answers (probes.evaluate).
         """
         deepest = max(result.layer or 0 for result, *_ in wanted)
         unique = results.unique_texts(task)
@@ -187,9 +238,7 @@ class Measurements:
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
             measured = zip(wanted, pool.map(measure, wanted))
             for number, (group, measures) in enumerate(measured, 1):
-                share = after + (1 - after) * number / len(wanted)
-                status = f'measured {number:,} of {len(wanted):,} cells'
-                self.progress.status(status, share)
+                self.progress.status(f'measured {number:,} of {len(wanted):,} cells')
                 for result in group:
                     self._store(result, measures)
 
@@ -236,9 +285,7 @@ def vectors(config, model, task, cache, progress):
     there."""
 
     def on_progress(done, count):
-        progress.status(
-            f'vectors of {done:,} of {count:,} texts', ENCODING * done / count
-        )
+        progress.status(f'vectors of {done:,} of {count:,} texts')
 
     return features.extract(
         model,

@@ -9,7 +9,7 @@ import pytest
 from member_lines import CONFIG
 from scipy import stats
 
-from jepa_text.analysis import measuring, monitor
+from jepa_text.analysis import measuring
 from jepa_text.evaluation import controls, representation
 from jepa_text.evaluation.controls import baselines, words
 from jepa_text.evaluation.controls import features as word_features
@@ -226,14 +226,14 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, tra
     )
     grid = {'words__ngram_range': [(1, 1), (1, 2)], 'fit__C': [1, 10, 100]}
     theirs = selection.GridSearchCV(pipeline, grid, scoring='neg_log_loss', cv=3)
-    with monitor.one_blas_thread():
+    with measuring.one_blas_thread():
         theirs.fit(train.first, train.target)
     right_N = theirs.predict(test.first) == test.target
 
     made = Task('made', 'labels', 'accuracy', train, test)
     analysis = measuring.Measurements(ANALYSIS, [made], '')
     monkeypatch.setattr(measuring, '_TF_IDF_WORDS', 8)  # a fast geometry
-    with monitor.one_blas_thread():
+    with measuring.one_blas_thread():
         analysis.tf_idf()
     found = {result.control: x for result, x in analysis.per_example.items()}
     of_analysis = found[controls.TF_IDF]
