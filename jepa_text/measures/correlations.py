@@ -1,4 +1,4 @@
-"""Correlations of two lists of numbers, and partial correlations.
+"""Correlations of two lists of numbers, and the partial correlation.
 
 numpy float64; ties get their mean rank. All functions raise ValueError for values that
 are not finite and for shapes that do not match.
@@ -83,63 +83,16 @@ def _above(values_N, weights_N):
     return (np.cumsum(total_K[::-1])[::-1] - total_K / 2)[index_N] / len(values_N)
 
 
-def partial_correlation(first_N, second_N, controls_NC):
-    """Returns the correlation of both lists' residuals after regression on the controls.
-
-    `controls_NC` may be a single list. 0 if the controls explain a list entirely. Raises
-    ValueError for values that are not finite, and unless there are at least three pairs
-    more than controls.
-
-    >>> control_N = np.arange(6.0)
-    >>> noise_N = np.array([1, -1, 1, 1, -1, 1])
-    >>> round(partial_correlation(control_N + noise_N, control_N - noise_N, control_N), 6)
-    -1.0
-    """
-    first_N, second_N = _finite(first_N, second_N)
-    controls_NC = np.asarray(controls_NC, np.float64)
-    controls_NC = controls_NC[:, None] if controls_NC.ndim == 1 else controls_NC
-    size = len(first_N)
-    if len(controls_NC) != size or size < controls_NC.shape[1] + 3:
-        raise ValueError(
-            f'A partial correlation of {size} pairs given controls of shape '
-            f'{controls_NC.shape} needs one row per pair, and at least three more pairs '
-            'than controls.'
-        )
-    if not np.isfinite(controls_NC).all():
-        raise ValueError('The controls of a partial correlation contain NaN or infinity.')
-    design_NC = controls_NC - controls_NC.mean(axis=0)
-    norm_C = np.linalg.norm(design_NC, axis=0)
-    design_NC = design_NC / np.where(norm_C > 0, norm_C, 1.0)
-    both_N2 = np.stack([first_N - first_N.mean(), second_N - second_N.mean()], axis=1)
-    fitted = np.linalg.lstsq(design_NC, both_N2, rcond=None)[0]
-    rest_N2 = both_N2 - design_NC @ fitted
-    explained = np.linalg.norm(rest_N2, axis=0) <= 1e-10 * np.linalg.norm(both_N2, axis=0)
-    return 0.0 if explained.any() else _cosine(rest_N2[:, 0], rest_N2[:, 1])
-
-
-def partial_spearman(first_N, second_N, controls_NC):
-    """Returns `partial_correlation` of the ranks of both lists and of the controls.
-
-    >>> control_N = np.arange(6.0)
-    >>> noise_N = np.array([1, -1, 1, 1, -1, 1])
-    >>> partial_spearman(np.exp(control_N), noise_N, control_N)
-    0.0
-    """
-    _finite(first_N, second_N)
-    both = (scipy.stats.rankdata(values_N) for values_N in (first_N, second_N))
-    return partial_correlation(*both, scipy.stats.rankdata(controls_NC, axis=0))
-
-
 def partial_spearman_influence(first_N, second_N, control_N):
-    """Returns one value per pair, whose mean is `partial_spearman` given one control.
+    """Returns one value per pair, whose mean is the partial rank correlation.
+
+    It is the correlation of both lists' ranks given those of one control.
 
     By the derivatives of r = (r_12 - r_13 r_23) / sqrt((1 - r_13^2) (1 - r_23^2)). All 0
     if the control explains a list entirely.
 
     >>> lists = [1, 3, 2, 4, 6, 5], [2, 1, 3, 4, 6, 5], [1, 2, 3, 5, 4, 6]
     >>> print(partial_spearman_influence(*lists).mean().round(6))
-    0.576613
-    >>> print(round(partial_spearman(*lists), 6))
     0.576613
     """
     pairs = (first_N, second_N), (first_N, control_N), (second_N, control_N)

@@ -9,8 +9,8 @@ is useful: compare each with its controls.
 
 Degenerate clouds have values, not NaN. Singular values below the rounding error of the
 rows count as zero, and a cloud without variance (all rows equal for the centered
-measures, all rows zero for the others) has rank 0, entropy 0, anisotropy 1, IsoScore 0
-and dimension 0. A zero row has no direction: its cosine with all other rows is 0.
+measures, all rows zero for the others) has rank 0, entropy 0, anisotropy 1 and dimension
+0. A zero row has no direction: its cosine with all other rows is 0.
 
 Most measures depend on the number of rows: ranks grow with it, and so do measures of
 neighbors, up to cloud.BLOCK rows. Compare only clouds with the same number of rows.
@@ -158,47 +158,6 @@ def participation_ratio(rows):
     return float(values_K.sum() ** 2 / square) if square > 0 else 0.0
 
 
-def spectral_slope(rows):
-    """Returns a of l_k ~ k^-a, the power law of the eigenspectrum (Agrawal et al. 2022).
-
-    Weighted least squares of log l_k on log k with weight 1 / k, so that each octave of k
-    has the same weight. Fitted on the larger half of the nonzero eigenvalues, because the
-    tail is sampling noise. 0 if that half has fewer than three.
-
-    >>> rows_ND = np.diag(np.arange(1, 41.0) ** -1.0)
-    >>> round(spectral_slope(np.concatenate([rows_ND, -rows_ND])), 6)
-    2.0
-    """
-    values_K = cloud.as_cloud(rows).values_K
-    values_K = values_K[: np.count_nonzero(values_K) // 2]
-    if len(values_K) < 3:
-        return 0.0
-    rank_K = np.arange(1.0, len(values_K) + 1)
-    x_K, y_K = np.log(rank_K), np.log(values_K)
-    x_K = x_K - np.average(x_K, weights=1 / rank_K)
-    return float(-np.sum(x_K * y_K / rank_K) / np.sum(x_K**2 / rank_K))
-
-
-def isoscore(rows):
-    """Returns IsoScore (Rudman et al. 2022): 1 if all directions vary equally, 0 if one.
-
-    d = | sqrt(D) l / |l| - 1 | / sqrt(2 (D - sqrt D)) of the D variances l along the
-    principal directions; f = (D - d^2 (D - sqrt D))^2 / D^2; (D f - 1) / (D - 1).
-
-    >>> round(isoscore(np.concatenate([np.eye(3), -np.eye(3)])), 6)
-    1.0
-    """
-    rows = cloud.as_cloud(rows)
-    width, values_K = rows.width, rows.values_K
-    norm = np.linalg.norm(values_K)
-    if width == 1 or norm == 0:
-        return float(norm > 0)
-    values_D = np.pad(values_K, (0, width - len(values_K)))
-    defect = np.sum((np.sqrt(width) * values_D / norm - 1) ** 2)
-    fraction = (width - defect / 2) ** 2 / width**2
-    return float((width * fraction - 1) / (width - 1))
-
-
 def anisotropy(rows):
     """Returns s_1^2 / sum s^2 of the raw rows, the share of the strongest direction.
 
@@ -233,26 +192,23 @@ METRICS = {
     'uniformity': uniformity,
     'mean_cosine': mean_cosine,
     'anisotropy': anisotropy,
-    'isoscore': isoscore,
     'effective_rank': effective_rank,
     'rankme': rankme,
     'stable_rank': stable_rank,
     'rank90': rank90,
     'participation_ratio': participation_ratio,
     'spectral_entropy': spectral_entropy,
-    'spectral_slope': spectral_slope,
     'intrinsic_dimension': neighbors.intrinsic_dimension,
     'hubness': neighbors.hubness,
 }
 
 
 # Fewer rows than these give values that say nothing about them: any two rows have one
-# direction in common after centering, a slope is fitted to three eigenvalues, and among
-# at most 11 rows each is a neighbor of all. Of other measures: 3.
+# direction in common after centering, and among at most 11 rows each is a neighbor of
+# all. Of other measures: 3.
 NEEDED_ROWS = {
     'uniformity': 2,
     'mean_cosine': 2,
-    'spectral_slope': 7,
     'intrinsic_dimension': 4,
     'hubness': neighbors.HUB_NEIGHBORS + 2,
 }
