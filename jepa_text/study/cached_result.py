@@ -15,14 +15,12 @@ def get_or_compute(path, config, compute):
     The file is used if it is intact and of the same config, and is written otherwise.
     Prints a note if it is damaged.
     """
-    path, config = Path(path), json.loads(json.dumps(config))
-    if path.is_file():
-        saved, is_intact = _read(path)
-        if not is_intact:
-            print(f'Note: {path} is damaged or outdated; its results are computed again.')
-        elif saved['config'] == config:
-            return saved['results']
-    made = {'config': config, 'results': json.loads(json.dumps(compute()))}
+    path = Path(path)
+    if path.is_file() and read(path) is None:
+        print(f'Note: {path} is damaged or outdated; its results are computed again.')
+    if (known := answer(path, config)) is not None:
+        return known
+    made = json.loads(json.dumps({'config': config, 'results': compute()}))
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, json.dumps(made | {'sha256': checksums.checksum(made)}, indent=1))
     return made['results']
@@ -30,17 +28,18 @@ def get_or_compute(path, config, compute):
 
 def read(path):
     """Returns {'config', 'results'} of a file; None if it is missing, damaged or old."""
-    saved, is_intact = _read(Path(path)) if Path(path).is_file() else (None, False)
-    return saved if is_intact else None
-
-
-def _read(path):
-    """Returns (content of the file, whether it is intact)."""
     try:
-        saved = json.loads(path.read_text(encoding='utf-8'))
+        saved = json.loads(Path(path).read_text(encoding='utf-8'))
         digest = saved.pop('sha256')
         # Compared by checksum, not by value: NaN is not equal to itself, but its text is.
         is_intact = digest == checksums.checksum(saved)
-        return saved, is_intact and set(saved) == {'config', 'results'}
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return None, False
+    except (FileNotFoundError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    return saved if is_intact and set(saved) == {'config', 'results'} else None
+
+
+def answer(path, config):
+    """Returns the results in a file; None unless it is intact and of this config."""
+    saved = read(path)
+    is_same = saved and saved['config'] == json.loads(json.dumps(config))
+    return saved['results'] if is_same else None

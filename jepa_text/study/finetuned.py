@@ -90,7 +90,7 @@ def run(sections, workdir, fingerprints, engine):
         }
         _examine(name, {'engine': engine, **section}, workdir, questions)
         for member, (path, question) in questions.items():
-            if answer := _answer(path, question):
+            if answer := cached_result.answer(path, question):
                 values[member] |= answer['values']
                 controls[name] = answer['beside']
     return {'values': values, 'beside': controls}
@@ -122,7 +122,9 @@ def metrics_of(name, chosen, paths):
 
 def _examine(name, section, workdir, questions):
     """Answers the open questions about members that have checkpoints."""
-    wanted = [member for member, one in questions.items() if not _answer(*one)]
+    wanted = [
+        member for member, one in questions.items() if not cached_result.answer(*one)
+    ]
     present = [m for m in questions if restore.steps(workdir / m / 'checkpoints')]
     if missing := [member for member in wanted if member not in present]:
         print(f'Not examined, as their checkpoints are missing: {", ".join(missing)}')
@@ -138,10 +140,3 @@ def _examine(name, section, workdir, questions):
     for member in present:
         answer = {'values': values[member], 'beside': controls}
         cached_result.get_or_compute(*questions[member], lambda answer=answer: answer)
-
-
-def _answer(path, question):
-    """Returns the saved answer to this question; None if there is none."""
-    saved = cached_result.read(path)
-    matches = saved and saved['config'] == schema.plain(question)
-    return saved['results'] if matches else None

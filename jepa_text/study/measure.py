@@ -93,8 +93,9 @@ def recipes(configs):
 
 def is_measured(name, config, workdir, fingerprint):
     """Whether a member, or the untrained model, is measured with these settings."""
-    known = cached_result.read(members.result_path(workdir, name))
-    return bool(known) and known['config'] == question(config, workdir, name, fingerprint)
+    path = members.result_path(workdir, name)
+    asked = question(config, workdir, name, fingerprint)
+    return cached_result.answer(path, asked) is not None
 
 
 def once(name, config, workdir, fingerprint, first):

@@ -1,8 +1,7 @@
 """Sweeps of a study: which settings were varied, and how metrics depend on them.
 
-Read from the configs: share of CLM, masking rate, learning rate, steps, and steps after a
-decay (continued pretraining). Arms that differ in one of these alone form a line; three
-values make a curve.
+Read from the configs: share of CLM, masking rate, learning rate and steps. Arms that
+differ in one of these alone form a line; three values make a curve.
 """
 
 import json
@@ -23,7 +22,6 @@ class Traits(NamedTuple):
     schedule     the options of the schedule besides its peak, as text
     peak         peak of the learning rate
     steps        number of steps
-    first        steps until a first decay, in continued pretraining; else 0
     others       other sections that affect the result, as text
     objectives   names of the objectives
     """
@@ -34,7 +32,6 @@ class Traits(NamedTuple):
     schedule: str
     peak: float | None
     steps: int
-    first: int
     others: str
     objectives: tuple
 
@@ -58,13 +55,11 @@ SWEEPS = (
     Sweep('rate', 'Masking rate', 'masked tokens', percent=True),
     Sweep('peak', 'Learning rate', 'learning rate', log=True),
     Sweep('steps', 'Steps', 'steps', log=True),
-    Sweep('further', 'Continued pretraining', 'further steps'),
 )
 
 
 # Sections that affect the result, besides phases and schedule.
 _OTHERS = ('model', 'data', 'optimizer', 'clip_norm', 'accumulate', 'init_from')
-_OF_TRAITS = ('peak', 'first')  # keys of a schedule that are traits of their own
 
 
 def traits(config):
@@ -82,10 +77,9 @@ def traits(config):
         share=causal / total,
         rate=rate if isinstance(rate, float) else None,
         options=_options(before, final, isinstance(rate, float)),
-        schedule=str({k: x for k, x in schedule.items() if k not in _OF_TRAITS}),
+        schedule=str({k: x for k, x in schedule.items() if k != 'peak'}),
         peak=schedule.get('peak'),
         steps=total,
-        first=int(schedule.get('first', 0)),
         others=str([config.get(key) for key in _OTHERS]),
         objectives=names,
     )
@@ -117,7 +111,7 @@ def lines(kinds, sweep):
     """
     by_traits = {}
     for arm, kind in kinds.items():
-        key, value = _placed(kind, kinds, sweep)
+        key, value = _line_of(kind, sweep)
         if value is not None:
             by_traits.setdefault(key, {}).setdefault(value, arm)
     if sweep.trait == 'share':
@@ -144,20 +138,11 @@ def figures(arms, kinds, metrics):
     return drawn
 
 
-def _placed(kind, kinds, sweep):
+def _line_of(kind, sweep):
     """Returns (the traits that all arms of its line share, value of the varied trait).
 
     The value is None for an arm that belongs to no line of the sweep.
     """
-    firsts = {one.first for one in kinds.values() if one.first}
-    if sweep.trait == 'further':
-        # Models that decayed twice, or once at the step where others continue.
-        if kind.first or kind.steps in firsts:
-            further = kind.steps - kind.first if kind.first else 0
-            return (kind.objectives[0], kind.others), further
-        return None, None
-    if firsts:
-        return None, None  # steps before and after the first decay do not compare
     varied = [sweep.trait]
     if sweep.trait == 'share':
         if kind.objectives not in (('mlm',), ('clm',), ('clm', 'mlm')):
