@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 
-from jepa_text.config import config_file, display, overrides, resolve, schema
+from jepa_text.config import config_file, display, resolve, schema
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
@@ -298,7 +298,7 @@ def read(argv):
             f'{name!r} is not a command.{resolve.nearest(name, [*COMMANDS, "init"])}'
         )
     command = COMMANDS[name]
-    words, settings = overrides.split([argv[0], *argv[2:]])
+    words, settings = config_file.split_settings([argv[0], *argv[2:]])
     flags = _flags(command, [w for w in words if w not in (PRINT_CONFIG, TRACEBACK)])
     if flags['workdir']:
         addresses.location('--workdir', flags['workdir'], model=name == 'export')
@@ -309,7 +309,7 @@ def read(argv):
         file = config_file.read(flags['config'])
         root = root_of(name, file)
         settings += [(command.keys[flag], text) for flag, text in given.items()]
-        config = overrides.apply(root, file, settings)
+        config = config_file.with_settings(root, file, settings)
         schema.read(root, config)
     return Call(name, config, file, flags['workdir'], switches, flags['distributed'])
 

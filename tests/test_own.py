@@ -13,7 +13,7 @@ import test_objectives
 import tiny
 
 from jepa_text import main
-from jepa_text.config import own_code, resolve
+from jepa_text.config import resolve
 from jepa_text.data import sources
 from jepa_text.evaluation import tasks
 from jepa_text.objectives.latent import balance
@@ -288,7 +288,7 @@ def test_a_fault_in_a_source_or_a_task_of_ones_own_is_named(name, build, words, 
 
 
 def test_an_error_of_the_disk_or_network_stays_one_that_is_retried():
-    with pytest.raises(TimeoutError), own_code.faults(['my_lab.source']):
+    with pytest.raises(TimeoutError), resolve.user_faults(['my_lab.source']):
         raise TimeoutError('no answer')
 
 

@@ -1,1 +1,1 @@
-"""Configs: loading, overrides, validation against dataclasses, and display."""
+"""Configs: loading, settings, validation against dataclasses, and display."""

@@ -1,16 +1,30 @@
-"""Loading of config files, with readable errors.
+"""Config files, and settings of their keys on the command line.
 
-A config file is a Python program of the user, so loading it may raise anything.
+A config file is a Python program of the user, so loading it may raise anything. Settings:
+
+--config.steps=200                     a value: a Python or JSON literal, or else a string
+--config.runs[0].name=short            an item of a list
+--config.optimizer.weight_decay=0.05   creates a section that the file does not have
+--config.data='{"repeat": true}'       sets several keys; the others are kept
+
+Whether a key exists and may have the value is checked when the config is read (schema).
 """
 
+import ast
+import dataclasses
+import functools
 import importlib.util
+import json
+import re
 import traceback
+import types
 from pathlib import Path
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import ranges, renamed, resolve, schema
 from jepa_text.files import paths
 
 PACKAGE = Path(__file__).parents[1]
+SETTING = re.compile(r'--?config\.([^=]+)=(.*)', re.DOTALL)
 
 
 def folder():
@@ -82,3 +96,78 @@ def _explanation(error, path):
     if isinstance(error, AttributeError) and "'get_config'" in str(error):
         return f'{file} does not define a function get_config().'
     return f'{file}: {type(error).__name__}: {error}'
+
+
+def split_settings(argv):
+    """Returns (words that are not settings, [(path, text)] of the settings)."""
+    matches = [(word, SETTING.fullmatch(word)) for word in argv]
+    rest = [word for word, match in matches if not match]
+    return rest, [match.groups() for _, match in matches if match]
+
+
+def with_settings(root, config, settings):
+    """Returns the config, as plain dicts, with all settings [(path, text)] applied.
+
+    A text stays one where `root` has only a string, or where the config has one in a
+    section that `root` does not describe. A dict is merged into an existing
+    section unless it has another `name`. Raises ValueError for a path through what is
+    neither a section nor a list.
+    """
+    for path, text in settings:
+        pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
+        keys = [int(number) if number else key for key, number in pairs]
+        names = ['', *(key for key in keys if isinstance(key, str))]
+        for stop in range(1, len(names) + 1):
+            renamed.check(text, 'The command line', tuple(names[:stop]))
+        parse = functools.partial(_parsed, _kinds(root, keys), text)
+        config = _set(config, keys, parse, f'--config.{path}')
+    return config
+
+
+def _set(at, keys, parse, what):
+    """Returns `at` with the value parse(old value) set below it."""
+    if not keys:
+        value = parse(at)
+        if not ranges.is_section(value) or not ranges.is_section(at):
+            return value
+        is_other = value.get('name', at.get('name')) != at.get('name')
+        return value if is_other else {**at, **value}
+    key, *rest = keys
+    if isinstance(key, int):
+        length = len(at) if isinstance(at, list | tuple) else 0
+        if key >= length:
+            raise ValueError(f'{what}: there is no [{key}], but {length} items.')
+        return [*at[:key], _set(at[key], rest, parse, what), *at[key + 1 :]]
+    if at is not None and not ranges.is_section(at):
+        raise ValueError(f'{what}: there is no {key!r} in {at!r}.')
+    at = dict(at or {})
+    return {**at, key: _set(at.get(key), rest, parse, what)}
+
+
+def _kinds(kind, keys):
+    """Returns the types that a dataclass has at these keys; {None} if unknown."""
+    for key in keys:
+        options = [
+            schema.item_of(option)
+            if isinstance(key, int)
+            else schema.hints_of(option).get(key)
+            for option in schema.kinds_of(kind)
+            if isinstance(key, int) or dataclasses.is_dataclass(option)
+        ]
+        kind = next(filter(None, options), None)
+    return {*schema.kinds_of(kind)}
+
+
+def _parsed(kinds, text, old):
+    """Returns the value of a Python or JSON literal, or else the text itself."""
+    is_text = isinstance(old, str) if kinds == {None} else kinds <= {str, types.NoneType}
+    is_none = text in ('None', 'null') and kinds != {str}
+    if is_text and not is_none:
+        return text
+    for parse in (ast.literal_eval, json.loads, float):  # float: inf
+        try:
+            value = parse(text)
+        except (ValueError, SyntaxError):
+            continue
+        return list(value) if isinstance(value, tuple) else value
+    return text

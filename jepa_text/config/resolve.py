@@ -1,15 +1,21 @@
 """Resolution of names in configs to functions: `build('objectives', {'name': 'mlm'})`.
 
 A name stands for a file of a folder of the package, or for a dotted module of the user.
+Whatever a module of the user raises becomes an error that names it, file and line.
 """
 
+import contextlib
 import difflib
 import functools
 import importlib
 import inspect
+import sys
+import traceback
 from pathlib import Path
 
-from jepa_text.config import own_code, ranges
+from jepa_text.config import ranges
+
+HELP = 'docs/adding.md describes what it must do; --traceback shows all calls.'
 
 
 def nearest(name, known):
@@ -103,7 +109,7 @@ def make_of(what, name):
             'add its folder to PYTHONPATH.'
         ) from error
     except Exception:
-        with own_code.faults([name]):
+        with user_faults([name]):
             raise
     if not callable(getattr(module, 'make', None)):
         raise ValueError(f'{what}: the module {name!r} has no function `make`.')
@@ -115,12 +121,12 @@ def call(what, function, section, **given):
 
     Raises ValueError for an unknown or missing keyword, and for a value of another type
     than the default or annotation (`ranges.keyword`). `what` names the function in
-    errors. Whatever a function of the user's own raises becomes an OwnCodeError.
+    errors. Whatever a function of the user's own raises becomes an UserCodeError.
     """
     _check(what, function, section, given)
     module = getattr(function, '__module__', what)
     is_ours = module.split('.')[0] == __package__.split('.')[0]
-    with own_code.faults([] if is_ours else [module]):
+    with user_faults([] if is_ours else [module]):
         return function(**section, **given)
 
 
@@ -145,3 +151,61 @@ def _check(what, function, section, given):
             raise ValueError(f'{what} requires {name!r}; it takes: {", ".join(known)}.')
         if name in section:
             ranges.keyword(what, parameter, section[name])
+
+
+class UserCodeError(ValueError):
+    """A module of the user does not do what the program expects of it."""
+
+
+def user_modules(section):
+    """Returns the dotted names of modules in a section of a config, at any depth.
+
+    >>> user_modules({'name': 'hybrid', 'balance': {'name': 'my_lab.late'}})
+    ['my_lab.late']
+    """
+    if ranges.is_section(section):
+        section = dict(section)
+        dotted = [name] if '.' in str(name := section.get('name', '')) else []
+        return dotted + user_modules(list(section.values()))
+    if isinstance(section, list | tuple):
+        return [name for value in section for name in user_modules(value)]
+    return []
+
+
+def reject_user_code(name, problem):
+    """Raises UserCodeError: what is wrong with the module of this dotted name."""
+    raise UserCodeError(f'{name} ({_file(name)}): {problem} {HELP}')
+
+
+@contextlib.contextmanager
+def user_faults(modules):
+    """Converts whatever the modules of these dotted names raise to UserCodeError.
+
+    It names the last line in a file of theirs that led to the error. Without modules,
+    errors are raised as they are, and so is an OSError, which may not occur again.
+    """
+    try:
+        yield
+    except (UserCodeError, OSError):
+        raise
+    except Exception as error:
+        if not modules:
+            raise
+        line = _line_in(error, {name.split('.')[0] for name in modules})
+        line = line or ', '.join(map(_file, modules))
+        text = f'{type(error).__name__}: {error}'.rstrip('.')
+        raise UserCodeError(
+            f'{", ".join(modules)} failed ({line}): {text}. {HELP}'
+        ) from error
+
+
+def _line_in(error, packages):
+    """The last line of a traceback that is in one of the packages; '' without one."""
+    for frame, number in reversed([*traceback.walk_tb(error.__traceback__)]):
+        if frame.f_globals.get('__name__', '').split('.')[0] in packages:
+            return f'{frame.f_code.co_filename}, line {number}, in {frame.f_code.co_name}'
+    return ''
+
+
+def _file(name):
+    return getattr(sys.modules.get(name), '__file__', name)

@@ -17,7 +17,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import own_code, ranges, resolve
+from jepa_text.config import ranges, resolve
 
 
 def make(section, steps, what='schedule'):
@@ -25,7 +25,7 @@ def make(section, steps, what='schedule'):
 
     A plain number gives a constant schedule. `steps` is the length of the run, for
     schedules that end with it; `what` names the section in error messages. A name with a
-    dot is that of the user's own module, whose `make` is called. Raises ValueError for an
+    dot is that of the user's module, whose `make` is called. Raises ValueError for an
     unknown name or keyword, or a number out of range.
 
     >>> schedule = make({'name': 'linear', 'start': 1.0, 'end': 0.0}, steps=10)
@@ -55,13 +55,17 @@ def make(section, steps, what='schedule'):
 
 
 def _check_own(name, schedule):
-    """Traces a schedule of a user's module; raises OwnCodeError for anything else."""
+    """Traces a schedule of a user's module; raises UserCodeError for anything else."""
     if not callable(schedule):
-        own_code.reject(name, f'make returned {schedule!r}, not a function of the step.')
-    with own_code.faults([name]):
+        resolve.reject_user_code(
+            name, f'make returned {schedule!r}, not a function of the step.'
+        )
+    with resolve.user_faults([name]):
         value = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
         if getattr(value, 'shape', None) != ():
-            own_code.reject(name, f'the value at a step is {value}, not a scalar.')
+            resolve.reject_user_code(
+                name, f'the value at a step is {value}, not a scalar.'
+            )
 
 
 def constant(value):

@@ -2,7 +2,7 @@
 
     switches           one phase can follow the other, and a step keeps the state's shapes
     batch_size, context, lr_multipliers     the sizes fit the mesh
-    returned_*, own_code_of       an objective or encoder of the user's own module can be
+    returned_*, user_code_of       an objective or encoder of the user's module can be
                                   trained
 
 A run that cannot end well fails when it begins, not hours later.
@@ -14,7 +14,7 @@ import re
 import flax
 import jax
 
-from jepa_text.config import own_code
+from jepa_text.config import resolve
 from jepa_text.objectives.base import Objective
 from jepa_text.optim import multipliers
 from jepa_text.parallel import sharding
@@ -157,30 +157,30 @@ ENCODER = ('width', 'depth', 'attention')  # fields of an encoder that others re
 
 
 def returned_objective(section, objective):
-    """Raises OwnCodeError unless `make` of a user's module returned an Objective."""
+    """Raises UserCodeError unless `make` of a user's module returned an Objective."""
     if '.' in section['name'] and not isinstance(objective, Objective):
         base = f'{Objective.__module__}.{Objective.__name__}'
-        own_code.reject(
+        resolve.reject_user_code(
             section['name'],
             f'make returned {objective!r}, no instance of a subclass of {base}.',
         )
 
 
 def returned_encoder(section, encoder):
-    """Raises OwnCodeError unless an encoder of a user's module has the needed fields."""
+    """Raises UserCodeError unless an encoder of a user's module has the needed fields."""
     missing = [name for name in ENCODER if not hasattr(encoder, name)]
     if '.' in section['name'] and missing:
-        own_code.reject(
+        resolve.reject_user_code(
             section['name'],
             f'make returned {type(encoder).__name__}, which must be a Linen module with '
             f'the fields {", ".join(ENCODER)}; it has no {missing[0]}.',
         )
 
 
-def own_code_of(recipe, phase, model):
-    """Raises OwnCodeError if the loss of a phase, which a user's objective or encoder
+def user_code_of(recipe, phase, model):
+    """Raises UserCodeError if the loss of a phase, which a user's objective or encoder
     takes part in, cannot be differentiated. `model` is the section of the encoder."""
-    modules = own_code.names([phase.section['objective'], model])
+    modules = resolve.user_modules([phase.section['objective'], model])
     if modules:
-        with own_code.faults(modules):
+        with resolve.user_faults(modules):
             recipe.cost(phase)

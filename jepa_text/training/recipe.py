@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jepa_text.config import own_code, ranges, resolve, schema
+from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import data_position, stream, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
@@ -304,7 +304,7 @@ def _recipe(config, parsed, mesh, tokenizer):
     )
     preflight.context(recipe)
     for phase in recipe.phases:
-        preflight.own_code_of(recipe, phase, parsed.model)
+        preflight.user_code_of(recipe, phase, parsed.model)
     return recipe
 
 
@@ -341,7 +341,7 @@ def _phases(sections, total, *, data, model, tokenizer, schedule, **step_options
                 'models', stack.with_theta(model, theta), vocab_size=tokenizer.vocab_size
             )
             preflight.returned_encoder(model, encoders[theta])
-        with own_code.faults(own_code.names(section['objective'])):
+        with resolve.user_faults(resolve.user_modules(section['objective'])):
             network = Network(encoders[theta], objective)
         reset, rewarm = _at_switch(section, index, stop - start)
         rate = schedules.rewarmed(schedule, start, rewarm)

@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from jepa_text import main
-from jepa_text.config import config_file, display, overrides, schema
+from jepa_text.config import config_file, display, schema
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
 
@@ -81,7 +81,7 @@ def toy(config, folder):
         config = config | {'model': {}}
     steps = [key for key in ('warmup', 'decay') if config['schedule'].get(key, 0) >= 1]
     small += [(f'schedule.{key}', '0') for key in steps]
-    return overrides.apply(main.root_of('train', config), config, small)
+    return config_file.with_settings(main.root_of('train', config), config, small)
 
 
 # Adapting trains `mlm`.

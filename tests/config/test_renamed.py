@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jepa_text.config import overrides, renamed, schema
+from jepa_text.config import config_file, renamed, schema
 from jepa_text.pretrained import load
 from jepa_text.running import workdir
 from jepa_text.training import config as settings
@@ -55,7 +55,7 @@ def test_the_command_line_and_files_are_checked(tmp_path):
         ('phases[0].objective.balance.name', 'softmin'),
     ):
         with pytest.raises(ValueError, match='The command line has .*: it '):
-            overrides.apply(settings.Config, {}, [(path, text)])
+            config_file.with_settings(settings.Config, {}, [(path, text)])
     with pytest.raises(ValueError, match='evaluate.most_rows: it is now max_rows'):
         schema.read(settings.Config, {'evaluate': {'most_rows': 8}})
     config = {'evaluate': {'most_rows': 8}, 'model': {}}

@@ -5,7 +5,7 @@ import dataclasses
 import ml_collections
 import pytest
 
-from jepa_text.config import overrides, ranges, schema
+from jepa_text.config import config_file, ranges, schema
 from jepa_text.config.schema import field, section
 
 
@@ -135,7 +135,7 @@ FILE = {'made': {'name': 'sgd', 'b1': 0.5, 'deep': [{'x': 1}]}, 'many': [{}, {'s
 
 def test_settings_are_separated_from_other_arguments():
     words = ['train', '--config=a.py:x', '--config.a=1', '-config.b[0].c=2', 'more']
-    rest, settings = overrides.split([*words, '--config.f=a=b', '--workdir=x'])
+    rest, settings = config_file.split_settings([*words, '--config.f=a=b', '--workdir=x'])
     assert rest == ['train', '--config=a.py:x', 'more', '--workdir=x']
     assert settings == [('a', '1'), ('b[0].c', '2'), ('f', 'a=b')]
 
@@ -174,13 +174,15 @@ def test_settings_are_separated_from_other_arguments():
 )
 def test_values_are_converted_to_the_type_of_their_key(path, text, value):
     before = schema.plain(FILE)
-    config = overrides.apply(Root, before, [(path, text)])
+    config = config_file.with_settings(Root, before, [(path, text)])
     assert config[path.split('.')[0].split('[')[0]] == value
     assert before == FILE, 'the config that is given stays'
 
 
 def test_a_missing_section_is_merged_with_its_default():
-    config = overrides.apply(Root, {}, [('made.b2', '0.99'), ('inner.size', '2')])
+    config = config_file.with_settings(
+        Root, {}, [('made.b2', '0.99'), ('inner.size', '2')]
+    )
     made = schema.read(Root, config)
     assert made.made == {'name': 'adamw', 'b1': 0.9, 'b2': 0.99}
     assert made.inner == Inner(size=2)
@@ -207,4 +209,4 @@ def test_invalid_settings_are_named(path, text, words):
     many = [{'size': 1}, {'size': 2}]
     given = {'name': 'sgd', 'many': many, 'inner': {'size': 1}}
     with pytest.raises(ValueError, match=words):
-        schema.read(Root, overrides.apply(Root, given, [(path, text)]))
+        schema.read(Root, config_file.with_settings(Root, given, [(path, text)]))

@@ -1,13 +1,13 @@
 """Corpus sources, one per module: make(split, **section) returns the documents."""
 
-from jepa_text.config import own_code, resolve
+from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, invalid_text
 
 
 def build(section, split):
     """Returns the documents of a section's source; those of a user's own are checked.
 
-    Raises OwnCodeError, when it is read, for a document that is not {'text': str}.
+    Raises UserCodeError, when it is read, for a document that is not {'text': str}.
     """
     documents = resolve.build('data/sources', section, split=split)
     if '.' in section['name'] and not isinstance(documents, corpus.Corpus):
@@ -16,12 +16,12 @@ def build(section, split):
 
 
 def _checked(name, documents):
-    with own_code.faults([name]):
+    with resolve.user_faults([name]):
         for number, document in enumerate(documents):
             is_text = isinstance(document, dict) and isinstance(document.get('text'), str)
             if not is_text and not isinstance(document, invalid_text.Bad):
                 expected = "{'text': a string, ...}"
-                own_code.reject(
+                resolve.reject_user_code(
                     name, f'document {number} is {document!r}, not {expected}.'
                 )
             yield document

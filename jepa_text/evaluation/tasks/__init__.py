@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from pathlib import Path
 
-from jepa_text.config import own_code, resolve
+from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import retrieval, task
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
@@ -70,5 +70,7 @@ def build(section, zero_shot=False):
     built = resolve.build(FOLDER, section)
     if not isinstance(built, task.Task | retrieval.Retrieval):
         kind = type(built).__name__
-        own_code.reject(section['name'], f'make returned {kind}, no Task or Retrieval.')
+        resolve.reject_user_code(
+            section['name'], f'make returned {kind}, no Task or Retrieval.'
+        )
     return dataclasses.replace(built, name=title) if title else built

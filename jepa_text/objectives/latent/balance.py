@@ -15,7 +15,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import own_code, ranges, resolve
+from jepa_text.config import ranges, resolve
 from jepa_text.models import heads
 from jepa_text.objectives.base import share_schedule
 from jepa_text.optim import schedules
@@ -48,7 +48,7 @@ def make(section, steps):
         make = resolve.make_of('balance', name)
         rule = resolve.call(name, make, keywords, steps=steps)
         if not isinstance(rule, Balance):
-            own_code.reject(name, f'make returned {rule!r}, not a Balance.')
+            resolve.reject_user_code(name, f'make returned {rule!r}, not a Balance.')
         return rule
     if not isinstance(name, str) or name not in RULES:
         raise ValueError(
