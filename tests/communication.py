@@ -1,24 +1,11 @@
 """What a compiled step sends and holds, read from its text: for tests of partitioning."""
 
-from typing import NamedTuple
-
 from jepa_text.planning import hlo
 
 
-class Collective(NamedTuple):
-    """A collective among `group` devices that runs `times` per step.
-
-    `bytes` is the size of its result on each device.
-    """
-
-    kind: str
-    group: int
-    bytes: int
-    times: int
-
-
 def collectives(text):
-    """The Collectives that a step runs; a collective in a loop counts once per iteration.
+    """The hlo.Collectives of a step, of all branches; one in a loop counts once per
+    iteration.
 
     Collectives of a single device are omitted. Raises ValueError for a collective in a
     loop with unknown trip count, or with a group that cannot be parsed.
@@ -28,20 +15,16 @@ def collectives(text):
 
 
 def _collectives(program, name):
-    for each in program.instructions(name):
-        if each.collective and (group := hlo.group_size(each)) > 1:
-            yield Collective(each.collective, group, hlo.result_bytes(each), 1)
-        called = each.branches
-        if each.op in ('call', 'async-start') and each.called:
-            called = [each.called]
-        for other in called:
-            yield from _collectives(program, other)
-        if each.op == 'while':
-            body = list(_collectives(program, each.called))
-            if body and not each.trip_count:
-                raise ValueError(f'unknown trip count of a loop: {each}')
-            for one in body:
-                yield one._replace(times=one.times * each.trip_count)
+    for each in program.computations[name].values():
+        one = hlo.collective(program, name, each)
+        if one and one.group > 1:
+            yield one
+        if each.op in ('call', 'conditional', 'while'):
+            times = each.trip_count if each.op == 'while' else 1
+            for one in (x for name in each.called for x in _collectives(program, name)):
+                if not times:
+                    raise ValueError(f'unknown trip count of a loop: {each}')
+                yield one._replace(times=one.times * times)
 
 
 def arrays(text):

@@ -10,33 +10,41 @@ from typing import NamedTuple
 
 BYTES = dict(f64=8, s64=8, u64=8, f32=4, s32=4, u32=4, bf16=2, f16=2, s16=2, u16=2)
 BYTES |= dict(s8=1, u8=1, pred=1, f8e4m3fn=1, f8e5m2=1)
-KINDS = 'all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute'
-_COLLECTIVE = re.compile(rf'^({KINDS})(?:-start)?$')
+_COLLECTIVE = re.compile(
+    r'(all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)'
+)
 _ARRAY = re.compile(r'\b([a-z]+\d+\w*|pred)\[([\d,]*)\]')
 _HEAD = re.compile(r'^(ENTRY )?%?([\w.-]+) \(.*\{$')
-_LINE = re.compile(r'^\s+(ROOT )?%?([\w.-]+) = (.*)$')
-_CALLED = re.compile(r'(?:calls|to_apply|body|called_computations)=\{?%?([\w.-]+)')
-# Operations that move no data.
+_LINE = re.compile(
+    r'^\s+(?P<root>ROOT )?%?(?P<name>[\w.-]+) = (?P<shape>.*?) (?P<op>[\w-]+)'
+    r'\((?P<inputs>.*?)\)(?P<rest>(?:, \w+=.*)?)$'
+)
+_CALLED = re.compile(r'(?:calls|to_apply|body|\w+_computations?)=(\{[^}]*\}|[^\s,]+)')
+# Operations that move no data; the start of a collective counts with its end.
 _FREE = ('parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'after-all')
 _FREE += ('partition-id', 'replica-id', 'opt-barrier')
 _SLICES, _UPDATE = ('dynamic-slice', 'gather', 'slice'), 'dynamic-update-slice'
 # Custom calls that multiply matrices.
-_PRODUCTS = re.compile(r'cublas|gemm|matmul|fmha|triton|mosaic|tpu_custom_call')
-_BRANCHES = re.compile(r'(?:true|false)_computation=%?([\w.-]+)')
+_PRODUCTS = re.compile(
+    r'custom_call_target="[^"]*(cublas|gemm|matmul|fmha|triton|mosaic|tpu_custom_call)'
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """`%name = shape op(operands), rest`; `operand_text` is the unparsed text of the
-    operands, such as the number of a parameter."""
+    """`%name = shape op(inputs), rest`."""
 
     name: str
     shape: str
     op: str
-    operands: tuple
-    operand_text: str
+    inputs: str
     rest: str
     is_root: bool
+
+    @property
+    def operands(self):
+        """The names of the operands."""
+        return re.findall(r'%([\w.-]+)', self.inputs)
 
     @property
     def bytes(self):
@@ -44,37 +52,15 @@ class Instruction:
         return size(self.shape)
 
     @property
-    def target(self):
-        """The target of a custom call, or ''."""
-        match = re.search(r'custom_call_target="([^"]*)"', self.rest)
-        return match[1] if match else ''
-
-    @property
     def called(self):
-        """The name of the called computation, or None."""
-        match = _CALLED.search(self.rest)
-        return match[1] if match else None
-
-    @property
-    def branches(self):
-        """The names of a conditional's branch computations."""
-        listed = re.search(r'branch_computations=\{([^}]*)\}', self.rest)
-        if listed:
-            return re.findall(r'[\w.-]+', listed[1])
-        return _BRANCHES.findall(self.rest)
+        """The names of the called computations: a body, a fusion, or branches."""
+        return re.findall(r'[\w.-]+', ' '.join(_CALLED.findall(self.rest)))
 
     @property
     def trip_count(self):
         """Iterations of a loop; None if the text does not state it."""
         match = re.search(r'known_trip_count":\s*\{"n":\s*"(\d+)"', self.rest)
         return int(match[1]) if match else None
-
-    @property
-    def collective(self):
-        """The kind of a collective, such as 'all-gather', or ''. Of an asynchronous pair
-        only the start counts."""
-        match = _COLLECTIVE.match(self.op)
-        return match[1] if match else ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +71,6 @@ class Program:
     computations: dict
     entry: str
 
-    def instructions(self, name):
-        """The instructions of a computation."""
-        return self.computations[name].values()
-
 
 def parse(text):
     """The Program of an HLO text. Raises ValueError if the text has no ENTRY."""
@@ -97,48 +79,13 @@ def parse(text):
         if head := _HEAD.match(line):
             current = computations[head[2]] = {}
             entry = head[2] if head[1] else entry
-        elif current is not None and (parts := _LINE.match(line)):
-            instruction = _instruction(parts[2], parts[3], bool(parts[1]))
-            if instruction:
-                current[instruction.name] = instruction
+        elif current is not None and (match := _LINE.match(line)):
+            fields = match.groupdict()
+            is_root = bool(fields.pop('root'))
+            current[match['name']] = Instruction(**fields, is_root=is_root)
     if entry is None:
         raise ValueError(f'The HLO text has no ENTRY: {text[:80]!r}.')
     return Program(computations, entry)
-
-
-def _instruction(name, text, is_root):
-    cut = _closing(text, 0) + 1 if text.startswith('(') else text.find(' ')
-    shape, text = text[:cut], text[cut:].lstrip()
-    if not (head := re.match(r'([\w-]+)\(', text)):
-        return None
-    end = _closing(text, head.end() - 1)
-    inner = text[head.end() : end]
-    operands = tuple(part.split()[-1].lstrip('%') for part in _split(inner))
-    return Instruction(name, shape, head[1], operands, inner, text[end + 1 :], is_root)
-
-
-def _closing(text, start):
-    """The index of the bracket that closes the one at `start`."""
-    depth = 0
-    for index in range(start, len(text)):
-        depth += (text[index] in '({[') - (text[index] in ')}]')
-        if not depth:
-            return index
-    raise ValueError(f'unbalanced brackets: {text[:80]!r}.')
-
-
-def _split(text):
-    """Splits a list at the commas outside of brackets."""
-    depth, part = 0, ''
-    for character in text:
-        depth += (character in '({[') - (character in ')}]')
-        if character == ',' and not depth:
-            yield part
-            part = ''
-        else:
-            part += character
-    if part.strip():
-        yield part
 
 
 def shapes(text):
@@ -162,21 +109,10 @@ def size(text):
     return sum(BYTES.get(kind, 0) * math.prod(sizes) for kind, sizes in shapes(text))
 
 
-def result_bytes(instruction):
-    """Bytes of a collective's result on each device. The shape of an asynchronous start
-    may contain both inputs and results: only the results count."""
-    if not instruction.op.endswith('-start'):
-        return instruction.bytes
-    parts = [part.strip() for part in _split(instruction.shape.strip()[1:-1])]
-    # The start of an all-reduce of several arrays may have only results.
-    several = instruction.collective == 'all-reduce' and not parts[0].startswith('(')
-    return instruction.bytes if several or len(parts) < 2 else size(parts[1])
-
-
 def group_size(instruction):
     """Number of devices in a collective. Raises ValueError if the text has no group."""
     line = instruction.rest
-    if instruction.collective == 'collective-permute':
+    if 'collective-permute' in instruction.op:
         return 2
     if mesh := re.search(r'replica_groups=mesh\[([^\]]*)\].*? \{([^}]*)\}', line):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
@@ -219,6 +155,30 @@ class Traffic(NamedTuple):
     collectives: tuple
 
 
+def collective(program, name, each):
+    """The Collective that an instruction of a computation ends, or None.
+
+    An asynchronous one ends at its `-done`, whose shape is the result. Raises ValueError
+    if the text has no group.
+    """
+    start = each
+    while start.op.endswith(('-done', '-update')):
+        start = program.computations[name][start.operands[0]]
+    sender = _sender(program, start)
+    if sender is None or each.op.endswith('-start'):
+        return None
+    kind = _COLLECTIVE.match(sender.op)[1]
+    return Collective(kind, group_size(sender), each.bytes, 1, start is not each)
+
+
+def _sender(program, start):
+    """The collective that an instruction is or calls, or None."""
+    if start.op == 'async-start':
+        inner = (program.computations[other].values() for other in start.called)
+        return next((x for one in inner for x in one if _COLLECTIVE.match(x.op)), None)
+    return start if _COLLECTIVE.match(start.op) else None
+
+
 def traffic(text):
     """The Traffic of a program's text; what is in a loop counts once per iteration.
 
@@ -234,42 +194,28 @@ def traffic(text):
 
 def _traffic(program, name):
     total, collectives = 0.0, []
-    for each in program.instructions(name):
-        collective = _collective_of(program, each)
-        inner, times = None, 1
-        if collective is not None:
-            if (group := group_size(collective)) > 1:
-                is_async = each.op.endswith('-start')
-                size_ = result_bytes(collective)
-                collectives.append(
-                    Collective(collective.collective, group, size_, 1, is_async)
-                )
-        elif each.op == 'while':
-            inner = _traffic(program, each.called)
-            if (inner.bytes or inner.collectives) and each.trip_count is None:
-                raise ValueError(f'the trip count of loop {each.name} is unknown')
-            times = each.trip_count or 1
-        elif each.op == 'conditional':
-            branches = [_traffic(program, branch) for branch in each.branches]
-            inner = min(branches, key=lambda one: one.bytes)
-        elif each.op == 'call':
-            inner = _traffic(program, each.called)
-        elif not (each.op in _FREE or each.op.endswith(('-done', '-update'))):
-            total += (
-                0 if _multiplies(program, each) else _bytes_moved(program, name, each)
+    for each in program.computations[name].values():
+        if each.op in ('while', 'conditional', 'call'):
+            inner = min(
+                (_traffic(program, other) for other in each.called),
+                key=lambda one: one.bytes,
             )
-        if inner is not None:
+            times = each.trip_count if each.op == 'while' else 1
+            if times is None and (inner.bytes or inner.collectives):
+                raise ValueError(f'the trip count of loop {each.name} is unknown')
+            times = times or 1
             total += times * inner.bytes
-            collectives += [c._replace(times=c.times * times) for c in inner.collectives]
+            collectives += [one._replace(times=one.times * times) for one in inner[1]]
+        elif one := collective(program, name, each):
+            collectives += [one] if one.group > 1 else []
+        elif not (
+            each.op in _FREE
+            or each.op.endswith(('-done', '-update'))
+            or _sender(program, each)
+            or _multiplies(program, each)
+        ):
+            total += _bytes_moved(program, name, each)
     return Traffic(total, tuple(collectives))
-
-
-def _collective_of(program, each):
-    """The collective that an instruction is or starts, or None."""
-    if each.op == 'async-start' and each.called:
-        inner = program.instructions(each.called)
-        return next((one for one in inner if one.collective), None)
-    return each if each.collective else None
 
 
 def _multiplies(program, each):
@@ -277,19 +223,19 @@ def _multiplies(program, each):
     if each.op in ('dot', 'convolution'):
         return True
     if each.op == 'custom-call':
-        return bool(_PRODUCTS.search(each.target))
-    if each.op in ('fusion', 'async-start') and each.called in program.computations:
-        inner = program.instructions(each.called)
-        return any(_multiplies(program, one) for one in inner)
-    return False
+        return bool(_PRODUCTS.search(each.rest))
+    if each.op not in ('fusion', 'fusion-start', 'async-start'):
+        return False
+    inner = (program.computations[other].values() for other in each.called)
+    return any(_multiplies(program, x) for one in inner for x in one)
 
 
 def _bytes_moved(program, name, each):
     """Bytes that an instruction of a computation reads and writes."""
     own = program.computations[name]
     operands = [own[operand] for operand in each.operands if operand in own]
-    if each.op in ('fusion', 'fusion-start') and each.called in program.computations:
-        inner = program.computations[each.called]
+    if each.op in ('fusion', 'fusion-start'):
+        inner = program.computations[each.called[0]]
         return _fusion_reads(inner, operands) + _fusion_writes(inner)
     if each.op in (*_SLICES, 'broadcast', 'iota'):
         return 2 * each.bytes if operands else each.bytes
@@ -304,10 +250,9 @@ def _fusion_reads(inner, operands):
     """Bytes that a fusion reads; of operands that it only slices, only the slices."""
     total = 0
     for one in inner.values():
-        if one.op != 'parameter' or not one.operand_text.isdecimal():
+        if one.op != 'parameter':
             continue
-        index = int(one.operand_text)
-        size_ = operands[index].bytes if index < len(operands) else one.bytes
+        size_ = operands[int(one.inputs)].bytes
         users = list(_users(inner, one.name))
         # An array that is updated in place is not read; a sliced one is read in part.
         sliced = [user for user, _ in users if user.op in _SLICES]

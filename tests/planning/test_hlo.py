@@ -92,22 +92,23 @@ def test_gpu_program_is_parsed():
 
 
 @pytest.mark.parametrize(
-    ('shape', 'op', 'held'),
+    ('shape', 'result', 'held'),
     [
-        ('f32[8]{0}', 'all-reduce', 32),
-        ('f32[8]{0}', 'all-reduce-start', 32),
-        ('(f32[8]{0}, f32[2]{0})', 'all-reduce-start', 40),
-        ('((f32[8]{0}, f32[2]{0}), (f32[8]{0}, f32[2]{0}))', 'all-reduce-start', 40),
-        ('((f32[8]{0}), f32[8]{0})', 'all-reduce-start', 32),
-        ('(bf16[4]{0}, bf16[16]{0})', 'all-gather-start', 32),
-        ('((f32[16]{0}), f32[4]{0})', 'reduce-scatter-start', 16),
-        ('(f32[4]{0}, f32[4]{0}, u32[], u32[])', 'collective-permute-start', 16),
+        ('f32[8]{0}', 'f32[8]{0}', 32),
+        ('(f32[8]{0}, /*index=1*/f32[8]{0})', '(f32[8]{0}, f32[8]{0})', 64),
+        ('((f32[8]{0}, f32[2]{0}), (f32[16]{0}, u32[]))', 'f32[16]{0:T(8)}', 64),
     ],
 )
-def test_result_bytes_of_collectives(shape, op, held):
-    text = f'ENTRY %main () -> f32[] {{\n  ROOT %a = {shape} {op}(%b)\n}}'
-    (sender,) = hlo.parse(text).instructions('main')
-    assert hlo.result_bytes(sender) == held
+def test_a_collective_has_the_bytes_of_its_end(shape, result, held):
+    start = (
+        f'%s = {shape} all-gather-start(%b, /*index=1*/%c), replica_groups={{{{0,1}}}}'
+    )
+    ends = f'%e = {result} all-gather-done({shape} %s)'
+    text = f'ENTRY %main () -> f32[] {{\n  {start}\n  ROOT {ends}\n}}'
+    program = hlo.parse(text)
+    sent, own = program.computations['main'].values()
+    assert sent.operands == ['b', 'c'] and hlo.collective(program, 'main', sent) is None
+    assert hlo.collective(program, 'main', own) == ('all-gather', 2, held, 1, True)
 
 
 @pytest.mark.parametrize('links', [450e9, 1e3])
