@@ -1,7 +1,7 @@
 """`jepa-text analyze`: measures the representations of models, with controls.
 
 workdir/
-  analysis.json   config, all values, tests and warnings
+  analysis.json   config, all values and tests
   analysis.csv    the values, one per row
   analysis.html   the report
   features/       cached vectors (or the folder config.cache)

@@ -1,8 +1,6 @@
 """Pairwise tests between the models of an analysis, over training seeds.
 
-tests           differences of all pairs of models on all tasks, with verdicts over seeds
-length_effects  differences of raw vectors that vanish in the length-residualized form
-
+`tests` has the differences of all pairs of models on all tasks, with verdicts over seeds.
 A verdict needs statistics.MIN_SEEDS seeds of both models. With fewer, there is no verdict
 and the interval is over texts: it only describes these training runs.
 """
@@ -101,37 +99,6 @@ def same_count(one, other):
     return not one['form'] or one['count'] == other['count']
 
 
-def length_effects(tests):
-    """Warnings for differences of raw vectors that vanish or change sign in the
-    length-residualized form."""
-    warnings, by_value = [], {}
-    for test in tests:
-        key = test['task'], test['first'], test['second'], test['metric']
-        by_value.setdefault(key, {})[test['form']] = test
-    for forms in by_value.values():
-        test, controlled = forms.get('raw'), forms.get('length_residualized')
-        if test is None or controlled is None or not _is_clear(test):
-            continue
-        is_reversed = _is_clear(controlled)
-        if is_reversed and controlled['difference'] * test['difference'] >= 0:
-            continue
-        words = (
-            f'{test["first"]} and {test["second"]} differ by '
-            f'{test["difference"]:.3g} in raw {test["metric"]}, but '
-            f'{"with opposite sign" if is_reversed else "not clearly"} '
-            f'({controlled["difference"]:.3g}) without length: the raw difference is due '
-            'to how the vectors encode the length of a text '
-            f'({test["over"]}).'
-        )
-        model = f'{test["first"]}, {test["second"]}'
-        warnings.append(
-            dict(task=test['task'], model=model, metric=test['metric'], form='raw')
-            | dict(kind='explained', control='length', value=test['difference'])
-            | dict(reached=controlled['difference'], words=words)
-        )
-    return warnings
-
-
 def is_significant(test):
     """Whether there is a verdict that shows a difference."""
     return test['p_holm'] <= 1 - statistics.LEVEL
@@ -152,12 +119,6 @@ def verdict_text(result, p, names):
         return f'no difference shown {end}'
     side = 'above' if result.difference > 0 else 'below'
     return f'{names[0]} is {side} {names[1]} {end}'
-
-
-def _is_clear(test):
-    """Whether a difference is clear by its verdict, or without one, by its interval."""
-    has_verdict = not math.isnan(test['p_holm'])
-    return is_significant(test) if has_verdict else test['low'] > 0 or test['high'] < 0
 
 
 def _test(sides, result, p, samples):

@@ -1,7 +1,7 @@
 """Conclusions from the values of an analysis: means over seeds, comparison with controls.
 
 over_seeds    means over training seeds, with intervals
-compare       tests between models, and warnings about values that a control explains
+compare       tests between models, and values beside their strongest controls
 
 Comparisons of a model with its controls are over texts, for these training runs: they
 give no verdict on a training method.
@@ -9,7 +9,6 @@ give no verdict on a training method.
 
 import math
 from collections import defaultdict
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,28 +35,15 @@ NEARNESS = {
 }
 MEAN = 'mean'
 _NAMES = ('task', 'model', 'metric', 'form')
-_CONTROLS = {
-    controls.UNTRAINED: 'the untrained architecture',
-    controls.BAG: 'the bag of its input embeddings',
-    controls.TF_IDF: 'TF-IDF',
-    controls.LARGEST: 'always predicting the most frequent label',
-    controls.ALWAYS_ONE: "always predicting '1'",
-}
+_CONTROLS = *controls.CONTROLS, controls.LARGEST, controls.ALWAYS_ONE
+KINDS = ('explained', 'unclear', 'beyond')
 
 
-class Verdict(NamedTuple):
-    """Comparison with a control: `kind` is 'explained', 'unclear' or 'beyond', `words`
-    describes it for a report."""
+def conclusion(model, control, higher=True, p=None):
+    """One of KINDS: whether a control, such as TF-IDF, reaches the value of a model.
 
-    kind: str
-    words: str
-
-
-def explained_by_control(model, control, name, higher=True, p=None):
-    """Verdict on whether a control, such as TF-IDF, reaches the value of a model.
-
-    `model` and `control` are Intervals; `higher` says whether higher is better; `name`
-    names the control. Raises ValueError for values that are not finite.
+    `model` and `control` are Intervals; `higher` says whether higher is better. Raises
+    ValueError for values that are not finite.
 
     explained  the control is as good or better, or `p`, of a paired test over the same
                texts, is above 0.05
@@ -68,30 +54,18 @@ def explained_by_control(model, control, name, higher=True, p=None):
     both intervals, but not the interval of their difference.
 
     >>> model, control = Interval(0.62, 0.59, 0.65), Interval(0.6, 0.6, 0.6)
-    >>> [explained_by_control(model, control, 'it', p=p).kind for p in (0.4, 0.001, None)]
+    >>> [conclusion(model, control, p=p) for p in (0.4, 0.001, None)]
     ['explained', 'beyond', 'unclear']
-    >>> explained_by_control(model, Interval(0.5, 0.5, 0.5), 'TF-IDF').words
-    '0.62 (0.59 to 0.65) is beyond TF-IDF, which reaches 0.5.'
     """
     if not np.isfinite([model, control]).all():
         raise ValueError(f'A verdict needs finite values, not {model} and {control}.')
     sign = 1 if higher else -1
-    overlap = max(sign * x for x in control) >= min(sign * x for x in model)
-    value = f'{model.value:.4g} ({model.low:.4g} to {model.high:.4g})'
-    reached = f'{control.value:.4g}'
-    paired = '' if p is None else f' (p = {p:.2g}, over the same texts)'
     if sign * control.value >= sign * model.value:
-        return Verdict('explained', f'{name} explains {value}: it reaches {reached}.')
-    if p is not None and p > 1 - statistics.LEVEL:
-        words = f'{name} explains {value}: it reaches {reached}'
-        return Verdict('explained', f'{words}, no difference was found{paired}.')
-    if control.low < control.high:
-        reached += f' ({control.low:.4g} to {control.high:.4g})'
-    if p is not None or not overlap:
-        words = f'{value} is beyond {name}, which reaches {reached}{paired}.'
-        return Verdict('beyond', words)
-    words = f'{value} is not clearly beyond {name}, which reaches {reached}.'
-    return Verdict('unclear', words)
+        return 'explained'
+    if p is not None:
+        return 'explained' if p > 1 - statistics.LEVEL else 'beyond'
+    overlap = max(sign * x for x in control) >= min(sign * x for x in model)
+    return 'unclear' if overlap else 'beyond'
 
 
 def over_seeds(rows):
@@ -151,36 +125,22 @@ def compare(rows, deviations, per_example):
     Returns a dict of
 
     tests      comparisons.tests of all pairs of models
-    warnings   values that a control explains or may explain
-    examined   all values that have a control, and whether they are `beyond` all controls
+    examined   all values that have a control, with the strongest: `control`, its value
+               `reached`, and the `kind` of `conclusion`
     collapsed  [(task, model)] with collapsed vectors
-    worse      values that are clearly worse than those of the untrained control
     """
     rows = rows + over_seeds(rows)
     chosen = final_rows(rows)
-    tests = comparisons.tests(chosen, rows, per_example, deviations)
-    results = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
-    warnings, seeds = [], comparisons.by_seed(rows)
-    for row, higher, verdicts in _verdicts(chosen, per_example, results['collapsed']):
-        names = {key: row[key] for key in _NAMES}
-        reaching = [one for one in verdicts if one[1].kind != 'beyond']
-        results['examined'].append(names | {'beyond': not reaching})
-        if not reaching:
-            continue
-        # The strongest control: 'explained' before 'unclear', then the best value.
+    collapsed, examined = _collapsed(chosen), []
+    for row, higher, verdicts in _verdicts(chosen, per_example, collapsed):
         sign = -1 if higher else 1
-        control, verdict, reached = min(
-            reaching, key=lambda one: (one[1].kind, sign * one[2])
+        control, kind, reached = min(
+            verdicts, key=lambda one: (KINDS.index(one[1]), sign * one[2])
         )
-        runs = len(seeds.get(comparisons.value_key(row), ()))
-        scope = 'Over texts, for this one training run'
-        if runs > 1:
-            scope = f'Over texts and {runs} training runs; no verdict on the method'
-        warning = dict(kind=verdict.kind, control=control, value=row['value'])
-        warning |= dict(reached=reached, words=f'{verdict.words} ({scope}.)')
-        warnings.append(names | warning)
-    warnings += comparisons.length_effects(tests)
-    return results | {'tests': tests, 'warnings': warnings}
+        known = {key: row[key] for key in (*_NAMES, 'value')}
+        examined.append(known | dict(control=control, reached=reached, kind=kind))
+    tests = comparisons.tests(chosen, rows, per_example, deviations)
+    return dict(tests=tests, examined=examined, collapsed=collapsed)
 
 
 def _collapsed(chosen):
@@ -194,26 +154,8 @@ def _collapsed(chosen):
     return collapsed
 
 
-def _worse(chosen):
-    """Probe values clearly below those of the untrained control: the intervals do not
-    overlap. Over texts, for these training runs. The balance does not count: it falls if
-    vectors gain more words than meaning, though both are gains."""
-    worse = []
-    for (task, model, control, *value), row in chosen.items():
-        untrained = chosen.get((task, model, controls.UNTRAINED, *value))
-        is_score = tuple(value) in PROBES and value[0] != 'balance'
-        if control or not model or not is_score or untrained is None:
-            continue
-        ours, theirs = _interval(row), _interval(untrained)
-        # An unmeasured interval need not contain its value.
-        if ours.high < theirs.low and ours.value < theirs.value:
-            values = {'value': ours.value, 'reached': theirs.value}
-            worse.append({key: row[key] for key in _NAMES} | values)
-    return worse
-
-
 def _verdicts(chosen, per_example, collapsed):
-    """[(row, higher, [(control, Verdict, value of the control)])] of all values that have
+    """[(row, higher, [(control, kind, value of the control)])] of all values that have
     a control."""
     judged, per_example = [], comparisons.by_cell(per_example)
     for (task, model, control, metric, form), row in chosen.items():
@@ -221,17 +163,17 @@ def _verdicts(chosen, per_example, collapsed):
         if control or not model or higher is None or not math.isfinite(row['value']):
             continue
         verdicts = []
-        for name, description in _CONTROLS.items():
+        for name in _CONTROLS:
             other = _control_of(row, name, chosen)
             if other is None or not comparisons.same_count(row, other):
                 continue
             p = _paired_p(per_example, row, other)
             sides = _interval(row), _interval(other)
-            verdict = explained_by_control(*sides, description, higher, p)
-            if verdict.kind == 'beyond':
-                is_collapsed = (task, model) in collapsed
-                verdict = _artifact(row, other, chosen, is_collapsed) or verdict
-            verdicts.append((name, verdict, other['value']))
+            kind = conclusion(*sides, higher, p)
+            is_collapsed = (task, model) in collapsed
+            if kind == 'beyond' and _is_artifact(row, other, chosen, is_collapsed):
+                kind = 'explained'
+            verdicts.append((name, kind, other['value']))
         if verdicts:
             judged.append((row, higher, verdicts))
     return judged
@@ -251,30 +193,22 @@ def _control_of(row, name, chosen):
     return other if other and math.isfinite(other['value']) else None
 
 
-def _artifact(row, other, chosen, is_collapsed):
-    """A Verdict against a value that is beyond a control for a trivial reason, or None.
+def _is_artifact(row, other, chosen, is_collapsed):
+    """Whether a value is beyond a control for a trivial reason.
 
     The geometry of collapsed vectors is that of rounding errors. If all texts are closer
     together than those of the control, so are related texts.
     """
     value = row['metric'], row['form']
     if value not in PROBES and is_collapsed:
-        words = f'{row["value"]:.4g} is of collapsed vectors, which are nearly equal.'
-        return Verdict('explained', words)
+        return True
     if value not in NEARNESS or row['metric'] == 'distance_ratio':
-        return None
+        return False
     ours, theirs = (
         chosen.get((row['task'], row['model'], one['control'], 'uniformity', row['form']))
         for one in (row, other)
     )
-    if ours is None or theirs is None or ours['value'] <= theirs['value']:
-        return None
-    return Verdict(
-        'explained',
-        f'{row["value"]:.4g} is nearer than {other["value"]:.4g}, but all of its texts '
-        f'are closer together (uniformity {ours["value"]:.3g}, compared with '
-        f'{theirs["value"]:.3g}), which explains the alignment.',
-    )
+    return not (ours is None or theirs is None or ours['value'] <= theirs['value'])
 
 
 def _interval(row):

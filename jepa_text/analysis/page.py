@@ -6,7 +6,7 @@ from jepa_text.evaluation import controls
 from jepa_text.report import console, page
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
-SHOWN = 6  # warnings on the terminal
+SHOWN = 6  # values that are not beyond a control, on the terminal
 METHODS = """All values are measured on texts that no probe was trained on. Geometry has
 four forms: raw, centered, whitened, and length-residualized (cross-fitted), which removes
 what the length of a text predicts; raw measures of variance mostly reflect length.
@@ -34,13 +34,14 @@ def show(results):
     for sentence in truncation.sentences(_cuts(results)):
         print(sentence)
     print(f'\n{verdicts.headline(results)}')
-    for warning in results['warnings'][:SHOWN]:
+    shown = [one for one in results['examined'] if one['kind'] != 'beyond']
+    for one in shown[:SHOWN]:
         print(
-            f'\n! {warning["task"]}, {warning["model"]}, '
-            f'{verdicts.value_label(warning)}: {warning["words"]}'
+            f'! {one["task"]}, {one["model"]}, {verdicts.value_label(one)}: '
+            f'{one["value"]:.3g}, {one["control"]} {one["reached"]:.3g} ({one["kind"]})'
         )
-    if (more := len(results['warnings']) - SHOWN) > 0:
-        print(f'\n! and {more} more warnings: see the page.')
+    if (more := len(shown) - SHOWN) > 0:
+        print(f'! and {more} more such values: see the page.')
 
 
 def table(results):
@@ -61,13 +62,12 @@ def table(results):
 
 def write(path, results):
     """Writes the HTML page and returns its path."""
-    sections = [verdicts.beyond(results), _truncation(results)]
+    sections = [verdicts.controlled(results), _truncation(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     config = results['config']
     sections += [
         figures.similarity(results),
-        verdicts.explained(results),
         verdicts.differences(results),
         {
             'heading': 'Methods',

@@ -11,8 +11,8 @@ SCORES = ('probe_accuracy', 'probe_spearman', 'cosine_spearman')
 
 
 def headline(results):
-    """The main findings: models that have collapsed or are worse than untrained, the
-    score of each model beside its strongest control, and verdicts between models."""
+    """The main findings: models that have collapsed, the score of each model beside its
+    strongest control, and verdicts between models."""
     text = ' '.join(_scores(results)) or 'No scores were measured.'
     tested = [test for test in results['tests'] if test['test']]
     if tested:
@@ -23,25 +23,11 @@ def headline(results):
         )
     elif results['tests']:
         text += f' Between models: {results["tests"][0]["verdict"]}.'
-    return ' '.join([*_alarms(results), text])
-
-
-def _alarms(results):
-    """Sentences about collapsed models and models that are worse than untrained."""
     collapsed = [
         f'Collapsed on {task}, all vectors nearly equal: `{model}`.'
         for task, model in results['collapsed']
     ]
-    worse = {}
-    for one in results['worse']:
-        worse.setdefault((one['task'], one['model']), []).append(
-            f'{metric_label(one["metric"])} {one["value"]:.3f}, untrained '
-            f'{one["reached"]:.3f}'
-        )
-    return collapsed + [
-        f'Worse than untrained on {task}: `{model}` ({"; ".join(values)}).'
-        for (task, model), values in worse.items()
-    ]
+    return ' '.join([*collapsed, text])
 
 
 def _scores(results):
@@ -68,43 +54,9 @@ def _scores(results):
         yield f'{text}.'
 
 
-def beyond(results):
-    """The section of the values beyond all controls, by model and task; None if no value
-    has a control."""
-    if not results['examined']:
-        return None
-    tasks = [task['name'] for task in results['tasks']]
-    models = figures.models_of(results)
-    better = {(task, model): {} for task in tasks for model in models}
-    for one in results['examined']:
-        if one['beyond']:
-            better[one['task'], one['model']].setdefault(one['metric'], []).append(one)
-    rows = [
-        [model, *(_metrics(better[task, model]) for task in tasks)] for model in models
-    ]
-    return {
-        'heading': 'Values that no control explains',
-        'text': f'Values of {figures.deepest(results)} that are clearly beyond every '
-        'control. Intervals are over texts, so this holds for these training runs, not '
-        'for the training method. The controls that explain the other values are listed '
-        'below. Better alignment does not count if all texts are closer together, as '
-        'then so are the texts of a class.',
-        'table': {'columns': ['model', *tasks], 'rows': rows},
-    }
-
-
-def _metrics(by_metric):
-    """Lists metrics; a metric with one form only is listed with its form."""
-    names = [
-        metric_label(name) if rows[1:] else value_label(rows[0])
-        for name, rows in by_metric.items()
-    ]
-    return '; '.join(names) or 'none'
-
-
-def explained(results):
-    """The section of the values that a control explains or may explain; falsy if there
-    are none."""
+def controlled(results):
+    """The section of all values beside their strongest controls; falsy if no value has a
+    control."""
     rows = [
         [
             *(one['task'], one['model'], value_label(one)),
@@ -114,20 +66,19 @@ def explained(results):
             f'{one["reached"]:.3g}'.replace('-', '−'),
             one['kind'],
         ]
-        for one in results['warnings']
+        for one in results['examined']
     ]
-    columns = 'task, model, value, result, control, control result, conclusion'
+    columns = 'task, model, value, result, strongest control, control result, conclusion'
     return rows and {
-        'heading': 'Values that a control explains',
-        'text': f'Values of {figures.deepest(results)} that are not clearly beyond a '
-        'control. A value that an untrained network or TF-IDF reaches shows nothing '
-        "about training; one that the bag of the model's own trained input embeddings "
-        'reaches shows nothing about its layers.',
-        'table': {
-            'columns': columns.split(', '),
-            'rows': rows,
-            'fold': f'Values: {len(rows)}',
-        },
+        'heading': 'Values and their strongest controls',
+        'text': f'Values of {figures.deepest(results)}. Beyond: better than every '
+        'control. Explained: a control reaches it. Intervals are over texts, so this '
+        'holds for these training runs, not for the training method. A value that an '
+        'untrained network or TF-IDF reaches shows nothing about training; one that the '
+        "bag of the model's own trained input embeddings reaches shows nothing about its "
+        'layers. Better alignment does not count if all texts are closer together, as '
+        'then so are the texts of a class.',
+        'table': {'columns': columns.split(', '), 'rows': rows},
     }
 
 

@@ -159,8 +159,7 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
         'Effective rank by pooling',
         'CKA of a seed 0 and a seed 1',
         'Effective rank by layer',
-        'Values that a control explains',
-        'Values that no control explains',
+        'Values and their strongest controls',
     ):
         assert words.lower() in page.lower(), words
     assert '&lt;svg' not in page and page.count('<svg') > 12

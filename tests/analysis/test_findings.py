@@ -54,17 +54,6 @@ def test_interval_over_seeds_combines_seeds_and_texts():
     assert findings.over_seeds(rows)[0]['high'] == pytest.approx(0.7)
 
 
-def test_gains_in_words_and_meaning_are_not_worse_than_untrained():
-    untrained = dict(probe_accuracy=0.5, word_recovery_auc=0.6, balance=0.3)
-    trained = dict(probe_accuracy=0.7, word_recovery_auc=0.95, balance=-0.2)
-    rows = [row('a', *value) for value in trained.items()]
-    rows += [row('a', *value, control=controls.UNTRAINED) for value in untrained.items()]
-    assert findings.compare(rows, {}, {})['worse'] == []
-    rows[0] |= dict(value=0.4, low=0.39, high=0.41)
-    (worse,) = findings.compare(rows, {}, {})['worse']
-    assert worse['metric'] == 'probe_accuracy'
-
-
 def test_strongest_control_is_reported():
     rows = [
         row('a', 'probe_accuracy', 0.58, reach=0.06),
@@ -72,15 +61,15 @@ def test_strongest_control_is_reported():
         bag('probe_accuracy', 0.71),
         row('', 'probe_accuracy', 0.96, control=controls.TF_IDF, layer=None, pooling=''),
     ]
-    (warning,) = findings.compare(rows, {}, {})['warnings']
-    assert warning['control'] == controls.TF_IDF and warning['reached'] == 0.96
+    (one,) = findings.compare(rows, {}, {})['examined']
+    assert one['control'] == controls.TF_IDF and one['reached'] == 0.96
     rows = [row('a', 'uniformity', -1.0, form='raw')]
     rows.append(
         row('a', 'uniformity', -1.5, form='raw', control=controls.UNTRAINED),
     )
     rows.append(bag('uniformity', -2.0, form='raw'))
-    (warning,) = findings.compare(rows, {}, {})['warnings']
-    assert warning['control'] == controls.BAG
+    (one,) = findings.compare(rows, {}, {})['examined']
+    assert one['control'] == controls.BAG
 
 
 def test_metrics_are_compared_with_controls():
@@ -91,23 +80,22 @@ def test_metrics_are_compared_with_controls():
         worse = 0.54 if not form else 0.6
         rows = [row('a', metric, worse, form=form), bag(metric, 0.57, form=form)]
         found = findings.compare(rows, {}, {})
-        assert len(found['examined']) == 1 and found['warnings'][0]['kind'] == 'explained'
+        assert len(found['examined']) == 1 and found['examined'][0]['kind'] == 'explained'
 
 
 def test_largest_class_is_a_control():
     chance = dict(layer=None, pooling='', low=np.nan, high=np.nan)
     rows = [row('a', 'probe_mcc', -0.02), row('', 'probe_mcc', 0.0, **chance)]
     rows[1]['control'] = controls.LARGEST
-    (warning,) = findings.compare(rows, {}, {})['warnings']
-    assert warning['control'] == controls.LARGEST
-    assert 'the most frequent label explains' in warning['words']
+    (one,) = findings.compare(rows, {}, {})['examined']
+    assert one['control'] == controls.LARGEST
 
 
 def test_values_without_interval_or_control_are_not_beyond():
     ends = dict(low=np.nan, high=np.nan)
     value, other = (row('a', 'probe_accuracy', x, **ends) for x in (0.5, 0.6))
     found = findings.compare([value, other | dict(control=controls.UNTRAINED)], {}, {})
-    assert len(found['examined']) == 1 and len(found['warnings']) == 1
+    assert [one['kind'] for one in found['examined']] == ['explained']
     found = findings.compare([value], {}, {})
     assert found['examined'] == []
     results = dict(found, rows=[value])
@@ -153,8 +141,7 @@ def test_the_paired_test_decides_whether_a_control_explains_a_value():
             result = measured.Result('t', 'a', 0, control, 2, 'mean')
             per_example[result] = {'probe_accuracy': values_N, probes.KEYS: keys}
         found = findings.compare(rows, {}, per_example)
-        assert [one['kind'] for one in found['warnings']] == [kind] * (kind != 'beyond')
-        assert found['examined'][0]['beyond'] == (kind == 'beyond')
+        assert [one['kind'] for one in found['examined']] == [kind]
 
 
 def test_constant_predictions_have_the_metric_of_the_task():
@@ -182,24 +169,6 @@ def test_constant_predictions_have_the_metric_of_the_task():
         ('largest class', 'probe_accuracy'): 0.68,
         ('largest class', 'probe_mcc'): 0.0,
     }
-
-
-def test_difference_due_to_length_is_reported():
-    rng, deviations, rows = np.random.default_rng(0), {}, []
-    for model, value in (('a', -0.2), ('b', -0.6)):
-        rows.append(row(model, 'uniformity', value, form='raw'))
-        rows.append(row(model, 'uniformity', -0.05, form='length_residualized'))
-        result = measured.Result('t', model, 0, '', 2, 'mean')
-        deviations[result] = {
-            ('uniformity', form): 0.01 * rng.normal(size=16)
-            for form in ('raw', 'length_residualized')
-        }
-    rows.append(row('a', 'uniformity', -0.3, form='raw', control='untrained'))
-    found = findings.compare(rows, deviations, {})
-    length = [w for w in found['warnings'] if w['control'] == 'length']
-    assert len(length) == 1 and 'the length of a text' in length[0]['words']
-    (untrained,) = [w for w in found['warnings'] if w['control'] == 'untrained']
-    assert untrained['model'] == 'a' and untrained['kind'] == 'explained'
 
 
 @pytest.mark.parametrize('metric', ['f1', 'mcc'])
@@ -372,30 +341,15 @@ def test_unknown_controls_are_drawn():
     assert figures.dots({'probe F1': subjects}, 'Dots', '', ['a'])
 
 
-def test_values_beyond_controls_are_listed():
-    """A single form of a metric is listed with its form, both forms by the metric."""
-
-    def examined(model, metric, form, beyond):
-        return dict(task='t', model=model, metric=metric, form=form, beyond=beyond)
-
-    both, one = 'uniformity', 'effective_rank'
-    results = {
-        'tasks': [{'name': 't'}],
-        'models': {'runs/a': ['a', 0], 'runs/b': ['b', 0]},
-        'config': {'layers': ()},
-        'examined': [
-            examined('a', both, 'raw', True),
-            examined('a', both, 'length_residualized', True),
-            examined('a', one, 'raw', False),
-            examined('a', one, 'length_residualized', True),
-            examined('b', both, 'raw', False),
-        ],
-    }
-    table = verdicts.beyond(results)['table']
-    assert table['columns'] == ['model', 't']
-    left = 'uniformity; effective rank, length-residualized'
-    assert table['rows'] == [['a', left], ['b', 'none']]
-    assert verdicts.beyond(results | {'examined': []}) is None
+def test_values_are_listed_beside_their_strongest_controls():
+    rows = [row('a', 'uniformity', -1.0, form='raw')]
+    rows.append(row('a', 'uniformity', -0.5, form='raw', control=controls.UNTRAINED))
+    rows.append(bag('uniformity', -0.7, form='raw'))
+    found = findings.compare(rows, {}, {}) | {'config': {'layers': ()}}
+    (line,) = verdicts.controlled(found)['table']['rows']
+    values = ['uniformity, raw', '−1', controls.BAG, '−0.7', 'beyond']
+    assert line == ['t', 'a', *values]
+    assert not verdicts.controlled(found | {'examined': []})
 
 
 def test_geometry_of_different_numbers_of_texts_is_not_compared():

@@ -92,20 +92,6 @@ def test_seeds_are_paired_by_their_number():
     assert test['verdict'] == 'no verdict: 0 seeds, 5 needed'
 
 
-def test_comparison_with_a_control_states_the_number_of_runs():
-    rows = [row('a', 0, 0.5), row('a', 0, 0.6, control=controls.UNTRAINED)]
-    found = findings.compare(rows, {}, {})
-    assert 'Over texts, for this one training run' in found['warnings'][0]['words']
-    text = verdicts.headline(found | dict(rows=rows))
-    start = 'Worse than untrained on t: `a` (probe accuracy 0.500, untrained'
-    assert text.startswith(start)
-    rows = [one | dict(seed=seed) for one in rows for seed in range(6)]
-    words = findings.compare(rows, {}, {})['warnings'][0]['words']
-    assert 'Over texts and 6 training runs; no verdict' in words
-    rows = [row('a', 0, 0.6), row('a', 0, 0.6, control=controls.UNTRAINED)]
-    assert findings.compare(rows, {}, {})['worse'] == []
-
-
 def shapes(uniformity, rank, nearness, **changes):
     values = dict(uniformity=uniformity, effective_rank=rank, class_alignment=nearness)
     return [
@@ -127,7 +113,7 @@ def test_nearness_does_not_count_if_all_texts_are_close(uniformity, rank, merits
     rows = shapes(uniformity, rank, 0.2)
     rows += shapes(-2.0, 30.0, 0.9, control=controls.UNTRAINED)
     found = findings.compare(rows, {}, {})
-    beyond = {one['metric'] for one in found['examined'] if one['beyond']}
+    beyond = {one['metric'] for one in found['examined'] if one['kind'] == 'beyond'}
     assert beyond == merits
     collapsed = uniformity > -1e-3 or rank < 1.5
     assert found['collapsed'] == [('t', 'a')] * collapsed
@@ -164,15 +150,9 @@ def exactly(value):
     ],
 )
 def test_control_explains_what_it_reaches(control, higher, p, kind):
-    found = findings.explained_by_control(FOUND, control, 'the control', higher, p)
-    assert found.kind == kind
-    assert 'the control' in found.words and '-0.16 (-0.19 to' in found.words
-    # One verdict from one test: "beyond" and "not clearly beyond" are not both said.
-    assert ('is beyond' in found.words) == (kind == 'beyond')
-    assert ('not clearly' in found.words) == (kind == 'unclear')
-    assert ('(p = 0.4' in found.words) == (p == 0.4)
+    assert findings.conclusion(FOUND, control, higher, p) == kind
 
 
 def test_a_verdict_needs_finite_values():
     with pytest.raises(ValueError, match='finite'):
-        findings.explained_by_control(FOUND, exactly(np.nan), 'the control')
+        findings.conclusion(FOUND, exactly(np.nan))

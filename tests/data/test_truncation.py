@@ -92,7 +92,7 @@ def test_controls_read_what_the_model_reads(results):
     probe = dict(metric='probe_accuracy')
     assert value(results, control=controls.WHOLE, **probe) > 0.9
     assert value(results, control=controls.TF_IDF, model='a', **probe) < 0.6
-    against = [w for w in results['warnings'] if w['metric'] == 'probe_accuracy']
+    against = [w for w in results['examined'] if w['metric'] == 'probe_accuracy']
     assert not any('whole' in w['control'] for w in against)
 
 
