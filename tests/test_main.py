@@ -16,6 +16,7 @@ from jepa_text.parallel import exits
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
 TOY = str(ROOT / 'configs' / 'toy.py')
+TRAIN = f'train --config={TOY} --workdir=x'
 
 
 def test_help_shows_commands_and_examples_that_parse(capsys):
@@ -135,46 +136,29 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ('arguments', 'words'),
     [
-        ([], 'prepare'),
-        (['trian'], "'train'"),
-        (['train', '--workdir=x'], '--config is missing'),
-        (['train', '--config=configs/quikstart.py', '--workdir=x'], 'quickstart.py'),
-        (['train', '--config=README.md', '--workdir=x'], 'must end in .py'),
-        (['train', '--config=launch/x.py', '--workdir=x'], 'Available: none.'),
-        (['train', f'--config={TOY}'], '--workdir is missing'),
-        (['train', f'--config={TOY}', f'--workdir={TOY}/x'], 'toy.py is a file, but'),
-        (['train', f'--config={TOY}', '--wrkdir=x'], 'workdir'),
-        (['train', f'--config={TOY}', '--workdir=x', '--config.stpes=1'], 'steps'),
-        (
-            ['train', f'--config={TOY}', '--workdir=x', '--config.model.deth=1'],
-            'deth',
-        ),
-        (
-            ['train', f'--config={TOY}', '--workdir=x', '--config.steps=many'],
-            "steps='many' must be an integer",
-        ),
-        (
-            ['train', f'--config={TOY}', '--workdir=x', '--config.evaluate.evry=3'],
-            "has no key 'evry'. Did you mean 'every'?",
-        ),
-        (
-            ['train', f'--config={TOY}', '--workdir=x', '--config.phases[7].steps=3'],
-            'there is no [7], but 2 items',
-        ),
-        (
-            ['train', f'--config={TOY}', '--workdir=x', '--config.clip_norm=-1'],
-            'clip_norm=-1 must be a number above 0',
-        ),
-        (
-            ['train', f'--config={QUICKSTART}', '--workdir=x'],
-            'config of a study: use `jepa-text study`',
-        ),
-        (['train', f'--config={TOY}', '--workdir=x', 'more'], "'more'"),
+        ('', 'prepare'),
+        ('trian', "'train'"),
+        ('train --workdir=x', '--config is missing'),
+        ('train --config=configs/quikstart.py --workdir=x', 'quickstart.py'),
+        ('train --config=README.md --workdir=x', 'must end in .py'),
+        ('train --config=launch/x.py --workdir=x', 'Available: none.'),
+        (f'train --config={TOY}', '--workdir is missing'),
+        (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),
+        (f'train --config={TOY} --wrkdir=x', 'workdir'),
+        (f'{TRAIN} --config.stpes=1', 'steps'),
+        (f'{TRAIN} --config.steps', 'are set as --config.KEY=VALUE'),
+        (f'{TRAIN} --config.model.deth=1', 'deth'),
+        (f'{TRAIN} --config.steps=many', "steps='many' must be an integer"),
+        (f'{TRAIN} --config.evaluate.evry=3', "has no key 'evry'. Did you mean 'every'?"),
+        (f'{TRAIN} --config.phases[7].steps=3', 'there is no [7], but 2 items'),
+        (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
+        (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
+        (f'{TRAIN} more', "'more'"),
     ],
 )
 def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert main.main(['jepa-text', *arguments]) == 2
+    assert main.main(['jepa-text', *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert words in error and 'Traceback' not in error
 

@@ -198,12 +198,7 @@ def test_a_wrong_name_says_what_failed(name, words):
 
 FAULTS = [
     # file, what is replaced in it, by what, and the message
-    (
-        'rtd',
-        ', {}\n',
-        '\n',
-        r'py\): ValueError: not enough values.*expected 3',
-    ),
+    ('rtd', ', {}\n', '\n', r'py\): ValueError: not enough values.*expected 3'),
     (
         'rtd',
         'return loss, {',
@@ -216,12 +211,7 @@ FAULTS = [
         'def loss(self, params)',
         r'TypeError.*loss\(',
     ),
-    (
-        'rtd',
-        "batch['inputs'] !=",
-        "batch['input'] !=",
-        r'line \d+, in loss\): KeyError',
-    ),
+    ('rtd', "batch['inputs'] !=", "batch['input'] !=", r'line \d+, in loss\): KeyError'),
     ('rtd', "{'tokens': jnp", "{'token': jnp", "KeyError: 'tokens'"),
     ('rtd', 'return example | ', 'return ', 'KeyError'),
     ('rtd', 'def counts', 'def count', 'NotImplementedError: counts'),

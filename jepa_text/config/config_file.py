@@ -20,7 +20,7 @@ import traceback
 import types
 from pathlib import Path
 
-from jepa_text.config import ranges, renamed, resolve, schema
+from jepa_text.config import ranges, resolve, schema
 from jepa_text.files import paths
 
 PACKAGE = Path(__file__).parents[1]
@@ -116,9 +116,6 @@ def with_settings(root, config, settings):
     for path, text in settings:
         pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
         keys = [int(number) if number else key for key, number in pairs]
-        names = ['', *(key for key in keys if isinstance(key, str))]
-        for stop in range(1, len(names) + 1):
-            renamed.check(text, 'The command line', tuple(names[:stop]))
         parse = functools.partial(_parsed, _kinds(root, keys), text)
         config = _set(config, keys, parse, f'--config.{path}')
     return config

@@ -59,28 +59,17 @@ def plain(config):
         return json.loads(json.dumps(config, default=_plain_section))
     except (TypeError, ValueError, RecursionError) as error:
         # ValueError: a dict or list that contains itself.
-        invalid = _unserializable(config) if isinstance(error, TypeError) else ''
         raise ValueError(
-            f'The config contains a value that JSON does not support ({invalid or error}'
-            '): use numbers, strings, booleans, None, lists and dicts.'
+            f'The config contains a value that JSON does not support ({error}): use '
+            'numbers, strings, booleans, None, lists and dicts.'
         ) from error
 
 
 def _plain_section(value):
     """Converts a ConfigDict, also one within a dict, to a plain dict."""
     if not hasattr(value, 'to_dict'):
-        raise TypeError
+        raise TypeError(repr(value))
     return value.to_dict()
-
-
-def _unserializable(value, at=''):
-    """Returns 'a.b=<function f>' of the first value that JSON does not support, or ''."""
-    if ranges.is_section(value) or isinstance(value, list | tuple):
-        inner = value.items() if ranges.is_section(value) else enumerate(value)
-        invalid = (_unserializable(item, dotted(at, key)) for key, item in inner)
-        return next(filter(None, invalid), '')
-    is_plain = value is None or isinstance(value, bool | int | float | str)
-    return '' if is_plain else f'{at}={value!r}'
 
 
 def read(root, config, what=''):
@@ -210,7 +199,7 @@ def _words(kind, rules):
     if dataclasses.is_dataclass(kind):
         return f'a section, as dict({dataclasses.fields(kind)[0].name}=...)'
     if kind in (int, float):
-        return ranges.describe(whole=kind is int, **_bounds(rules))
+        return ranges.describe(kind is int, **_bounds(rules))
     return ranges.WORDS[list if is_list(kind) else kind]
 
 
