@@ -10,7 +10,6 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.analysis import analyze
 from jepa_text.config import resolve
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.evaluation import representation
@@ -81,16 +80,6 @@ def is_known(config, workdir, name, fingerprint):
     return True
 
 
-def recipes(configs):
-    """Returns {member: (recipe, seed)} of {member: config}.
-
-    Members without a seed in their name are seeds of one recipe as in analyze.run_names.
-    """
-    known = {name: members.recipe_of(name) for name in configs}
-    alone = [name for name, pair in known.items() if not pair]
-    return known | analyze.run_names(alone, configs.get)
-
-
 def is_measured(name, config, workdir, fingerprint):
     """Whether a member, or the untrained model, is measured with these settings."""
     path = members.result_path(workdir, name)
@@ -141,7 +130,7 @@ def _collected(config, workdir, configs):
         'models': measured,
         'no_probe': missing,
         'probes': {one.name: representation.described(one) for one in built},
-        'recipes': recipes(configs),
+        'recipes': {name: members.recipe_of(name) for name in configs},
         'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
     }
 

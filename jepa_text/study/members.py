@@ -79,13 +79,13 @@ def check_names(names):
 
 
 def recipe_of(name):
-    """Returns (run, seed) of a member of a run with seeds; None for other members.
+    """Returns (run, seed) of a member; 0 for that of a run without seeds.
 
     >>> recipe_of('mlm/seed_3'), recipe_of('mlm')
-    (('mlm', 3), None)
+    (('mlm', 3), ('mlm', 0))
     """
     run, _, seed = name.partition('/seed_')
-    return (run, int(seed)) if seed else None
+    return run, int(seed or 0)
 
 
 def enroll(folder, configs, write=True):

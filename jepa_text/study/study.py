@@ -148,8 +148,8 @@ def _study(config, folder, run):
         raise _failure(failed, fingerprints)
     configs = {name: configs[name] for name in measured}
     results = measure.results(config, folder, configs, marks)
-    recipes = measure.recipes(plan['configs']).items()
-    results['missing'] = {name: pair for name, pair in recipes if name in failed}
+    missing = [name for name in plan['configs'] if name in failed]
+    results['missing'] = {name: members.recipe_of(name) for name in missing}
     if config['examine']:
         results['examined'] = finetuned.run(
             config['examine'], folder, measured, config['engine']

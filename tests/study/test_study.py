@@ -41,27 +41,6 @@ def test_a_run_is_judged_by_its_own_masked_loss():
     assert [*rows] == ['unigram entropy', 'untrained', 'a', 'b', 'c']
 
 
-def test_runs_that_only_differ_in_their_seed_are_one_recipe():
-    """By their configs, as their folders may be gone."""
-    numbers = {'a-0': 1e-4, 'a-1': 1e-4, 'b-0': 1e-4, 'b-1': 2e-4, 'model': 1e-4}
-    configs = {
-        name: {'name': name, 'schedule': peak, 'seed': int(name[-1] == '1')}
-        for name, peak in numbers.items()
-    }
-    # The same run twice; five such copies would have a verdict with p = 0.
-    configs |= {name: {'name': name, 'seed': 0} for name in ('d-0', 'd-1')}
-    assert measure.recipes(configs | {'c/seed_3': {}}) == {
-        'a-0': ('a', 0),
-        'a-1': ('a', 1),
-        'b-0': ('b-0', 0),
-        'b-1': ('b-1', 0),
-        'model': ('model', 0),
-        'd-0': ('d-0', 0),
-        'd-1': ('d-1', 0),
-        'c/seed_3': ('c', 3),
-    }
-
-
 @pytest.fixture(scope='module')
 def own_text(tmp_path_factory):
     """A study of one run of two steps, on documents without fields."""
