@@ -10,7 +10,6 @@ import dataclasses
 import importlib.util
 import os
 import tempfile
-import time
 
 import jax
 import numpy as np
@@ -38,20 +37,18 @@ _ENVIRONMENT = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Compiled:
     """A compiled step.
 
     peak      peak bytes per device that the compiler plans
     traffic   hlo.Traffic; None if the program text has no loop trip counts
     notes     lines that describe the attention backends and what is missing
-    seconds   compilation time
     """
 
     peak: int
     traffic: hlo.Traffic | None
     notes: tuple
-    seconds: float
 
 
 def compile_phases(config, name, vocab_size=None):
@@ -76,14 +73,18 @@ def compile_phases(config, name, vocab_size=None):
         value, error = run([task], on_end=lambda *_: None)['compile']
     if error:
         raise ValueError(f'Cannot compile for {name}: {error}') from error
-    return [_from_json(**phase) for phase in value]
+    return [
+        Compiled(phase['peak'], _traffic(phase['traffic']), tuple(phase['notes']))
+        for phase in value
+    ]
 
 
-def _from_json(traffic, notes, **fields):
-    if traffic is not None:
-        moved, collectives = traffic
-        traffic = hlo.Traffic(moved, tuple(hlo.Collective(*one) for one in collectives))
-    return Compiled(traffic=traffic, notes=tuple(notes), **fields)
+def _traffic(saved):
+    """A hlo.Traffic read from JSON."""
+    if saved is None:
+        return None
+    moved, collectives = saved
+    return hlo.Traffic(moved, tuple(hlo.Collective(*one) for one in collectives))
 
 
 def missing(kind):
@@ -174,7 +175,6 @@ def _device_queries_answered(name):
 
 def compiled(made, phase):
     """The Compiled of a phase of a recipe, for the devices of its mesh."""
-    began = time.monotonic()
     # Code that queries the devices during tracing gets them from the mesh.
     with jax.set_mesh(made.mesh):
         inputs = made.shapes(phase), made.abstract_batch(phase)
@@ -187,9 +187,4 @@ def compiled(made, phase):
         traffic = hlo.traffic(program.as_text())
     except ValueError as error:
         traffic, notes = None, [*notes, f'No collectives and no roofline: {error}.']
-    return Compiled(
-        peak=compilation.peak(program),
-        traffic=traffic,
-        notes=tuple(notes),
-        seconds=time.monotonic() - began,
-    )
+    return Compiled(compilation.peak(program), traffic, tuple(notes))

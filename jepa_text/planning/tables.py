@@ -26,9 +26,7 @@ def _show_compiled(name, plan, phase, stream):
     for line in phase.compiled.notes:
         print(line, file=stream)
     if bound := plan.roofline(phase):
-        console.table(
-            f'{name}: roofline per device', *kernels(plan, phase, bound), stream
-        )
+        console.table(f'{name}: roofline per device', *kernels(bound), stream)
         if rows := collectives(plan, phase):
             columns = ['collective', 'group', 'times/step', 'MiB sent', 'ms', 'overlaps']
             console.table(f'{name}: collectives per device', columns, rows, stream)
@@ -41,19 +39,14 @@ def _show_compiled(name, plan, phase, stream):
         )
 
 
-def kernels(plan, phase, bound):
-    """Columns and rows: what the kernels of a device compute or move, and its time."""
-    amounts = {
-        'products': f'{phase.count.products / plan.devices / 1e12:.2f} TFLOP',
-        'attention': f'{phase.count.attention / plan.devices / 1e12:.2f} TFLOP',
-        'other kernels': f'{phase.compiled.traffic.bytes / 1e9:.1f} GB',
-    }
+def kernels(bound):
+    """Columns and rows: the kernels of a device and their time."""
     times = bound.kernels | {'collectives alone': bound.waits}
     rows = [
-        [kind, amounts.get(kind), f'{1e3 * seconds:.2f}', f'{seconds / bound.step:.1%}']
+        [kind, f'{1e3 * seconds:.2f}', f'{seconds / bound.step:.1%}']
         for kind, seconds in times.items()
     ]
-    return ['kernels', 'amount', 'min ms', 'of the step'], rows
+    return ['kernels', 'min ms', 'of the step'], rows
 
 
 def collectives(plan, phase):
@@ -162,15 +155,8 @@ def memory(plan):
 def cost(plan):
     """Columns and rows: speed, hours and dollars on the planned chip, then on the same
     number of each other chip, with that chip's default price and MFU."""
-    columns = [
-        'hardware',
-        'MFU',
-        'tokens/s',
-        's/step',
-        'hours',
-        'chip hours',
-        'US dollars',
-    ]
+    columns = ['hardware', 'MFU', 'tokens/s', 's/step', 'hours', 'chip hours']
+    columns.append('US dollars')
     rows = [_cost(plan, plan.options.target, plan.chip, plan.mfu, plan.price)]
     for name, chip in hardware.CHIPS.items():
         if chip is not plan.chip:

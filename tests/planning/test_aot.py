@@ -64,7 +64,7 @@ def test_step_is_compiled_for_absent_gpus(name):
     config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
     config['model'] |= {'attention': 'pallas'}
     (made,) = aot.compile_phases(config, name, vocab_size=1024)
-    assert made.peak > 1e6 and made.seconds > 0
+    assert made.peak > 1e6
     assert made.notes[0].startswith('attention pallas (pallas): gpu, bfloat16')
     assert made.traffic.bytes > 1e6
     assert bool(made.traffic.collectives) == (name == 'h200:8')

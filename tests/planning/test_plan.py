@@ -271,7 +271,7 @@ def test_a_run_that_does_not_fit_has_no_price(study):
     assert study.fits(study.chip) and not list(tables.verdict(study))
     # The compiler's figure takes precedence over the estimate.
     (phase,) = study.phases
-    compiled = aot.Compiled(peak=10**12, traffic=None, notes=(), seconds=1.0)
+    compiled = aot.Compiled(peak=10**12, traffic=None, notes=())
     large = dataclasses.replace(phase, compiled=compiled)
     assert not dataclasses.replace(study, phases=(large,)).fits(study.chip)
 
@@ -282,7 +282,7 @@ def test_compiled_kernels_bound_the_speed(study):
     (phase,) = study.phases
     seconds = phase.count.model / study.devices / study.chip.peak
     slow = hlo.Traffic(9 * seconds * study.chip.bandwidth, ())
-    made = aot.Compiled(peak=1, traffic=slow, notes=('one note',), seconds=1.0)
+    made = aot.Compiled(peak=1, traffic=slow, notes=('one note',))
     phases = (dataclasses.replace(phase, compiled=made),)
     plan_ = dataclasses.replace(study, phases=phases)
     assert 0.05 < plan_.bound < 1 / 9
@@ -323,8 +323,8 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
     [
         ('--hardware=v9', "hardware='v9'"),
         ('--hardware=h100:7', '1152 rows per step are not a multiple of 7'),
-        ('--mfu=40', 'plan.mfu=40.0 must be a number above 0 and at most 1'),
-        ('--price=-1', 'price=-1.0'),
+        ('--mfu=40', 'plan.mfu=40 must be a number above 0 and at most 1'),
+        ('--price=-1', 'price=-1'),
         ('--config.plan.vocab_size=0', 'The size of the vocabulary is unknown'),
         ('--config.plan.hardwear=h100', 'hardwear'),
         ('--compile=mi250x', 'absent devices does not support mi250x'),
