@@ -43,9 +43,7 @@ def to_config(section, family, tied, causal):
     """
     kind = families.KINDS[family]
     if section['name'] != kind.model:
-        matching = [
-            f for f in families.EXPORTED if families.KINDS[f].model == section['name']
-        ]
+        matching = [f for f, k in families.KINDS.items() if k.model == section['name']]
         raise ValueError(
             f'A {section["name"]} is no {family}; use one of: {", ".join(matching)}.'
         )

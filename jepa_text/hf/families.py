@@ -108,12 +108,6 @@ _QWEN = dict(
     max_window_layers=28,
     layer_types=None,
 )
-_EUROBERT = dict(
-    architecture='EuroBertForMaskedLM',
-    causal=False,
-    rms_norm_eps=1e-5,
-    max_position_embeddings=8192,
-)
 
 KINDS = {
     'llama': _decoder('LlamaForCausalLM'),
@@ -138,9 +132,12 @@ KINDS = {
         no_rope_layer_interval=4,
         layer_types=None,
     ),
-    'eurobert': _decoder(**_EUROBERT),
-    'sl_model': _decoder(**_EUROBERT),
-    'optimus': _decoder(**_EUROBERT),
+    'eurobert': _decoder(
+        'EuroBertForMaskedLM',
+        causal=False,
+        rms_norm_eps=1e-5,
+        max_position_embeddings=8192,
+    ),
     'bert': _bert('BertForMaskedLM'),
     'roberta': _bert('RobertaForMaskedLM', pad_token_id=1),
     'xlm-roberta': _bert('XLMRobertaForMaskedLM', pad_token_id=1),
@@ -167,8 +164,6 @@ KINDS = {
         architecture='ModernBertForMaskedLM',
     ),
 }
-# transformers has no class for the others; their layers are those of EuroBERT.
-EXPORTED = [name for name in KINDS if name not in ('optimus', 'sl_model')]
 
 
 def shift_of(config, causal):

@@ -55,8 +55,8 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     """Imports the model of a folder or hub name.
 
     Without `adapt`, a decoder stays causal; with `adapt`, a (possibly empty) dict of
-    hf/adapt.Choices, it becomes an encoder. `family` overrides the config's model_type,
-    for example for `optimus`. Parameters are float32, sharded over the mesh if given.
+    hf/adapt.Choices, it becomes an encoder. `family` overrides the config's model_type.
+    Parameters are float32, sharded over the mesh if given.
     Raises ValueError, listing all tensors that do not match the config;
     FileNotFoundError for a folder without safetensors.
     """

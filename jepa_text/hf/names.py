@@ -93,26 +93,6 @@ LLAMA = Family(
     left_out=_TASKS,
 )
 
-OPTIMUS = Family(
-    lines=(
-        ('encoder/embedding', 'embedding.weight'),
-        *_layer(
-            *_norm('attention_norm', 'attn_norm'),
-            *_linear('attention/q+k+v', 'attn.qkv_proj'),
-            *_linear('attention/o', 'attn.out_proj'),
-            *_norm('ffn_norm', 'mlp_norm'),
-            *_linear('ffn/gate', 'mlp.fc_1'),
-            *_linear('ffn/up', 'mlp.fc_2'),
-            *_linear('ffn/down', 'mlp.proj'),
-            prefix='blocks',
-        ),
-        *_norm('encoder/norm', 'final_layernorm'),
-        *_linear('lm_head/output', 'lm_head'),
-    ),
-    prefix='',
-    legacy=((r'^_orig_mod\.', ''),),
-)
-
 
 def _bert(prefix, dense, norm, decoder, bias):
     """BERT or RoBERTa, which differ in the names of the head."""
@@ -213,8 +193,6 @@ FAMILIES = {
     'qwen3': LLAMA,
     'smollm3': LLAMA,
     'eurobert': LLAMA,
-    'sl_model': LLAMA,
-    'optimus': OPTIMUS,
     'bert': BERT,
     'roberta': ROBERTA,
     'xlm-roberta': ROBERTA,

@@ -18,7 +18,7 @@ _POSITIONS = 'encoder/position_embedding'
 def usual_family(encoder, causal, origin, tokenizer):
     """The default family of an encoder; `origin` is the family it came from, or None."""
     name = _name(encoder)
-    if origin in families.EXPORTED and vocabulary.is_kept(tokenizer, origin):
+    if origin in families.KINDS and vocabulary.is_kept(tokenizer, origin):
         kind = families.KINDS[origin]
         if kind.model == name and kind.causal == causal:
             return origin
@@ -36,7 +36,7 @@ def tuned_family(model, form):
     task_head.WHAT, or None for a model without head. None if there is no such family.
     """
     first = usual_family(model.network.encoder, False, None, model.tokenizer)
-    for family in dict.fromkeys((first, *families.EXPORTED)):
+    for family in dict.fromkeys((first, *families.KINDS)):
         classes = task_head.CLASSES.get(family, {})
         if (form is None or form in classes) and _expresses(model, family):
             # transformers finds the last token by the id of padding.
@@ -63,7 +63,7 @@ def converted(model, causal, family):
     removed. Raises ValueError for a family that would compute something else, and for
     NaN.
     """
-    resolve.check_choice('family', family, families.EXPORTED)
+    resolve.check_choice('family', family, families.KINDS)
     kind = families.KINDS[family]
     if causal and not kind.causal:
         raise ValueError(

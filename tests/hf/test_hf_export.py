@@ -199,7 +199,6 @@ def test_existing_folders_and_wrong_families_raise(tmp_path):
         export.write(trained(), tmp_path / 'out')
     for family, message in (
         ('gpt2', "family='gpt2'. Available: bert, "),
-        ('optimus', "family='optimus'. Available"),
         ('bert', r'A transformer is no bert.* smollm3, eurobert\.'),
     ):
         with pytest.raises(ValueError, match=message):

@@ -137,33 +137,6 @@ def test_scanned_and_unrolled_layers_agree(folder):
         assert_array_equal(tensor, wanted[name])
 
 
-def test_optimus_joins_query_key_value_and_calls_the_gate_fc_1(folder):
-    theirs = tensors_of('eurobert')
-    fused = {
-        'embedding.weight': theirs['model.embed_tokens.weight'],
-        '_orig_mod.final_layernorm.weight': theirs['model.norm.weight'],
-        'lm_head.weight': theirs['lm_head.weight'],
-    }
-    same = {
-        'attn.out_proj': 'self_attn.o_proj',
-        'mlp.fc_1': 'mlp.gate_proj',
-        'mlp.fc_2': 'mlp.up_proj',
-        'mlp.proj': 'mlp.down_proj',
-        'attn_norm': 'input_layernorm',
-        'mlp_norm': 'post_attention_layernorm',
-    }
-    for layer in range(4):
-        before, there = f'blocks.{layer}', f'model.layers.{layer}'
-        for ours, name in same.items():
-            fused[f'{before}.{ours}.weight'] = theirs[f'{there}.{name}.weight']
-        parts = [theirs[f'{there}.self_attn.{x}_proj.weight'] for x in 'qkv']
-        fused[f'{before}.attn.qkv_proj.weight'] = np.concatenate(parts)
-    imported = load.load(folder('eurobert', fused), family='optimus')
-    _, expected = references()
-    padded, _ = hf_cases.by_document(logits_of(imported))[0]
-    assert_allclose(padded, expected['eurobert/0'], atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize('case', ['llama_tied', 'bert', 'modernbert'])
 def test_files_of_the_encoder_alone_lack_prefix_and_head(folder, case):
     family = names.FAMILIES[CASES[case][0]['model_type']]

@@ -53,7 +53,7 @@ def read_by_others(folder, tokenizer, family):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('family', families.EXPORTED)
+@pytest.mark.parametrize('family', families.KINDS)
 def test_transformers_gives_the_same_ids(tmp_path, family, kind):
     """For every family and tokenizer that is not refused."""
     tokenizer = tokenizer_of(kind)
@@ -104,7 +104,7 @@ def test_ids_that_transformers_changes_end_an_export(tmp_path, monkeypatch):
         export.write(model, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
     auto = transformers.models.auto.tokenization_auto
-    classes = {f: auto.TOKENIZER_MAPPING_NAMES.get(f) for f in families.EXPORTED}
+    classes = {f: auto.TOKENIZER_MAPPING_NAMES.get(f) for f in families.KINDS}
     forced = auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
     monkeypatch.undo()
     assert set(vocabulary.REBUILT) == {
