@@ -1,6 +1,6 @@
-"""Model card (README.md) of an exported folder: training data, measurements and usage.
+"""Model card (README.md) of an exported folder: training, measurements and usage.
 
-Facts that are not given are called unknown. As the folder is meant to be shared, a path
+As the folder is meant to be shared, a path
 on this machine is reduced to its last component.
 """
 
@@ -22,7 +22,6 @@ TASKS = {
     'ForQuestionAnswering': ('question-answering', 'AutoModelForQuestionAnswering'),
 }
 VECTORS = ('feature-extraction', 'AutoModel')
-MISSING = 'Unknown: the rows are not where they were, or cannot be reached.'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Facts:
     """What is known about a run at a step.
 
     history       its phases so far
-    manifests     {folder: manifest of its rows, or None if the folder is missing}
     measured      the newest held-out measurements up to the step, taken at `measured_at`
     sentences     their interpretation; all but the first are warnings
     init_from     the model that it started from
@@ -39,7 +37,6 @@ class Facts:
 
     step: int | None = None
     history: tuple = ()
-    manifests: dict = dataclasses.field(default_factory=dict)
     measured: dict = dataclasses.field(default_factory=dict)
     measured_at: int | None = None
     sentences: tuple = ()
@@ -68,8 +65,7 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     ]
     # Warnings, such as that a model learned nothing, come first.
     about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
-    parts = [front, about, _training(facts), _tuning(facts.tuned)]
-    parts += [_data(facts), _measurements(facts)]
+    parts = [front, about, _training(facts), _tuning(facts.tuned), _measurements(facts)]
     parts.append(_usage(model, architecture, loader))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
@@ -78,13 +74,9 @@ def public_name(value):
     """The last component of a path on this machine; other values, such as hub names,
     unchanged.
 
-    >>> [public_name(x) for x in ('/books/my own/', 'hf:~/models/small', 'org/model', 3)]
-    ['my own', 'small', 'org/model', 3]
+    >>> [public_name(x) for x in ('/books/my own/', 'hf:~/models/small', 'org/model')]
+    ['my own', 'small', 'org/model']
     """
-    if isinstance(value, list | tuple):
-        return [public_name(item) for item in value]
-    if not isinstance(value, str):
-        return value
     path = PureWindowsPath(value.removeprefix('hf:'))
     is_local = PurePosixPath(value.removeprefix('hf:')).is_absolute() or path.drive
     is_local = is_local or path.parts[:1] in (('~',), ('..',), ('\\',))
@@ -128,30 +120,6 @@ def _tuning(tuned):
         lines += [f'| {name} | {value:.4f} |' for name, value in values.items()]
         lines.append('')
     return lines[:-1]
-
-
-def _data(facts):
-    if facts.tuned:
-        return ['## Data', '', 'See the fine-tuning above and the model that it used.']
-    if not facts.history:
-        return ['## Data', '', 'Unknown: not trained here.']
-    lines = []
-    for manifest in facts.manifests.values():
-        lines += ['', *_of_folder(manifest)]
-    return ['## Data', *(lines or ['', MISSING])]
-
-
-def _of_folder(manifest):
-    if manifest is None:
-        return [MISSING]
-    settings = manifest['settings']
-    source = ', '.join(f'{k}={public_name(v)}' for k, v in settings['source'].items())
-    lines = [f'Source: {source}; rows of {settings["row_length"]} tokens.', '']
-    for split, counts in manifest['splits'].items():
-        lines.append(
-            f'- {split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens'
-        )
-    return lines
 
 
 def _measurements(facts):

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.data import section as reads
-from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.hf import card, files, load, sentence, shards, to_family, vocabulary
 from jepa_text.models import heads, pooling
@@ -96,22 +94,11 @@ def facts_of(model, workdir, step):
     return card.Facts(
         step=step,
         history=history,
-        manifests=_manifests(config, len(history)),
         measured=measured,
         measured_at=measured_at,
         sentences=tuple(frequencies.sentences(measured, kind)),
         init_from=_init_from(workdir, config),
     )
-
-
-def _manifests(config, count):
-    """{folder: manifest, or None} for the folders that the first phases of a run read."""
-    datas = [
-        reads.changed(config['data'], phase.get('data'))
-        for phase in config['phases'][:count]
-    ]
-    folders = [folder for data in datas for folder, *_ in reads.folders(data)]
-    return {folder: _manifest(folder) for folder in folders}
 
 
 def _init_from(workdir, config):
@@ -125,18 +112,6 @@ def _init_from(workdir, config):
         public = str(card.public_name(text))
         record['lines'] = [line.replace(text, public) for line in record['lines']]
     return record
-
-
-def _manifest(folder):
-    """The manifest of prepared rows, local or at an address; None if they are missing or
-    cannot be reached from here."""
-    try:
-        if not downloaded.exists(folder):
-            return None
-        local = downloaded.fetch(folder, shards=False)
-    except (addresses.AddressError, PermissionError, ModuleNotFoundError):
-        return None
-    return checksums.read_json(local / row_folder.MANIFEST)
 
 
 def _json(path):
