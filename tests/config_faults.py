@@ -1,18 +1,18 @@
-"""Random faults in valid configs: what is built of each, in words.
-
-python tests/config_faults.py 2000 7      so many trials, from this seed
-"""
+"""Random faults in valid configs: what is built of each, in words."""
 
 import collections
 import copy
 import random
-import sys
-import tempfile
-from pathlib import Path
 
 import tiny
 
-CONFIGS = Path(__file__).parents[1] / 'configs'
+from jepa_text.config import config_file, resolve
+from jepa_text.parallel import exits
+from jepa_text.running import profiling, watchdog
+from jepa_text.training import completion
+from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+
 PRESETS = (
     *('clm_mlm', 'jepa_mlm', 'jepa_mlm_paper', 'data2vec', 'lejepa_mlm'),
     'mixture',
@@ -28,10 +28,7 @@ VALUES = (
 
 def bases(folder):
     """One valid config of each preset, with all sections that a config may have."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    import test_configs
-
-    presets = test_configs.module('toy').PRESETS
+    presets = config_file.shared('toy').PRESETS
     for number, preset in enumerate(PRESETS):
         config = tiny.config(folder)
         config |= dict(phases=presets[preset], tokens=0, baseline='none')
@@ -95,12 +92,6 @@ def lists(value):
 
 def build(config, folder):
     """All that is made of a config before anything is written or compiled."""
-    from jepa_text.config import resolve
-    from jepa_text.running import profiling, watchdog
-    from jepa_text.training import completion
-    from jepa_text.training import config as settings
-    from jepa_text.training import recipe as recipes
-
     config = settings.plain(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'])
     config = completion.with_baseline(config, folder / 'run')
@@ -110,8 +101,6 @@ def build(config, folder):
 
 def verdict(config, path, folder):
     """'built', 'refused' by name, or how it failed."""
-    from jepa_text.parallel import exits
-
     named = [str(key) for key in path if isinstance(key, str)][-2:]
     named += [RELATED[name] for name in named if name in RELATED]
     try:
@@ -135,14 +124,3 @@ def trials(count, seed, folder):
         dotted = '.'.join(map(str, path))
         found[verdict(config, path, folder)].append((preset, dotted, fault))
     return found
-
-
-if __name__ == '__main__':
-    count, seed = (int(word) for word in sys.argv[1:])
-    with tempfile.TemporaryDirectory() as place:
-        found = trials(count, seed, Path(place))
-    for said, faults in sorted(found.items()):
-        if said not in ('built', 'refused'):
-            print(f'{said[:200]}\n    {faults[:3]}')
-    numbers = {said: len(found[said]) for said in ('built', 'refused')}
-    print(f'{count} trials: {numbers}, {count - sum(numbers.values())} otherwise')

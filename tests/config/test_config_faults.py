@@ -10,14 +10,13 @@ import config_faults
 import draws
 import jax.numpy as jnp
 import pytest
-import test_configs
 import tiny
 
 from jepa_text import main
+from jepa_text.config import config_file
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
 from jepa_text.study import study
-from jepa_text.training import config as settings
 from jepa_text.training import train
 
 ROOT = Path(__file__).parents[2]
@@ -38,20 +37,6 @@ def test_random_faults_are_rejected_by_name(folder, count, seed):
     found = config_faults.trials(count, seed, folder)
     assert len(found.pop('refused')) > len(found.pop('built')) > 0
     assert not found
-
-
-def test_every_missing_required_key_is_named(folder):
-    config = tiny.config(folder)
-    settings.plain(config)
-    for key in ('phases', 'model', 'data.row_length'):
-        section, _, name = key.rpartition('.')
-        left = config_faults.lists(config)
-        del (left[section] if section else left)[name]
-        with pytest.raises(ValueError, match=f'The config has no {key}'):
-            settings.plain(left)
-        (left[section] if section else left)[name] = None
-        with pytest.raises(ValueError, match=f'{key}=None must be'):
-            settings.plain(left)
 
 
 def changed(folder, **changes):
@@ -89,13 +74,13 @@ FAULTS = {
         (dict(watchdog=dict(seconds=True)), 'watchdog.seconds=True'),
         (dict(watchdog=dict(pause=-1)), 'watchdog.pause=-1 must be a number at'),
         (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be an integer at least'),
-        (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be'),
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
         (dict(data=[]), r'data=\[\] must be a section'),
     ),
     'model': (
         (dict(model={}), 'The config has no model'),
+        (dict(phases=None), 'phases=None must be'),
         (dict(model__rope_theta=0), 'rope_theta=0 must be a number above 0'),
         (dict(model__rope_theta=[1e4, 0.0]), 'rope_theta=0.0 must be a number above 0'),
         (dict(model__window=-1), 'window=-1 must be an integer at least 0'),
@@ -186,11 +171,11 @@ def test_the_config_of_a_workdir_is_checked_on_resume(folder, tmp_path):
 
 
 def test_configs_of_other_commands_are_recognized(tmp_path):
-    quickstart = test_configs.module('quickstart').get_config()
+    quickstart = config_file.shared('quickstart').get_config()
     with pytest.raises(ValueError, match='config of a study: use `jepa-text study`'):
         tiny.train(quickstart, tmp_path / 'run')
     with pytest.raises(ValueError, match='A study needs `runs`'):
-        study.study(test_configs.module('toy').get_config(), tmp_path / 'study')
+        study.study(config_file.shared('toy').get_config(), tmp_path / 'study')
     assert not list(tmp_path.iterdir())
 
 

@@ -1,8 +1,6 @@
 """Every preset builds, and its first step is finite."""
 
-import importlib.util
 import random
-from pathlib import Path
 
 import draws
 import jax
@@ -10,19 +8,11 @@ import numpy as np
 import pytest
 import tiny
 
+from jepa_text.config import config_file
 from jepa_text.parallel import sharding
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
-
-CONFIGS = Path(__file__).parents[2] / 'configs'
-
-
-def module(name):
-    spec = importlib.util.spec_from_file_location(name, CONFIGS / f'{name}.py')
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
 
 
 @pytest.fixture(scope='module')
@@ -32,13 +22,15 @@ def folder(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_step_of_every_phase_of_presets(folder):
-    for preset in random.Random(draws.seed()).sample(list(module('toy').PRESETS), 3):
+    for preset in random.Random(draws.seed()).sample(
+        list(config_file.shared('toy').PRESETS), 3
+    ):
         print(preset)
         step_of_every_phase(preset, folder)
 
 
 def step_of_every_phase(preset, folder):
-    config = module('toy').get_config(preset)
+    config = config_file.shared('toy').get_config(preset)
     config.data.folder, config.data.row_length = tiny.rows(folder), tiny.LENGTH
     config.data.batch_size = 8
     config.model = dict(name='transformer', preset='tiny', scan=False, depth=3)
@@ -81,4 +73,4 @@ def step_of_every_phase(preset, folder):
 )
 def test_an_invalid_argument_is_named(name, argument, words):
     with pytest.raises(ValueError, match=words):
-        module(name).get_config(argument)
+        config_file.shared(name).get_config(argument)

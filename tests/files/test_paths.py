@@ -5,11 +5,11 @@ from pathlib import Path
 
 import fsspec  # noqa: F401 (its registry)
 import pytest
-import test_configs
 import tiny
 
 from jepa_text import main
 from jepa_text.analysis import analyze
+from jepa_text.config import config_file
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import text, tfds
@@ -35,7 +35,7 @@ SECTION = dict(source=BUNDLED, tokenizer='bundled', row_length=64)
 
 
 def quickstart(**changes):
-    config = settings.plain(test_configs.module('toy').get_config('mlm'))
+    config = settings.plain(config_file.shared('toy').get_config('mlm'))
     return {**config, **changes}
 
 
@@ -44,7 +44,7 @@ def data(folder):
 
 
 def analysis(**changes):
-    return test_configs.module('analyze').get_config().to_dict() | changes
+    return config_file.shared('analyze').get_config().to_dict() | changes
 
 
 def exam(**changes):
@@ -60,7 +60,7 @@ ENTRANCES = {
     'analyze, workdir': lambda p: analyze.analyze(analysis(models=['run']), p),
     'evaluate, workdir': lambda p: evaluate.evaluate(exam(), p),
     'benchmark, workdir': lambda p: benchmark.benchmark(
-        test_configs.module('benchmark').get_config(), p
+        config_file.shared('benchmark').get_config(), p
     ),
     'cache': lambda p: compilation.private_folder(p, 'cache'),
     'prepare, function': lambda p: prepare.prepare(
@@ -132,7 +132,7 @@ def test_the_command_line_rejects_invalid_workdirs_before_running(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, 'gcsfs', None)
     monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
-    config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
+    config = f'--config={Path(config_file.folder(), "quickstart.py")}'
     given = '--to=out' if command == 'export' else config
     for place, message in (
         ('https://host/run', 'is an address'),

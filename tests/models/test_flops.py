@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import test_configs
 
-from jepa_text.config import resolve
+from jepa_text.config import config_file, resolve
 from jepa_text.data import tokenizers
 from jepa_text.models import flops, memo
 from jepa_text.models.network import Network
@@ -17,7 +16,7 @@ from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
 LENGTH, ROWS = 64, 4
-PRESETS = test_configs.module('toy').PRESETS
+PRESETS = config_file.shared('toy').PRESETS
 
 
 @functools.cache

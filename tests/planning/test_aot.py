@@ -3,8 +3,8 @@
 import re
 
 import pytest
-import test_configs
 
+from jepa_text.config import config_file
 from jepa_text.parallel import hardware
 from jepa_text.planning import aot, targets
 from jepa_text.training import config as settings
@@ -49,7 +49,7 @@ def test_targets_are_described(name):
 
 def small():
     """A config whose step compiles in seconds."""
-    config = settings.plain(test_configs.module('pretrain').get_config('mlm,210m'))
+    config = settings.plain(config_file.shared('pretrain').get_config('mlm,210m'))
     model = dict(name='transformer', preset='tiny', heads=2, kv_heads=2, width=128)
     config['model'] = model | dict(dtype='bfloat16', remat='names', depth=3)
     config['data'] |= dict(batch_size=8, row_length=256)

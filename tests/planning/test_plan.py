@@ -7,22 +7,22 @@ import time
 
 import jax
 import pytest
-import test_configs
 import tiny
 
 from jepa_text import main
+from jepa_text.config import config_file
 from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, hlo, memory, plan, tables
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
 
-PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
+PRETRAIN = str(config_file.folder() / 'pretrain.py')
 
 
 def config_of(argument, **changes):
     """A preset of configs/pretrain.py."""
-    given = test_configs.module('pretrain').get_config(argument)
+    given = config_file.shared('pretrain').get_config(argument)
     return settings.plain(given) | changes
 
 
@@ -58,7 +58,7 @@ def flops_of_2507_00994(objective, size):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['t4', 'l4'])
 def test_small_gpu_presets_fit(name):
-    given = test_configs.module('small_gpu').get_config(f'mlm,{name}')
+    given = config_file.shared('small_gpu').get_config(f'mlm,{name}')
     config = settings.plain(given)
     made = plan.make(config, hardware.Options(**config['plan']))
     assert made.devices == 1 and made.fits(made.chip)
@@ -70,7 +70,7 @@ def test_small_gpu_presets_fit(name):
 
 def test_gpu_without_preset_is_rejected():
     with pytest.raises(ValueError, match="'h100' is not one of t4, l4"):
-        test_configs.module('small_gpu').get_config('mlm,h100')
+        config_file.shared('small_gpu').get_config('mlm,h100')
 
 
 @pytest.mark.slow
@@ -339,7 +339,7 @@ def test_invalid_options_are_rejected(flag, words, capsys):
 @pytest.mark.slow
 def test_a_baseline_is_planned_as_it_is_trained():
     """On the devices of the plan, of which this machine has fewer."""
-    config = test_configs.module('toy').get_config('clm_jepa_mlm')
+    config = config_file.shared('toy').get_config('clm_jepa_mlm')
     config.model = dict(name='transformer', preset='tiny')
     config.mesh = dict(data=1, fsdp=16)
     config.plan = dict(hardware='h100:16')
@@ -357,7 +357,7 @@ def test_a_baseline_is_planned_as_it_is_trained():
 
 @pytest.mark.slow
 def test_a_study_is_planned_run_by_run(tmp_path, capsys):
-    config = test_configs.module('quickstart').get_config()
+    config = config_file.shared('quickstart').get_config()
     config.model = dict(name='transformer', preset='tiny')
     plans = plan.plan(config)
     assert list(plans) == ['mlm', 'clm_mlm', 'clm_jepa_mlm']

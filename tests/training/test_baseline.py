@@ -1,16 +1,16 @@
 """Matched baselines: MLM with the same FLOPs as a run with latent terms."""
 
 import pytest
-import test_configs
 import tiny
 
+from jepa_text.config import config_file
 from jepa_text.parallel import sharding
 from jepa_text.study import members
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
-PRESETS = test_configs.module('toy').PRESETS
+PRESETS = config_file.shared('toy').PRESETS
 LATENT = [
     name
     for name, phases in PRESETS.items()

@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-import test_configs
 
+from jepa_text.config import config_file
 from jepa_text.data.section import Prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
@@ -13,8 +13,8 @@ from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step
 
-PRETRAIN = test_configs.module('pretrain')
-PRESETS = list(test_configs.module('presets').presets())
+PRETRAIN = config_file.shared('pretrain')
+PRESETS = list(config_file.shared('presets').presets())
 # With an untied head: arXiv 2507.00994.
 WITH_HEAD = {'210m': 310_266_624, '610m': 755_625_600, '1b': 1_409_482_944}
 
@@ -52,7 +52,7 @@ def test_every_preset_takes_all_arguments(preset):
     """Except for what a paper fixes, such as the spans of data2vec."""
     given = dict(sampler='iid', tied=True, start=0.5, predictor=dict(predictor_width=8))
     paper = dict(predictor_width=8)
-    presets = test_configs.module('presets').presets(**given, paper_predictor=paper)
+    presets = config_file.shared('presets').presets(**given, paper_predictor=paper)
     for phase in presets[preset]:
         section = phase['objective']
         for part in section.get('parts', (section,)):
