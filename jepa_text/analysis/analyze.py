@@ -27,7 +27,7 @@ from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
-from jepa_text.evaluation.sets import task as sets
+from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.running import compilation, places, xla_flags
@@ -326,12 +326,12 @@ def _stem(path):
 
 def _summary(task):
     fields = {key: getattr(task, key) for key in ('name', 'kind', 'metric')}
-    classes = ()
+    present = ()
     if task.kind == 'labels':
-        present = set(map(str, task.test.target))
-        classes = [name for name in map(str, sets.classes(task)) if name in present]
+        labels = set(map(str, task.test.target))
+        present = [name for name in map(str, classes(task)) if name in labels]
     sizes = {'train': len(task.train), 'test': len(task.test)}
-    return {**fields, **sizes, 'classes': list(classes)}
+    return {**fields, **sizes, 'classes': list(present)}
 
 
 def _for_json(value):

@@ -13,7 +13,7 @@ import numpy as np
 from jepa_text.analysis import probes
 from jepa_text.measures import statistics
 
-READ = (('probe_accuracy', ''), ('cosine_spearman', ''))
+PROBES = (('probe_accuracy', ''), ('cosine_spearman', ''))
 GEOMETRY = tuple(
     (metric, form)
     for metric in ('uniformity', 'effective_rank')
@@ -37,7 +37,9 @@ def tests(chosen, rows, per_example, deviations):
     tasks = list(dict.fromkeys(task for task, *_ in chosen))
     compared = [
         [chosen.get((task, model, '', *value)) for model in pair]
-        for task, pair, value in product(tasks, combinations(models, 2), READ + GEOMETRY)
+        for task, pair, value in product(
+            tasks, combinations(models, 2), PROBES + GEOMETRY
+        )
     ]
     compared = [sides for sides in compared if _are_comparable(sides)]
     values = ([seeds[value_key(side)] for side in sides] for sides in compared)

@@ -222,10 +222,10 @@ def label(model, control):
 
 def _looks(subjects, models):
     """{subject: keywords of axes.plot}: filled for a model, hollow for a control."""
-    own, looks = plots.styles(models, ()), {}
+    styles, looks = plots.styles(models, ()), {}
     for model, control in subjects:
         # Later models are thinner, so that those below show where they coincide.
-        base = own.get(model, dict(color=plots.MUTED, linewidth=1.6))
+        base = styles.get(model, dict(color=plots.MUTED, linewidth=1.6))
         look = dict(color=base['color'], linewidth=base['linewidth'])
         marker, line = _LOOKS.get(control, _OTHER) if control else ('o', 'solid')
         look |= dict(marker=marker, linestyle=line)
@@ -251,7 +251,7 @@ def subjects(results, task):
         if row['task'] == task and not row['other']
     )
     names = '', *controls.CONTROLS, controls.WHOLE
-    order = {name: place for place, name in enumerate(names)}
+    order = {name: number for number, name in enumerate(names)}
     return sorted(known, key=lambda s: (not s[0], order.get(s[1], len(order))))
 
 

@@ -148,8 +148,8 @@ def _collapsed(chosen):
     collapsed = []
     for (task, model, control, metric, form), row in chosen.items():
         rank = chosen.get((task, model, control, 'effective_rank', form))
-        is_own = model and not control and (metric, form) == ('uniformity', 'raw')
-        if is_own and rank and geometry.is_collapsed(row['value'], rank['value']):
+        is_model = model and not control and (metric, form) == ('uniformity', 'raw')
+        if is_model and rank and geometry.is_collapsed(row['value'], rank['value']):
             collapsed.append((task, model))
     return collapsed
 

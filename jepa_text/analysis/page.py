@@ -205,7 +205,7 @@ _NOTES = {
     "chance. The paper's gap (arXiv 2606.05173): probe minus a probe for the most "
     'frequent token, neither corrected.',
     'scores': 'Given overlap: partial correlation with human scores given the word '
-    'overlap of a pair. High overlap: AUC on the pairs with most word overlap; chance is '
-    '0.5. If scores have only two equally frequent values, Spearman is at most 0.866.',
+    'overlap of a pair. If scores have only two equally frequent values, Spearman is at '
+    'most 0.866.',
     'texts': _WORD_RECOVERY,
 }

@@ -150,9 +150,9 @@ def _pairs_within(pairs_P2, index_M):
     """The pairs with both rows in `index_M`, as positions in it."""
     if pairs_P2 is None:
         return None
-    place = np.full(max(pairs_P2.max(), index_M.max()) + 1, -1)
-    place[index_M] = np.arange(len(index_M))
-    positions_P2 = place[pairs_P2]
+    position = np.full(max(pairs_P2.max(), index_M.max()) + 1, -1)
+    position[index_M] = np.arange(len(index_M))
+    positions_P2 = position[pairs_P2]
     return positions_P2[(positions_P2 >= 0).all(axis=1)]
 
 
