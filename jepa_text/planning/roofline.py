@@ -7,7 +7,7 @@ is not modeled makes a step slower: collectives that wait for a kernel, host lat
 kernels too small to fill a device, networks between machines.
 """
 
-import dataclasses
+from typing import NamedTuple
 
 # Achievable fractions of the peak. Large bfloat16 products reach 0.8 on H100 and H200
 # (0.77 to 0.87 on B200 and A100: Bekman, Machine Learning Engineering, "maximum
@@ -19,25 +19,21 @@ PRODUCTS, ATTENTION = 0.8, 0.4
 _RECOMPUTED = 7 / 6
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Roofline:
+class Roofline(NamedTuple):
     """Time bound of a step on one device, in seconds.
 
     kernels    {kind of kernel: seconds}
     waits      of collectives that run alone
     overlaps   of collectives that may run at the same time as kernels
+    step       all of them together
     mfu        upper bound of the MFU
     """
 
     kernels: dict
     waits: float
     overlaps: float
+    step: float
     mfu: float
-
-    @property
-    def step(self):
-        """Seconds per step."""
-        return max(sum(self.kernels.values()), self.overlaps) + self.waits
 
 
 def of(traffic, count, chip, devices, dtype):
@@ -53,9 +49,9 @@ def of(traffic, count, chip, devices, dtype):
         sum(seconds(one, chip) for one in traffic.collectives if one.is_async == is_async)
         for is_async in (False, True)
     )
-    bound = Roofline(kernels=kernels, waits=waits, overlaps=overlaps, mfu=0.0)
-    mfu = count.model / (chip.peak * devices * bound.step) if bound.step else 0.0
-    return dataclasses.replace(bound, mfu=mfu)
+    step = max(sum(kernels.values()), overlaps) + waits
+    mfu = count.model / (chip.peak * devices * step)
+    return Roofline(kernels, waits, overlaps, step, mfu)
 
 
 def seconds(collective, chip):

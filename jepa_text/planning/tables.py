@@ -98,9 +98,6 @@ def parameters(plan):
     total = sum(last.values())
     rows.append(['total, last phase', f'{total:,}', ''])
     rows.append(['without embedding', f'{total - last["embedding"]:,}', ''])
-    if plan.phases[-1].memory.state['target']:
-        copied = last['embedding'] + last['encoder']
-        rows.append(['target, not trained', f'{copied:,}', ''])
     return ['part', 'parameters', 'in phase'], rows
 
 

@@ -5,7 +5,6 @@ device has all rows of the batch, and communicates them in every layer.
 """
 
 import collections
-import functools
 import os
 
 import children
@@ -239,25 +238,6 @@ def test_activations_stay_with_their_rows_on_eight_devices():
     words = ('-m', 'pytest', '-n', '0', '-k', 'every_objective or 210m', __file__)
     done = children.run(*words, env={'XLA_FLAGS': flags}, timeout=590)
     assert f'{len(OBJECTIVES) + 1} passed' in done.stdout
-
-
-def test_communication_is_parsed():
-    """The parser, on a known program: a sum over two of four devices, five times."""
-    mesh = sharding.make_mesh(data=2, fsdp=2)
-    spec = jax.sharding.PartitionSpec(('data', 'fsdp'))
-
-    @jax.jit
-    @functools.partial(jax.shard_map, mesh=mesh, in_specs=spec, out_specs=spec)
-    def summed(x):
-        def turn(x, _):
-            return jnp.tanh(jax.lax.psum(x, 'fsdp') + x), None
-
-        return jax.lax.scan(turn, x, length=5)[0]
-
-    text = summed.lower(jnp.ones((8, 3))).compile().as_text()
-    (found,) = communication.collectives(text)
-    assert (found.kind, found.group, found.bytes, found.times) == ('all-reduce', 2, 24, 5)
-    assert (2, 3) in communication.arrays(text)
 
 
 def test_rows_are_constrained_within_other_transformations():

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from pathlib import Path
 
+import communication
 import jax
 import jax.numpy as jnp
 import pytest
@@ -70,7 +71,10 @@ def test_collectives_have_bytes_sent():
 
         return jax.lax.scan(turn, x, length=5)[0]
 
-    (one,) = traffic(summed, jnp.ones((8, 3))).collectives
+    text = jax.jit(summed).lower(jnp.ones((8, 3))).compile().as_text()
+    (one,) = hlo.traffic(text).collectives
+    assert communication.collectives(text) == [one]
+    assert (2, 3) in communication.arrays(text)
     # Each of two devices sends half of [2, 3] in float32 twice, five times.
     assert one == ('all-reduce', 2, 24, 5, False) and one.sent == 5 * 24
 
