@@ -2,8 +2,8 @@
 
     mask            'auto': the tokenizer's own mask token, else a reserved one, which is
                     renamed, else a new one; 'new'; or the name of a token to rename
-    head            'keep' unchanged; 'tied' to the embedding; 'copy', untied and
-                    initialized as the embedding; 'new', randomly initialized
+    head            'keep' unchanged; 'tied' to the embedding; 'new', untied and randomly
+                    initialized
     window          for sliding-window attention: 'two_sided' or 'none'
     vocab_multiple  rows are added to the embedding up to a multiple of this
 
@@ -22,7 +22,7 @@ from jepa_text.config import ranges, resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
 
-HEADS = ('keep', 'tied', 'copy', 'new')
+HEADS = ('keep', 'tied', 'new')
 WINDOWS = ('two_sided', 'none')
 RESERVED = re.compile('reserved|unused', re.IGNORECASE)
 MASK = '<mask>'

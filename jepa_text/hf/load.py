@@ -132,7 +132,7 @@ def _choose(name, revision, family, adapt):
 
 
 def _tied(source, head):
-    return {'keep': source.tied, 'tied': True, 'copy': False, 'new': False}[head]
+    return {'keep': source.tied, 'tied': True, 'new': False}[head]
 
 
 def _decided(imported, source, mask, head, used):
@@ -163,7 +163,7 @@ def _decided(imported, source, mask, head, used):
 def _params(source, section, head, replaced, mesh):
     """({'encoder': ..., 'lm_head': ...}, tied, names of the tensors that were read)."""
     has_head = source.has_head or head != 'keep'
-    if head in ('tied', 'copy') and not (source.has_head or source.plain_head):
+    if head == 'tied' and not (source.has_head or source.plain_head):
         raise ValueError(
             f'head={head!r}, but {source.folder} has no LM head, and in this family the '
             "head has a dense layer, which is needed: take head='new'."
@@ -173,9 +173,6 @@ def _params(source, section, head, replaced, mesh):
     chosen = section, tied, has_head
     shapes = source.shapes if chosen == original else shapes_of(*chosen)
     bound = layout.bindings(source.names, shapes)
-    if head == 'copy':
-        own = bound.pop(source.names.theirs('lm_head/output/kernel'))
-        bound[source.names.theirs('encoder/embedding')] += own
     if head == 'new':
         bound = {n: p for n, p in bound.items() if not p[0].path.startswith('lm_head/')}
     by_token = {source.names.theirs(path) for path in names.BY_TOKEN}
