@@ -56,6 +56,7 @@ INSTEAD = {
     'tasks.name=pairs': "it was removed: use name='labeled' with kind='scores'",
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
+    'study.label': 'it was removed: evaluate a task of labeled texts',
     'study.sentences': 'it was removed: use load(RUN).fill(text)',
     'report.target': 'it was removed: read metrics.jsonl of each run',
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",

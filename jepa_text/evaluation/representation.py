@@ -12,7 +12,6 @@ cross-validation.
 
 import dataclasses
 import functools
-from collections import Counter
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ import numpy as np
 from jepa_text.config import resolve
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import baselines
-from jepa_text.evaluation.sets import sentences as sentence_sets
 from jepa_text.evaluation.sets import task
 from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
@@ -68,24 +66,20 @@ def check(names):
             raise ValueError(f'study.tasks has an unknown task {name!r}.{near}')
 
 
-def make(documents, names, label, tokenizer, length, seed=0):
+def make(documents, names, tokenizer, length, seed=0):
     """Returns ([Probe], {name: reason why there is no probe}).
 
     documents    iterable of held-out documents, dicts with a `text`
     names        of tasks/sentences.SETS
-    label        field of the documents to be predicted; '' for none
     length       sentences with more tokens are left out, so that models and controls read
                  the same text
 
-    Raises ValueError for an unknown name and a document without the field.
+    Raises ValueError for an unknown name.
     """
     check(names)
     documents = list(islice(documents, _DOCUMENTS))
     pieces = _pieces(documents, tokenizer, length)
     sets = {name: functools.partial(_made, name, pieces.texts, seed) for name in names}
-    if label:
-        labeled = _labeled(documents, label, pieces)
-        sets[label] = lambda: labeled
     probes, missing = [], {}
     for name, make_set in sets.items():
         try:
@@ -199,21 +193,6 @@ def _folds(documents_N):
         (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
         for fold in range(FOLDS)
     ]
-
-
-def _labeled(documents, label, pieces):
-    """Returns the sentences with a label that at least FOLDS documents have."""
-    if lacking := [document for document in documents if label not in document]:
-        fields = ', '.join(sorted(set(lacking[0]) - {'text'})) or 'none'
-        raise ValueError(
-            f'study.label={label!r} is not a field of a document; its fields: {fields}. '
-            "Use one of these, or '' for no labeled probe."
-        )
-    labels_N = np.array([str(documents[n][label]) for n in pieces.documents_N], str)
-    counts = Counter(str(document[label]) for document in documents)
-    kept_N = np.flatnonzero([counts[label] >= FOLDS for label in labels_N])
-    texts = [pieces.texts[n] for n in kept_N]
-    return sentence_sets.SentenceSet(texts, labels_N[kept_N], kept_N)
 
 
 def _score_vectors(probe, vectors_ND):

@@ -34,7 +34,6 @@ def probes(config, rows):
     return representation.make(
         resolve.build('data/sources', source, split=split_of(section)),
         section['tasks'],
-        section['label'],
         tokenizers.load(rows / 'tokenizer.json'),
         config['data']['row_length'],
     )

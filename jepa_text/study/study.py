@@ -46,7 +46,6 @@ class Measured:
     tasks: tuple[str, ...] = schema.field(
         representation.TASKS, 'sentence classification tasks for probes'
     )
-    label: str = schema.field('', 'field of the documents that a probe predicts')
     split: str | None = schema.field(
         None, 'split that is measured at the end; None: heldout'
     )

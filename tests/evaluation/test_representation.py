@@ -27,15 +27,13 @@ def documents(count, sentences, seed=0, **fields):
     ]
 
 
-def make(heldout, names=NAMES, label='', length=64):
-    return representation.make(heldout, names, label, TOKENIZER, length)
+def make(heldout, names=NAMES, length=64):
+    return representation.make(heldout, names, TOKENIZER, length)
 
 
 @pytest.fixture(scope='module')
 def corpus():
-    found, missing = representation.make(
-        bundled.make('heldout'), NAMES, '', TOKENIZER, 64
-    )
+    found, missing = representation.make(bundled.make('heldout'), NAMES, TOKENIZER, 64)
     assert not missing
     return found
 
@@ -103,16 +101,6 @@ def test_few_texts_are_reported_as_missing():
 def test_unknown_names_raise():
     with pytest.raises(ValueError, match="unknown task 'word_ordre'.*'word_order'"):
         make([], names=('word_ordre',))
-
-
-def test_labels_are_fields_of_documents():
-    heldout = [*documents(4, 60, kind='a'), *documents(4, 60, seed=1, kind='b')]
-    heldout += documents(2, 60, seed=4, kind='c')  # fewer documents than folds
-    (probe,), _ = make(heldout, names=(), label='kind')
-    assert set(probe.labels_N) == {'a', 'b'} and set(probe.documents_N) == {*range(8)}
-    assert 0.4 < representation.controls_of(probe)[controls.TF_IDF]['balanced'] < 0.6
-    with pytest.raises(ValueError, match="label='title' is not .* its fields: kind"):
-        make(heldout, names=(), label='title')
 
 
 def test_vectors_that_are_not_finite_score_nan(corpus):

@@ -58,7 +58,7 @@ def own_text(tmp_path_factory):
     config['data']['folder'] = ''
     mlm = (dict(objective=dict(name='mlm')),)
     config['runs'] = (dict(name='a', phases=mlm),)
-    config['study'] = dict(tasks=('word_order', 'bigram_shift'), label='')
+    config['study'] = dict(tasks=('word_order', 'bigram_shift'))
     return config, folder
 
 
