@@ -360,17 +360,6 @@ def test_what_leaves_values_equal_may_change(folder, begun, run):
     )
 
 
-@pytest.mark.slow
-def test_more_steps_continue_reading(folder, run):
-    """They also check, as in a new run, whether rows may repeat."""
-    count = len(pipeline.Rows(folder / 'rows', 'train'))
-    with pytest.raises(ValueError, match='rows, but the run reads'):
-        tiny.train(config(folder, steps=count // 8 + 1), run)
-    tiny.train(config(folder, steps=8), run)
-    epochs = dict(zip(*metrics.series(metrics.read(run), 'data/epochs')))
-    assert epochs[8] == pytest.approx(64 / count)
-
-
 @pytest.mark.parametrize(
     'changed, message',
     [

@@ -210,7 +210,7 @@ def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
     )
     base['runs'] = [{'name': name, **one} for name, one in runs.items()]
     configs = members.configs(study.plain(base), tiny.rows(tmp_path))
-    trunks = tree.trunks(work.courses(configs, tmp_path / 'study'), {})
+    trunks = tree.trunks(work.courses(configs), {})
     assert trunks == dict(
         clm=None, short=('clm', 5), split=('clm', 5), jepa=('clm', 5), late=('jepa', 9)
     )
