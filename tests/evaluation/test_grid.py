@@ -6,12 +6,14 @@ import examined
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepa_text.evaluation import config
 from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.members import step as steps
 from jepa_text.pretrained import base, labels, prediction
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
@@ -122,6 +124,24 @@ def test_reported_steps_are_finished(rows):
     assert [losses_T.tolist() for *_, losses_T in members] == expected
     ends = [n if n % 5 == 0 else n + 1 for n in range(1, 11)]
     assert reported == [(n, n, ends[n - 1]) for n in range(1, 11)]
+
+
+def test_steps_of_a_member_are_those_of_adamw_in_optax(monkeypatch):
+    grads = [jnp.array([[1.0, -2.0, 0.1]]), jnp.array([[-3.0, 0.5, 0.1]])]
+    monkeypatch.setattr(steps, 'gradients', lambda *_: (0.0, {'kernel': grads[number]}))
+    recipe = grid.Recipe(steps=2, clip_norm=1e9)
+    theirs = optax.adamw(0.01, recipe.b1, recipe.b2, recipe.eps, weight_decay=0.1)
+    params = expected = {'kernel': jnp.array([[1.0, 2.0, -3.0]])}
+    state, moments = recipe.optimizer().init(params), theirs.init(params)
+    key = jax.random.key_data(jax.random.key(0))
+    for number in range(2):
+        state = (params, state, key, number)
+        (params, state, key, _), _ = steps.step(
+            None, None, recipe, state, jnp.float32(0.01), None
+        )
+        updates, moments = theirs.update({'kernel': grads[number]}, moments, expected)
+        expected = optax.apply_updates(expected, updates)
+        np.testing.assert_allclose(params['kernel'], expected['kernel'], rtol=1e-6)
 
 
 @pytest.mark.slow
