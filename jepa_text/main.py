@@ -145,8 +145,7 @@ Exit codes:
 
    0  success
    1  failure; a retry may succeed
-   2  wrong usage, an invalid config, or training that diverged or collapsed; a retry
-      will not help
+   2  wrong usage, an invalid config, or training that diverged; a retry will not help
   75  stopped after saving its state; the same command resumes
   87  the run hung and was stopped by the watchdog; the same command resumes
 

@@ -4,8 +4,8 @@ Whatever started a run (a supervisor, SLURM, Kubernetes) decides by its exit cod
 
      0  success
      1  failure; the same command resumes from the last checkpoint
-     2  wrong usage, an invalid config, or training that diverged or collapsed; the same
-        command would fail again
+     2  wrong usage, an invalid config, or training that diverged; the same command would
+        fail again
     75  stopped on request after saving the state; the same command resumes (EX_TEMPFAIL)
     87  stopped by the watchdog because the run hung; the same command resumes
 
@@ -36,7 +36,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
 
 class Diverged(FloatingPointError):
-    """Training diverged or collapsed; the state is saved.
+    """Training diverged; the state is saved.
 
     Running the same command again would do the same.
     """
