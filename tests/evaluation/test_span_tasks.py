@@ -155,6 +155,16 @@ def test_answers_of_record_are_entities(tmp_path):
         ),
         ({'answers': ['']}, None),
         (
+            {'answers': [{'text': '', 'answer_start': 0}]},
+            "not contain the answer '' at character 0",
+        ),
+        ({'answers': {'text': [' ']}}, "not contain the answer ' '"),
+        (
+            {'answers': [{'answer': 'Oslo', 'answer_start': 28}]},
+            'not contain the answer None at character 28',
+        ),
+        ({'answers': {'text': [], 'answer_start': None}}, None),
+        (
             {'context': ..., 'contexts': 'c'},
             "no field 'context'. Did you mean 'contexts'",
         ),

@@ -130,7 +130,8 @@ def _answers(value, where):
     """Returns [(start or None, text)] of any form of answers that `make` accepts."""
     if isinstance(value, dict) and isinstance(value.get('text'), list):
         texts = value['text']
-        starts = value.get('answer_start', [None] * len(texts))
+        starts = value.get('answer_start')
+        starts = [None] * len(texts) if starts is None else starts
         if len(starts) != len(texts):
             raise ValueError(
                 f'{where} has {len(texts)} answers, but {len(starts)} starts: give one '
@@ -138,13 +139,13 @@ def _answers(value, where):
             )
         return list(zip(starts, texts))
     answers = value if isinstance(value, list) else [value]
-    pairs = (
+    return [
         (answer.get('answer_start'), answer.get('text'))
         if isinstance(answer, dict)
         else (None, answer)
         for answer in answers
-    )
-    return [(start, text) for start, text in pairs if text]
+        if answer
+    ]
 
 
 def _checked(question, unanswerable):
@@ -164,8 +165,8 @@ def _checked(question, unanswerable):
     spans = []
     for given, text in answers:
         start = context.find(str(text)) if given is None else given
-        is_there = isinstance(start, int) and start >= 0 and isinstance(text, str)
-        if not is_there or not context.startswith(text, start):
+        is_valid = isinstance(text, str) and text.strip() and isinstance(start, int)
+        if not is_valid or start < 0 or not context.startswith(text, start):
             at = '' if given is None else f' at character {given!r}'
             raise ValueError(
                 f'{where}: the context does not contain the answer {text!r}{at}. A start '
