@@ -24,7 +24,6 @@ FIELDS = (
     ('tags', (tags.WORDS, tags.TAGS), ()),
     ('spans', (('question',), ('context',), ('answers',)), ()),
     ('spans', (('paragraphs',),), ()),
-    ('spans', (('passage',), ('qas',)), ()),
     ('query_pairs', (('query',), ('document',)), ()),
     *(
         ('labeled', (*pair, (*SCORE, *LABEL)), ('text', 'second', 'label'))
