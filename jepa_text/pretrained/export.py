@@ -60,8 +60,7 @@ def run(options, workdir):
 def _place(folder):
     """Yields where to write a folder: there, or for an address a temporary folder.
 
-    The temporary folder is uploaded at the end, config.json last, because that is the
-    first file that loading reads.
+    The temporary folder is uploaded at the end.
     """
     if not addresses.is_address(folder):
         yield folder

@@ -51,7 +51,7 @@ def make(
 
     path        a folder (sets/retrieval.py), or a name on the hub with the configs corpus
                 and queries
-    qrels       location of the qrels (default: path/qrels)
+    qrels       folder of the qrels, or its name on the hub (default: path/qrels)
     pairs       file or name on the hub with the fields query and positive, to train on
                 (default: the relevant pairs of qrels/train)
     document    template that makes a text of a document's fields (default: '{title}
