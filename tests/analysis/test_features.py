@@ -96,6 +96,20 @@ def test_damaged_vectors_are_computed_again(model, tmp_path, place):
     assert path.read_bytes() != bytes(damaged)
 
 
+@pytest.mark.parametrize('place', [65, 66, 67, 80, 120])
+def test_a_damaged_header_of_a_large_array_is_found(tmp_path, place):
+    """numpy alone reads no further than the header says, so that no checksum fails."""
+    path = tmp_path / 'a.npz'
+    np.savez(path, rows=np.arange(20_000.0).reshape(400, 50))
+    whole = path.read_bytes()
+    assert features._load(path).shape == (400, 50)
+    for bit in range(8):
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+        )
+        assert features._load(path) is None
+
+
 def test_objects_are_never_unpickled(tmp_path):
     np.savez(tmp_path / 'a.npz', rows=np.array([{}], object))
     assert features._load(tmp_path / 'a.npz') is None
