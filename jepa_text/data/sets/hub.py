@@ -113,7 +113,8 @@ def listed(path, suffixes):
             client.auth_check(name, repo_type='dataset')
         splits = _splits(name, config, info.sha, suffixes)
     names = [file for some in splits.values() for file in some]
-    if not names or any('partial-' in file for file in names):
+    is_converted = revision == CONVERTED
+    if not names or is_converted and any('/partial-' in file for file in names):
         which = 'only a part of its files' if names else 'no files'
         shown = path.partition('@')[0]
         raise FileNotFoundError(

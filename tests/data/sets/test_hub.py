@@ -75,7 +75,7 @@ def sets(tmp_path_factory):
     converted = {'en/train/0000.parquet': 'x', 'en/test/0000.parquet': 'y'}
     converted |= {'big/partial-train/0000.parquet': 'p'}
     write(top / 'lab/script' / hub.CONVERTED.replace('/', '%'), converted)
-    named = ('my_train.csv', 'my_test.csv', 'my_dev.csv')
+    named = ('impartial-train.csv', 'impartial-test.csv', 'impartial-dev.csv')
     write(top / 'lab/named/main', dict.fromkeys(named, 'x'))
     write(top / 'lab/nothing/main', {'script.py': 'code'})
     write(top / 'lab/gated/main', {'train.jsonl': 'a'})
@@ -135,8 +135,8 @@ def test_only_one_format_is_downloaded_without_a_card(results):
 
 
 def test_splits_are_found_anywhere_in_names(results):
-    splits = {'train': ['my_train.csv'], 'test': ['my_test.csv']}
-    splits |= {'validation': ['my_dev.csv']}
+    splits = {'train': ['impartial-train.csv'], 'test': ['impartial-test.csv']}
+    splits |= {'validation': ['impartial-dev.csv']}
     assert results[0]['lab/named'][1] == splits
 
 
