@@ -46,6 +46,10 @@ def lines(manifest, seconds=None, budget=0):
             'too short'
         )
     text += left_out(manifest)
+    dropped = (manifest.get('left_out') or {}).items()
+    invalid = sum(count for reason, count in dropped if reason.startswith(BAD))
+    if invalid > sum(counts['documents'] for counts in manifest['splits'].values()):
+        text.append('Most documents are invalid. Convert the files to UTF-8 (`iconv`).')
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
         text.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens per second')

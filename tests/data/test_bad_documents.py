@@ -147,7 +147,7 @@ def test_the_report_names_skipped_documents(tmp_path, capsys):
     command.make(section, tmp_path / 'rows')
     output = capsys.readouterr().out
     page = (tmp_path / 'rows' / 'report.html').read_text()
-    assert '1 bad: not UTF-8' in output
+    assert '1 bad: not UTF-8' in output and 'Most documents' not in output
     for reason, name in named.items():
         assert f'bad: {reason}, such as {place}/{name}' in output
         assert name in page
@@ -176,6 +176,7 @@ def test_ten_documents_are_named(made):
     named = manifest['examples']['bad: not UTF-8']
     assert len(named) == len(set(named)) == 10
     assert manifest['left_out'] == {'bad: not UTF-8': 150}
+    assert 'Most documents are invalid' in ' '.join(lines(manifest))
 
 
 def test_a_corpus_without_valid_documents_raises_with_reasons(made):
