@@ -15,8 +15,7 @@ and padding are in neither. Documents that share a row are masked independently,
 do not attend to each other. Shapes are fixed: masks over L, cut to a capacity by
 `kept_indices`. Axes of this module: J counts the blocks of a mask, C the masks of a row.
 
-    target_blocks        only the blocks               blocks_JL
-    context_and_targets  and a context without them    context_L, blocks_JL
+    context_and_targets  one draw                      context_L, blocks_JL
     several              draws for one row             contexts_CL, targets_CL
     capacity             the maximum number of positions
     kept_indices         a mask as indices             index_XK, ok_XK
@@ -32,23 +31,6 @@ import math
 import numpy as np
 
 
-def target_blocks(valid_L, rng, count, scale, segment_ids_L):
-    """Returns blocks_JL: `count` contiguous blocks in every document, which may overlap.
-
-    With n valid positions, a block has ceil(n * u) of them, with u uniform in `scale` =
-    (low, high), from a start uniform in [0, n - length]: it is never cut at an edge.
-    Raises ValueError for a count below 1 and for scales outside 0 < low <= high <= 1.
-
-    >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
-    >>> blocks_JL = target_blocks(valid_L, np.random.default_rng(0), 4, (0.2, 0.2), ids_L)
-    >>> blocks_JL.sum(axis=1)
-    array([4, 4, 4, 4])
-    """
-    _check(count, 1, scale=scale)
-    documents = _documents(valid_L, segment_ids_L)
-    return documents.scatter(_draw(documents, rng, count, scale))
-
-
 def context_and_targets(
     valid_L,
     rng,
@@ -58,13 +40,15 @@ def context_and_targets(
     context_scale=(0.85, 1.0),
     min_keep=4,
 ):
-    """Returns context_L and blocks_JL: `count` target blocks, and one block of
-    `context_scale` without any of their positions.
+    """Returns context_L and blocks_JL: `count` contiguous target blocks in each document,
+    which may overlap, and one block of `context_scale` without any of their positions.
 
+    With n valid positions, a block has ceil(n * u) of them, with u uniform in its scale =
+    (low, high), from a start uniform in [0, n - length]: it is never cut at an edge.
     At least `min_keep` positions of each document are context, or all if it has fewer.
     If the blocks leave fewer, the context is the whole document without targets; if that
-    is not enough, the outermost targets on one side are dropped. Raises ValueError as
-    `target_blocks` does, and for min_keep below 1.
+    is not enough, the outermost targets on one side are dropped. Raises ValueError for
+    count or min_keep below 1, and for scales outside 0 < low <= high <= 1.
 
     >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
     >>> rng = np.random.default_rng(0)

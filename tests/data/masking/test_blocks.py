@@ -21,6 +21,11 @@ def random_rows(rng, documents, longest=30):
     return np.append(valid, padding == 0), np.append(segments, padding)
 
 
+def targets_of(valid, rng, count, scale, segments):
+    given = dict(count=count, target_scale=scale, min_keep=1)
+    return blocks.context_and_targets(valid, rng, segments, **given)[1]
+
+
 def stretches(mask):
     """Counts the runs of True."""
     return int((np.diff(mask.astype(int), prepend=0) == 1).sum())
@@ -63,7 +68,7 @@ def test_block_lengths_and_starts_are_as_specified():
     n, low, high = 40, 0.1, 0.25
     segments = np.repeat(np.arange(1, 1001), n)
     valid = np.ones(len(segments), bool)
-    found = [blocks.target_blocks(valid, rng, 4, (low, high), segments) for _ in range(5)]
+    found = [targets_of(valid, rng, 4, (low, high), segments) for _ in range(5)]
     masks_XN = np.concatenate(found).reshape(-1, n)
     lengths, starts = masks_XN.sum(1), masks_XN.argmax(1)
     assert all(stretches(mask) == 1 for mask in masks_XN[:500])
@@ -84,7 +89,7 @@ def test_blocks_skip_specials_and_stay_in_their_document():
     segments = np.repeat([1, 2, 0], [12, 9, 3])
     valid = (segments > 0) & ~np.isin(np.arange(24), [0, 5, 11, 12, 20])
     for _ in range(300):
-        for mask in blocks.target_blocks(valid, rng, 3, (0.3, 0.5), segments):
+        for mask in targets_of(valid, rng, 1, (0.3, 0.5), segments):
             for document, size in ((1, 9), (2, 7)):
                 block = mask[valid & (segments == document)]
                 assert len(block) == size and stretches(block) == 1
@@ -137,7 +142,7 @@ def test_capacity_is_never_exceeded():
     for _ in range(300):
         documents = rng.integers(1, 9)
         valid, segments = random_rows(rng, documents)
-        found = blocks.target_blocks(valid, rng, 3, (0.1, 0.3), segments)
+        found = targets_of(valid, rng, 3, (0.1, 0.3), segments)
         assert found.sum(1).max() <= blocks.capacity(0.3, len(valid), documents)
     assert blocks.capacity(0.25, 64) == 16
     assert blocks.capacity(1.0, 64, 5) == 64
@@ -180,11 +185,10 @@ def test_invalid_settings_raise():
         (dict(min_keep=0), 'min_keep=0 must be at least 1'),
         (dict(target_scale=(0.3, 0.2)), r'target_scale=\(0.3, 0.2\) needs 0 < low'),
         (dict(context_scale=(0.5, 1.5)), r'context_scale=\(0.5, 1.5\) needs 0 < low'),
+        (dict(target_scale=(0, 0.2)), r'scale=\(0, 0.2\) needs 0 < low'),
     ):
         with pytest.raises(ValueError, match=message):
             draw(**settings)
-    with pytest.raises(ValueError, match=r'scale=\(0, 0.2\) needs 0 < low'):
-        blocks.target_blocks(ones > 0, rng, 1, (0, 0.2), ones)
     for capacity in (0, 9):
         with pytest.raises(ValueError, match=rf'capacity={capacity} is not in \[1, 8\]'):
             blocks.kept_indices(ones > 0, capacity)
