@@ -42,7 +42,8 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     `commit` in it is one of the settings. A folder made with the same settings counts as
     complete even if the corpus has changed since: delete it to prepare it again. Raises
     ValueError for invalid options or a corpus without text, FileExistsError for a folder
-    with other settings or other content, OSError if the disk is full.
+    with other settings or other content, OSError (of ArrayRecord: RuntimeError) if the
+    disk is full.
     """
     given = {'source': dict(source), 'tokenizer': tokenizer.fingerprint, **options}
     config = schema.read(Prepare, given, 'prepare')

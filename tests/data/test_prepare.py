@@ -283,6 +283,16 @@ def test_a_full_disk_leaves_no_folder(make, tmp_path, monkeypatch, error):
     assert not (tmp_path / 'rows').exists()
 
 
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='no /dev/full here')
+def test_array_record_reports_a_full_disk_when_closed(tmp_path):
+    (tmp_path / '.x').symlink_to('/dev/full')
+    shard = writing._Shard(tmp_path / 'x')
+    shard.extend([b'record'])
+    with pytest.raises(RuntimeError, match='No space left'):
+        shard.close('x.array_record')
+    assert not (tmp_path / 'x.array_record').exists()
+
+
 def test_prepare_recovers_from_an_error(make, tmp_path, monkeypatch):
     real, calls = writing._Shard.extend, []
 
