@@ -118,6 +118,13 @@ def test_all_ends_of_lines_are_read(tmp_path, end):
         list(reading.lines(path))
 
 
+def test_json_is_read_where_there_is_no_jsonl(tmp_path):
+    packed(tmp_path / 'b.json', b'{"text": "b"}')
+    assert texts(jsonl.make('train', tmp_path, heldout_every=ALL)) == ['b']
+    packed(tmp_path / 'c.jsonl', b'{"text": "c"}')
+    assert texts(jsonl.make('train', tmp_path, heldout_every=ALL)) == ['c']
+
+
 def test_jsonl_keeps_other_fields(tmp_path):
     rows = [{'body': 'one é', 'year': 1}, {'body': 'a \U0001f433', 'text': 'x'}]
     path = packed(tmp_path / 'a.jsonl.gz', lines(rows).replace(b'\n', b'\n\n'))
