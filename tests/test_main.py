@@ -10,8 +10,9 @@ import children
 import pytest
 
 from jepa_text import main
-from jepa_text.config import display
+from jepa_text.config import display, resolve
 from jepa_text.parallel import exits
+from jepa_text.training import config as settings
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
@@ -120,6 +121,10 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
     ):
         (line,) = [line for line in lines if line.strip().startswith(value)]
         assert line.endswith(f' {origin}'), line
+    # Defaults follow in the order of the function, in every process.
+    shown = re.findall(r'phases\[0\]\.objective\.(\w+) = ', '\n'.join(lines))
+    known = list(resolve.defaults('objectives', 'mlm', settings.GIVEN))
+    assert shown[-4:] == [name for name in known if name != 'tied'][-4:]
     assert not list(tmp_path.iterdir())
 
 

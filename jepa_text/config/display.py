@@ -116,9 +116,8 @@ def _values(path, value, rules):
         defaults = {}
         if 'name' in value and 'folder' in rules:
             defaults = resolve.defaults(rules['folder'], value['name'], rules['given'])
-        for key, inner in (
-            value | {k: defaults[k] for k in defaults.keys() - value}
-        ).items():
+        added = {key: x for key, x in defaults.items() if key not in value}
+        for key, inner in (value | added).items():
             yield from _values(schema.dotted(path, key), inner, {})
     elif isinstance(value, tuple | list) and any(map(_is_section, value)):
         for index, inner in enumerate(value):
