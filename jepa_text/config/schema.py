@@ -59,17 +59,28 @@ def plain(config):
         return json.loads(json.dumps(config, default=_plain_section))
     except (TypeError, ValueError, RecursionError) as error:
         # ValueError: a dict or list that contains itself.
+        invalid = _invalid(config) if isinstance(error, TypeError) else ''
         raise ValueError(
-            f'The config contains a value that JSON does not support ({error}): use '
-            'numbers, strings, booleans, None, lists and dicts.'
+            f'The config contains a value that JSON does not support ({invalid or error}'
+            '): use numbers, strings, booleans, None, lists and dicts.'
         ) from error
 
 
 def _plain_section(value):
     """Converts a ConfigDict, also one within a dict, to a plain dict."""
     if not hasattr(value, 'to_dict'):
-        raise TypeError(repr(value))
+        raise TypeError
     return value.to_dict()
+
+
+def _invalid(value, at=''):
+    """Returns 'a.b=<function f>' of the first value that JSON does not support, or ''."""
+    if ranges.is_section(value) or isinstance(value, list | tuple):
+        inner = value.items() if ranges.is_section(value) else enumerate(value)
+        invalid = (_invalid(item, dotted(at, key)) for key, item in inner)
+        return next(filter(None, invalid), '')
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    return '' if is_plain else f'{at}={value!r}'
 
 
 def read(root, config, what=''):
