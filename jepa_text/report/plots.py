@@ -27,16 +27,13 @@ BASELINES = ('untrained', 'unigram', 'chance')  # always gray
 _TICKS = 12  # maximum number of tick labels
 
 
-def curves(
-    runs, title, ylabel, hlines=None, switches=None, xlabel='step', looks=None, log=''
-):
+def curves(runs, title, ylabel, hlines=None, xlabel='step', looks=None, log=''):
     """Plots curves of several runs over steps.
 
     runs        {name: (steps, values)}. Values [S, N] of several seeds are drawn as their
                 mean, and the range from minimum to maximum as a band. Empty series are
                 skipped, and NaN leaves a gap
     hlines      {label: y} of dashed reference lines
-    switches    {label: step or steps} of light vertical lines, such as starts of phases
     log         axes with a logarithmic scale: '', 'y' or 'xy'
 
     Raises ValueError if the numbers of steps and values differ.
@@ -59,11 +56,16 @@ def curves(
         axes.minorticks_off()
     for label, level in (hlines or {}).items():
         axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-        _label(axes, label, (1, level), ('axes fraction', 'data'), (0, 3), ha='right')
-    for label, steps in (switches or {}).items():
-        for step in np.atleast_1d(steps):
-            axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
-            _label(axes, label, (step, 1), ('data', 'axes fraction'), (4, -2), va='top')
+        axes.annotate(
+            label,
+            (1, level),
+            xycoords=('axes fraction', 'data'),
+            xytext=(0, 3),
+            textcoords='offset points',
+            ha='right',
+            color=MUTED,
+            fontsize=7.5,
+        )
     legend(figure, axes)
     return figure
 
@@ -230,19 +232,6 @@ def deterministic_svg():
     import matplotlib
 
     return matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'})
-
-
-def _label(axes, text, position, units, offset, **options):
-    axes.annotate(
-        text,
-        position,
-        xycoords=units,
-        xytext=offset,
-        textcoords='offset points',
-        color=MUTED,
-        fontsize=7.5,
-        **options,
-    )
 
 
 def legend_label(name):

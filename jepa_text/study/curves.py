@@ -36,9 +36,7 @@ def figures(study):
                     arm: (_spent(spent[arm], kind, steps_N), values_SN)
                     for arm, (steps_N, values_SN) in runs.items()
                 }
-                drawn.append(
-                    plots.curves(shown, title + what, label, known, xlabel=xlabel)
-                )
+                drawn.append(plots.curves(shown, title + what, label, known, xlabel))
     return drawn
 
 

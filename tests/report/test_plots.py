@@ -29,7 +29,7 @@ def texts(figure):
 
 
 MAKERS = {
-    'curves': lambda: plots.curves(RUNS, 'Loss', 'nats', {'unigram': 6.4}, {'mlm': 4}),
+    'curves': lambda: plots.curves(RUNS, 'Loss', 'nats', {'unigram': 6.4}),
     'spectra': lambda: plots.curves({'a': ([1, 2], [3.0, 1.0])}, 'S', '', log='xy'),
     'errors': lambda: plots.errors({'a': {1: 2.0, 3: (1.0, 0.5, 2.0)}}, 'E', '', ''),
     'dots': lambda: plots.dots({'g': {'a': 2.0}}, 'D', '', plots.styles(['a'])),
@@ -47,16 +47,23 @@ def test_curves_draw_the_values_with_their_references():
     for name, (steps, values) in RUNS.items():
         np.testing.assert_array_equal(lines(figure)[name].get_xdata(), steps)
         np.testing.assert_array_equal(lines(figure)[name].get_ydata(), values)
-    assert texts(figure) == {'unigram', 'mlm'}
+    assert texts(figure) == {'unigram'}
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ['mlm', 'clm']
     assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
 
 
-def test_a_label_may_mark_several_steps():
-    figure = plots.curves(RUNS, '', '', switches={'mlm': [2, 4], 'clm': 6})
-    assert [text.get_text() for text in figure.axes[0].texts] == ['mlm', 'mlm', 'clm']
-    marks = [line.get_xdata()[0] for line in figure.axes[0].lines[2:]]
-    assert marks == [2, 4, 6]
+def test_curves_that_coincide_are_all_seen():
+    """Those drawn over others are thinner. A first underscore hides no name."""
+    figure = plots.curves(dict.fromkeys(('_a', 'b', 'c'), RUNS['mlm']), '', '')
+    widths = [line.get_linewidth() for line in figure.axes[0].lines]
+    assert widths[0] > widths[1] > widths[2]
+    names = [text.get_text().strip() for text in figure.legends[0].get_texts()]
+    assert names == ['_a', 'b', 'c']
+
+
+def test_without_data_there_is_a_figure_without_legend():
+    figure = plots.curves({}, 't', 'y')
+    assert png(figure) and not figure.legends
 
 
 def test_a_run_keeps_its_color_when_others_are_empty_or_baselines_come_first():
