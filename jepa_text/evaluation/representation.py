@@ -11,7 +11,6 @@ cross-validation.
 """
 
 import dataclasses
-import functools
 from itertools import islice
 from typing import NamedTuple
 
@@ -79,18 +78,14 @@ def make(documents, names, tokenizer, length, seed=0):
     check(names)
     documents = list(islice(documents, _DOCUMENTS))
     pieces = _pieces(documents, tokenizer, length)
-    sets = {name: functools.partial(_made, name, pieces.texts, seed) for name in names}
     probes, missing = [], {}
-    for name, make_set in sets.items():
+    for name in names:
         try:
-            probes.append(_probe(name, make_set(), pieces))
+            made = sentences.SETS[name](pieces.texts, **sentences.seeded(name, seed))
+            probes.append(_probe(name, made, pieces))
         except ValueError as error:  # too few texts or words
             missing[name] = str(error)
     return probes, missing
-
-
-def _made(name, texts, seed):
-    return sentences.SETS[name](texts, **sentences.seeded(name, seed))
 
 
 def controls_of(probe):
