@@ -70,7 +70,7 @@ def check(value, where='The config', path=('',)):
 
     >>> check({'evaluate': {'max_rows': 8}})
     """
-    name = '.'.join(path[-2:])
+    name = '.'.join(path[-2:]).replace('task.', 'tasks.')  # of finetune
     for old in (name, f'{name}={value}' if isinstance(value, str) else name):
         if old in INSTEAD:
             at = '.'.join(path[1:]) + old.removeprefix(name)

@@ -23,6 +23,8 @@ def objective(**section):
         ({'prepare': {'workers': 2}}, 'has prepare.workers: it is now engine.jobs'),
         ({'prepare': {'engine': 'beam'}}, "prepare.engine=beam: .* .*name='ray'"),
         ({'evaluate': {'most_rows': 8}}, 'evaluate.most_rows: it is now max_rows'),
+        ({'tasks': [{'group': 'a'}]}, 'has tasks.group: it was removed: give a folder'),
+        ({'task': {'name': 'pairs'}}, "has task.name=pairs: .* name='labeled' with kind"),
         (
             {'prepare': {'clean': {'near_duplicates': 0.8}}},
             'near_duplicates: .*datatrove',
