@@ -158,7 +158,12 @@ def test_answers_of_record_are_entities(tmp_path):
             {'answers': [{'text': '', 'answer_start': 0}]},
             "not contain the answer '' at character 0",
         ),
-        ({'answers': {'text': [' ']}}, "not contain the answer ' '"),
+        ({'answers': {'text': [' '], 'answer_start': [4]}}, "contain the answer ' '"),
+        ({'answers': {'text': ['Oslo'], 'start': [28]}}, 'fields text, start, but needs'),
+        (
+            {'answers': [{'text': 'Oslo', 'start': 28}]},
+            "text, start, but needs 'text' an",
+        ),
         (
             {'answers': [{'answer': 'Oslo', 'answer_start': 28}]},
             'not contain the answer None at character 28',

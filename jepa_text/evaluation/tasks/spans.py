@@ -128,6 +128,12 @@ def _question(row, fields, where):
 
 def _answers(value, where):
     """Returns [(start or None, text)] of any form of answers that `make` accepts."""
+    for answer in value if isinstance(value, list) else [value]:
+        if isinstance(answer, dict) and 'answer_start' not in answer:
+            raise ValueError(
+                f'{where}: an answer has the fields {", ".join(answer)}, but needs '
+                "'text' and 'answer_start', the number of characters before it."
+            )
     if isinstance(value, dict) and isinstance(value.get('text'), list):
         texts = value['text']
         starts = value.get('answer_start')
