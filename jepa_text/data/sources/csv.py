@@ -11,7 +11,8 @@ import functools
 
 from jepa_text.data.corpora import corpus, invalid_text, reading
 
-SUFFIXES = tuple(f'.{kind}{end}' for kind in ('csv', 'tsv') for end in reading.ENDS)
+TSV = tuple(f'.tsv{end}' for end in reading.ENDS)
+SUFFIXES = (*(f'.csv{end}' for end in reading.ENDS), *TSV)
 
 
 def make(split, path, field='text', delimiter=',', heldout_every=100):
@@ -37,7 +38,7 @@ cut = corpus.whole
 
 def documents(piece, field, delimiter=','):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
-    is_tsv = '.tsv' in piece.path.lower()[-8:]
+    is_tsv = piece.path.lower().endswith(TSV)
     rows = reading.records(piece.file, is_tsv, strict=False, delimiter=delimiter)
     _, known = next(rows, (0, None))
     if known is None:
