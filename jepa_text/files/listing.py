@@ -52,7 +52,8 @@ def expand(path, suffixes):
     if not wanted:
         raise FileNotFoundError(
             f'{text} has no file that ends in {", ".join(suffixes)}, but {len(files):,} '
-            'others. Give another folder or pattern, or rename the files.'
+            'others. Give another folder or pattern (** matches what is in folders), '
+            'or rename the files.'
         )
     if not is_remote:
         wanted = [addresses.File(f.path, os.path.getsize(f.path)) for f in wanted]

@@ -22,6 +22,10 @@ CELL = 2**24  # maximum characters of a cell of a CSV
 PACKED = streams.PACKED
 ENDS = ('', *PACKED)
 BOM = b'\xef\xbb\xbf'
+_LINES = (
+    'Each line must look like {"text": "..."}: fix or remove the line. Of a file that is '
+    'one list, `jq -c ".[]"` makes such lines.'
+)
 
 
 def check_split(split, heldout_every):
@@ -176,13 +180,9 @@ def _object(line, where, parse):
     try:
         value = parse(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f'{where} is not valid JSON: {error}. Each line must be one JSON object; fix '
-            'or remove the line.'
-        ) from error
+        raise ValueError(f'{where} is not valid JSON: {error}. {_LINES}') from error
     if not isinstance(value, dict):
         raise ValueError(
-            f'{where} is a JSON {type(value).__name__}, not an object. Each line must '
-            'look like {"text": "..."}; of one list, `jq -c ".[]"` makes such lines.'
+            f'{where} is a JSON {type(value).__name__}, not an object. {_LINES}'
         )
     return value
