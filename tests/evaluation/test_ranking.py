@@ -142,10 +142,12 @@ def test_queries_without_a_relevant_document_warn_or_raise(tmp_path):
     beir(tmp_path, qrels=QRELS | {'test': bare})
     with pytest.warns(UserWarning, match='queries have no relevant document and count'):
         build(path=str(tmp_path))
-    (tmp_path / 'b').mkdir()
-    beir(tmp_path / 'b', qrels=QRELS | {'test': [(q, d, 0) for q, d, _ in bare]})
-    with pytest.raises(ValueError, match='b, test: no query has a relevant document'):
-        build(path=str(tmp_path / 'b'))
+    for name, rows in (('b', [(q, d, 0) for q, d, _ in bare]), ('c', [])):
+        (tmp_path / name).mkdir()
+        beir(tmp_path / name, qrels=QRELS | {'test': rows})
+        words = f'{name}, test: no query has a relevant document'
+        with pytest.raises(ValueError, match=words):
+            build(path=str(tmp_path / name))
 
 
 def test_empty_documents_are_dropped_unless_judged(tmp_path):

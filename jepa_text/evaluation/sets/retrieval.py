@@ -219,10 +219,10 @@ def _check_relevant(qrels, where):
     Warns of queries without one, which count as 0.
     """
     bare = [q for q, scores in qrels.items() if max(scores.values(), default=0) < 1]
-    if qrels and len(bare) == len(qrels):
+    if len(bare) == len(qrels):
         raise ValueError(
-            f'{where}: no query has a relevant document, as all scores are below 1. '
-            'Check that the score column is the right one.'
+            f'{where}: no query has a relevant document, as no score is 1 or more. Check '
+            'that the file has rows below its header, and its score column.'
         )
     if bare:
         warnings.warn(
