@@ -121,11 +121,12 @@ def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False)
 def _check_names(path, present, chosen, validation):
     """Warns of tables that are not read, and of files that are read as one split though
     they are no numbered shards; raises ValueError for two that differ only in format."""
-    unread = []
+    unread, aside = [], {'txt', 'json'}  # which may be about the data
+    aside -= {kind_of(file) for files in chosen for file in files or ()}
     for word, files in present.items():
         names = [file.name for file in files]
         if files not in chosen:
-            tables = [name for name in names if kind_of(name) not in ('txt', 'json')]
+            tables = [name for name in names if kind_of(name) not in aside]
             unread += [name for name in tables if not name.startswith('.')]
         elif len(files) > 1 and not hub.is_name(path):
             stems = [name[: name.rindex('.' + kind_of(name))] for name in names]

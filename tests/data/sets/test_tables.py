@@ -192,12 +192,17 @@ def test_files_are_not_joined_silently(names, words, tmp_path, recwarn):
 def test_a_file_that_is_not_read_as_a_split_is_named(tmp_path):
     for name in ('train', 'testimonials', 'test_final'):
         write(tmp_path / f'{name}.csv', f'x\n{name}\n')
-    (tmp_path / 'README.txt').write_text('about')
+    for name in ('README.txt', 'about.json'):
+        (tmp_path / name).write_text('about')
     (tmp_path / '._train.csv').write_text('of a file system')
     words = ": test_final.csv, testimonials.csv are not read, .*'test'.* followed by"
     with pytest.warns(UserWarning, match=words):
         assert tables.splits(tmp_path).test is None
-    (tmp_path / 'train.csv').rename(tmp_path / 'train_final.csv')
+    # Beside texts, a .txt file may be one of them.
+    (tmp_path / 'train.csv').rename(tmp_path / 'train.txt')
+    with pytest.warns(UserWarning, match='README.txt, test_final.csv, testimonials.csv'):
+        tables.splits(tmp_path, str)
+    (tmp_path / 'train.txt').rename(tmp_path / 'train_final.csv')
     with pytest.raises(ValueError, match="with 'train' followed by '.', '-' or two dig"):
         tables.splits(tmp_path)
 
