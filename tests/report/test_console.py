@@ -87,14 +87,22 @@ def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
     assert '\x1b[' in shown and 'a line [with brackets]' in shown and 'set [/x]' in shown
 
 
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
+    monkeypatch.setenv('TERM', 'dumb')
+    stream = Terminal()
+    with console.Progress('mlm', 2, stream=stream) as progress:
+        progress.update(2)
+    assert '\x1b' not in stream.getvalue() and '2/2' in stream.getvalue()
+
+
 def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
     stream = io.StringIO()
     rows = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
     rows += [['a name of many words ' * 9, 0.5, 12]]
-    console.table('Held out', ['model', 'loss', 'tokens'], rows, stream)
+    console.table('Held out [/x]', ['model', 'loss', 'tokens'], rows, stream)
     shown = filter(str.strip, stream.getvalue().splitlines())
     title, head, line, first, *rest = shown
-    assert title.strip() == 'Held out' and set(line.strip()) == {'─'}
+    assert title.strip() == 'Held out [/x]' and set(line.strip()) == {'─'}
     assert head.split() == ['model', 'loss', 'tokens']
     assert first.split() == ['untrained', '7.650', '–']
     ends = head.index('loss') + 4, first.index('7.650') + 5, rest[0].index('4.312') + 5
