@@ -178,6 +178,7 @@ def test_verdicts_need_five_seeds_and_eight_flip_signs():
     ('lines', 'options', 'message'),
     [
         ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 has two lines'),
+        ([line(1e-5, x, 1, 1, item=x) for x in (0, 1)], {}, 'seed 1 has other settings'),
         ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),
         ([line(1e-5, 0, 1, 1, metric='em')], {}, 'standard em is None'),
         ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts'.*labels"),

@@ -92,7 +92,8 @@ def select(lines, *, by='standard', rates=(0.0, math.inf)):
     by       'standard' or 'paper': the definitions of the selection metric
     rates    lowest and highest rate that `sensitivity` covers
 
-    Only validation is used. Raises ValueError for two lines of one member.
+    Only validation is used. Raises ValueError for two lines of one member, and members of
+    one model and task that differ in more than learning rate and seed.
     """
     resolve.check_choice('by', by, MODES)
     groups = {}
@@ -189,6 +190,11 @@ def _chosen(group, by, rates):
     for line in group:
         if members[line['learning_rate'], line['seed']] > 1:
             raise ValueError(f'{_name(line)} has two lines: give each member one line.')
+        if line.get('item') != group[0].get('item'):
+            raise ValueError(
+                f'{_name(line)} has other settings than {_name(group[0])}: select from '
+                'each grid separately.'
+            )
     first = next((line for line in group if line['validation']), group[0])
     if (first['validation'] or {}).get('paper') == {}:
         by = 'standard'  # controls of spans predict texts, but the paper scores tokens
