@@ -229,7 +229,8 @@ def main(argv):
         return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
         state = 'the same command continues from what was saved, or starts over.'
-        return _fail(f'interrupted; {state}', exits.FAILED)
+        partial = 'Files of an unfinished upload to an address must be deleted first.'
+        return _fail(f'interrupted; {state} {partial}', exits.FAILED)
     return exits.DONE
 
 
@@ -330,8 +331,8 @@ def _flags(command, words):
     try:
         unparsed = values(words)[1:]
     except flags.Error as error:
-        message = str(error).strip().splitlines()[-1]
-        raise ValueError(f'{message} {AS_SETTINGS}') from error
+        message = str(error).strip().splitlines()[-1].rstrip('.')
+        raise ValueError(f'{message}. {AS_SETTINGS}') from error
     if unparsed:
         raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
     return {name: values[name].value for name in values}

@@ -151,7 +151,9 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),
         (f'train --config={TOY} --wrkdir=x', 'workdir'),
         (f'{TRAIN} --config.stpes=1', 'steps'),
-        (f'{TRAIN} --config.steps', 'are set as --config.KEY=VALUE'),
+        (f'{TRAIN} --config.steps', "'config.steps'. Config keys are set as"),
+        (f'{TRAIN} --config.steps 3', 'Config keys are set as --config.KEY=VALUE'),
+        (f'{TRAIN} --noconfig.data.repeat', 'are set as --config.KEY=VALUE'),
         (f'{TRAIN} --config.model.deth=1', 'deth'),
         (f'{TRAIN} --config.steps=many', "steps='many' must be an integer"),
         (f'{TRAIN} --config.evaluate.evry=3', "has no key 'evry'. Did you mean 'every'?"),
@@ -219,7 +221,9 @@ def test_an_interrupted_command_says_how_to_continue(monkeypatch, capsys):
     monkeypatch.setattr('jepa_text.pretrained.export.run', interrupted)
     words = main.COMMANDS['export'].example.split()
     assert main.main(['jepa-text', 'export', *words]) == exits.FAILED
-    assert 'interrupted; the same command continues' in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert 'interrupted; the same command continues' in error
+    assert 'unfinished upload to an address must be deleted' in error
 
 
 def test_an_interrupt_before_the_start_is_reported(monkeypatch, capsys):
