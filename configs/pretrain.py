@@ -25,8 +25,8 @@ sequences, two per row, and `prepare.add_bos=False` omits <bos>; loss and head d
 change. arXiv 2606.05173 does not pack: a row is the first 512 characters of an article,
 padded to 128 tokens, while rows here are full.
 
-With --config.baseline=flops (or time), phases with a latent loss are replaced by MLM with
-the same FLOPs (or time).
+With --config.baseline=flops, phases with a latent loss are replaced by MLM with
+the same FLOPs.
 """
 
 from ml_collections import ConfigDict

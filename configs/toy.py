@@ -3,8 +3,8 @@
     jepa-text train --config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm
 
 The argument is one of PRESETS, the phases of configs/presets.py at the size of the
-quickstart. With --config.baseline=flops (or time), phases with a latent loss are replaced
-by MLM with the same FLOPs (or time).
+quickstart. With --config.baseline=flops, phases with a latent loss are replaced by MLM
+with the same FLOPs.
 """
 
 from jepa_text.config.config_file import shared

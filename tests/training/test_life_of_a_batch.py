@@ -112,7 +112,8 @@ def test_train_imports_what_a_step_needs(module):
     modules = imported(f'jepa_text.{module}')
     own = 2 * (module != 'training.train')  # the command and its folder
     assert len(modules) <= MODULES + own, sorted(modules)
-    for beside in ('hf', 'kinds', 'planning', 'data.sources', 'measures', 'report.plots'):
+    others = ('hf', 'pretrained', 'planning', 'data.sources', 'measures', 'report.plots')
+    for beside in others:
         assert not [m for m in modules if m.startswith(f'jepa_text.{beside}')]
 
 

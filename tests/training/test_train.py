@@ -114,7 +114,7 @@ def test_vectors_do_not_depend_on_the_rest_of_the_batch(run):
 
 @pytest.mark.slow
 def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
-    """Offloading, a profile, and budgets in other units."""
+    """A profile, and a budget in tokens."""
     config = tiny.config(
         folder,
         steps=4,
