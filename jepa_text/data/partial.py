@@ -43,10 +43,12 @@ def open_folder(path, plan):
             raise FileExistsError(errno.EEXIST, 'exists by now', str(path))
         _start_or_resume(partial, plan)
         yield partial
-        for name in (PLAN, LOCK, *(file.name for file in _records(partial))):
-            (partial / name).unlink(missing_ok=True)
+        for file in (partial / PLAN, *_records(partial)):
+            file.unlink(missing_ok=True)
         atomic.flush_tree(partial)
         os.rename(partial, path)
+        # Not before: another process would lock a new file of this name, and start over.
+        (path / LOCK).unlink()
         atomic.flush(path.parent)
 
 

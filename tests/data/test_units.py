@@ -20,6 +20,7 @@ from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
+from jepa_text.files import locks
 
 ROOT = Path(__file__).parents[2]
 
@@ -370,6 +371,23 @@ def test_a_second_process_waits_for_the_first(tmp_path, capfd):
     thread.join(60)
     assert order == ['first', 'second']
     assert os.listdir(tmp_path) == ['a'] and os.listdir(tmp_path / 'a') == ['x']
+
+
+def test_a_complete_folder_is_locked_until_it_is_renamed(tmp_path, monkeypatch):
+    real = partial.atomic.flush_tree
+
+    def flush(folder):
+        with (
+            open(folder / partial.LOCK) as other,
+            pytest.raises(BlockingIOError),
+        ):
+            locks.take(other, wait=False)
+        real(folder)
+
+    monkeypatch.setattr(partial.atomic, 'flush_tree', flush)
+    with partial.open_folder(tmp_path / 'a', {}) as here:
+        (here / 'x').write_text('x')
+    assert os.listdir(tmp_path / 'a') == ['x']
 
 
 def test_a_source_without_files_is_one_unit(ours, tmp_path):
