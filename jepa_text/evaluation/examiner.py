@@ -1,4 +1,4 @@
-"""Training and measuring of one model on one task at a time, and writing of its lines."""
+"""Training and measuring of one model on one task at a time."""
 
 import dataclasses
 import functools
@@ -140,7 +140,7 @@ class Examiner:
         self._key, self._model, self._examination = (None, None), None, None
 
     def run(self, group, report):
-        """Returns [(config, outcome, per_instance, predictions)] for results.write.
+        """Returns [(config, outcome, per_instance, predictions)] for result_files.write.
 
         `report` is called with the share of the steps that is finished.
         """
@@ -180,7 +180,7 @@ class Examiner:
 
 
 def _ranked(task, common, chosen, model):
-    """Yields the `chosen` controls of a retrieval task, as results.write takes them."""
+    """Yields the `chosen` controls of a retrieval task for result_files.write."""
     began, runs = time.monotonic(), {}
     if set(word_ranking.CONTROLS) & set(chosen):
         # One more, as the document of a query's own id is then left out.

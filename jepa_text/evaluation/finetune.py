@@ -29,7 +29,7 @@ from jepa_text.running import numerics
 class Outcome:
     """The result of a member.
 
-    outcome         as results.write takes it
+    outcome         as result_files.write takes it
     per_instance    values of every test instance
     predictions     for every test instance
     params          the trained parameters with the head
@@ -75,7 +75,7 @@ class Measurement:
         return 1
 
     def config_of(self, member):
-        """Returns the config of a member, as results.write takes it."""
+        """Returns the config of a member, as result_files.write takes it."""
         return {**self.config, **member._asdict()}
 
 

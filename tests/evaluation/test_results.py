@@ -1,4 +1,4 @@
-"""Lines of members: hash, writing, reading, and detection of damage."""
+"""Lines of members: writing, reading, and detection of damage."""
 
 import numpy as np
 import pytest

@@ -93,7 +93,7 @@ def probe(task, seed=0):
 def members(task, settings, chosen, model=None):
     """Yields (config, outcome, per_instance, predictions) of each `chosen` control.
 
-    They are the arguments of results.write. `settings` are the remaining fields of a
+    They are the arguments of result_files.write. `settings` are the remaining fields of a
     config, such as data_revision. Controls are deterministic, so their learning rate and
     seed are 0.
     """
@@ -126,7 +126,7 @@ def config_of(settings, control):
 
 
 def outcome(validation, test, seconds, versions):
-    """Returns the outcome of a measured control, as results.write takes it."""
+    """Returns the outcome of a measured control, as result_files.write takes it."""
     return {
         'status': 'done',
         'validation': validation.by_mode,

@@ -23,7 +23,7 @@ class Measured:
 
     @property
     def by_mode(self):
-        """The values of both definitions, as results.write takes them."""
+        """The values of both definitions, as result_files.write takes them."""
         return {'standard': self.standard, 'paper': self.paper}
 
 

@@ -36,7 +36,7 @@ _NONE = (None, math.nan, math.nan)  # of (mean, low, high)
 def write(path, lines, chosen, compared, tests=(), failures=None, instances=None):
     """Writes the page and returns its path.
 
-    lines        of all members, as results.read returns them
+    lines        of all members, as result_files.read returns them
     chosen       of selection.select, for models and controls; lines with a `control` are
                  shown below the models, in gray
     compared     of selection.compare
