@@ -96,7 +96,8 @@ class Documents:
                     if value is None:
                         raise RuntimeError('it is empty, as of some truncated files')
                     where = f'{self.builder.name}, {name}, example {number}'
-                    document = invalid_text.document({'text': value}, 'text', where)
+                    row = {self.field: value}
+                    document = invalid_text.document(row, self.field, where)
                     document = invalid_text.check(document, lambda w=where: w)
                     if reading.split_of(value, self.heldout_every) == self.split:
                         yield document

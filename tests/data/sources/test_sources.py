@@ -349,7 +349,7 @@ def test_tfds_errors_are_named(words, tmp_path):
     for given, message in (
         (dict(splits=('dev',)), "no split 'dev'; it has: test, train"),
         (dict(field='body'), "no feature 'body'; it has: n, text"),
-        (dict(field='n'), 'not a string'),
+        (dict(field='n'), "the field 'n' is .*, not a string"),
     ):
         with pytest.raises(ValueError, match=message):
             list(tfds.make('train', words, **given))
