@@ -29,7 +29,6 @@ WORDS = np.array(ROW.split())
 TOKENS = np.array([1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0])
 SEGMENTS = np.array([1] * 11 + [0] * 2)
 STARTS_V = ~np.isin(np.arange(50), [7, 8])
-ENDS_V = np.arange(50) == 9
 
 
 def row(rng, length=64):
