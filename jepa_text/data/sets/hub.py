@@ -113,7 +113,13 @@ def listed(path, suffixes):
             client.auth_check(name, repo_type='dataset')
         splits = _splits(name, config, info.sha, suffixes)
     names = [file for some in splits.values() for file in some]
-    is_converted = revision == CONVERTED
+    is_converted = revision == CONVERTED  # as CONFIG/SPLIT/0000.parquet
+    configs = sorted({file.partition('/')[0] for file in names})
+    if is_converted and len(configs) > 1:
+        raise ValueError(
+            f'{path} has several configs: {", ".join(configs)}. Say which, as '
+            f"'{PREFIX}{name}/{configs[0]}@{CONVERTED}'."
+        )
     if not names or is_converted and any('/partial-' in file for file in names):
         which = 'only a part of its files' if names else 'no files'
         shown = path.partition('@')[0]

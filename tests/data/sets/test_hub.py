@@ -88,7 +88,7 @@ def results(sets, tmp_path_factory):
     cache = tmp_path_factory.mktemp('cache')
     names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
     names += [f'lab/script/{x}@{hub.CONVERTED}' for x in ('en', 'big')]
-    names += ['lab/script']
+    names += ['lab/script', f'lab/script@{hub.CONVERTED}']
     names += ['lab/glue', 'lab/glue/sst', 'lab/glue/sst2@v7', 'lab/none', 'lab/gated']
     names += ['lab/named', 'lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
     names += [hub_server.KEYED]
@@ -162,6 +162,7 @@ def test_script_datasets_are_read_from_the_hubs_conversion(results):
         ),
         ('lab/script', 'FileNotFoundError', "'hub:lab/script@refs/convert/parquet'"),
         (f'lab/script/big@{hub.CONVERTED}', 'FileNotFoundError', 'only a part of its'),
+        (f'lab/script@{hub.CONVERTED}', 'ValueError', 'several configs: big, en. Say'),
         (
             'lab/glue/sst2@v7',
             'FileNotFoundError',
