@@ -49,7 +49,10 @@ def lines(manifest, seconds=None, budget=0):
     dropped = (manifest.get('left_out') or {}).items()
     invalid = sum(count for reason, count in dropped if reason.startswith(BAD))
     if invalid > sum(counts['documents'] for counts in manifest['splits'].values()):
-        text.append('Most documents are invalid. Convert the files to UTF-8 (`iconv`).')
+        text.append(
+            'Most documents are invalid: convert files that are not UTF-8 (`iconv`), or '
+            'name another text column (prepare.source.field).'
+        )
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
         text.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens per second')
