@@ -121,7 +121,7 @@ def call(what, function, section, **given):
 
     Raises ValueError for an unknown or missing keyword, and for a value of another type
     than the default or annotation (`ranges.keyword`). `what` names the function in
-    errors. Whatever a function of the user's own raises becomes an UserCodeError.
+    errors. Whatever a function of the user's own raises becomes a UserCodeError.
     """
     _check(what, function, section, given)
     module = getattr(function, '__module__', what)
