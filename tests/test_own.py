@@ -23,6 +23,7 @@ from jepa_text.planning import plan
 from jepa_text.pretrained import export, load
 from jepa_text.running import metrics
 from jepa_text.training import config as settings
+from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
 
@@ -217,6 +218,7 @@ FAULTS = [
     ('rtd', 'def counts', 'def count', 'NotImplementedError: counts'),
     ('rtd', 'return RTD(', 'RTD(', 'make returned None, no instance of a sub'),
     ('rtd', 'make(tokenizer, ', 'make(', "`make` must take the keyword 'tokenizer'"),
+    ('denoising', 'def scorings', 'def scoring', 'NotImplementedError: scorings'),
     ('rtd', 'return RTD(rate=rate', 'return RTD(rat=rate', r'in make\): TypeError'),
     ('rtd', 'Objective):', 'Objective:', 'SyntaxError'),
     ('model', 'return transformer', 'transformer', 'make returned NoneType.* no width'),
@@ -225,6 +227,38 @@ FAULTS = [
     ('schedule', 'return lambda step: ', 'return ', r'in make\): NameError'),
     ('schedule', 'peak * (1', '[peak] * (1', r'in <lambda>\): '),
 ]
+
+
+HYBRID = """
+import jax
+from jepa_text.objectives import hybrid
+
+def make(**given):
+    made = hybrid.make(**given)
+    kind = type('Mine', (type(made),), {'METHOD': lambda self, *given: VALUE})
+    return kind(**vars(made))
+"""
+
+
+@pytest.mark.parametrize(
+    'method, value, words',
+    [
+        ('update_target', 'jax.tree.map(lambda x: x[:1], given[0])', r'turn a .* into'),
+        ('update_memory', 'given[0] | {"more": 1.0}', 'ValueError'),
+        ('derived', 'None', 'TypeError'),
+    ],
+)
+def test_a_fault_after_the_loss_is_found_before_a_run(
+    method, value, words, lab, tmp_path
+):
+    name = f'mine_{len(list((lab / "my_lab").iterdir()))}'
+    source = HYBRID.replace('METHOD', method).replace('VALUE', value)
+    (lab / 'my_lab' / f'{name}.py').write_text(source)
+    config = tiny.config(
+        tmp_path, steps=2, phases=(dict(objective=dict(name=f'my_lab.{name}')),)
+    )
+    with pytest.raises(ValueError, match=f'my_lab.{name} failed.*{words}'):
+        preflight.switches(recipes.make(settings.plain(config)))
 
 
 @pytest.mark.parametrize('file, old, new, words', FAULTS)

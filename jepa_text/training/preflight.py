@@ -18,6 +18,7 @@ from jepa_text.config import resolve
 from jepa_text.objectives.base import Objective
 from jepa_text.optim import multipliers
 from jepa_text.parallel import sharding
+from jepa_text.training import heldout
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -43,11 +44,17 @@ def reinitialized(recipe, phase):
 def switches(recipe):
     """Raises ValueError, naming both phases, if one phase cannot follow the other.
 
-    Evaluates, on shapes only, each transition and one step of the phase after it.
+    Evaluates, on shapes only, each transition and one step of the phase after it; also a
+    step of the first phase if it is of a user's objective.
     """
+    for phase in recipe.phases:
+        if modules := resolve.user_modules(phase.section):
+            with resolve.user_faults(modules):
+                _check_step(recipe, phase)
     for before, phase in itertools.pairwise(recipe.phases):
         try:
             _check_switch(recipe, before, phase)
+            _check_step(recipe, phase)
         except (ValueError, TypeError, KeyError, flax.errors.FlaxError) as error:
             raise ValueError(
                 f'phase {phase.index} ({phase.name}) cannot follow phase '
@@ -62,6 +69,10 @@ def _check_switch(recipe, before, phase):
     _check_shapes('the switch', entered, wanted)
     if phase.reset:
         _check_reset(phase.reset, wanted.opt_state)
+
+
+def _check_step(recipe, phase):
+    wanted = recipe.abstract_state(phase)
     with jax.set_mesh(recipe.mesh):
         step = steps.jitted(recipe, phase)
         after, _ = step.eval_shape(wanted, _batch(recipe, phase))
@@ -179,8 +190,10 @@ def returned_encoder(section, encoder):
 
 def user_code_of(recipe, phase, model):
     """Raises UserCodeError if the loss of a phase, which a user's objective or encoder
-    takes part in, cannot be differentiated. `model` is the section of the encoder."""
+    takes part in, cannot be differentiated, or the phase cannot say how it is scored.
+    `model` is the section of the encoder."""
     modules = resolve.user_modules([phase.section['objective'], model])
     if modules:
         with resolve.user_faults(modules):
             recipe.cost(phase)
+            heldout.scorings([phase.network])

@@ -214,7 +214,14 @@ def _update_target(objective, params, target, phase_step):
 
 def _guard(new, old, finite):
     """Returns `new` if the step was finite, else `old` with updated counters."""
-    state = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+
+    def chosen(n, o):
+        before, after = (f'{x.dtype}{list(x.shape)}' for x in (o, n))
+        if after != before:  # `where` would broadcast
+            raise ValueError(f'a step would turn a {before} of the state into {after}.')
+        return jnp.where(finite, n, o)
+
+    state = jax.tree.map(chosen, new, old)
     return state.replace(
         step=old.step + 1,
         skipped=old.skipped + ~finite,
