@@ -30,7 +30,7 @@ TOKENIZER, SCRATCH = 'tokenizer.json', 'work'  # names in the partial folder
 # The format version of a unit's mark; a partial folder of another version starts over.
 MARKS = 4
 NO_TOKENS = 'no tokens'  # a reason to drop a document
-EXAMPLES, SHOWN = 10, 200  # of what is dropped for a reason, and characters of each
+EXAMPLES, SHOWN = 10, 200  # of what is dropped for a reason; characters of a text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,8 @@ class Tally:
         self.left_out[reason] += 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < EXAMPLES:
-            examples.append(example[:SHOWN].strip())
+            is_name = rows_page.is_named(reason)
+            examples.append(example if is_name else example[:SHOWN].strip())
 
     def drop_bad(self, bad):
         """Counts a dropped invalid_text.Bad."""

@@ -10,7 +10,7 @@ import pytest
 import read_back
 from pyarrow import parquet
 
-from jepa_text.data import prepare
+from jepa_text.data import prepare, units
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sources import tfds
 from jepa_text.report.rows_page import lines
@@ -177,6 +177,12 @@ def test_ten_documents_are_named(made):
     assert len(named) == len(set(named)) == 10
     assert manifest['left_out'] == {'bad: not UTF-8': 150}
     assert 'Most documents are invalid' in ' '.join(lines(manifest))
+
+
+def test_names_of_documents_are_whole():
+    tally, where = units.Tally(), f'{"deep/" * 99}a.txt, document 7'
+    tally.drop_bad(invalid_text.Bad(invalid_text.NUL, where))
+    assert tally.examples == {'bad: a NUL in it': [where]}
 
 
 def test_a_corpus_without_valid_documents_raises_with_reasons(made):
