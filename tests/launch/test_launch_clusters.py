@@ -73,6 +73,7 @@ def test_sbatch_reads_its_directives():
     [
         (dict(NODES='two'), 'NODES=two is not a whole number'),
         (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
+        (dict(SEEDS='0 1'), 'SEEDS, PRESETS and LIST were removed'),
     ],
 )
 def test_slurm_rejects(machine, env, message):
@@ -252,6 +253,7 @@ def test_members_of_a_study_have_one_host(machine, script, env):
         (GPU | dict(NAME='a' * 41), 'at most 40'),
         (GPU | dict(IMAGE=''), 'IMAGE is not set'),
         (GPU | dict(TPU='tpu-v6e-slice'), 'but not both'),
+        (TPU | dict(SLICES='2'), 'SLICES was removed'),
         (TPU | dict(TPU=''), 'set TPU'),
         (TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),
         (TPU | dict(CHIPS='four'), 'CHIPS=four is not'),
