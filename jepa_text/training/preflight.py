@@ -197,3 +197,24 @@ def user_code_of(recipe, phase, model):
         with resolve.user_faults(modules):
             recipe.cost(phase)
             heldout.scorings([phase.network])
+            if '.' in model['name']:
+                _check_layers(recipe, phase, model['name'])
+
+
+def _check_layers(recipe, phase, name):
+    """Layers are counted from the embedding, by analyses and some targets."""
+    encoder, params = phase.network.encoder, recipe.shapes(phase).params['encoder']
+    ids_BL = jax.ShapeDtypeStruct((3, phase.length), 'int32')
+
+    def run(params, *ids):
+        given = dict(causal=False, every_layer=True)
+        hidden_BLD, layers_NBLD = encoder.apply({'params': params}, *ids, **given)
+        return hidden_BLD, *layers_NBLD
+
+    shapes = [x.shape for x in jax.eval_shape(run, params, ids_BL, ids_BL, ids_BL)]
+    if shapes != [(*ids_BL.shape, encoder.width)] * (encoder.depth + 2):
+        resolve.reject_user_code(
+            name,
+            'with every_layer=True, the encoder must return hidden_BLD and depth + 1 '
+            f'layers of its shape, of which the first is the embedding, not {shapes}.',
+        )
