@@ -229,8 +229,9 @@ def main(argv):
         return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
         state = 'the same command continues from what was saved, or starts over.'
-        partial = 'Files of an unfinished upload to an address must be deleted first.'
-        return _fail(f'interrupted; {state} {partial}', exits.FAILED)
+        if call.command in ('prepare', 'finetune', 'export'):  # which upload at the end
+            state += ' At an address, delete the files of an unfinished upload first.'
+        return _fail(f'interrupted; {state}', exits.FAILED)
     return exits.DONE
 
 
@@ -331,8 +332,9 @@ def _flags(command, words):
     try:
         unparsed = values(words)[1:]
     except flags.Error as error:
-        message = str(error).strip().splitlines()[-1].rstrip('.')
-        raise ValueError(f'{message}. {AS_SETTINGS}') from error
+        message = str(error).strip().splitlines()[-1].rstrip('.') + '.'
+        is_setting = 'config.' in message
+        raise ValueError(f'{message} {AS_SETTINGS * is_setting}'.strip()) from error
     if unparsed:
         raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
     return {name: values[name].value for name in values}

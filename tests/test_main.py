@@ -161,6 +161,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
         (f'{TRAIN} more', "'more'"),
+        (f'{TRAIN} --distributed=x', 'one of <auto|on|off>.\n'),
     ],
 )
 def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
@@ -223,7 +224,7 @@ def test_an_interrupted_command_says_how_to_continue(monkeypatch, capsys):
     assert main.main(['jepa-text', 'export', *words]) == exits.FAILED
     error = capsys.readouterr().err
     assert 'interrupted; the same command continues' in error
-    assert 'unfinished upload to an address must be deleted' in error
+    assert 'delete the files of an unfinished upload first' in error
 
 
 def test_an_interrupt_before_the_start_is_reported(monkeypatch, capsys):

@@ -123,10 +123,11 @@ def _agree(path, config, may_change, whole, accept):
     changed = differences(old, config)
     forbidden = {} if may_change is None else disallowed(changed, may_change)
     if forbidden:
+        how = ', with init_from from a step of this one' if 'steps' in forbidden else ''
         raise ValueError(
             f'The workdir {path} belongs to a run with another config: '
             f'{describe(forbidden)}. Use the same config to resume that run, or give '
-            f'another --workdir to start a new one. The saved config is {file}.'
+            f'another --workdir to start a new one{how}. The saved config is {file}.'
         )
     if changed:
         if accept and may_change is not None:

@@ -57,9 +57,11 @@ def test_another_config_raises_with_dotted_paths(tmp_path):
     assert "clip: None -> '(none)'" in message
     assert "new: '(none)' -> True" in message
     assert str(path) in message
-    assert 'another --workdir' in message
+    assert 'another --workdir to start a new one. ' in message
     assert 'name' not in message.split('config:')[1].split('Start')[0]
     assert (path / 'config.json').read_text() == before
+    with pytest.raises(ValueError, match='another .*, with init_from from a step of'):
+        workdir.open_workdir(path, _changed(steps=99)).__enter__()
 
 
 def test_at_most_ten_differences_are_listed(tmp_path):
