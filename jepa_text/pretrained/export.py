@@ -71,10 +71,7 @@ def _place(folder):
 
 
 def of_run(workdir, step=None):
-    """(load.Pretrained, card.Facts) of a run.
-
-    Raises ValueError for a prefix-LM, whose attention no family has.
-    """
+    """(load.Pretrained, card.Facts) of a run."""
     if step is None:
         step = restore.newest_good_step(Path(workdir) / 'checkpoints')
     model = loading.load(workdir, step)
