@@ -25,7 +25,7 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 source "$ROOT/launch/command_line.sh"
 [ "${BASH_VERSINFO[0]}" -ge 4 ] || fail "gke.sh: bash $BASH_VERSION is too old; version 4 or later is needed."
 read_command "$@"
-[ -z "${SLICES:-}" ] || fail 'gke.sh: SLICES was removed: a job has one slice (docs/removed.md).'
+[ -z "${SLICES-}" ] || fail 'gke.sh: SLICES was removed: a job has one slice (docs/removed.md).'
 NAME="${NAME:-}" IMAGE="${IMAGE:-}" CLAIM="${CLAIM:-}"
 [ -n "$CLAIM$AT" ] || CLAIM=jepa-text
 HOSTS="${HOSTS:-1}" RESTARTS="${RESTARTS:-5}"

@@ -34,7 +34,7 @@ fi
 source "$ROOT/launch/command_line.sh"
 cd "$ROOT"
 read_command "$@"
-[ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: SEEDS, PRESETS and LIST were removed: start a study with launch/ray_slurm.sh, or a job for each (docs/removed.md).'
+[ -z "${SEEDS-}${PRESETS-}${LIST-}" ] || fail 'slurm.sh: SEEDS, PRESETS and LIST were removed: start a study with launch/ray_slurm.sh, or a job for each (docs/removed.md).'
 NODES="${NODES:-${SLURM_JOB_NUM_NODES:-1}}"
 positive NODES "$NODES"
 [ -z "${GPUS:-}" ] || positive GPUS "$GPUS"
