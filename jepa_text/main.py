@@ -300,6 +300,9 @@ def read(argv):
         )
     command = COMMANDS[name]
     words, settings = config_file.split_settings([argv[0], *argv[2:]])
+    # The first word after the command may be the config.
+    if command.config_module and len(words) > 1 and not words[1].startswith('-'):
+        words[1] = f'--config={words[1]}'
     flags = _flags(command, [w for w in words if w not in (PRINT_CONFIG, TRACEBACK)])
     if flags['workdir']:
         addresses.location('--workdir', flags['workdir'], model=name == 'export')

@@ -10,7 +10,7 @@ import children
 import pytest
 
 from jepa_text import main
-from jepa_text.config import display, resolve
+from jepa_text.config import config_file, display, resolve
 from jepa_text.parallel import exits
 from jepa_text.training import config as settings
 
@@ -81,6 +81,19 @@ def test_overrides_reach_the_config():
     }
 
 
+@pytest.mark.parametrize('first', (True, False))
+def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, first):
+    (tmp_path / 'toy.py').write_text('raise RuntimeError')  # not this one
+    monkeypatch.chdir(tmp_path)
+    place = 'toy:clm' if first else '--config=toy:clm'
+    call = main.read(['jepa-text', 'train', place, '--workdir=x', '--config.steps=3'])
+    by_path = f'--config={TOY}:clm'
+    expected = main.read(['jepa-text', 'train', by_path, '--workdir=x'])
+    assert call.config == expected.config | {'steps': 3}
+    assert {'quickstart', 'studies/pfs'} < {*config_file.shipped()}
+    assert 'presets' not in config_file.shipped()
+
+
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):
     # An absolute path after a bare file name is no address.
     (tmp_path / 'my.py').write_text(
@@ -143,10 +156,12 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
     [
         ('', 'prepare'),
         ('trian', "'train'"),
-        ('train --workdir=x', '--config is missing'),
-        ('train --config=configs/quikstart.py --workdir=x', 'quickstart.py'),
-        ('train --config=README.md --workdir=x', 'must end in .py'),
-        ('train --config=launch/x.py --workdir=x', 'Available: none.'),
+        ('train --workdir=x', 'The config is missing'),
+        ('train quikstart --workdir=x', "Did you mean 'quickstart'?"),
+        ('train --config=configs/quikstart.py --workdir=x', "mean 'quickstart'?"),
+        ('train README.md --workdir=x', "'README.md' is neither the name"),
+        ('train toy:clm_mlm toy --workdir=x', "'toy'"),
+        ('train toy:no --workdir=x', "'no' is not one of"),
         (f'train --config={TOY}', '--workdir is missing'),
         (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),
         (f'train --config={TOY} --wrkdir=x', 'workdir'),

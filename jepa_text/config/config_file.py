@@ -45,28 +45,32 @@ def shared(name):
     return _module(folder() / f'{name}.py')
 
 
-def read(place):
-    """Returns the config of a FILE or FILE:ARGUMENT, as plain dicts.
+def shipped():
+    """Returns the names of the shipped configs, such as 'toy' and 'studies/pfs'."""
+    files = {path.relative_to(folder()): path for path in folder().rglob('*.py')}
+    return sorted(
+        name.with_suffix('').as_posix()
+        for name, path in files.items()
+        if '\ndef get_config(' in path.read_text(encoding='utf-8')
+    )
 
-    Raises ValueError, with file and line, if the file does not exist, fails, or does not
-    return a config.
+
+def read(place):
+    """Returns the config of NAME, NAME:ARGUMENT, FILE.py or FILE.py:ARGUMENT, as plain
+    dicts. NAME is one of `shipped`.
+
+    Raises ValueError, with file and line, if there is no such config or file, and if it
+    fails or does not return a config.
     """
-    path, colon, argument = (place or '').partition(':')
-    if not path:
+    name, colon, argument = (place or '').partition(':')
+    if not name:
         raise ValueError(
-            '--config is missing: give a config file, as in '
-            '--config=configs/quickstart.py; `jepa-text init my.py` writes one.'
+            'The config is missing: give the name of a shipped one, as in '
+            '--config=quickstart, or a file; `jepa-text init my.py` writes one.'
         )
-    if not Path(path).is_file():
-        paths.local('--config', place)
-        near = [str(p) for p in sorted(Path(path).parent.glob('*.py'))]
-        raise ValueError(
-            f'config file {path!r} does not exist.{resolve.nearest(path, near)}'
-        )
-    if not path.endswith('.py'):
-        raise ValueError(f'config file {path!r} must end in .py, as in my.py.')
+    path = _path_of(name, place)
     try:
-        get_config = _module(Path(path)).get_config
+        get_config = _module(path).get_config
         config = get_config(argument) if colon else get_config()
     except Exception as error:  # a config file is a program, and may raise anything
         raise ValueError(_explanation(error, path)) from error
@@ -75,6 +79,20 @@ def read(place):
             f'{path}: get_config() must return a ConfigDict, not {config!r}.'
         )
     return schema.plain(config)
+
+
+def _path_of(name, place):
+    """Returns the path of a config file, given itself or as the name of a shipped one."""
+    if name in shipped():
+        return folder() / f'{name}.py'
+    if name.endswith('.py') and Path(name).is_file():
+        return Path(name)
+    paths.local('--config', place)
+    near = resolve.nearest(Path(name).stem, shipped())
+    raise ValueError(
+        f'--config={name!r} is neither the name of a shipped config nor an existing file '
+        f'that ends in .py.{near}'
+    )
 
 
 def _module(path):
