@@ -133,21 +133,18 @@ def _is_section(value):
 def preset_of(preset):
     """Returns (command, shipped config file, argument) of a preset such as 'mlm,210m'.
 
-    Raises ValueError for an unknown preset or size.
+    Raises ValueError for an unknown preset, and for a size of one that has none.
     """
     name, _, size = preset.partition(',')
     presets = config_file.shared('toy').PRESETS
     if name not in (*presets, *OTHERS):
         near = resolve.nearest(name, [*OTHERS, *presets])
         raise ValueError(f'There is no preset {name!r}.{near}')
-    has_sizes = name not in OTHERS or name == 'hybrid'
-    sizes = (TOY, *config_file.shared(PAPERS).SIZES) if has_sizes else ()
-    if size and size not in sizes:
-        known = f'it has: {", ".join(sizes)}' if sizes else 'it has no sizes'
-        raise ValueError(f'--preset={preset}: {name} has no size {size!r}; {known}.')
-    command, file, argument = OTHERS.get(name, ('train', 'toy', name))
+    command, file, argument = OTHERS.get(name, ('train', TOY, name))
     if size in ('', TOY):
         return command, file, argument
+    if file != TOY:
+        raise ValueError(f'--preset={preset}: {name} has no sizes, only --preset={name}.')
     return command, PAPERS, f'{argument},{size}'
 
 

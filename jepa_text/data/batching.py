@@ -13,19 +13,14 @@ import numpy as np
 SHORTEST = 8
 
 
-def rounded(length):
-    """Returns the smallest batch length that is not below `length`.
+def padded(length, maximum):
+    """Returns the length that rows of at most `length` tokens are padded to.
 
-    >>> [rounded(length) for length in (1, 8, 9, 64, 65, 129, 250)]
-    [8, 8, 16, 64, 80, 160, 256]
+    >>> [padded(length, maximum=250) for length in (1, 8, 9, 64, 65, 129, 249)]
+    [8, 8, 16, 64, 80, 160, 250]
     """
     step = max(SHORTEST, 2 ** (max(length - 1, 1).bit_length() - 3))
-    return -(-length // step) * step
-
-
-def padded(length, maximum):
-    """Returns the length that rows of at most `length` tokens are padded to."""
-    return min(rounded(length), maximum)
+    return min(-(-length // step) * step, maximum)
 
 
 def batches(lengths_N, budget, maximum, multiple=1):

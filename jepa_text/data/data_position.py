@@ -52,10 +52,10 @@ def check(phases, repeat):
 
     With `repeat`, rows may be read more than once.
     """
+    totals = {}  # the rows that the run reads of each part
     for phase in phases:
-        ends = phase.mixture.read(phase.row(phase.stop))
-        begins = phase.mixture.read(phase.row(phase.start))
-        for part, begin, end in zip(phase.mixture.parts, begins, ends):
+        for part, begin, end in _reads(phase):
+            totals[part.rows.fingerprint] = part, end
             if begin == end:
                 raise ValueError(
                     f'Phase {phase.index} reads {phase.steps * phase.batch_size:,} rows, '
@@ -65,7 +65,7 @@ def check(phases, repeat):
     over = [
         f'{part.rows.folder} has {len(part.rows):,} rows, but the run reads {end:,}: '
         f'{end / len(part.rows):.2f} epochs'
-        for part, end in totals(phases)
+        for part, end in totals.values()
         if end > len(part.rows)
     ]
     if over and not repeat:
@@ -75,15 +75,11 @@ def check(phases, repeat):
         )
 
 
-def totals(phases):
-    """Returns [(part, number of its rows that the run reads)], each part once."""
-    by_fingerprint = {}
-    for phase in phases:
-        for part, end in zip(
-            phase.mixture.parts, phase.mixture.read(phase.row(phase.stop))
-        ):
-            by_fingerprint[part.rows.fingerprint] = part, end
-    return list(by_fingerprint.values())
+def _reads(phase):
+    """Returns (part, begin, end) of each part, whose rows from `begin` to `end`, counted
+    over all epochs, the phase reads."""
+    begins, ends = (phase.mixture.read(phase.row(x)) for x in (phase.start, phase.stop))
+    return zip(phase.mixture.parts, begins, ends)
 
 
 def epochs(phase, step):
@@ -119,11 +115,7 @@ def named_metrics(phase, values):
 
 def lines(phase):
     """Yields lines that say how much a phase reads of each part."""
-    ends = phase.mixture.read(phase.row(phase.stop))
-    begins = phase.mixture.read(phase.row(phase.start))
-    for part, share, begin, end in zip(
-        phase.mixture.parts, phase.mixture.shares, begins, ends
-    ):
+    for (part, begin, end), share in zip(_reads(phase), phase.mixture.shares):
         size = len(part.rows)
         yield (
             f'data     {part.rows.folder}: {float(share):.4g} of phase {phase.index}, '

@@ -15,7 +15,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section
-from jepa_text.data.rows import downloaded, row_folder
+from jepa_text.data.rows import row_folder
 
 
 def open_parts(data):
@@ -27,7 +27,12 @@ def open_parts(data):
     parts = []
     for folder, weight, name in section.folders(data):
         rows = Rows(folder, 'train')
-        check_row_length(rows.manifest, data['row_length'], folder)
+        if rows.row_length != data['row_length']:
+            raise ValueError(
+                f'The rows in {folder} have {rows.row_length} tokens, but the config has '
+                f'{data["row_length"]}. Set config.data.row_length={rows.row_length}, or '
+                f'prepare rows of {data["row_length"]} in another folder.'
+            )
         for other in parts:
             if other.rows.fingerprint == rows.fingerprint:
                 raise ValueError(
@@ -66,12 +71,12 @@ class Rows:
     `rows[i]` is a dict of tokens, segment_ids (from 1; 0 is padding) and positions, int32
     [L] each. Opening checks the manifest and the sizes of the files; `verify(folder)`
     checks their contents. Rows at an address are copied to this machine first
-    (rows/downloaded.py). Raises FileNotFoundError without a manifest, ValueError for an
+    (row_folder.fetch). Raises FileNotFoundError without a manifest, ValueError for an
     unknown split or a damaged folder.
     """
 
     def __init__(self, folder, split):
-        self.folder, self.split = downloaded.fetch(folder), split
+        self.folder, self.split = row_folder.fetch(folder), split
         self.manifest = row_folder.read_manifest(self.folder)
         if split not in self.manifest['splits']:
             known = self.manifest['splits']
@@ -137,7 +142,7 @@ def verify(folder):
     Returns the manifest. Raises ValueError naming the first file that differs. Of rows at
     an address, the copy on this machine is read.
     """
-    folder = downloaded.fetch(folder)
+    folder = row_folder.fetch(folder)
     manifest = row_folder.read_manifest(folder)
     row_folder.check_sums(folder, manifest)
     return manifest
@@ -147,7 +152,7 @@ def changed_settings(config, folder):
     """Returns a message for each setting of a config's section `prepare` that differs
     from that of the rows in a folder. Absent and empty settings are not compared;
     tokenizers are, by their names."""
-    folder = downloaded.fetch(folder, shards=False)
+    folder = row_folder.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
     before, now = _flat(manifest['settings']), _flat(json.loads(json.dumps(config)))
     before['tokenizer'] = (manifest.get('tokenizer') or {}).get('name')
@@ -181,14 +186,4 @@ def check_tokenizer(manifest, tokenizer, folder):
             f'{manifest["vocab_size"]} entries, this one '
             f'{tokenizer.fingerprint[:16]}... and {tokenizer.vocab_size}. Use the '
             'tokenizer.json in the folder of the rows, or prepare the rows again.'
-        )
-
-
-def check_row_length(manifest, length, folder):
-    """Raises ValueError if the rows do not have the length in the config."""
-    if manifest['row_length'] != length:
-        raise ValueError(
-            f'The rows in {folder} have {manifest["row_length"]} tokens, but the config '
-            f'has {length}. Set config.data.row_length={manifest["row_length"]}, or '
-            f'prepare rows of {length} in another folder.'
         )

@@ -171,6 +171,10 @@ def _manifest(work, about):
     tokenizer. Raises ValueError for a split without text."""
     settings, tokenizer = work.settings, work.tokenizer
     parts = [part for _, part in sorted(partial_files.done_parts(work.folder).items())]
+    left_out = collections.Counter()
+    for part in parts:
+        left_out.update(part['left_out'])
+    left_out = dict(sorted(left_out.items()))
     manifest = {
         'format': row_folder.FORMAT,
         'settings': settings,
@@ -182,7 +186,7 @@ def _manifest(work, about):
         'row_length': settings['row_length'],
         'packing': settings['packing'],
         'files': [row_folder.entry(work.folder / units.TOKENIZER)],
-        'left_out': _sum(part['left_out'] for part in parts),
+        'left_out': left_out,
         'examples': _examples(part['examples'] for part in parts),
         'splits': {},
     }
@@ -195,14 +199,13 @@ def _manifest(work, about):
         counts = _merged([part['splits'][split] for part in parts])
         if not counts['documents']:
             partial_files.discard_done(work.folder)
-            left_out = rows_page.counted(manifest['left_out'])
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
                 f'{settings["source"]}); documents dropped from all splits: '
-                f'{left_out or "none"}. Give a source with more documents that are not '
-                'blank (a document of a .txt ends at a blank line); of a small one, '
-                'change heldout_every, or prepare only one split, as '
-                "splits=('train',)."
+                f'{rows_page.counted(left_out) or "none"}. Give a source with more '
+                'documents that are not blank (a document of a .txt ends at a blank '
+                'line); of a small one, change heldout_every, or prepare only one '
+                "split, as splits=('train',)."
             )
         capacity = counts['rows'] * settings['row_length']
         manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / capacity}
@@ -222,13 +225,6 @@ def _merged(counts):
         else hashlib.sha256(''.join(digests).encode()).hexdigest(),
         'files': [file for one in counts for file in one['files']],
     }
-
-
-def _sum(counts):
-    total = collections.Counter()
-    for one in counts:
-        total.update(one)
-    return dict(sorted(total.items()))
 
 
 def _examples(parts):

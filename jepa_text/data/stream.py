@@ -85,9 +85,7 @@ def batches(
     batches have the part of each row as mixture.PART. Raises ValueError if the batch size
     is not divisible by the number of processes.
     """
-    local = _local_batch_size(batch_size, process_index, process_count)
-    if start < 0 or seed < 0:
-        raise ValueError(f'start={start} and seed={seed} must not be negative.')
+    local = _local_batch_size(batch_size, process_count)
     rows = _Rows(mixture, corrupt, seed)
 
     def batch(step):
@@ -153,7 +151,7 @@ def heldout_batches(
     The last batch is padded with rows of zeros: segment_ids 0, masks False. The generator
     of row i is keyed by (seed, i), the same in every pass.
     """
-    local = _local_batch_size(batch_size, process_index, process_count)
+    local = _local_batch_size(batch_size, process_count)
     count = len(rows) if max_rows is None else min(max_rows, len(rows))
     first = process_index * local
     for begin in range(first, count + first, batch_size):
@@ -173,14 +171,10 @@ def _stacked(examples):
     return {key: np.stack([example[key] for example in examples]) for key in examples[0]}
 
 
-def _local_batch_size(batch_size, process_index, process_count):
-    if batch_size < 1 or batch_size % process_count:
+def _local_batch_size(batch_size, process_count):
+    if batch_size % process_count:
         raise ValueError(
             f'batch_size {batch_size} cannot be divided evenly among {process_count} '
             f'processes. Use a multiple of {process_count}.'
-        )
-    if not 0 <= process_index < process_count:
-        raise ValueError(
-            f'process_index {process_index} must be from 0 to {process_count - 1}.'
         )
     return batch_size // process_count

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from jepa_text.data.rows import downloaded
+from jepa_text.data.rows import row_folder
 from jepa_text.files import atomic, paths
 from jepa_text.parallel import hardware, processes, signals
 from jepa_text.running import (
@@ -78,7 +78,7 @@ def recipe_of(config, folder, stack, evaluations=()):
             from jepa_text.training import init_from
 
             init_from.check_rows(source, section.get('tokenizer'), rows, folder)
-        if section and downloaded.is_missing(rows):
+        if section and not row_folder.exists(rows):
             # An invalid config fails before the rows are prepared, which may take hours.
             # If the tokenizer does not exist, `prepare` raises the clearer error.
             recipes.outline(config, recipes.mesh(config), vocab_size=2**15)

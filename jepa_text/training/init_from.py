@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text.config import schema
-from jepa_text.data.rows import downloaded, row_folder
+from jepa_text.data.rows import row_folder
 from jepa_text.files import atomic, checksums
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
@@ -122,9 +122,9 @@ def check_rows(source, tokenizer, rows, folder):
     """
     if not source or tokenizer != 'init_from' or not rows or is_recorded(folder):
         return
-    if not downloaded.exists(rows):
+    if not row_folder.exists(rows):
         return
-    manifest = row_folder.read_manifest(downloaded.fetch(rows, shards=False))
+    manifest = row_folder.read_manifest(row_folder.fetch(rows, shards=False))
     fingerprint = manifest['tokenizer_fingerprint']
     wanted = named_tokenizer.opened(tokenizer, source).tokenizer.fingerprint
     if wanted != fingerprint:

@@ -10,7 +10,7 @@ import numpy as np
 from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.data.prepare import prepare
-from jepa_text.data.rows import downloaded, row_folder
+from jepa_text.data.rows import row_folder
 from jepa_text.data.section import Prepare
 from jepa_text.files import addresses
 from jepa_text.hf import named_tokenizer
@@ -101,7 +101,7 @@ def if_missing(section, folder, source=None):
     """
     if not section:
         return
-    if downloaded.is_missing(folder):
+    if not row_folder.exists(folder):
         make(section, folder, source)
     elif changed := pipeline.changed_settings(section, folder):
         print(

@@ -19,7 +19,7 @@ from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import data_position, stream, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
-from jepa_text.data.rows import downloaded, row_folder
+from jepa_text.data.rows import row_folder
 from jepa_text.models import memo, stack
 from jepa_text.models.network import Network
 from jepa_text.optim import optimizers, schedules
@@ -241,7 +241,7 @@ def make(config, evaluations=()):
     evaluation or None. Raises ValueError for settings that do not fit together.
     """
     parsed = schema.read(settings.Config, config)
-    folder = downloaded.fetch(_first_folder(config), shards=False)
+    folder = row_folder.fetch(_first_folder(config), shards=False)
     row_folder.read_manifest(folder)
     tokenizer = tokenizers.load(folder / 'tokenizer.json')
     recipe = _recipe(config, parsed, mesh(config), tokenizer)
@@ -388,8 +388,8 @@ def tokenizer_of(config, vocab_size=None):
     them is available.
     """
     folder = _first_folder(config)
-    if folder and downloaded.exists(folder, 'tokenizer.json'):
-        return tokenizers.load(downloaded.fetch(folder, shards=False) / 'tokenizer.json')
+    if folder and row_folder.exists(folder, 'tokenizer.json'):
+        return tokenizers.load(row_folder.fetch(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
     from jepa_text.hf import named_tokenizer
 

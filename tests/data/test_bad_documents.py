@@ -194,28 +194,6 @@ def test_a_corpus_without_valid_documents_raises_with_reasons(made):
         made(write)
 
 
-@pytest.mark.parametrize(
-    'name, data, message',
-    [
-        ('a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not valid JSON'),
-        ('a.jsonl', b'{"body": "a"}', "has no field 'text'"),
-        ('a.jsonl', b'{"text": 7}', 'is int, not a string'),
-        (
-            'a.jsonl.gz',
-            gzip.compress(b'{"text": "a"}\n' * 999, mtime=0)[:-9],
-            'damaged or truncated',
-        ),
-    ],
-)
-def test_file_errors_are_never_skipped(made, name, data, message):
-    def write(place):
-        (place / name).write_bytes(data)
-        return {'name': 'jsonl'}, {}
-
-    with pytest.raises(ValueError, match=message):
-        made(write)
-
-
 def test_invalid_array_record_documents_are_skipped_once():
     data = [text.encode() for text in GOOD]
     data = among(data, [LATIN, NUL], [10, 21])

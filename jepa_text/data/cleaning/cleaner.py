@@ -42,23 +42,21 @@ class Cleaner:
         for, and what tables.read raises."""
         self.config = config
         read = [_read(one) for one in config.decontaminate]
-        shortest = min(config.min_overlap, config.overlap)
         texts = [texts for texts, _ in read]
-        self._phrases = Phrases(texts, shortest, config.overlap)
-        self.sets = tuple(
-            SetSummary(one.name or tables.stem(one.path), files, len(texts), short)
-            for one, (texts, files), short in zip(
-                config.decontaminate, read, self._phrases.short, strict=True
-            )
-        )
-        for one, summary in zip(config.decontaminate, self.sets, strict=True):
-            if summary.texts == summary.short:
+        self._phrases = Phrases(texts, config.min_overlap, config.overlap)
+        self.sets = ()
+        for one, (texts, files), short in zip(
+            config.decontaminate, read, self._phrases.short, strict=True
+        ):
+            if len(texts) == short:
                 raise ValueError(
-                    f'clean.decontaminate: none of the {summary.texts:,} texts of '
-                    f'{one.path} ({", ".join(summary.files) or "no file"}) has '
-                    f'{shortest} words or more. Name the `fields` that contain text, or '
-                    'lower clean.min_overlap.'
+                    f'clean.decontaminate: none of the {short:,} texts of {one.path} '
+                    f'({", ".join(files) or "no file"}) has {config.min_overlap} words '
+                    'or more. Name the `fields` that contain text, or lower '
+                    'clean.min_overlap.'
                 )
+            name = one.name or tables.stem(one.path)
+            self.sets += (SetSummary(name, files, len(texts), short),)
 
     def clean(self, text):
         """Returns (the cleaned text, ''), or (None, the reason why it is dropped)."""

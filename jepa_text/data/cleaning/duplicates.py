@@ -12,6 +12,7 @@ same documents are kept for any number of processes.
 
 import hashlib
 import itertools
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from jepa_text.files import atomic
 
 # The hash is in two halves, so that it can be sorted.
 DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
+HALVES = struct.Struct('>QQ')
 REASON = 'exact duplicate'
 MEMORY = 2**28
 ROW_BYTES = 64  # memory per document that is compared
@@ -28,7 +30,7 @@ ROW_BYTES = 64  # memory per document that is compared
 
 def write(folder, part, documents):
     """Writes the hashes of a part; `documents` are pairs of number and text."""
-    rows = ((number, *_halves(text)) for number, text in documents)
+    rows = ((number, *HALVES.unpack(_hash(text))) for number, text in documents)
     atomic.write(_path(folder, part, 'documents'), np.fromiter(rows, DOCUMENT).tobytes())
 
 
@@ -75,26 +77,18 @@ def _rows_of(documents, group, bits):
     return np.flatnonzero(documents['high'] >> np.uint64(64 - bits) == group)
 
 
-def _halves(text):
-    """The two halves of a text's 128-bit hash."""
+def _hash(text):
+    """The 128-bit hash of a text, as bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for part in invalid_text.encoded(text):
         digest.update(part)
-    digest_bytes = digest.digest()
-    return int.from_bytes(digest_bytes[:8], 'big'), int.from_bytes(
-        digest_bytes[8:], 'big'
-    )
+    return digest.digest()
 
 
 def _read(path):
     """Memory-maps a file read-only; an empty file, which cannot be mapped, is read."""
-    size = path.stat().st_size
-    if size % DOCUMENT.itemsize:
-        raise ValueError(
-            f'{path} has {size:,} bytes, no multiple of {DOCUMENT.itemsize}: it is '
-            f'damaged. Delete {path.parent} and start over.'
-        )
-    return np.memmap(path, DOCUMENT, 'r') if size else np.zeros(0, DOCUMENT)
+    empty = not path.stat().st_size
+    return np.zeros(0, DOCUMENT) if empty else np.memmap(path, DOCUMENT, 'r')
 
 
 def _path(folder, part, end):

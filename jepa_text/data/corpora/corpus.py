@@ -42,11 +42,6 @@ class Piece(NamedTuple):
         """(file, start, stop), the first arguments of the functions that read."""
         return self.file, self.start, self.stop
 
-    @property
-    def is_whole(self):
-        """Whether this is a whole file."""
-        return not self.start and self.stop is None
-
     def describe(self, number):
         """Names a document in messages, by its number from 1."""
         return f'{self.path}, document {number:,}{reading.after(self.start)}'

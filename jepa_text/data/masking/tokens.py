@@ -4,22 +4,19 @@
     segment_ids   1    1    1    1  1   1   1   1     1    1    1     0     0
     maskable      .    1    1    1  1   1   1   1     1    1    .     .     .
     word starts   1    1    1    1  .   .   1   1     1    1    1     .     .
-    sentence      1    1    1    1  1   1   1   2     2    2    2     0     0
 
-Four of the five samplers, at rate 1/3:
+Three of the four samplers, at rate 1/3:
 
     fixed_count   .    .    1    .  .   1   .   .     1    .    .     .     .
     whole_word    .    .    .    1  1   1   .   .     .    .    .     .     .
     span          .    1    1    .  .   .   .   1     .    .    .     .     .
-    sentence      .    .    .    .  .   .   .   1     1    1    .     .     .
-    its inputs    <bos> Call me Ish ma  el  .  [M]   [M]  [M] <eos> <pad> <pad>
+    its inputs    <bos> [M] [M] [M] ma  el  .   [M]  years ago <eos> <pad> <pad>
 
-    maskable, word_starts, sentence_ids     describe a row
-    fixed_count, iid                        mask single tokens
-    whole_word, span, sentence              mask groups of tokens
-    document_rates, by_document             give each document of a row its own rate
-    capacity, limit, overflow               bound the number of masked tokens
-    replace                                 replaces masked tokens
+    maskable, word_starts         describe a row
+    fixed_count, iid              mask single tokens
+    whole_word, span              mask groups of tokens
+    capacity, limit, overflow     bound the number of masked tokens
+    replace                       replaces masked tokens
 
 A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
 `iid` mask a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
@@ -33,6 +30,8 @@ import functools
 import math
 
 import numpy as np
+
+SPAN_P, LONGEST_SPAN = 0.2, 10
 
 
 def maskable(tokens_L, segment_ids_L, special_ids):
@@ -110,34 +109,28 @@ def word_starts(tokens_L, segment_ids_L, starts_word_V):
     return starts_word_V[tokens_L] | _document_starts(segment_ids_L)
 
 
-def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
+def span(maskable_L, rate, rng, fixed_length=None):
     """Masks spans, separated by at least one unmasked token if there are enough.
 
-    Lengths are geometric, P(l) ~ p (1 - p)^(l - 1), l = 1..`longest`: SpanBERT's,
+    Lengths are geometric, P(l) ~ p (1 - p)^(l - 1) with p = 0.2, l = 1..10: SpanBERT's,
     mean 3.80 (arXiv 1907.10529, 3.1); or all `fixed_length`, 4 in data2vec (arXiv
     2202.03555). The last span is shortened to make the count exact. The spans lie on a
     ring of the row's maskable tokens, all arrangements being equally likely, so that
     every position is masked with the same probability; document boundaries and specials
-    split them. Raises ValueError for p outside (0, 1) and lengths below 1.
+    split them.
 
     >>> mask_L = span(np.ones(12, bool), 0.5, np.random.default_rng(0), fixed_length=6)
     >>> int(mask_L.sum()), int(np.abs(np.diff(mask_L, append=mask_L[0])).sum())
     (6, 2)
     """
-    if not 0 < p < 1:
-        raise ValueError(f'span: p={p} must be in (0, 1); SpanBERT has 0.2.')
-    if longest < 1 or (fixed_length is not None and fixed_length < 1):
-        raise ValueError(
-            f'span: longest={longest} and fixed_length={fixed_length} must be at least 1.'
-        )
     candidates = np.flatnonzero(maskable_L)
     count = _count(len(candidates), rate, rng)
     if count == 0:
         return _at(maskable_L, [])
     if fixed_length is None:
         # Inverse transform sampling; all lengths are at least 1, so `count` are enough.
-        u = rng.random(count) * (1 - (1 - p) ** longest)
-        lengths = 1 + np.floor(np.log1p(-u) / np.log1p(-p)).astype(int)
+        u = rng.random(count) * (1 - (1 - SPAN_P) ** LONGEST_SPAN)
+        lengths = 1 + np.floor(np.log1p(-u) / np.log1p(-SPAN_P)).astype(int)
     else:
         lengths = np.full(count, fixed_length)
     ends = lengths.cumsum()

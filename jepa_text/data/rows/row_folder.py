@@ -11,15 +11,18 @@ lengths of the pieces of documents in the row. Tokens beyond these lengths are p
     tokens       17 4 9 2 17 5 2 0 | 4 3
     segment_ids   1 1 1 1  2 2 2 0          0 = padding
     positions     0 1 2 3  0 1 2 0
+
+ArrayRecord reads only files: a folder at an address is copied to this machine first.
 """
 
 import json
+import os
 import pathlib
 
 import numpy as np
 
 from jepa_text.data.rows import packing
-from jepa_text.files import atomic, checksums, paths
+from jepa_text.files import addresses, atomic, checksums, copies, paths
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
@@ -82,11 +85,6 @@ def from_record(record, row_length, dtype, vocab_size=None):
         'segment_ids': segment_ids_L,
         'positions': positions_L,
     }
-
-
-def shard_name(split, number, count):
-    """Returns a name such as train-00000-of-00004.array_record."""
-    return f'{split}-{number:05d}-of-{count:05d}.array_record'
 
 
 def entry(path):
@@ -157,13 +155,48 @@ def check_sums(folder, manifest):
     check_sizes(folder, manifest)
     for name, entry in files(manifest):
         path = pathlib.Path(folder, name)
-        check_sum(path, checksums.sha256(path), entry)
+        if (digest := checksums.sha256(path)) != entry['sha256']:
+            raise ValueError(
+                f'{path} is damaged: its sha256 is {digest[:16]}..., the manifest says '
+                f'{entry["sha256"][:16]}.... {REMEDY}'
+            )
 
 
-def check_sum(place, digest, entry):
-    """Raises ValueError if the sha256 `digest` differs from that of the entry."""
-    if digest != entry['sha256']:
-        raise ValueError(
-            f'{place} is damaged: its sha256 is {digest[:16]}..., the manifest says '
-            f'{entry["sha256"][:16]}.... {REMEDY}'
-        )
+def fetch(folder, shards=True):
+    """Returns the local path of a folder of rows. One at an address is copied first: the
+    manifest, the tokenizer and, with `shards`, all rows, compared with their checksums.
+
+    Raises FileNotFoundError if there is no manifest, ValueError if it or a file is
+    damaged, and what `copies.copy_files` raises.
+    """
+    if not addresses.is_address(folder):
+        return pathlib.Path(paths.local('data.folder', folder))
+    folder = os.fspath(folder).rstrip('/')
+    try:
+        listed = {MANIFEST: addresses.stat(f'{folder}/{MANIFEST}')}
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f'There are no prepared rows in {folder}: it has no {MANIFEST} ({error})'
+        ) from error
+    try:
+        manifest = read_manifest(copies.copy_files(folder, listed))
+    except ValueError as error:
+        raise ValueError(f'{folder}: {error}') from error
+    entries = files(manifest, None if shards else ())
+    listed |= {
+        name: addresses.File(f'{folder}/{name}', entry['bytes'])
+        for name, entry in entries
+    }
+    sums = {name: entry['sha256'] for name, entry in entries}
+    return copies.copy_files(folder, listed, sums)
+
+
+def exists(folder, name=MANIFEST):
+    """Whether a local or remote folder of rows has a file with this name."""
+    if not addresses.is_address(folder):
+        return pathlib.Path(paths.local('data.folder', folder), name).is_file()
+    try:
+        path = f'{os.fspath(folder).rstrip("/")}/{name}'
+        return addresses.stat(path) is not None
+    except FileNotFoundError:
+        return False

@@ -98,7 +98,7 @@ class Writer:
             count = max(len(self._writers), 1)
         files = []
         for number, writer in enumerate(self._writers):
-            name = row_folder.shard_name(self._split, first + number, count)
+            name = f'{self._split}-{first + number:05d}-of-{count:05d}.array_record'
             writer.close(name)
             files.append(row_folder.entry(self._folder / name) | {'rows': writer.rows})
         return {

@@ -31,8 +31,7 @@ HELDOUT_STRIDE = 3  # with a test split, one held-out document in three is 'held
 def make(split, test=False):
     """Returns the documents of a split as dicts of author, title, year and text.
 
-    Raises ValueError for a split other than 'train', 'heldout' and, with `test`, 'test';
-    FileNotFoundError if the package was installed without its data.
+    Raises ValueError for a split other than 'train', 'heldout' and, with `test`, 'test'.
     """
     splits = (*SPLITS, TEST) if test else SPLITS
     if split not in splits:
@@ -51,11 +50,5 @@ def make(split, test=False):
 
 
 def _read(split):
-    path = FOLDER / f'{split}.jsonl.gz'
-    if not path.exists():
-        raise FileNotFoundError(
-            f'{path} is missing: this copy of jepa_text was installed without its '
-            'package data. Install it again from a complete clone or wheel.'
-        )
-    with gzip.open(path, 'rt', encoding='utf-8') as file:
+    with gzip.open(FOLDER / f'{split}.jsonl.gz', 'rt', encoding='utf-8') as file:
         return [json.loads(line) for line in file]

@@ -101,5 +101,5 @@ def test_damaged_and_missing_files_raise(tmp_path):
         duplicates.decide(tmp_path, 1)
     assert not duplicates.is_written(tmp_path, 0)
     (tmp_path / '000000.documents').write_bytes(b'cut')
-    with pytest.raises(ValueError, match='no multiple of 24: it is damaged'):
+    with pytest.raises(ValueError, match='not a multiple of the data-type size'):
         duplicates.decide(tmp_path, 1)

@@ -83,14 +83,8 @@ def test_bundled_holds_out_the_last_documents_of_each_kind():
     moby = [d['title'] for d in train + heldout if d['title'].startswith('Moby Dick')]
     numbers = [int(title.split('chapter ')[1].split(':')[0]) for title in moby]
     assert numbers == list(range(1, 136))
-
-
-def test_bundled_errors(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="no split 'test'"):
         bundled.make('test')
-    monkeypatch.setattr(bundled, 'FOLDER', tmp_path)
-    with pytest.raises(FileNotFoundError, match='without its package data'):
-        bundled.make('train')
 
 
 # Files: what is read.

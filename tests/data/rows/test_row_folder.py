@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 from jepa_text.data import pipeline
-from jepa_text.data.rows import downloaded
+from jepa_text.data.rows import row_folder
 from jepa_text.files import addresses
 from jepa_text.training import config as settings
 from jepa_text.training import prepare as preparing
@@ -45,8 +45,8 @@ def test_rows_are_the_same(local):
 
 def test_processes_of_one_machine_copy_once(local):
     program = (
-        'from jepa_text.data.rows import downloaded\n'
-        f'for _ in range(3): print(downloaded.fetch("file://{local}"))'
+        'from jepa_text.data.rows import row_folder\n'
+        f'for _ in range(3): print(row_folder.fetch("file://{local}"))'
     )
     output = b''.join(at_once.printed(program))
     # The manifest, then all files.
@@ -54,7 +54,7 @@ def test_processes_of_one_machine_copy_once(local):
 
 
 def test_without_shards_little_is_copied():
-    folder = downloaded.fetch(ADDRESS, shards=False)
+    folder = row_folder.fetch(ADDRESS, shards=False)
     names = sorted(path.name for path in folder.iterdir() if path.name[0] != '.')
     assert names == ['manifest.json', 'tokenizer.json']
 
@@ -85,7 +85,7 @@ def test_damage_raises(store):
 
 
 def test_missing_rows_raise(store):
-    assert downloaded.exists(ADDRESS) and not downloaded.exists('memory://shelf/none')
+    assert row_folder.exists(ADDRESS) and not row_folder.exists('memory://shelf/none')
     with pytest.raises(
         FileNotFoundError, match='no prepared rows in memory://shelf/none'
     ):
