@@ -8,11 +8,10 @@ STORAGE_EMULATOR_HOST, HF_TOKEN, ...
 
 import dataclasses
 import os
-import posixpath
 import re
 import time
 
-from jepa_text.files import paths
+from jepa_text.files import extras, paths
 
 GS = 'gcsfs', 'gs', '`gcloud auth application-default login`, FSSPEC_GS_TOKEN=anon'
 S3 = 's3fs', 's3', 'AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FSSPEC_S3_ANON=true'
@@ -72,11 +71,10 @@ def location(what, path, model=False):
     Raises ValueError for any other address, and as `paths.local` and `check` do. Sends no
     requests.
     """
-    has_prefix = model and isinstance(path, str) and path.startswith(paths.MODEL)
-    if not is_address(path.removeprefix(paths.MODEL) if has_prefix else path):
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else ''
+    address = text.removeprefix(paths.MODEL) if model else text
+    if not is_address(address):
         return paths.local(what, path, model)
-    text = os.fspath(path)
-    address = text.removeprefix(paths.MODEL) if has_prefix else text
     protocol, separator, _ = address.partition('://')
     if separator and protocol not in STORES:
         raise ValueError(
@@ -104,16 +102,14 @@ def check(address):
         )
     try:
         fsspec.get_filesystem_class(protocol)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
+        if protocol in PACKAGES:
+            module, extra, _ = PACKAGES[protocol]
+            extras.package(module, extra, f'Reading {text}')
         raise ValueError(
             f'{text!r} has an unsupported protocol ({error}). Use one of '
             f'{", ".join(sorted(PACKAGES))}, or copy the files to this machine.'
         ) from error
-    except ImportError as error:
-        package, extra, _ = PACKAGES.get(protocol, (error, None, None))
-        remedy = f": pip install 'jepa-text[{extra}]'" if extra else ''
-        message = f'Reading {text} requires {package}{remedy}.'
-        raise ModuleNotFoundError(message) from error
 
 
 def filesystem(address):
@@ -138,33 +134,40 @@ def stat(address):
         return system.info(path)
 
     info = with_retries(address, request)
-    return None if info['type'] == 'directory' else file_of(address, info)
+    return None if info['type'] == 'directory' else _file(os.fspath(address), info)
 
 
-def file_of(address, info):
-    """Returns the File that fsspec's info describes."""
+def _file(address, info):
+    """The File that fsspec's info describes."""
     version = next((info[key] for key in _VERSIONS if info.get(key)), None)
     # A listing may give a time as a number where the file's own info gives a datetime.
     version = version.timestamp() if hasattr(version, 'timestamp') else version
-    return File(
-        os.fspath(address), info.get('size'), None if version is None else str(version)
-    )
+    return File(address, info.get('size'), None if version is None else str(version))
+
+
+def find(address, is_pattern=False):
+    """Returns the Files below an address, or those that match it as a pattern; [] if
+    nothing exists there."""
+    system, path = filesystem(address)
+
+    def request():
+        system.invalidate_cache()
+        return (system.glob if is_pattern else system.find)(path, detail=True)
+
+    # Names in a file system lack the start of the address.
+    start = address.rstrip('/').removesuffix(path.rstrip('/'))
+    infos = with_retries(address, request)
+    return [
+        _file(start + name, info)
+        for name, info in infos.items()
+        if info['type'] == 'file'
+    ]
 
 
 def list_files(address):
     """Returns {path below the address: File}; {} if nothing exists there."""
-    system, path = filesystem(address)
-    top = path.rstrip('/')
-
-    def request():
-        system.invalidate_cache()
-        return system.find(top, detail=True)
-
-    infos = with_retries(address, request)
-    named = {name.removeprefix(f'{top}/'): info for name, info in infos.items()}
-    return {
-        name: file_of(posixpath.join(address, name), info) for name, info in named.items()
-    }
+    top = os.path.join(address, '')
+    return {file.path.removeprefix(top): file for file in find(address)}
 
 
 def upload_folder(folder, address):

@@ -11,8 +11,10 @@ import uuid
 from pathlib import Path
 
 
-def write(path, content):
-    """Writes text or bytes to a file atomically.
+@contextlib.contextmanager
+def file(path):
+    """Yields the path of a file to write, and renames it to `path` unless an error is
+    raised.
 
     Readers see the old or the new file, never a part of it; of several concurrent
     writers, one wins. Raises OSError, and leaves the old file, if the disk is full.
@@ -20,7 +22,7 @@ def write(path, content):
     path = Path(path)
     partial = path.with_name(f'{path.name}.{uuid.uuid4().hex[:8]}.tmp')
     try:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        yield partial
         flush(partial)
         os.replace(partial, path)
     finally:
@@ -28,8 +30,14 @@ def write(path, content):
     flush(path.parent)
 
 
+def write(path, content):
+    """Writes text or bytes to a `file`."""
+    with file(path) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 def is_partial(name, target):
-    """Returns whether `name` is a temporary file left by a killed `write` of `target`."""
+    """Returns whether `name` is a temporary file left by a killed writer of `target`."""
     return name.startswith(f'{target}.') and name.endswith('.tmp')
 
 

@@ -5,17 +5,15 @@ folder, named by its content. It may be deleted while no process uses it.
 """
 
 import fnmatch
-import hashlib
 import os
 import posixpath
-import uuid
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jepa_text.files import addresses, atomic, checksums, locks, streams
 
 THREADS = 4  # concurrent downloads
-_CHUNK = 2**20
 
 
 def root():
@@ -96,25 +94,17 @@ def local_file(what, place, name):
 
 
 def _copy(file, path, wanted):
-    """Downloads a file under a temporary name, and renames it once it is complete."""
+    """Downloads a file, whose sha256 is `wanted` unless that is None."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'.{path.name}.{uuid.uuid4().hex[:8]}.partial')
-    digest = hashlib.sha256()
-    try:
+    with atomic.file(path) as partial:
         with (
             streams.open_bytes(file, unpack=False) as stream,
             open(partial, 'wb') as local,
         ):
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-                local.write(chunk)
-        sha256, size = digest.hexdigest(), partial.stat().st_size
-        if wanted not in (None, sha256) or file.size not in (None, size):
+            shutil.copyfileobj(stream, local, streams.BUFFER)
+        size, sha256 = partial.stat().st_size, wanted and checksums.sha256(partial)
+        if sha256 != wanted or file.size not in (None, size):
             raise ValueError(
-                f'{file} is damaged: it has {size} bytes, sha256 {sha256[:16]}..., not '
-                f'{file.size}, {(wanted or "any")[:16]}.... Upload it again.'
+                f'{file} is damaged: it has {size} bytes, sha256 {sha256}, not '
+                f'{file.size}, {wanted}. Upload it again.'
             )
-        atomic.flush(partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -62,8 +62,7 @@ def expand(path, suffixes):
 
 def _list_remote(address):
     """Returns (the fixed part of the address, Files); (None, [File]) of a single file."""
-    system, path = addresses.filesystem(address)
-    is_pattern = any(sign in path for sign in '*?[')
+    is_pattern = any(sign in address for sign in '*?[')
     try:
         if file := addresses.stat(address):
             return None, [file]
@@ -71,19 +70,7 @@ def _list_remote(address):
     except FileNotFoundError:
         if not is_pattern:
             raise
-
-    def request():
-        system.invalidate_cache()
-        return (system.glob if is_pattern else system.find)(path, detail=True)
-
-    # Names in a file system lack the start of the address.
-    start = address.rstrip('/').removesuffix(path.rstrip('/'))
-    infos = addresses.with_retries(address, request)
-    files = [
-        addresses.file_of(start + name, info)
-        for name, info in infos.items()
-        if info['type'] == 'file'
-    ]
+    files = addresses.find(address, is_pattern)
     return _fixed(address) if is_pattern else address, files
 
 

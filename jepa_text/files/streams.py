@@ -10,6 +10,8 @@ import lzma
 import os
 import zlib
 
+from fsspec import spec
+
 from jepa_text.files import addresses
 
 BUFFER = 2**20  # bytes per request
@@ -82,60 +84,45 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-class _Remote(io.RawIOBase):
-    """A file at an address."""
+class _Remote(spec.AbstractBufferedFile):
+    """A file at an address, of which one block at a time is requested and kept."""
 
     def __init__(self, file):
-        self._path, self._at = str(file), 0
-        self._system, self._name = addresses.filesystem(self._path)
-        now = addresses.stat(self._path)
+        self._address = str(file)
+        system, name = addresses.filesystem(self._address)
+        now = addresses.stat(self._address)
         if now is None or now.size is None:
             raise ValueError(
-                f'{self._path} is a folder, or its server does not report its size: give '
-                'a file, and download it first from such a server.'
+                f'{self._address} is a folder, or its server does not report its size: '
+                'give a file, and download it first from such a server.'
             )
         listed = getattr(file, 'version', None)
         if listed is not None and (now.size, now.version) != (file.size, listed):
             raise addresses.AddressError(
-                f'{self._path} changed after it was listed: from {file!r} to {now!r}. '
+                f'{self._address} changed after it was listed: from {file!r} to {now!r}. '
                 'Read it again when it is no longer being written.'
             )
-        self._size = now.size
+        super().__init__(
+            system,
+            name,
+            block_size=BUFFER,
+            cache_type='blockcache',
+            cache_options={'maxblocks': 1},
+            size=now.size,
+        )
 
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def tell(self):
-        return self._at
-
-    def seek(self, offset, whence=io.SEEK_SET):
-        self._at = max(0, (0, self._at, self._size)[whence] + offset)
-        return self._at
-
-    def readall(self):
-        return b''.join(iter(lambda: self.read(BUFFER), b''))
-
-    def readinto(self, buffer):
-        start = self._at
-        stop = min(start + min(len(buffer), BUFFER), self._size)
-        if start >= stop:
-            return 0
+    def _fetch_range(self, start, end):
+        end = min(end, self.size)
 
         def request():
             # By keyword: the second argument of s3fs is a version.
-            block = self._system.cat_file(self._name, start=start, end=stop)
-            if len(block) != stop - start:
+            block = self.fs.cat_file(self.path, start=start, end=end)
+            if len(block) != end - start:
                 raise ConnectionError(
-                    f'received {len(block):,} bytes instead of {stop - start:,}; the '
+                    f'received {len(block):,} bytes instead of {end - start:,}; the '
                     'server must support requests of a part of a file'
                 )
             return block
 
-        where = f'{self._path} from byte {start:,} on'
-        block = addresses.with_retries(where, request)
-        buffer[: len(block)] = block
-        self._at = stop
-        return len(block)
+        where = f'{self._address} from byte {start:,} on'
+        return addresses.with_retries(where, request)
