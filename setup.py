@@ -82,7 +82,6 @@ EXTRAS = {
         'datasets>=5,<6',
         'huggingface_hub>=1,<3',
         'sentencepiece>=0.2.1,<0.3',
-        'tiktoken>=0.9,<1',
         'transformers>=5.24,<6',
     ],
     'eval': EVAL,

@@ -43,7 +43,7 @@ INSTEAD = {
     '.bad_documents': 'it was removed: bad documents are skipped and counted',
     'data.threads': 'it was removed: one thread reads rows fastest',
     'prepare.packing=one_per_row': "it was removed: use packing='best_fit'",
-    '.pattern': "it was removed: give 'tiktoken:NAME' as config.tokenizer",
+    '.pattern': 'it was removed: give a tokenizer.json as config.tokenizer',
     'clean.contaminated': 'it was removed: contaminated documents are dropped',
     'source.columns': 'it was removed: only the text is read',
     'train.kind=wordpiece': 'it was removed: give an existing one as config.tokenizer',

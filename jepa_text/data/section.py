@@ -147,7 +147,7 @@ class Prepare:
     )
     tokenizer: str = schema.field(
         doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model "
-        "file, 'tiktoken:NAME', or 'init_from': the one of the initial checkpoint"
+        "file, or 'init_from': the one of the initial checkpoint"
     )
     row_length: int = schema.field(doc='tokens per row', minimum=8)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')

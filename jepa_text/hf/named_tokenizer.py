@@ -3,7 +3,7 @@
 bundled                               the tokenizer of this package
 tokenizer.json, or a folder with one  used unchanged
 hf:NAME[@REVISION]                    of a model on the Hub, or of a folder
-x.model, tiktoken:NAME                other formats (data/tokenizers/formats.py)
+x.model                               SentencePiece (data/tokenizers/formats.py)
 init_from                             of the model that the run starts from
 
 Special tokens that a tokenizer lacks are added (data/tokenizers/roles.py), except to a
@@ -58,7 +58,7 @@ def opened(name, source=None):
 
 def exists(name):
     """Whether a name refers to a tokenizer, as far as is known without a download."""
-    by_name = name in (BUNDLED, START) or name.startswith((paths.MODEL, formats.NAMED))
+    by_name = name in (BUNDLED, START) or name.startswith(paths.MODEL)
     by_name = by_name or addresses.is_address(name)
     return by_name or bool(name and Path(name).exists())
 
@@ -94,8 +94,7 @@ def read(name):
 
 def _is_plain(name):
     """Whether a name is the path of a tokenizer.json or of a folder with one."""
-    by_name = name.startswith((paths.MODEL, formats.NAMED))
-    return not by_name and not name.endswith(formats.SUFFIX)
+    return not name.startswith(paths.MODEL) and not name.endswith(formats.SUFFIX)
 
 
 def _of_start(source):

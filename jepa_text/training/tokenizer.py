@@ -62,8 +62,8 @@ class Config:
     )
     tokenizer: str = field(
         '',
-        "an existing tokenizer: a tokenizer.json or its folder, 'hf:NAME[@REVISION]', a "
-        "SentencePiece .model or 'tiktoken:NAME'; '': train one",
+        "an existing tokenizer: a tokenizer.json or its folder, 'hf:NAME[@REVISION]', or "
+        "a SentencePiece .model; '': train one",
     )
     train: Training = section(Training, 'training, if `tokenizer` is empty')
     sample: Sample = section(Sample, 'sample of the source, by hashes of texts')

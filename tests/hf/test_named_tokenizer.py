@@ -108,6 +108,6 @@ def test_missing_tokenizers_are_reported_before_anything_is_written(
 
 
 def test_exists_does_not_download():
-    there = ('bundled', 'init_from', 'hf:lab/x', 'tiktoken:x', str(tokenizers.BUNDLED))
+    there = ('bundled', 'init_from', 'hf:lab/x', str(tokenizers.BUNDLED))
     assert all(map(named_tokenizer.exists, there))
     assert not any(map(named_tokenizer.exists, ('', 'none.json')))

@@ -186,7 +186,7 @@ def read(path):
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
             'Give the complete file that the `tokenizers` library writes; a '
-            'SentencePiece or tiktoken file is converted by `jepa-text tokenizer`.'
+            'SentencePiece model is converted by `jepa-text tokenizer`.'
         ) from error
     if path.name == BUNDLED.name and isinstance(content, dict):
         content = _declared(content, path.parent)

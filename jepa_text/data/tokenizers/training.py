@@ -22,6 +22,7 @@ import re
 import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
+from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
 
@@ -29,6 +30,10 @@ ROLES = ('<pad>', '<bos>', '<eos>', '<mask>')
 RESERVED = 4
 DIGITS = 6
 PIECE = 65_536  # characters
+KINDS = {
+    'bpe': (models.BPE, trainers.BpeTrainer),
+    'unigram': (models.Unigram, trainers.UnigramTrainer),
+}
 CUT = re.compile(r'(?<=\S)(?=\s)')
 
 
@@ -49,14 +54,35 @@ def train(
     It has fewer entries if the texts have no more pairs. Raises ValueError for an unknown
     kind, a too small vocab_size, and if there is no text.
     """
-    if kind not in KINDS:
-        raise ValueError(f'kind={kind!r} is unknown; choose from: {", ".join(KINDS)}.')
+    resolve.check_choice('kind', kind, KINDS)
     specials = specials_of(reserved)
-    _check_size(vocab_size, specials)
-    options = dict(vocab_size=vocab_size, show_progress=False)
-    if kind != 'unigram':
-        options['min_frequency'] = min_frequency
-    content = KINDS[kind](_Texts(texts), specials, **options)
+    if vocab_size < 256 + len(specials):
+        raise ValueError(
+            f'vocab_size {vocab_size} is too small: 256 bytes and {len(specials)} '
+            f'special tokens need {256 + len(specials)}. Use 2048 or more.'
+        )
+    model, make_trainer = KINDS[kind]
+    backend = backend_library.Tokenizer(model())
+    # Digits form groups of up to three; a space belongs to the word after it.
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(backend_library.Regex(r'\p{N}{1,3}'), 'isolated'),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.ByteLevel(trim_offsets=False)
+    trainer = make_trainer(
+        vocab_size=vocab_size,
+        special_tokens=list(specials),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+        **({'min_frequency': min_frequency} if kind == 'bpe' else {}),
+    )
+    backend.train_from_iterator(_not_blank(texts), trainer)
+    content = json.loads(backend.to_str())
+    if kind == 'unigram':
+        content['model']['vocab'] = _deterministic(content['model']['vocab'], specials)
     return tokenizers.parse(content, 'The trained tokenizer')
 
 
@@ -65,28 +91,15 @@ def specials_of(reserved=RESERVED):
     return (*ROLES, *(f'<reserved_{number}>' for number in range(reserved)))
 
 
-def _check_size(vocab_size, specials):
-    if vocab_size < 256 + len(specials):
-        raise ValueError(
-            f'vocab_size {vocab_size} is too small: 256 bytes and {len(specials)} '
-            f'special tokens need {256 + len(specials)}. Use 2048 or more.'
-        )
-
-
-class _Texts:
-    """Pieces of the texts that are not blank; raises ValueError at the end if all are."""
-
-    def __init__(self, texts):
-        self._texts = texts
-
-    def __iter__(self):
-        has_text = False
-        for text in self._texts:
-            if text and not text.isspace():
-                has_text = True
-                yield from _pieces(text)
-        if not has_text:
-            raise ValueError('No text to train a tokenizer on: every document was blank.')
+def _not_blank(texts):
+    """Yields pieces of the texts that are not blank; raises ValueError if all are."""
+    has_text = False
+    for text in texts:
+        if text and not text.isspace():
+            has_text = True
+            yield from _pieces(text)
+    if not has_text:
+        raise ValueError('No text to train a tokenizer on: every document was blank.')
 
 
 def _pieces(text):
@@ -101,63 +114,19 @@ def _pieces(text):
     yield text[start:]
 
 
-def _trained(backend, trainer, texts):
-    """Trains a backend, and returns the content of its tokenizer.json."""
-    backend.train_from_iterator(texts, trainer)
-    return json.loads(backend.to_str())
-
-
-def _trained_on_bytes(model, make_trainer, texts, specials, **options):
-    """Trains a model whose alphabet is the 256 bytes; returns its tokenizer.json content.
-
-    Digits form groups of up to three; a space belongs to the word after it.
-    """
-    backend = backend_library.Tokenizer(model)
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(backend_library.Regex(r'\p{N}{1,3}'), 'isolated'),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = make_trainer(
-        special_tokens=list(specials),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        **options,
-    )
-    return _trained(backend, trainer, texts)
-
-
-def _bpe(texts, specials, **options):
-    return _trained_on_bytes(
-        models.BPE(), trainers.BpeTrainer, texts, specials, **options
-    )
-
-
-def _unigram(texts, specials, **options):
-    content = _trained_on_bytes(
-        models.Unigram(), trainers.UnigramTrainer, texts, specials, **options
-    )
-    pieces = _deterministic(dict(content['model']['vocab'][len(specials) :]))
-    # So unlikely that a text with the name of a special token is split in another way.
-    content['model']['vocab'] = [
-        *((name, roles.NEVER) for name in specials),
-        *sorted(pieces.items(), key=lambda one: (-one[1], one[0])),
-    ]
-    return content
-
-
-def _deterministic(pieces):
-    """{piece: score} without the differences between runs.
+def _deterministic(entries, specials):
+    """Unigram's [(piece, score)] without the differences between runs.
 
     Bytes that do not occur have the lowest score, + 1e-4, + 2e-4, ... in hash order; here
     they are sorted.
     """
-    pieces = {piece: round(score, DIGITS) for piece, score in pieces.items()}
+    pieces = {piece: round(score, DIGITS) for piece, score in entries[len(specials) :]}
     highest = min(pieces.values()) + 256 * 1e-4
     last = sorted(p for p in pieces if len(p) == 1 and pieces[p] < highest)
-    return pieces | dict(zip(last, sorted((pieces[p] for p in last), reverse=True)))
-
-
-KINDS = {'bpe': _bpe, 'unigram': _unigram}
+    pieces |= zip(last, sorted((pieces[p] for p in last), reverse=True))
+    # Special tokens are so unlikely that a text with the name of one is split in another
+    # way.
+    return [
+        *((name, roles.NEVER) for name in specials),
+        *sorted(pieces.items(), key=lambda one: (-one[1], one[0])),
+    ]
