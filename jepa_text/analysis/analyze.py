@@ -124,16 +124,14 @@ def analyze(config, workdir):
             _encode_elsewhere(config, names, cache, run)
         stack.enter_context(measuring.one_blas_thread())
         parts = measuring.parts(config, len(names), len(chosen))
-        progress = compilation.progress('analysis', parts)
-        display = measuring.Display(stack.enter_context(progress))
-        measured = measuring.Measurements(config, chosen, cache, display)
+        progress = stack.enter_context(compilation.progress('analysis', parts))
+        measured = measuring.Measurements(config, chosen, cache, progress)
         for path, (name, seed) in names.items():
-            display.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
+            progress.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
             measured.model(_model(config, path), name, seed)
         measured.tf_idf()
-        with display.part('similarity of layers'):
-            measured.similarity()
-        with display.part('comparison'):
+        measured.similarity()
+        with measuring.part(progress, 'comparison'):
             compared = findings.compare(
                 measured.rows, measured.deviations, measured.per_example
             )
@@ -178,13 +176,13 @@ def encode(config, path, seed, cache):
     """Caches the vectors of a model and of its untrained control on all tasks."""
     xla_flags.apply()
     compilation.use_cache()
-    model, progress = _model(config, path), measuring.Display()
+    model = _model(config, path)
     models = [model]
     if controls.UNTRAINED in config['controls']:
         models.append(measuring.untrained(config, model, seed))
     for task in _tasks(config):
         for one in models:
-            measuring.vectors(config, one, task, cache, progress)
+            measuring.vectors(config, one, task, cache, print)
 
 
 def _saved_config(path):

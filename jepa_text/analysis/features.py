@@ -51,13 +51,7 @@ class Features:
 
 
 def extract(
-    model,
-    texts,
-    folder,
-    poolings=('mean',),
-    *,
-    layers=None,
-    on_progress=None,
+    model, texts, folder, poolings=('mean',), *, layers=None, on_progress=lambda *_: None
 ):
     """Features of a load.Pretrained; runs the forward pass only for what is not in
     `folder`, or damaged there.
@@ -177,8 +171,7 @@ def _compute(model, rows, pairs, on_progress):
                     f'text {chosen[bad_C.argmax()]}. Check the model: did its training '
                     'diverge?'
                 )
-        if on_progress is not None:
-            on_progress(min(start + _BATCH, len(rows)), len(rows))
+        on_progress(min(start + _BATCH, len(rows)), len(rows))
     return arrays
 
 

@@ -1,12 +1,12 @@
 """Measures all cells of an analysis: computes features, then geometry and probes."""
 
 import contextlib
+import itertools
 import math
 import os
 import warnings
 from concurrent import futures
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,43 +22,21 @@ _CKA_TEXTS = 2000
 _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 
 
-class _Measures(NamedTuple):
-    """Measures of one set of vectors: `values` [(form, metric, interval, count)], and the
-    data that comparisons between models need."""
+@contextlib.contextmanager
+def part(progress, *names):
+    """Context manager for one part of an analysis, such as a model on a task.
 
-    values: list
-    deviations: dict
-    per_example: dict
-    spectra: dict
+    Shows it on a console.Progress. Yields a function that shows its status, such as
+    'vectors of 640 of 2,500 texts'.
+    """
+    name = ', '.join(filter(None, names))
 
+    def show(status):
+        progress.update(progress.step, description=f'{name}: {status}')
 
-class Display:
-    """Shows parts of an analysis, as a model on a task, on a console.Progress, if any."""
-
-    def __init__(self, progress=None):
-        self._progress, self._done, self._part = progress, 0, ''
-
-    @contextlib.contextmanager
-    def part(self, *names):
-        """Context manager for one part of the analysis."""
-        self._part = ', '.join(filter(None, names))
-        self._show(self._part)
-        yield
-        self._done += 1
-        self._show(self._part)
-
-    def status(self, text):
-        """Shows the status of the current part, as 'vectors of 640 of 2,500 texts'."""
-        self._show(f'{self._part}: {text}')
-
-    def log(self, text):
-        """Prints a line above the progress display."""
-        if self._progress is not None:
-            self._progress.log(text)
-
-    def _show(self, description):
-        if self._progress is not None:
-            self._progress.update(self._done, description=description)
+    progress.update(progress.step, description=name)
+    yield show
+    progress.update(progress.step + 1, description=name)
 
 
 def parts(config, models, tasks):
@@ -96,9 +74,13 @@ class Measurements:
     cuts         truncation.Cut of each model and task
     """
 
-    def __init__(self, config, tasks, cache, progress=None):
-        self.progress = progress or Display()
-        self.config, self.tasks, self.cache = config, tasks, cache
+    def __init__(self, config, tasks, cache, progress):
+        self.progress, self.config, self.tasks, self.cache = (
+            progress,
+            config,
+            tasks,
+            cache,
+        )
         self._seed, self._pooling = config['seed'], config['poolings'][0]
         self.rows, self.spectra = [], []
         # Tasks with their texts truncated to what each model reads.
@@ -126,14 +108,13 @@ class Measurements:
             fresh = untrained(self.config, model, seed)
             self._features(fresh, name, seed, controls.UNTRAINED)
         for task in self.tasks if controls.BAG in wanted else ():
-            with self.progress.part(name, controls.BAG, task.name):
+            with part(self.progress, name, controls.BAG, task.name) as show:
                 texts, read = _texts(task), self.read[name, seed, task.name]
                 result = Result(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
                 tokens_N = [len(model.row(text)) for text in texts]
-                self._measure_all(
-                    {(result,): lambda x=rows_ND: x}, read, _lengths(tokens_N, read)
-                )
+                cell = {(result,): lambda x=rows_ND: x}
+                self._measure_all(show, cell, read, _lengths(tokens_N, read))
 
     def tf_idf(self):
         """Measures TF-IDF, of the text that the models read and of the full texts.
@@ -141,7 +122,7 @@ class Measurements:
         Its probe reads all words, its geometry and the recovery of words the commonest.
         """
         for task in self.tasks if controls.TF_IDF in self.config['controls'] else ():
-            with self.progress.part(controls.TF_IDF, task.name):
+            with part(self.progress, controls.TF_IDF, task.name) as show:
                 # Models that read the same text share a control.
                 groups = {_texts(task): (task, [])}
                 for (name, seed, of), read in self.read.items():
@@ -162,6 +143,7 @@ class Measurements:
                     ).transform(texts)
                     has_probe = read.kind in ('labels', 'scores')
                     self._measure_all(
+                        show,
                         {tuple(wanted): rows_NW.toarray},
                         read,
                         controls.word_lengths(texts),
@@ -171,26 +153,27 @@ class Measurements:
     def similarity(self):
         """Measures the unbiased CKA between all layers, within and between models, on the
         first task."""
-        names = list(self.last)
-        pairs = [(one, two) for n, one in enumerate(names) for two in names[n:]]
-        for one, two in pairs:
-            self.progress.status(f'{one[0]} and {two[0]}')
-            down, across = self.last[one], self.last[two]
-            cka = similarity.similarity_map([*down.values()], [*across.values()])
-            for (i, rows_ND), values in zip(down.items(), cka):
-                for j, value in zip(across, values):
-                    result = Result(self.tasks[0].name, *one, '', i, self._pooling)
-                    other = f'{two[0]} seed {two[1]} layer {j}'
-                    value = value, math.nan, math.nan
-                    count = len(rows_ND)
-                    self._row(result, 'centered', 'unbiased_cka', value, count, other)
+        with part(self.progress, 'similarity of layers') as show:
+            for one, two in itertools.combinations_with_replacement(self.last, 2):
+                show(f'{one[0]} and {two[0]}')
+                self._similarity(one, two)
+
+    def _similarity(self, one, two):
+        down, across = self.last[one], self.last[two]
+        values_RC = similarity.similarity_map([*down.values()], [*across.values()])
+        pairs = itertools.product(down.items(), across)
+        for ((layer, rows_ND), its), value in zip(pairs, values_RC.flat):
+            result = Result(self.tasks[0].name, *one, '', layer, self._pooling)
+            other = f'{two[0]} seed {two[1]} layer {its}'
+            value = value, math.nan, math.nan
+            self._row(result, 'centered', 'unbiased_cka', value, len(rows_ND), other)
 
     def _features(self, model, name, seed, control):
         """Measures all layers and poolings of a model or control on every task."""
         for task in self.tasks:
-            with self.progress.part(name, control, task.name):
+            with part(self.progress, name, control, task.name) as show:
                 read = self.read[name, seed, task.name]
-                extracted = vectors(self.config, model, task, self.cache, self.progress)
+                extracted = vectors(self.config, model, task, self.cache, show)
                 wanted = {
                     (Result(task.name, name, seed, control, *pair),): partial(
                         extracted.vectors, *pair
@@ -199,7 +182,7 @@ class Measurements:
                 }
                 labels = _token_labels(model, task)
                 lengths_N2 = _lengths(extracted.tokens_N, read)
-                self._measure_all(wanted, read, lengths_N2, labels)
+                self._measure_all(show, wanted, read, lengths_N2, labels)
                 if task is self.tasks[0] and not control:
                     start = len(_texts(task)) - len(task.test.texts())
                     self.last[name, seed] = {
@@ -210,7 +193,7 @@ class Measurements:
                         if pooling == self._pooling
                     }
 
-    def _measure_all(self, wanted, task, lengths_N2, labels=None, answered=None):
+    def _measure_all(self, show, wanted, task, lengths_N2, labels=None, answered=None):
         """Measures sets of vectors in parallel, and stores the results in order.
 
         `wanted` is {Results: a function that returns the vectors they share}; `answered`
@@ -222,36 +205,38 @@ class Measurements:
         def measure(group):
             result, rows_ND = group[0], wanted[group]()
             is_last = (result.layer or 0) == deepest
-            measures = self._geometry(task, unique, rows_ND, lengths_N2, is_last)
+            values, deviations, spectra = self._geometry(
+                task, unique, rows_ND, lengths_N2, is_last
+            )
+            per_example = {}
             if is_last or result.pooling == self._pooling:
                 is_first = result.pooling in (self._pooling, 'mean')
                 paper = labels if is_last and is_first else None
                 split = results.split(rows_ND, task)
-                values, per_example = probes.evaluate(
+                probed, per_example = probes.evaluate(
                     task, split, self._seed, paper, answered
                 )
-                measures.per_example.update(per_example)
-                count = len(task.test)
-                measures.values.extend(('', name, x, count) for name, x in values.items())
-            return measures
+                values += [('', name, x, len(task.test)) for name, x in probed.items()]
+            return values, deviations, spectra, per_example
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
             measured = zip(wanted, pool.map(measure, wanted))
-            for number, (group, measures) in enumerate(measured, 1):
-                self.progress.status(f'measured {number:,} of {len(wanted):,} cells')
+            for number, (group, own) in enumerate(measured, 1):
+                show(f'measured {number:,} of {len(wanted):,} cells')
                 for result in group:
-                    self._store(result, measures)
+                    self._store(result, *own)
 
-    def _store(self, result, measures):
-        for value in measures.values:
+    def _store(self, result, values, deviations, spectra, per_example):
+        for value in values:
             self._row(result, *value)
-        self.deviations[result] = measures.deviations
-        self.per_example[result] = measures.per_example
-        for form, values in measures.spectra.items():
+        self.deviations[result] = deviations
+        self.per_example[result] = per_example
+        for form, values in spectra.items():
             self.spectra.append(result._asdict() | dict(form=form, values=values))
 
     def _geometry(self, task, unique, rows_ND, lengths_N2, is_last):
-        """Geometry of the unique test texts; with intervals in the last layer."""
+        """(values, deviations, spectra) of the unique test texts: [(form, metric,
+        interval, count)], with intervals in the last layer."""
         start = len(rows_ND) - len(task.test.texts())
         rows_ND, lengths_N2 = (x[start:][unique.index_M] for x in (rows_ND, lengths_N2))
         by_class = task.kind == 'labels' and task.test.second is None
@@ -266,7 +251,7 @@ class Measurements:
         )
         values = [(form, name, x, len(rows_ND)) for (name, form), x in values.items()]
         spectra = results.spectra(rows_ND, lengths_N2) if is_last else {}
-        return _Measures(values, deviations, {}, spectra)
+        return values, deviations, spectra
 
     def _row(self, result, form, metric, interval, count, other=''):
         value, low, high = (float(x) for x in interval)
@@ -280,20 +265,16 @@ def untrained(config, model, seed):
     return controls.untrained(model, config['seed'] + seed)
 
 
-def vectors(config, model, task, cache, progress):
+def vectors(config, model, task, cache, show):
     """Returns the features.Features of a model on a task, from the cache if they are
-    there."""
-
-    def on_progress(done, count):
-        progress.status(f'vectors of {done:,} of {count:,} texts')
-
+    there; `show` is called with the status as text."""
     return features.extract(
         model,
         _texts(task),
         cache,
         _poolings(config, model),
         layers=config['layers'] or None,
-        on_progress=on_progress,
+        on_progress=lambda done, count: show(f'vectors of {done:,} of {count:,} texts'),
     )
 
 

@@ -85,19 +85,12 @@ def _labeled(rows, labels_N):
 
 def _mean_power(rows, labels_N, power):
     """Returns the mean over classes of the mean |z_i - z_j|^(2 power) of their pairs."""
-    means_C2 = _labeled(rows, labels_N).compute_once('class_powers', _class_powers)
-    return float(np.mean(means_C2[:, power - 1])) if len(means_C2) else np.nan
-
-
-def _class_powers(rows):
-    """Returns both means over all pairs, for each class with a pair, from moments."""
-    means = []
-    for label in range(rows.labels_N.max() + 1):
-        index_M = np.flatnonzero(rows.labels_N == label)
-        size = len(index_M)
+    rows, means = _labeled(rows, labels_N), []
+    for label, size in enumerate(np.bincount(rows.labels_N)):
         if size > 1:
-            means.append(np.array(_power_sums(rows, index_M)) / (size * (size - 1)))
-    return np.array(means).reshape(-1, 2)
+            sums = _power_sums(rows, np.flatnonzero(rows.labels_N == label))
+            means.append(sums[power - 1] / (size * (size - 1)))
+    return float(np.mean(means)) if means else np.nan
 
 
 def _power_sums(rows, index_M):

@@ -88,20 +88,12 @@ def as_cloud(rows_ND, labels_N=None, seed=0):
 class Cloud:
     """Validated embeddings and their cached statistics; create one with `as_cloud`.
 
-    `labels_N` are integers 0, 1, ... or None. `cache` has the results of `compute_once`,
-    which measures use to share work.
+    `labels_N` are integers 0, 1, ... or None.
     """
 
     rows_ND: np.ndarray
     labels_N: np.ndarray | None = None
     seed: int = 0
-    cache: dict = dataclasses.field(default_factory=dict)
-
-    def compute_once(self, name, compute):
-        """Returns compute(self), computed on the first call with this name only."""
-        if name not in self.cache:
-            self.cache[name] = compute(self)
-        return self.cache[name]
 
     def __len__(self):
         return len(self.rows_ND)
@@ -230,14 +222,15 @@ class Cloud:
     def unit_distances(self):
         """Yields squared distances of unit rows, block by block; do not modify them."""
         if len(self.blocks) == 1:
-            yield from self.near_distances()
+            yield from self.near_distances
             return
         for index_M in self.blocks:
             yield squared_distances(self.unit(index_M))
 
+    @functools.cached_property
     def near_distances(self):
-        """Returns the squared distances of unit rows in `neighbor_blocks`, cached."""
-        return self.compute_once('near_distances', _near_distances)
+        """The squared distances of unit rows in `neighbor_blocks`."""
+        return [squared_distances(self.unit(index_M)) for index_M in self.neighbor_blocks]
 
     @functools.cached_property
     def neighbor_blocks(self):
@@ -267,10 +260,6 @@ def squared_distances(rows_MD):
     np.maximum(distance_MM, 0, out=distance_MM)
     np.fill_diagonal(distance_MM, 0.0)
     return distance_MM
-
-
-def _near_distances(rows):
-    return [squared_distances(rows.unit(index_M)) for index_M in rows.neighbor_blocks]
 
 
 def _by_label(distance_MM, labels_M):

@@ -1,35 +1,14 @@
-"""Correlations of two lists of numbers, and the partial correlation.
+"""Influences of pairs on the correlations of two lists of numbers.
 
-numpy float64; ties get their mean rank. All functions raise ValueError for values that
-are not finite and for shapes that do not match.
+The mean over the pairs is the correlation, as of scipy.stats. numpy float64; ties get
+their mean rank. All functions raise ValueError for values that are not finite and for
+shapes that do not match.
 """
 
 import math
 
 import numpy as np
 import scipy
-
-
-def pearson(first_N, second_N):
-    """Returns Pearson's correlation coefficient; 0 if one list is constant.
-
-    >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
-    0.9934
-    """
-    first_N, second_N = _finite(first_N, second_N)
-    if np.ptp(first_N) == 0 or np.ptp(second_N) == 0:
-        return 0.0
-    return _cosine(first_N - first_N.mean(), second_N - second_N.mean())
-
-
-def spearman(first_N, second_N):
-    """Returns the correlation of the ranks; 0 if one list is constant.
-
-    >>> print(round(spearman([1, 2, 3], [2, 4, 400]), 6))
-    1.0
-    """
-    first_N, second_N = _finite(first_N, second_N)
-    return pearson(scipy.stats.rankdata(first_N), scipy.stats.rankdata(second_N))
 
 
 def pearson_influence(first_N, second_N):
@@ -42,9 +21,11 @@ def pearson_influence(first_N, second_N):
     >>> pearson_influence([1, 0], [3, 1]).tolist()
     [1.0, 1.0]
     """
-    value = pearson(first_N, second_N)
-    both = (np.asarray(values_N, float) for values_N in (first_N, second_N))
-    x_N, y_N = ((v_N - v_N.mean()) / (v_N.std() or 1.0) for v_N in both)
+    first_N, second_N = _finite(first_N, second_N)
+    if np.ptp(first_N) == 0 or np.ptp(second_N) == 0:
+        return np.zeros(len(first_N))
+    x_N, y_N = ((v_N - v_N.mean()) / v_N.std() for v_N in (first_N, second_N))
+    value = np.mean(x_N * y_N)
     return value + x_N * y_N - value * (x_N**2 + y_N**2) / 2
 
 
@@ -121,8 +102,3 @@ def _finite(first_N, second_N):
     if not np.isfinite(first_N).all() or not np.isfinite(second_N).all():
         raise ValueError('A correlation needs finite values, but some are NaN or inf.')
     return first_N, second_N
-
-
-def _cosine(first_N, second_N):
-    norms = np.linalg.norm(first_N) * np.linalg.norm(second_N)
-    return float(np.clip(first_N @ second_N / norms, -1, 1)) if norms > 0 else 0.0

@@ -25,7 +25,8 @@ def intrinsic_dimension(rows):
     1.0
     """
     rows = cloud.as_cloud(rows).require_pairs('The intrinsic dimension')
-    return rows.compute_once('intrinsic_dimension', _dimension)
+    logs = [_log_ratio(rows.rows_ND[index_M]) for index_M in rows.neighbor_blocks]
+    return float(np.mean([_two_nn(log_M) for log_M in logs]))
 
 
 def hubness(rows):
@@ -39,7 +40,7 @@ def hubness(rows):
     """
     rows = cloud.as_cloud(rows).require_pairs('Hubness')
     skews = []
-    for index_M, square_MM in zip(rows.neighbor_blocks, rows.near_distances()):
+    for index_M, square_MM in zip(rows.neighbor_blocks, rows.near_distances):
         if not square_MM.any():
             return 0.0  # all rows have the same direction
         square_MM = square_MM.copy()
@@ -49,11 +50,6 @@ def hubness(rows):
         counts_M = np.bincount(nearest_MK.ravel(), minlength=len(index_M))
         skews.append(scipy.stats.skew(counts_M) if np.ptp(counts_M) else 0.0)
     return float(np.mean(skews))
-
-
-def _dimension(rows):
-    logs = [_log_ratio(rows.rows_ND[index_M]) for index_M in rows.neighbor_blocks]
-    return float(np.mean([_two_nn(log_M) for log_M in logs]))
 
 
 def _log_ratio(rows_MD):

@@ -20,14 +20,14 @@ from jepa_text.measures import statistics
 ENOUGH = 0.8  # the conventional power of a study
 
 
-def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
+def power(difference, deviation, seeds, *, tests=1):
     """Returns P(|T| > c), the power of a two-sided paired t-test over seeds.
 
     T is noncentral t with seeds - 1 degrees of freedom and noncentrality
 
         |difference| / (deviation / sqrt seeds)
 
-    (Cohen 1988, chapter 2). c is the critical value, two-sided at (1 - level) / tests:
+    (Cohen 1988, chapter 2). c is the critical value, two-sided at (1 - LEVEL) / tests:
     the smallest p that Holm's correction requires of any of `tests` tests. NaN below two
     seeds, and for a difference or deviation that is not finite.
 
@@ -37,44 +37,43 @@ def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
     if seeds < 2 or not math.isfinite(difference) or not math.isfinite(deviation):
         return math.nan
     if not deviation:
-        return 1.0 if difference else (1 - level) / tests
+        return 1.0 if difference else (1 - statistics.LEVEL) / tests
     shift = abs(difference) / (deviation / math.sqrt(seeds))
-    degrees = seeds - 1
-    bound = critical(seeds, tests=tests, level=level)
+    bound = critical(seeds, tests=tests)
     # P(T < bound) and P(T < -bound), as scipy.stats.nct.cdf, 40 times faster. Where they
     # are almost 0, they underflow to NaN.
-    below, other_tail = np.nan_to_num(
-        scipy.special.nctdtr(degrees, shift, [bound, -bound])
-    )
+    tails = scipy.special.nctdtr(seeds - 1, shift, [bound, -bound])
+    below, other_tail = np.nan_to_num(tails)
     return float(1 - below + other_tail)
 
 
-def detectable(deviation, seeds, *, tests=1, level=statistics.LEVEL, enough=ENOUGH):
-    """Returns the smallest difference with a power of `enough`; NaN below two seeds.
+def detectable(deviation, seeds, *, tests=1):
+    """Returns the smallest difference with a power of ENOUGH; NaN below two seeds.
 
     >>> print(round(detectable(1.0, 5), 2), round(detectable(1.0, 5, tests=10), 2))
     1.68 3.16
     """
     if seeds < 2 or not math.isfinite(deviation):
         return math.nan
-    return _detectable(seeds, tests, level, enough) * deviation
+    return _detectable(seeds, tests) * deviation
 
 
 @functools.lru_cache
-def _detectable(seeds, tests, level, enough):
-    options = dict(deviation=1.0, seeds=seeds, tests=tests, level=level)
-    high = critical(seeds, tests=tests, level=level)
-    while power(high, **options) < enough:
+def _detectable(seeds, tests):
+    def excess(difference):
+        return power(difference, 1.0, seeds, tests=tests) - ENOUGH
+
+    high = critical(seeds, tests=tests)
+    while excess(high) < 0:
         high *= 2
-    root = scipy.optimize.brentq(lambda x: power(x, **options) - enough, 0.0, high)
-    return float(root)
+    return float(scipy.optimize.brentq(excess, 0.0, high))
 
 
-def critical(seeds, *, tests=1, level=statistics.LEVEL):
-    """Returns the critical value of |t|, two-sided at (1 - level) / tests.
+def critical(seeds, *, tests=1):
+    """Returns the critical value of |t|, two-sided at (1 - LEVEL) / tests.
 
     >>> print(round(critical(5), 3))
     2.776
     """
     # Symmetric, so minus the lower quantile; as scipy.stats.t.isf, far slower.
-    return -float(scipy.special.stdtrit(seeds - 1, (1 - level) / (2 * tests)))
+    return -float(scipy.special.stdtrit(seeds - 1, (1 - statistics.LEVEL) / (2 * tests)))

@@ -30,13 +30,7 @@ class Ridge:
     penalty: float
 
     def predict(self, rows_ND):
-        """Returns values_NT, float64. Raises ValueError for rows of another width."""
-        rows_ND = np.asarray(rows_ND)
-        if rows_ND.ndim != 2 or rows_ND.shape[1] != len(self.mean_D):
-            raise ValueError(
-                f'The regression was fitted on vectors of width {len(self.mean_D)}, but '
-                f'these have shape {rows_ND.shape}.'
-            )
+        """Returns values_NT, float64."""
         kernel_DT = self.weights_DT / self.scale_D[:, None]
         return rows_ND @ kernel_DT + (self.bias_T - self.mean_D @ kernel_DT)
 

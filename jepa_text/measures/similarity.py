@@ -45,17 +45,17 @@ def unbiased_cka(first, second):
     return _ratio(_hsic(first, second), _hsic(first, first), _hsic(second, second))
 
 
-def similarity_map(firsts, seconds, measure=unbiased_cka):
-    """Returns [R, C]: `measure` of each of `firsts` and each of `seconds`, e.g. layers.
+def similarity_map(firsts, seconds):
+    """Returns [R, C]: `unbiased_cka` of each of `firsts` and of `seconds`, e.g. layers.
 
-    >>> layers = [np.eye(5), np.diag([1.0, 2.0, 3.0, 4.0, 5.0])]
-    >>> similarity_map(layers, layers, linear_cka).round(2).tolist()
-    [[1.0, 0.83], [0.83, 1.0]]
+    >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0], [0.0, 0.0], [2.0, 2.0]])
+    >>> similarity_map([rows_ND, rows_ND[:, :1]], [rows_ND]).round(2).tolist()
+    [[1.0], [0.63]]
     """
     # A Cloud caches its moments, so they are computed once for each side.
     firsts = [cloud.as_cloud(rows) for rows in firsts]
     seconds = [cloud.as_cloud(rows) for rows in seconds]
-    return np.array([[measure(first, second) for second in seconds] for first in firsts])
+    return np.array([[unbiased_cka(one, two) for two in seconds] for one in firsts])
 
 
 def _paired(first, second):

@@ -6,11 +6,11 @@
     sign_flip             permutation test of a mean difference, with few assumptions
     holm                  corrects p-values for multiple comparisons
 
-Intervals are (value, low, high) at `level`. Tests over sentences
-say nothing about other training runs: with sentences as pairs, a small p is about these
-two trained models and not about their objectives, however many seeds were averaged
-before. If seeds differ by 0.04, such a test rejects four of ten true null hypotheses. See
-scipy.stats for what is not here: `bootstrap`, Wilcoxon's test, the false discovery rate
+Intervals are (value, low, high) at LEVEL. Tests over sentences say nothing about other
+training runs: with sentences as pairs, a small p is about these two trained models and
+not about their objectives, however many seeds were averaged before. If seeds differ by
+0.04, such a test rejects four of ten true null hypotheses. See scipy.stats for what is
+not here: `bootstrap`, Wilcoxon's test, the false discovery rate
 (`false_discovery_control`).
 """
 
@@ -56,7 +56,7 @@ class OverSeeds(NamedTuple):
     test: str
 
 
-def mean_interval(values_N, scale, clusters=(), level=LEVEL):
+def mean_interval(values_N, scale, clusters=()):
     """Returns the mean over examples with its interval, on one of the SCALES.
 
     share          values from 0 to 1, such as right or wrong: Wilson's interval (1927),
@@ -74,22 +74,21 @@ def mean_interval(values_N, scale, clusters=(), level=LEVEL):
     """
     values_N = np.asarray(values_N, np.float64)
     is_list = values_N.ndim == 1 and values_N.size and np.isfinite(values_N).all()
-    if scale not in SCALES or not is_list or not 0 < level < 1:
+    if scale not in SCALES or not is_list:
         raise ValueError(
-            f'scale={scale!r}, level={level}, values of shape {values_N.shape}: an '
-            f'interval needs a scale of {", ".join(SCALES)}, a level between 0 and 1 and '
-            'a list of finite values.'
+            f'scale={scale!r}, values of shape {values_N.shape}: an interval needs a '
+            f'scale of {", ".join(SCALES)} and a list of finite values.'
         )
     mean = float(np.clip(values_N.mean(), *SCALES[scale]))
     spread, freedom, count = variance(values_N, clusters)
-    quantile = float(scipy.special.stdtrit(freedom, (1 + level) / 2))
+    quantile = float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
     reach = quantile * math.sqrt(spread)
     if scale == 'correlation' and abs(mean) < 1:
         center, reach = math.atanh(mean), reach / (1 - mean**2)
         return Interval(mean, math.tanh(center - reach), math.tanh(center + reach))
     if scale == 'share' and (spread or mean in (0, 1)):
         if freedom == len(values_N) - 1:  # independent: N, if they are right or wrong
-            quantile = float(scipy.special.ndtri((1 + level) / 2))
+            quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
             spread *= freedom / (freedom + 1)
         ratio = quantile**2 / (mean * (1 - mean) / spread if spread else count)
         center = (mean + ratio / 2) / (1 + ratio)
@@ -141,7 +140,7 @@ def variance(values_N, clusters=()):
     return float(max(total - shared, independent)), freedom, min(count, size)
 
 
-def two_level_interval(values_SN, scale='difference', clusters=(), level=LEVEL):
+def two_level_interval(values_SN, scale='difference', clusters=()):
     """Returns the mean over seeds and examples, with an interval over both.
 
     Row s has training seed s on the same examples as the other rows. The margins of the
@@ -161,15 +160,15 @@ def two_level_interval(values_SN, scale='difference', clusters=(), level=LEVEL):
             f'is {values_SN.shape}, and {np.sum(~np.isfinite(values_SN))} values are '
             'not finite.'
         )
-    value, low, high = mean_interval(values_SN.mean(axis=0), scale, clusters, level)
+    value, low, high = mean_interval(values_SN.mean(axis=0), scale, clusters)
     reach, seeds = 0.0, len(values_SN)
     if seeds > 1:
-        reach = t_margin(values_SN.mean(axis=1), level) / math.sqrt(seeds)
+        reach = t_margin(values_SN.mean(axis=1)) / math.sqrt(seeds)
     below, above = (math.hypot(end - value, reach) for end in (low, high))
     return Interval(value, value - below, value + above)
 
 
-def t_margin(values_R, level=LEVEL):
+def t_margin(values_R):
     """Returns the margin of error of a t interval for a single value: t_(R - 1) s.
 
     s is the standard deviation of the values, and t_(R - 1) the quantile of Student's t.
@@ -178,17 +177,17 @@ def t_margin(values_R, level=LEVEL):
     4.303
     """
     # The functions of scipy.stats give the same numbers, a hundred times slower.
-    quantile = scipy.special.stdtrit(len(values_R) - 1, (1 + level) / 2)
+    quantile = scipy.special.stdtrit(len(values_R) - 1, (1 + LEVEL) / 2)
     return float(quantile * np.std(values_R, ddof=1))
 
 
-def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
+def over_seeds(first_S, second_S, *, tests=1):
     """Tests whether two training methods differ; pair s has the two runs with seed s.
 
     Student's paired t-test (Student 1908), p = P(|T| > |mean / (s / sqrt S)|) with S - 1
     degrees of freedom, which assumes normal differences. From FLIPPED_SEEDS pairs on,
     `sign_flip` instead, which assumes only symmetric differences; unless its smallest p
-    times the number of `tests` that are corrected together exceeds 1 - level, so that no
+    times the number of `tests` that are corrected together exceeds 1 - LEVEL, so that no
     difference could be significant. Also `sign_flip` for a difference other than 0 that
     all seeds share, for which t has no value. The interval is Student's in all cases.
     With fewer than MIN_SEEDS pairs there is no test. Raises ValueError for values that
@@ -201,9 +200,9 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
     mean, seeds = float(difference_S.mean()), len(difference_S)
     if seeds < MIN_SEEDS:
         return OverSeeds(mean, math.nan, math.nan, math.nan, seeds, '')
-    margin = t_margin(difference_S, level) / math.sqrt(seeds)
+    margin = t_margin(difference_S) / math.sqrt(seeds)
     smallest = max(2.0 ** (1 - seeds), 1 / (1 + _FLIPS))
-    if seeds >= FLIPPED_SEEDS and smallest * tests <= 1 - level:
+    if seeds >= FLIPPED_SEEDS and smallest * tests <= 1 - LEVEL:
         p, test = sign_flip(first_S, second_S), 'sign flips'
     else:
         p, test = 1.0, 't-test'

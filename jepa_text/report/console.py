@@ -29,9 +29,8 @@ class Progress:
         self.total, self._excluded = total, excluded
         self._stream = sys.stderr if stream is None else stream
         self._start_time = now()
-        self._step, self._printed_tenth, self._printed_at = start, None, 0.0
-        self._printed_step = None
-        self._numbers = {}
+        self.step, self._numbers = start, {}
+        self._printed_step, self._printed_tenth, self._printed_at = None, None, 0.0
         self._bar = _bar(self._stream) if _is_terminal(self._stream) else None
         if self._bar is not None:
             self._task = self._bar.add_task(
@@ -41,11 +40,11 @@ class Progress:
 
     def begin(self):
         """Measures the time of steps from here on."""
-        self._began = self._step, self._now() - self._excluded()
+        self._began = self.step, self._now() - self._excluded()
 
     def update(self, step, loss=None, tokens_per_second=None, description=None):
         """Shows that `step` steps are done. Numbers that are None keep their value."""
-        self._step = step
+        self.step = step
         self._description = description or self._description
         given = {'loss': loss, 'rate': tokens_per_second}
         self._numbers |= {key: float(v) for key, v in given.items() if v is not None}
@@ -70,10 +69,10 @@ class Progress:
 
     def _left(self):
         step, time = self._began
-        if self._step <= step:
+        if self.step <= step:
             return ''
-        seconds = (self._now() - self._excluded() - time) / (self._step - step)
-        return f'{_duration(seconds * (self.total - self._step))} left'
+        seconds = (self._now() - self._excluded() - time) / (self.step - step)
+        return f'{_duration(seconds * (self.total - self.step))} left'
 
     def _text(self):
         parts = []
@@ -84,18 +83,18 @@ class Progress:
         return '  '.join(parts)
 
     def _maybe_print(self, force=False):
-        tenth = 10 * self._step // max(self.total, 1)
+        tenth = 10 * self.step // max(self.total, 1)
         is_due = self._now() - self._printed_at >= 10
         if not force and tenth == self._printed_tenth and not is_due:
             return
         self._printed_tenth, self._printed_at = tenth, self._now()
         elapsed = f'{_duration(self._now() - self._start_time)} elapsed'
-        share = f'{100 * self._step // max(self.total, 1):3d}%'
-        head = f'{self._description}  {share}  {self._step:,}/{self.total:,}'
+        share = f'{100 * self.step // max(self.total, 1):3d}%'
+        head = f'{self._description}  {share}  {self.step:,}/{self.total:,}'
         parts = filter(None, [head, self._text(), elapsed, self._left()])
         print('  '.join(parts), file=self._stream)
         self._stream.flush()
-        self._printed_step = self._step
+        self._printed_step = self.step
 
     def __enter__(self):
         if self._bar is not None:
@@ -105,7 +104,7 @@ class Progress:
     def __exit__(self, *_):
         if self._bar is not None:
             self._bar.stop()
-        elif self._printed_step != self._step:
+        elif self._printed_step != self.step:
             self._maybe_print(force=True)
 
 

@@ -21,6 +21,7 @@ from jepa_text.analysis import (
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
+from jepa_text.report import console
 
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
@@ -266,7 +267,8 @@ def test_similarity_map_has_layer_numbers():
 
 
 def test_measured_layers_keep_their_numbers():
-    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None)
+    progress = console.Progress('', 1)
+    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, progress)
     found.tasks = [types.SimpleNamespace(name='t')]
     rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
@@ -279,7 +281,7 @@ def test_untrained_control_differs_for_each_seed(monkeypatch):
     seeds = []
     monkeypatch.setattr(controls, 'untrained', lambda _, seed: seeds.append(seed))
     config = dict(controls=[controls.UNTRAINED], seed=5, poolings=['mean'])
-    found = measuring.Measurements(config, [], None)
+    found = measuring.Measurements(config, [], None, None)
     for seed in (0, 1, 2):
         found.model(None, 'a', seed)
     assert len(set(seeds)) == 3

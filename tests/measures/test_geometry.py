@@ -343,18 +343,6 @@ def test_labels_are_required_and_must_match():
         class_geometry.intra_distance(cloud.as_cloud(CLOUD_ND), LABELS_N)
 
 
-def test_compute_once_caches():
-    calls = []
-    found = cloud.as_cloud(CLOUD_ND)
-
-    def compute(rows):
-        calls.append(rows)
-        return 7
-
-    assert [found.compute_once('mine', compute) for _ in range(2)] == [7, 7]
-    assert calls == [found] and cloud.as_cloud(found) is found
-
-
 def test_fewer_rows_than_dimensions_have_the_same_spectrum():
     rows_ND = gaussian(12, 40) + 1
     for found, center in (

@@ -231,7 +231,6 @@ def test_corrected_p_values_keep_their_order_and_never_shrink():
         (lambda s: s.mean_interval([1.0, np.nan], 'share'), 'a list of finite values'),
         (lambda s: s.mean_interval([], 'share'), r'values of shape \(0,\)'),
         (lambda s: s.mean_interval([1.0], 'shares'), "scale='shares'"),
-        (lambda s: s.mean_interval([1.0], 'share', level=95), 'level=95'),
         (lambda s: s.two_level_interval([1.0, 2.0]), r'\[seeds, sentences\]'),
         (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 values are not'),
         (lambda s: s.two_level_interval(np.zeros((3, 0))), r'shape is \(3, 0\)'),
