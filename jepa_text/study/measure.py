@@ -4,10 +4,6 @@ workdir/evaluated/<member>.json   the question, which names the checkpoint; the 
                                   checksum
 """
 
-import functools
-import json
-from pathlib import Path
-
 import jax
 
 from jepa_text.config import resolve
@@ -140,36 +136,15 @@ def _measured(name, config, workdir, first):
         model = load.untrained(workdir / first)
     else:
         model = load.load(workdir / name)
-    tools = _tools(json.dumps([config, str(workdir)]))
+    rows = pipeline.Rows(workdir / 'rows', split_of(config['study']))
+    mesh = sharding.make_mesh(devices=jax.devices()[:1])
+    scored = heldout.Evaluator(
+        [model.network], rows, model.tokenizer, mesh, batch_size=64
+    )
+    shape = geometry.Evaluator(rows, mesh, batch_size=64)
     return {
-        **tools.scored(model).run(model.params, model.network),
-        **representation.run(model, tools.probes),
-        **tools.shape.run(model.params, model.network),
+        **scored.run(model.params, model.network),
+        **representation.run(model, probes(config, workdir / 'rows')[0]),
+        **shape.run(model.params, model.network),
         'geometry/dimensions': model.network.encoder.width,
     }
-
-
-@functools.lru_cache(maxsize=1)
-def _tools(text):
-    config, workdir = json.loads(text)
-    return _Tools(config, Path(workdir))
-
-
-class _Tools:
-    """What measures the members of a study; members scored alike share a program."""
-
-    def __init__(self, config, workdir):
-        self.probes, _ = probes(config, workdir / 'rows')
-        self._rows = pipeline.Rows(workdir / 'rows', split_of(config['study']))
-        self._mesh = sharding.make_mesh(devices=jax.devices()[:1])
-        self.shape = geometry.Evaluator(self._rows, self._mesh, batch_size=64)
-        self._evaluators = {}
-
-    def scored(self, model):
-        """Returns the Evaluator for the last objective of a model."""
-        key = json.dumps(heldout.scorings([model.network]))
-        if key not in self._evaluators:
-            self._evaluators[key] = heldout.Evaluator(
-                [model.network], self._rows, model.tokenizer, self._mesh, batch_size=64
-            )
-        return self._evaluators[key]

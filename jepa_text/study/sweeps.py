@@ -4,6 +4,7 @@ Read from the configs: share of CLM, masking rate, learning rate and steps. Arms
 differ in one of these alone form a line; three values make a curve.
 """
 
+import copy
 import json
 from typing import NamedTuple
 
@@ -18,22 +19,20 @@ class Traits(NamedTuple):
 
     share        share of CLM
     rate         masking rate, or None
-    options      the other options of its phases, as text; None for CLM alone
-    schedule     the options of the schedule besides its peak, as text
     peak         peak of the learning rate
     steps        number of steps
-    others       other sections that affect the result, as text
     objectives   names of the objectives
+    options      the other options of its phases, as text; None for CLM alone
+    others       the schedule besides its peak, and other sections, as text
     """
 
     share: float
     rate: float | None
-    options: str | None
-    schedule: str
     peak: float | None
     steps: int
-    others: str
     objectives: tuple
+    options: str | None
+    others: str
 
 
 class Sweep(NamedTuple):
@@ -66,42 +65,31 @@ def traits(config):
     """Returns the Traits of an arm, from its completed config."""
     total = recipes.total_steps(config)
     spans = budget.spans(config['phases'], total)
-    names = tuple(phase['objective']['name'] for phase in config['phases'])
+    phases = copy.deepcopy(config['phases'])
+    sections = [phase['objective'] for phase in phases]
+    names = tuple(section['name'] for section in sections)
     causal = sum(b - a for (a, b), name in zip(spans, names) if name == 'clm')
-    *before, final = config['phases']
-    last = final['objective'].get('mlm') or final['objective']
+    tokens = sections[-1].get('mlm') or sections[-1]
+    has_rate = isinstance(tokens.get('rate'), float)
+    rate = tokens.pop('rate') if has_rate else None
     schedule = config['schedule']
     schedule = schedule if isinstance(schedule, dict) else {'peak': schedule}
-    rate = last.get('rate')
+    others = [{k: x for k, x in schedule.items() if k != 'peak'}]
+    # CLM has no options, except for a prefix.
+    options = [
+        [section, phase.get('data'), phase.get('rope_theta')]
+        for section, phase in zip(sections, phases)
+        if section['name'] != 'clm'
+    ]
     return Traits(
         share=causal / total,
-        rate=rate if isinstance(rate, float) else None,
-        options=_options(before, final, isinstance(rate, float)),
-        schedule=str({k: x for k, x in schedule.items() if k != 'peak'}),
+        rate=rate,
         peak=schedule.get('peak'),
         steps=total,
-        others=str([config.get(key) for key in _OTHERS]),
         objectives=names,
+        options=json.dumps(options, sort_keys=True) if options else None,
+        others=str(others + [config.get(key) for key in _OTHERS]),
     )
-
-
-def _options(before, final, has_rate):
-    """Returns the options of phases as text, without lengths and the last masking rate.
-
-    CLM has no options, except for a prefix.
-    """
-    if has_rate:
-        section = final['objective']
-        tokens = section.get('mlm') or section
-        own = {k: x for k, x in tokens.items() if k != 'rate'}
-        own = own if tokens is section else section | {'mlm': own}
-        final = final | {'objective': own}
-    options = []
-    for phase in (*before, final):
-        section = phase['objective']
-        if section['name'] != 'clm':
-            options.append([section, phase.get('data'), phase.get('rope_theta')])
-    return json.dumps(options, sort_keys=True) if options else None
 
 
 def lines(kinds, sweep):
@@ -111,12 +99,19 @@ def lines(kinds, sweep):
     """
     by_traits = {}
     for arm, kind in kinds.items():
-        key, value = _line_of(kind, sweep)
+        value, key = getattr(kind, sweep.trait), kind._replace(**{sweep.trait: None})
+        if sweep.trait == 'share':
+            if kind.objectives not in (('mlm',), ('clm',), ('clm', 'mlm')):
+                continue
+            key = key._replace(objectives=None)
         if value is not None:
             by_traits.setdefault(key, {}).setdefault(value, arm)
-    if sweep.trait == 'share':
-        by_traits = _with_pure_clm(by_traits)
-    return [line for line in by_traits.values() if len(line) >= sweep.minimum]
+    # CLM alone, which has no masking rate and options, belongs to all lines.
+    whole = (
+        by_traits.get(key._replace(rate=None, options=None), {}) | line
+        for key, line in by_traits.items()
+    )
+    return [line for line in whole if len(line) >= sweep.minimum]
 
 
 def figures(arms, kinds, metrics):
@@ -136,27 +131,3 @@ def figures(arms, kinds, metrics):
                 look = dict(log=sweep.log, percent=sweep.percent)
                 drawn.append(plots.errors(runs, title, metric, sweep.xlabel, **look))
     return drawn
-
-
-def _line_of(kind, sweep):
-    """Returns (the traits that all arms of its line share, value of the varied trait).
-
-    The value is None for an arm that belongs to no line of the sweep.
-    """
-    varied = [sweep.trait]
-    if sweep.trait == 'share':
-        if kind.objectives not in (('mlm',), ('clm',), ('clm', 'mlm')):
-            return None, None
-        varied.append('objectives')
-    key = tuple(x for name, x in kind._asdict().items() if name not in varied)
-    return key, getattr(kind, sweep.trait)
-
-
-def _with_pure_clm(by_traits):
-    """Adds CLM alone, which has no masking rate and options, to all lines."""
-    alone = {key[2:]: line for key, line in by_traits.items() if key[:2] == (None, None)}
-    return {
-        key: alone.get(key[2:], {}) | line
-        for key, line in by_traits.items()
-        if key[:2] != (None, None)
-    }

@@ -168,7 +168,7 @@ def labels(figure):
 
 
 def test_lines_of_a_sweep_have_different_names():
-    mlm = sweeps.Traits(0.0, 0.2, '', '', 1e-4, 10, '', ('mlm',))
+    mlm = sweeps.Traits(0.0, 0.2, 1e-4, 10, ('mlm',), '', '')
     alone = dict(share=1.0, rate=None, options=None, objectives=('clm',))
     kinds = {'clm': mlm._replace(**alone)}
     for rate in (0.2, 0.4):
