@@ -63,23 +63,49 @@ def test_missing_program_is_reported_in_one_line(machine, script):
 
 
 NO_SUCH_CONFIG = ('train', '--config=configs/dask.py:mlm', '--workdir=/data/a')
+LOST = (*JOB[:2], '--workdir=runs/a')
+STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
+TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
-# All scripts leave the check to command_line.sh: each with the last of its mistakes.
 @pytest.mark.parametrize(
-    'script, words, message',
+    'script, words, env, message',
     [
-        ('local.sh', (), 'no COMMAND'),
-        ('local.sh', ('--config=configs/toy.py', '--workdir=/data/a'), 'no COMMAND'),
-        ('local.sh', ('train', '--workdir=/data/a'), '--config is missing'),
-        ('local.sh', ('train', '--config=', '--workdir=/data/a'), '--config is missing'),
-        ('local.sh', ('train', '--config=configs/toy.py'), '--workdir is missing'),
-        *((script, NO_SUCH_CONFIG, 'does not exist') for script in LAUNCHERS),
+        # All scripts leave this check to command_line.sh: each has the last mistake.
+        ('local.sh', (), {}, 'no COMMAND'),
+        ('local.sh', JOB[1:], {}, 'no COMMAND'),
+        ('local.sh', ('train', JOB[2]), {}, '--config is missing'),
+        ('local.sh', ('train', '--config=', JOB[2]), {}, '--config is missing'),
+        ('local.sh', JOB[:2], {}, '--workdir is missing'),
+        *((script, NO_SUCH_CONFIG, {}, 'does not exist') for script in LAUNCHERS),
+        ('local.sh', JOB, dict(PROCESSES='0'), '=0 is not a whole number above 0'),
+        ('local.sh', JOB, dict(PROCESSES='two'), 'PROCESSES=two is not'),
+        ('local.sh', JOB, dict(ACCELERATOR='gpu'), 'gpu; use cpu, cuda, cuda12 or tpu'),
+        ('local.sh', JOB, dict(ACCELERATOR='cuda', PROCESSES='2'), 'unset PROCESSES'),
+        ('slurm.sh', JOB, dict(NODES='two'), 'NODES=two is not a whole number'),
+        ('slurm.sh', JOB, dict(GPUS='0'), 'GPUS=0 is not a whole number'),
+        ('slurm.sh', JOB, dict(SEEDS='0 1'), 'SEEDS, PRESETS and LIST were removed'),
+        ('gke.sh', JOB, dict(NAME='First'), 'is not a valid name in a cluster'),
+        ('gke.sh', JOB, dict(NAME='a' * 41), 'at most 40'),
+        ('gke.sh', JOB, dict(IMAGE=''), 'IMAGE is not set'),
+        ('gke.sh', JOB, dict(TPU='tpu-v6e-slice'), 'but not both'),
+        ('gke.sh', JOB, TPU | dict(SLICES='2'), 'SLICES was removed'),
+        ('gke.sh', JOB, TPU | dict(TPU=''), 'set TPU'),
+        ('gke.sh', JOB, TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),
+        ('gke.sh', JOB, TPU | dict(CHIPS='four'), 'CHIPS=four is not'),
+        ('gke.sh', STUDY, dict(HOSTS='2'), 'whose members have one'),
+        ('sky.sh', STUDY, dict(NODES='2'), 'whose members have one'),
+        *(
+            (script, LOST, {}, '--workdir=runs/a is lost')
+            for script in ('gke.sh', 'sky.sh', 'docker.sh')
+        ),
     ],
 )
-def test_wrong_usage_is_reported_before_anything_starts(machine, script, words, message):
+def test_wrong_usage_is_reported_before_anything_starts(
+    machine, script, words, env, message
+):
     fake_all(machine)
-    code, output = machine.run(script, *words, **LAUNCHERS[script][1])
+    code, output = machine.run(script, *words, **LAUNCHERS[script][1] | env)
     assert code == 2 and message in output and not machine.calls()
     assert output.startswith(f'\njepa-text: {script}: ') and output.count('\n') == 2
 
@@ -168,20 +194,6 @@ def test_local_starts_several_processes(machine):
 def test_several_processes_give_one_exit_code(machine, codes, answer):
     machine.fake('jepa-text', f'codes=({codes}); exit "${{codes[$JAX_PROCESS_ID]}}"')
     assert machine.run('local.sh', *JOB, PROCESSES='2')[0] == answer
-
-
-@pytest.mark.parametrize(
-    'env, message',
-    [
-        (dict(PROCESSES='0'), 'PROCESSES=0 is not a whole number above 0'),
-        (dict(PROCESSES='two'), 'PROCESSES=two is not'),
-        (dict(ACCELERATOR='gpu'), 'ACCELERATOR=gpu; use cpu, cuda, cuda12 or tpu'),
-        (dict(ACCELERATOR='cuda', PROCESSES='2'), 'unset PROCESSES'),
-    ],
-)
-def test_local_rejects(machine, env, message):
-    code, output = machine.run('local.sh', *JOB, **env)
-    assert code == 2 and message in output and not machine.calls()
 
 
 SHOW = 'echo "$JAX_PLATFORMS $*"'

@@ -69,19 +69,6 @@ def test_sbatch_reads_its_directives():
 
 
 @pytest.mark.parametrize(
-    'env, message',
-    [
-        (dict(NODES='two'), 'NODES=two is not a whole number'),
-        (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
-        (dict(SEEDS='0 1'), 'SEEDS, PRESETS and LIST were removed'),
-    ],
-)
-def test_slurm_rejects(machine, env, message):
-    code, output = machine.run('slurm.sh', '--dry-run', *JOB, **env)
-    assert code == 2 and re.search(message, output)
-
-
-@pytest.mark.parametrize(
     'state, code',
     [*(('RUNNING', code) for code in (0, 1, 2, 75, 87, 137, 143)), ('COMPLETING', 75)],
 )
@@ -237,39 +224,6 @@ def test_a_jobset_at_an_address_has_no_volume(machine):
     # A claim that is set is mounted anyway.
     _, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, CLAIM='mine')
     assert 'claimName: "mine"' in output
-
-
-@pytest.mark.parametrize('script, env', [('gke.sh', GPU), ('sky.sh', {})])
-def test_members_of_a_study_have_one_host(machine, script, env):
-    several = env | dict(HOSTS='2', NODES='2')
-    code, output = machine.run(script, '--dry-run', *STUDY, **several)
-    assert code == 2 and 'whose members have one' in output
-
-
-@pytest.mark.parametrize(
-    'env, message',
-    [
-        (GPU | dict(NAME='First'), 'is not a valid name in a cluster'),
-        (GPU | dict(NAME='a' * 41), 'at most 40'),
-        (GPU | dict(IMAGE=''), 'IMAGE is not set'),
-        (GPU | dict(TPU='tpu-v6e-slice'), 'but not both'),
-        (TPU | dict(SLICES='2'), 'SLICES was removed'),
-        (TPU | dict(TPU=''), 'set TPU'),
-        (TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),
-        (TPU | dict(CHIPS='four'), 'CHIPS=four is not'),
-    ],
-)
-def test_gke_rejects(machine, env, message):
-    code, output = machine.run('gke.sh', '--dry-run', *JOB, **env)
-    assert code == 2 and message in output
-
-
-@pytest.mark.parametrize(
-    'script, env', [('gke.sh', GPU), ('sky.sh', dict(BUCKET='gs://b')), ('docker.sh', {})]
-)
-def test_workdir_that_would_be_lost_is_rejected(machine, script, env):
-    code, output = machine.run(script, '--dry-run', *JOB[:2], '--workdir=runs/a', **env)
-    assert code == 2 and '--workdir=runs/a is lost' in output
 
 
 def test_sky_task():
