@@ -85,17 +85,6 @@ def test_the_interval_is_wilsons_and_has_a_width_at_accuracy_1():
     assert result['low'] == pytest.approx(30 / (30 + 1.96**2), abs=1e-4)
 
 
-def test_the_interval_matches_a_bootstrap_over_examples():
-    train, (test_ND, test_N) = cloud(300, 8, 3, 3.0), cloud(400, 8, 3, 3.0, 1)
-    result = probe(train, (test_ND, test_N))
-    right = round(400 * result['accuracy'])
-    answers_N = np.arange(400) < right
-    rng = np.random.default_rng(0)
-    means = [rng.choice(answers_N, 400).mean() for _ in range(4000)]
-    expected = np.percentile(means, [2.5, 97.5])
-    np.testing.assert_allclose([result['low'], result['high']], expected, atol=0.006)
-
-
 def test_strings_are_labels_and_unseen_ones_count_as_wrong():
     names = np.array(['Austen', 'Melville', 'Biden'])
     train, (test_ND, test_N) = cloud(500, 8, 2, 0.0), cloud(100, 8, 2, 0.0, 1)
