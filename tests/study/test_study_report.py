@@ -31,10 +31,19 @@ def pfs():
     return made_up.study('pfs', loss=loss)
 
 
+def parts(made):
+    """Returns (headline, {heading: section}) of the report of a study."""
+    lead, found = report.parts(made)
+    return lead, {one.get('heading', ''): one for one in found}
+
+
 @pytest.fixture(scope='module')
 def sections(pfs):
-    lead, found = report.parts(pfs)
-    return lead, {one.get('heading', ''): one for one in found}
+    return parts(pfs)
+
+
+def outcome_rows(found):
+    return {row[0]: row for row in found['Outcomes']['table']['rows']}
 
 
 def column(section, name):
@@ -64,9 +73,8 @@ def test_without_probes_the_loss_alone_stands_in(sign, state):
 
 def test_every_arm_is_shown_with_its_controls(sections, pfs):
     _, found = sections
-    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
-    columns = found['Outcomes']['table']['columns']
-    assert columns[2:] == [
+    rows = outcome_rows(found)
+    assert found['Outcomes']['table']['columns'][2:] == [
         *('masked loss', '± 95 %', 'against token frequencies', 'causal loss'),
         *('probes', '± 95 %', 'bag of its embeddings'),
     ]
@@ -215,43 +223,32 @@ def sensitivity(config, rng):
 def test_fine_tuning_scores_are_outcomes():
     made = made_up.study('finetune_stability', sensitivity=sensitivity)
     made.results['examined']['beside'] = {'float32': {'TF-IDF': 0.6}}
-    _, found = report.parts(made)
-    found = {one.get('heading', ''): one for one in found}
+    _, found = parts(made)
     states, reasons = (column(found['Claims'], name) for name in ('here', 'why'))
     assert states == ['reproduced', 'not resolvable here']
     assert reasons[1] == 'clm has no paper_bf16 sensitivity (seed 0)'
-    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
-    columns = found['Outcomes']['table']['columns']
+    rows, columns = outcome_rows(found), found['Outcomes']['table']['columns']
     assert rows['TF-IDF'][columns.index('float32')] == 0.6
     assert rows['clm'][columns.index('float32 sensitivity')] == pytest.approx(0.02, 0.2)
 
 
-def test_a_run_without_results_prevents_verdicts_on_its_arm():
+@pytest.mark.parametrize('seeds, lost', [(6, 1), (5, 5)])
+def test_a_run_without_results_prevents_verdicts_on_its_arm(seeds, lost):
     """It may have diverged, and the others are not a fair sample."""
-    made = made_up.study('finetune_stability', seeds=6, sensitivity=sensitivity)
-    lost = 'mlm/seed_3'
-    made.results['missing'] = {lost: made.results['recipes'].pop(lost)}
-    lead, found = report.parts(made)
-    found = {one.get('heading', ''): one for one in found}
-    assert column(found['Claims'], 'here') == ['not resolvable here'] * 2
-    assert column(found['Claims'], 'why')[0] == 'no verdict: 1 value not finite'
-    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
-    assert rows['mlm'][1] == rows['clm'][1] == 6
-    assert math.isnan(rows['mlm'][2]) and rows['clm'][2] > 0
-    assert f'No results (nan in the tables, and no verdict): {lost}.' in lead
-
-
-def test_a_run_that_failed_with_all_seeds_is_in_the_tables():
-    made = made_up.study('finetune_stability', seeds=5, sensitivity=sensitivity)
+    made = made_up.study('finetune_stability', seeds=seeds, sensitivity=sensitivity)
     recipes = made.results['recipes']
-    lost = [member for member, (arm, _) in recipes.items() if arm == 'mlm']
-    made.results['missing'] = {member: recipes.pop(member) for member in lost}
-    _, found = report.parts(made)
-    found = {one.get('heading', ''): one for one in found}
-    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
-    assert rows['mlm'][1] == 5 and math.isnan(rows['mlm'][2])
-    said = 'no verdict: 5 values not finite'
+    names = [member for member, (arm, _) in recipes.items() if arm == 'mlm'][-lost:]
+    made.results['missing'] = {member: recipes.pop(member) for member in names}
+    lead, found = parts(made)
+    assert column(found['Claims'], 'here') == ['not resolvable here'] * 2
+    said = f'no verdict: {lost} value{"s" * (lost > 1)} not finite'
+    assert said in column(found['Claims'], 'why')
     assert said in column(found['Verdicts'], 'verdict')
+    rows = outcome_rows(found)
+    assert rows['mlm'][1] == rows['clm'][1] == seeds
+    assert math.isnan(rows['mlm'][2]) and rows['clm'][2] > 0
+    lost_names = ', '.join(names)
+    assert f'No results (nan in the tables, and no verdict): {lost_names}.' in lead
 
 
 def test_exam_metrics_are_those_that_evaluation_selected():
@@ -298,23 +295,20 @@ def test_a_study_whose_arms_all_diverged_has_outcomes():
     assert len(section['figures']) == 1
 
 
-def test_the_headline_says_why_there_are_no_verdicts():
-    def said(seeds, names='ab'):
-        found = {arm: {n: {arms.LOSS: n} for n in range(seeds)} for arm in names}
-        asked = verdicts.questions(found, [arms.LOSS])
-        return report.headline(verdicts.decide(found, asked), [])
-
-    assert said(2) == 'No verdicts: 2 seeds, 5 needed.'
-    assert said(5, 'a') == 'No verdicts: there is nothing to compare.'
-    assert said(5).startswith('Of 1 comparisons')
-
-
-def test_comparisons_without_a_verdict_do_not_count_as_corrected():
-    seeds = {'a': 5, 'b': 5, 'c': 2}
+@pytest.mark.parametrize(
+    'seeds, said',
+    [
+        (dict(a=2, b=2), 'No verdicts: 2 seeds, 5 needed.'),
+        (dict(a=5), 'No verdicts: there is nothing to compare.'),
+        (dict(a=5, b=5), 'Of 1 comparisons'),
+        # Those without a verdict were not corrected.
+        (dict(a=5, b=5, c=2), 'Of 1 comparisons'),
+    ],
+)
+def test_the_headline_counts_verdicts_or_says_why_there_are_none(seeds, said):
     found = {arm: {n: {arms.LOSS: n} for n in range(own)} for arm, own in seeds.items()}
     decided = verdicts.decide(found, verdicts.questions(found, [arms.LOSS]))
-    assert len(decided) == 3
-    assert report.headline(decided, []).startswith('Of 1 comparisons')
+    assert report.headline(decided, []).startswith(said)
 
 
 def test_a_run_has_the_same_color_in_all_learning_curves():
