@@ -15,7 +15,11 @@ from jepa_text.files import extras, paths
 
 GS = 'gcsfs', 'gs', '`gcloud auth application-default login`, FSSPEC_GS_TOKEN=anon'
 S3 = 's3fs', 's3', 'AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FSSPEC_S3_ANON=true'
-HF = 'huggingface_hub', 'hf', '`hf auth login`, HF_TOKEN'
+HF = (
+    'huggingface_hub',
+    'hf',
+    'accept the terms on its page, if any, `hf auth login`, or set HF_TOKEN',
+)
 WEB = 'aiohttp', 'https', 'ask its owner'
 # protocol: (package, extra, how to get access)
 PACKAGES = {'gs': GS, 'gcs': GS, 's3': S3, 's3a': S3, 'hf': HF, 'http': WEB, 'https': WEB}
@@ -221,7 +225,8 @@ def final_error(address, error):
         return FileNotFoundError(f'{address} does not exist ({error}).')
     is_denied = isinstance(error, PermissionError) or statuses & {401, 403}
     if is_denied or _CREDENTIALS.search(names):
-        *_, access = PACKAGES.get(os.fspath(address).partition(':')[0], WEB)
+        protocol = os.fspath(address).partition(':')[0]
+        *_, access = PACKAGES.get(protocol, HF if protocol == 'hub' else WEB)
         return PermissionError(
             f'Access to {address} is denied with the credentials of this machine '
             f'({type(error).__name__}: {error}). To get access: {access}.'

@@ -177,27 +177,14 @@ def _clear_errors(path):
         yield
     except errors.HFValidationError as error:
         raise ValueError(f'{path} is not a valid name on the hub: {error}.') from error
-    except errors.HfHubHTTPError as error:
-        missing = errors.RevisionNotFoundError, errors.RepositoryNotFoundError
-        is_gated = isinstance(error, errors.GatedRepoError)
-        if isinstance(error, missing) and not is_gated:
-            raise FileNotFoundError(
-                f'{path}: no such dataset or revision on the hub; private ones need '
-                'HF_TOKEN.'
-            ) from error
-        if not is_gated and error.response.status_code not in (401, 403):
-            raise
-        raise PermissionError(
-            f'{path}: access is refused ({error}). Accept its terms on its page, if it '
-            'has some, and log in with `hf auth login`, or set HF_TOKEN. Otherwise ask '
-            'its owner for access.'
-        ) from error
     except Exception as error:
         # Without a network, those of httpx or its successors.
-        is_missing = isinstance(error, errors.LocalEntryNotFoundError | ConnectionError)
-        if not is_missing and not type(error).__module__.startswith('httpx'):
-            raise
-        raise addresses.AddressError(
-            f'{path}: the hub cannot be reached, or HF_HUB_OFFLINE is set ({error}): '
-            'unset it, or download the files and give their path.'
-        ) from error
+        is_away = isinstance(error, errors.LocalEntryNotFoundError | ConnectionError)
+        if is_away or type(error).__module__.startswith('httpx'):
+            raise addresses.AddressError(
+                f'{path}: the hub cannot be reached, or HF_HUB_OFFLINE is set ({error}): '
+                'unset it, or download the files and give their path.'
+            ) from error
+        if final := addresses.final_error(path, error):
+            raise final from error
+        raise

@@ -57,28 +57,26 @@ def read(path):
     as often on the hub, one object per line. Raises FileNotFoundError for a missing file
     and ValueError, with the line, if it cannot be read.
     """
+    return list(rows(path))
+
+
+def rows(path):
+    """Yields the rows of a file, one at a time if possible; raises as `read`."""
     path = Path(paths.local('The file', path))
     if not path.is_file():
         raise FileNotFoundError(
             f'There is no file {path}. Give one that ends in {_SHOWN}.'
         )
     kind = kind_of(path)
-    if kind in ('tsv', 'csv'):
-        return _cells(path, kind == 'tsv')
-    return _json(path) if kind == 'json' else list(rows(path))
-
-
-def rows(path):
-    """Yields the rows of a file, one at a time if possible; raises as `read`."""
-    if kind_of(path) in ('parquet', 'arrow'):
+    if kind in ('parquet', 'arrow'):
         return row_groups.rows(path)
-    if kind_of(path) in ('jsonl', 'ndjson'):
+    if kind in ('jsonl', 'ndjson'):
         return (row for _, row in reading.objects(path, parse=_parse))
-    if not str(path).endswith(SUFFIXES):
-        raise ValueError(
-            f'{path} is not a supported file: its name must end in {_SHOWN}.'
-        )
-    return iter(read(path))
+    if kind in ('tsv', 'csv'):
+        return iter(_cells(path, kind == 'tsv'))
+    if kind == 'json':
+        return iter(_json(path))
+    raise ValueError(f'{path} is not a supported file: its name must end in {_SHOWN}.')
 
 
 def splits(path, reader=read, validation=VALIDATION, test=TEST, zero_shot=False):
@@ -230,11 +228,8 @@ def kind_of(path):
     'csv'
     """
     name = Path(path).name
-    return name.removesuffix(_packing(name)).rpartition('.')[2]
-
-
-def _packing(name):
-    return next((end for end in reading.PACKED if name.endswith(end)), '')
+    packing = next((end for end in reading.PACKED if name.endswith(end)), '')
+    return name.removesuffix(packing).rpartition('.')[2]
 
 
 def columns(table, names, where):
@@ -281,7 +276,7 @@ def _cells(path, is_tsv):
         warnings.warn(
             f'{path}: {len(quoted):,} cells in quotes are kept as they are, such as '
             f'{quoted[0]}. If a program quoted them, write the table as .csv or .jsonl.',
-            stacklevel=4,
+            stacklevel=5,
         )
     return table
 

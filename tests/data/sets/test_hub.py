@@ -154,7 +154,7 @@ def test_script_datasets_are_read_from_the_hubs_conversion(results):
     ('name', 'kind', 'words'),
     [
         ('lab/glue', 'ValueError', "available configs: ['sst2', 'cola', 'away']"),
-        (hub_server.KEYED, 'PermissionError', 'or set HF_TOKEN. Otherwise ask its owner'),
+        (hub_server.KEYED, 'PermissionError', '`hf auth login`, or set HF_TOKEN'),
         (
             'lab/glue/sst',
             'ValueError',
@@ -166,10 +166,10 @@ def test_script_datasets_are_read_from_the_hubs_conversion(results):
         (
             'lab/glue/sst2@v7',
             'FileNotFoundError',
-            '@v7: no such dataset or revision on the hub',
+            '@v7 does not exist',
         ),
-        ('lab/none', 'FileNotFoundError', 'no such dataset or revision on the hub'),
-        ('lab/gated', 'PermissionError', 'Accept its terms on its page'),
+        ('lab/none', 'FileNotFoundError', 'hub:lab/none does not exist'),
+        ('lab/gated', 'PermissionError', 'accept the terms on its page'),
         ('lab/nothing', 'FileNotFoundError', 'no files that can be read here'),
         ('lab/glue/away', 'FileNotFoundError', 'no files that can be read here'),
         ('a//b', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
