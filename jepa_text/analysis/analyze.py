@@ -306,9 +306,9 @@ def _tasks(config):
 
 def check_kind(task):
     """Raises ValueError for an unsupported kind of task."""
-    kind = getattr(task, 'kind', 'retrieval')
-    if kind not in ANALYZED or (kind == 'scores' and task.test.second is None):
-        what = 'scores of single texts' if kind == 'scores' else kind
+    is_scores = task.kind == 'scores'
+    if task.kind not in ANALYZED or (is_scores and task.test.second is None):
+        what = 'scores of single texts' if is_scores else task.kind
         raise ValueError(
             f'{task.name} has {what}, which the analysis does not support: it supports '
             'labels of texts or pairs, scores of pairs, and unlabeled texts. Remove the '

@@ -31,11 +31,10 @@ def make(recipe, section):
     probed = [build(section_of(text)) for text in section.tasks]
     names = [task.name for task in probed]
     for task in probed:
-        kind = getattr(task, 'kind', 'retrieval')
-        if kind != 'labels' or names.count(task.name) > 1:
+        if task.kind != 'labels' or names.count(task.name) > 1:
             raise ValueError(
                 f'evaluate.tasks={tuple(section.tasks)}: {task.name} is a task of '
-                f'{kind}. All tasks must have labels and different names.'
+                f'{task.kind}. All tasks must have labels and different names.'
             )
     probed = [tasks.with_validation(task, SHARE) for task in probed]
     return Prober(recipe, probed, section.every)

@@ -1,21 +1,14 @@
 """Training and measuring of one model on one task at a time."""
 
 import dataclasses
-import functools
-import time
-import types
 
 from jepa_text.evaluation import (
     controls,
     finetune,
-    identity,
     retrieving,
-    search,
     zero_shot,
 )
 from jepa_text.evaluation.controls import baselines
-from jepa_text.evaluation.controls import ranking as word_ranking
-from jepa_text.evaluation.metrics import ranking
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build
@@ -38,7 +31,7 @@ def task_of(section):
         return zero_shot.task_of(task, options)
     if shared := said_of_shared(task):
         print(shared)
-    return task if is_retrieval(task) else tasks.with_validation(task)
+    return task if task.kind == 'retrieval' else tasks.with_validation(task)
 
 
 def said_of_shared(task):
@@ -46,7 +39,7 @@ def said_of_shared(task):
     '' without any."""
     if zero_shot.is_zero_shot(task):
         return ''
-    is_set = is_retrieval(task)
+    is_set = task.kind == 'retrieval'
     count = len(task.qrels if is_set else task.test)
     shared, name = (retrieval if is_set else tasks).shared_texts(task), task.name
     if shared == count:
@@ -63,9 +56,9 @@ def said_of_shared(task):
 
 def examination_of(model, task, settings):
     """Returns the Examination that trains and measures a load.Pretrained on a task."""
-    kind = retrieving.Examination if is_retrieval(task) else finetune.Examination
+    kind = retrieving.Examination if task.kind == 'retrieval' else finetune.Examination
     if zero_shot.is_zero_shot(task):
-        kind = zero_shot.KINDS[getattr(task, 'kind', 'retrieval')]
+        kind = zero_shot.KINDS[task.kind]
     return kind(model, task, settings)
 
 
@@ -75,24 +68,19 @@ def check(task, settings):
     E.g. one class only, scores that are all equal, or no text pairs.
     """
     if not zero_shot.is_zero_shot(task):
-        (retrieving if is_retrieval(task) else finetune).kind_of(task, settings)
-
-
-def is_retrieval(task):
-    """Returns whether the task is a retrieval.Retrieval."""
-    return isinstance(task, retrieval.Retrieval)
+        (retrieving if task.kind == 'retrieval' else finetune).kind_of(task, settings)
 
 
 def sizes_of(task):
     """Returns the numbers of training, validation and test examples."""
-    if is_retrieval(task):
+    if task.kind == 'retrieval':
         return len(task.pairs), len(task.validation_qrels or ()), len(task.qrels)
     return len(task.train), len(task.validation), len(task.test)
 
 
 def clusters(task):
     """Returns the columns of keys by which test examples depend on each other."""
-    return () if is_retrieval(task) else tasks.identifying_texts(task.test)
+    return () if task.kind == 'retrieval' else tasks.identifying_texts(task.test)
 
 
 def control_names(task, first):
@@ -100,10 +88,7 @@ def control_names(task, first):
 
     Those that need no model belong to the `first` model of an evaluation.
     """
-    if is_retrieval(task):
-        names = *word_ranking.CONTROLS, controls.BAG
-    else:
-        names = baselines.names(task)
+    names = baselines.names(task)
     return tuple(name for name in names if first or name == controls.BAG)
 
 
@@ -111,7 +96,7 @@ def sampled(task, config):
     """Returns the task with as many examples as the config says, drawn by seed 0."""
     train, _, test = sizes_of(task)
     train, test = config.train or train, config.test or test
-    if not is_retrieval(task):
+    if task.kind != 'retrieval':
         parts = dict(train=task.train.draw(train), test=task.test.draw(test))
         return dataclasses.replace(task, **parts)
     train_M = tasks.drawn(len(task.pairs), train)
@@ -128,8 +113,7 @@ def measured_controls(examination, names, common):
     """
     # The bag of embeddings reads as much of a text as the model does.
     model = dataclasses.replace(examination.model, length=examination.max_length)
-    made = _ranked if is_retrieval(examination.task) else baselines.members
-    return list(made(examination.task, common, names, model))
+    return list(baselines.members(examination.task, common, names, model))
 
 
 class Examiner:
@@ -177,30 +161,6 @@ class Examiner:
             self._examination = examination_of(self._model, task, settings)
             self._key = name, group.task
         return self._examination
-
-
-def _ranked(task, common, chosen, model):
-    """Yields the `chosen` controls of a retrieval task for result_files.write."""
-    began, runs = time.monotonic(), {}
-    if set(word_ranking.CONTROLS) & set(chosen):
-        # One more, as the document of a query's own id is then left out.
-        runs = word_ranking.runs(task.queries, task.corpus, retrieving.DEPTH + 1)
-    if controls.BAG in chosen:
-        bags = functools.partial(controls.bag_of_embeddings, model)
-        bags = types.SimpleNamespace(encode=bags)
-        runs[controls.BAG] = search.rank(bags, task, retrieving.DEPTH)
-    for name, run in runs.items():
-        measured, predictions = [], {}
-        for qrels in (task.validation_qrels or task.qrels, task.qrels):
-            predictions = {
-                query: ranking.without_itself(query, run.get(query, {}), judged)
-                for query, judged in qrels.items()
-            }
-            measured.append(ranking.measure(qrels, predictions))
-        versions = identity.versions('retrieval', 'scipy')
-        outcome = baselines.outcome(*measured, time.monotonic() - began, versions)
-        per_instance = measured[1].per_instance
-        yield baselines.config_of(common, name), outcome, per_instance, predictions
 
 
 def said(config, outcome):

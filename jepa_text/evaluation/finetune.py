@@ -19,7 +19,7 @@ import numpy as np
 
 from jepa_text.evaluation import identity
 from jepa_text.evaluation.members import fitting, grid
-from jepa_text.evaluation.metrics import classes, scores, spans, tags
+from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import exported, prediction, saved
 from jepa_text.running import numerics
@@ -51,11 +51,6 @@ class Measurement:
     def __init__(self, model, task, settings):
         self.model, self.task, self.settings = model, task, settings
 
-    @property
-    def metric(self):
-        """The metric by which models are compared."""
-        return self.task.metric
-
     def common(self):
         """Returns the fields of the config that describe the model and the data."""
         model, task = self.model, self.task
@@ -67,7 +62,7 @@ class Measurement:
             'task': task.name,
             'data_revision': revision,
             'tokenizer': model.tokenizer.fingerprint,
-            'metric': self.metric,
+            'metric': task.metric,
         }
 
     def width(self, count):
@@ -111,8 +106,10 @@ class Examination(Measurement):
         self.parts = dict(zip(('validation', 'test'), zip(examples[1:], rest)))
         # Raise errors of metrics, e.g. missing packages, before training.
         for part, rows in self.parts.values():
-            answers = gold_answers(self.kind, part, rows)
-            known = measure(task.kind, self.kind, part, rows, answers).standard
+            correct = part.target
+            if task.kind == 'spans':
+                correct = [spans[0][1] if spans else '' for spans in part.target]
+            known = self._measure(part, rows, correct).standard
             if task.metric not in known:
                 raise ValueError(
                     f'{task.name}: metric={task.metric!r} does not exist for this task; '
@@ -184,9 +181,19 @@ class Examination(Measurement):
         run = prediction.program(self.grid.network, self.kind)
         outputs = prediction.outputs(self.model, self.kind, rows, params, run)
         answers = self.kind.answers(outputs, rows, examples)
-        measured = measure(self.task.kind, self.kind, examples, rows, answers)
         predictions = list(map(_prediction, answers))
+        tokens = [answer.get('tokens') for answer in answers]
+        measured = self._measure(examples, rows, predictions, tokens)
         return measured, predictions, set(map(_hashable, predictions))
+
+    def _measure(self, examples, rows, predictions, tokens=None):
+        """Returns the Measured; `tokens` are those of spans (None: the correct ones)."""
+        kind, positions = self.kind, None
+        if kind.name == 'spans':
+            gold = kind.gold(rows)
+            positions = gold, gold if tokens is None else tokens
+        labels = getattr(kind, 'labels', ())
+        return metrics.measure(kind.name, examples.target, predictions, labels, positions)
 
 
 def _settings_of(kind):
@@ -282,34 +289,6 @@ def _labels(task):
 
 def _each(target):
     return target if isinstance(target, list | tuple) else [target]
-
-
-def measure(kind_name, kind, examples, rows, answers):
-    """Returns the metrics.base.Measured of answers to examples."""
-    if kind_name == 'labels':
-        predicted = [str(answer['label']) for answer in answers]
-        known = list(map(str, kind.labels))
-        return classes.measure(list(map(str, examples.target)), predicted, known)
-    if kind_name == 'scores':
-        return scores.measure(examples.target, [answer['score'] for answer in answers])
-    if kind_name == 'tags':
-        return tags.measure(examples.target, [answer['tags'] for answer in answers])
-    return spans.measure(
-        examples.target,
-        [answer['text'] for answer in answers],
-        (kind.gold(rows), [answer['tokens'] for answer in answers]),
-    )
-
-
-def gold_answers(kind, examples, rows):
-    """Returns the correct answers in the form of a kind's answers."""
-    if kind.name != 'spans':
-        key = {'labels': 'label', 'scores': 'score', 'tags': 'tags'}[kind.name]
-        return [{key: x} for x in examples.target]
-    return [
-        {'text': spans[0][1] if spans else '', 'tokens': tokens}
-        for spans, tokens in zip(examples.target, kind.gold(rows))
-    ]
 
 
 def _hashable(value):

@@ -8,7 +8,6 @@ from importlib import metadata
 import jax
 import numpy as np
 
-from jepa_text.evaluation.sets import retrieval
 from jepa_text.files import checksums
 
 VERSION = 8  # increased when results change meaning; part of the model's identity
@@ -39,7 +38,7 @@ def of(model):
 def of_data(task):
     """Returns a checksum of a Task's examples, or of a Retrieval's texts and qrels."""
     if task not in _KNOWN:
-        if isinstance(task, retrieval.Retrieval):
+        if task.kind == 'retrieval':
             texts = [task.pairs, task.queries, task.corpus]
             data = [*texts, task.validation_qrels, task.qrels]
         else:
@@ -52,7 +51,7 @@ def of_data(task):
 def of_task(task):
     """Returns a checksum of a task: its data, kind, template and metric."""
     names = ('name', 'kind', 'metric', 'template', 'zero_shot', 'revision')
-    settings = {name: getattr(task, name, None) for name in names}
+    settings = {name: vars(task).get(name) for name in names}
     if getattr(task, 'classes', ()):
         settings['classes'] = repr(task.classes)
     return checksums.checksum([settings, of_data(task)])

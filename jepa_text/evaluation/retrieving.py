@@ -7,7 +7,6 @@ from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.pretrained import base, labels
 
-DEPTH = 100  # ranked documents per query
 _BLOCK = 10_000  # texts whose tokens are counted at once
 
 
@@ -19,7 +18,6 @@ class Examination(finetune.Examination):
     queries.
     """
 
-    metric = 'ndcg@10'
     _run = None
 
     def kind_of(self):
@@ -48,7 +46,7 @@ class Examination(finetune.Examination):
                 pool=self.kind.pool,
                 length=self.max_length,
             )
-            self._run = search.rank(model, self.task, DEPTH)
+            self._run = search.rank(model, self.task)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, set()

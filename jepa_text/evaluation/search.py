@@ -16,6 +16,7 @@ import numpy as np
 
 from jepa_text.evaluation.metrics import ranking
 
+DEPTH = 100  # ranked documents per query
 BLOCK, QUERIES = 65_536, 256  # documents and queries per product: 64 MB
 
 
@@ -58,7 +59,7 @@ def top_k(queries_QD, corpus, k):
     return scores_QK, index_QK.astype(np.int64)
 
 
-def rank(model, task, k=100):
+def rank(model, task, k=DEPTH):
     """Returns {query: {document: score}} of a Retrieval: k documents by cosine per query.
 
     Queries are those with judgments. Ties and documents that are the query itself are

@@ -22,9 +22,8 @@ from jepa_text.evaluation import (
     search,
 )
 from jepa_text.evaluation.members import grid
-from jepa_text.evaluation.metrics import cloze as ranks
-from jepa_text.evaluation.metrics import ranking, scores
-from jepa_text.evaluation.sets import retrieval
+from jepa_text.evaluation.metrics import answers as metrics
+from jepa_text.evaluation.metrics import ranking
 from jepa_text.measures import probes
 from jepa_text.pretrained import prediction
 from jepa_text.running import numerics
@@ -40,22 +39,23 @@ def task_of(task, given):
     and if `given`, the option of the section, is not True.
     """
     name = f'{task.name} zero-shot'
-    if isinstance(task, retrieval.Retrieval) and given is True:
+    if task.kind == 'retrieval' and given is True:
         empty = dict(pairs=[], validation_qrels=None)
         return dataclasses.replace(task, name=name, zero_shot=True, **empty)
-    empty = dict.fromkeys(('train', 'validation'), task.test.take([]))
-    if is_zero_shot(task) and given in (None, True):
-        return dataclasses.replace(task, **empty)
-    kind = getattr(task, 'kind', 'retrieval')
-    is_single = kind == 'scores' and task.test.second is None
-    if kind != 'scores' or is_single or given is not True:
-        target = 'scores of single texts' if is_single else kind
+    is_cloze = is_zero_shot(task) and given in (None, True)
+    is_single = task.kind == 'scores' and task.test.second is None
+    is_scores = task.kind == 'scores' and not is_single and given is True
+    if not is_cloze and not is_scores:
+        target = 'scores of single texts' if is_single else task.kind
         raise ValueError(
             f'{task.name} has {target}, and zero_shot={given!r}: without training, only '
             'scores of pairs and retrieval are answered, with zero_shot=True, and cloze '
             'tasks, such as {"text": "I liked it. It was <mask>.", "answer": "good", '
             '"candidates": ["good", "bad"]} for classes.'
         )
+    empty = dict.fromkeys(('train', 'validation'), task.test.take([]))
+    if is_cloze:
+        return dataclasses.replace(task, **empty)
     task = dataclasses.replace(task, name=name, zero_shot=True, **empty)
     finetune.check_scores(task)
     return task
@@ -63,19 +63,14 @@ def task_of(task, given):
 
 def is_zero_shot(task):
     """Returns whether the task is answered without training."""
-    return getattr(task, 'zero_shot', None) is not None
-
-
-def fills_masks(task):
-    """Returns whether the task needs a model with an LM head."""
-    return getattr(task, 'kind', '') == 'cloze'
+    return task.zero_shot is not None
 
 
 def texts(task):
     """Returns the texts that a model reads, each once; masks hold the correct word."""
-    if isinstance(task, retrieval.Retrieval):
+    if task.kind == 'retrieval':
         return retrieving.texts(task)
-    if not fills_masks(task):
+    if task.kind != 'cloze':
         return list(dict.fromkeys(task.test.texts()))
     questions = questions_of(task, task.test)
     return [q.before + q.words[q.answer] + q.after for q in questions]
@@ -97,7 +92,7 @@ class Examination(finetune.Measurement):
         task = self.task
         return {
             **self.common(),
-            'kind': getattr(task, 'kind', 'retrieval'),
+            'kind': task.kind,
             'max_length': self.max_length,
             **self.details(),
             'steps': 0,
@@ -169,7 +164,7 @@ class Similarity(Examination):
         )
         # Finer differences are rounding errors and would break ties of equal pairs.
         cosine_N = np.round(probes.pair_cosine(*sides), DIGITS)
-        return scores.measure(examples.target, cosine_N), cosine_N.tolist()
+        return metrics.scores(examples.target, cosine_N), cosine_N.tolist()
 
 
 class Ranking(Examination):
@@ -177,8 +172,6 @@ class Ranking(Examination):
 
     A causal model reads causally, as it was trained.
     """
-
-    metric = retrieving.Examination.metric
 
     def details(self):
         return {'pooling': self.model.pool, 'template': ''}
@@ -192,7 +185,7 @@ class Ranking(Examination):
 
     def measured(self, examples):
         """Returns (Measured, the run {query: {document: score}})."""
-        run = search.rank(self.truncated, self.task, retrieving.DEPTH)
+        run = search.rank(self.truncated, self.task)
         return ranking.measure(examples, run), run
 
 
@@ -222,7 +215,7 @@ class Filling(Examination):
         if not np.isfinite(log_likelihood_N).all():
             return None
         rank_N, words = [p.rank for p in predicted], [p.word for p in predicted]
-        return ranks.measure(rank_N, log_likelihood_N, questions[0].is_open), words
+        return metrics.cloze(rank_N, log_likelihood_N, questions[0].is_open), words
 
 
 def questions_of(task, examples):

@@ -64,7 +64,7 @@ def test_label_controls_use_words_and_bigrams():
     assert list(found) == [controls.LARGEST, controls.TF_IDF, controls.BAG]
     assert set(found[controls.LARGEST].test) == {'a'}
     values = {
-        name: baselines.measure(made, made.test, one.test).standard['accuracy']
+        name: baselines.measure(made, 'test', one.test).standard['accuracy']
         for name, one in found.items()
     }
     share = Counter(made.test.target.tolist())['a'] / len(made.test)
@@ -91,7 +91,7 @@ def test_pair_features_capture_shared_words():
     train, test = (first[:300], second[:300], target[:300]), slice(300, None)
     made = task('labels', train, None, (first[test], second[test], target[test]))
     counted = predictions(made)[controls.TF_IDF]
-    measured = baselines.measure(made, made.test, counted.test)
+    measured = baselines.measure(made, 'test', counted.test)
     assert measured.standard['accuracy'] == 1.0
 
 
@@ -105,7 +105,7 @@ def test_pair_scores_are_cosines_and_text_scores_are_regressed():
     target = np.where(labels == 'b', 3.0, 1.0)
     made = task('scores', (texts, None, target), metric='spearman')
     for control, one in predictions(made, Model()).items():
-        measured = baselines.measure(made, made.test, one.test)
+        measured = baselines.measure(made, 'test', one.test)
         assert measured.standard['pearson'] > 0.9, control
 
 
@@ -131,8 +131,8 @@ def test_the_sentence_with_most_shared_words_answers_a_question():
     never, sentence = predictions(made).values()
     assert never.test == ['', '']
     assert sentence.test == ['A ship sailed to Nantucket!', '']
-    assert baselines.measure(made, made.test, sentence.test).standard['f1'] == 1.0
-    assert baselines.measure(made, made.test, never.test).standard['f1'] == 0.5
+    assert baselines.measure(made, 'test', sentence.test).standard['f1'] == 1.0
+    assert baselines.measure(made, 'test', never.test).standard['f1'] == 0.5
 
 
 def test_members_can_be_written_and_read(tmp_path):

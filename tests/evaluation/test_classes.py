@@ -7,6 +7,7 @@ import pytest
 
 from jepa_text.evaluation import finetune, identity, tasks
 from jepa_text.evaluation.config import Finetuning
+from jepa_text.evaluation.metrics import answers
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as sets
 from jepa_text.pretrained import base, exported, saved
@@ -115,8 +116,8 @@ def test_targets_of_a_user_keep_their_order(kind_of_number):
     assert type(kind.labels[0]) is kind_of_number
     numbers = [base.label_index(kind.labels, x) for x in target]
     assert numbers == np.unique(target, return_inverse=True)[1].tolist()
-    answers = [{'label': x} for x in side.target.tolist()]
-    measured = finetune.measure('labels', kind, side, None, answers)
+    given = side.target, side.target.tolist(), kind.labels
+    measured = answers.measure('labels', *given)
     assert measured.standard['accuracy'] == 1.0
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from jepa_text.evaluation.metrics import classes
+from jepa_text.evaluation.metrics import answers
 
 LABELS = ('contradiction', 'entailment', 'neutral')
 PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30)
@@ -16,7 +16,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, ma
 @given(pairs=PAIRS)
 def test_values_equal_scikit_learn(pairs):
     gold, said = zip(*[(LABELS[g], LABELS[p]) for g, p in pairs])
-    found = classes.measure(gold, said, LABELS)
+    found = answers.classes(gold, said, LABELS)
     accuracy = metrics.accuracy_score(gold, said)
     expected = {
         'accuracy': accuracy,
@@ -33,17 +33,17 @@ def test_values_equal_scikit_learn(pairs):
 @given(pairs=PAIRS)
 def test_binary_f1_is_that_of_the_second_class(pairs):
     gold_N, said_N = np.array(pairs).T > 0
-    found = classes.measure(gold_N.astype(str), said_N.astype(str), ['False', 'True'])
+    found = answers.classes(gold_N.astype(str), said_N.astype(str), ['False', 'True'])
     expected = metrics.f1_score(gold_N, said_N, zero_division=0)
     assert found.standard['f1'] == pytest.approx(expected)
-    swapped = classes.measure(gold_N, said_N, [True, False]).standard['f1']
+    swapped = answers.classes(gold_N, said_N, [True, False]).standard['f1']
     expected = metrics.f1_score(~gold_N, ~said_N, zero_division=0)
     assert swapped == pytest.approx(expected)
 
 
 def test_a_single_class():
-    found = classes.measure(['0', '0'], ['0', '0'], ['0', '1']).standard
+    found = answers.classes(['0', '0'], ['0', '0'], ['0', '1']).standard
     assert found == {'accuracy': 1, 'macro_f1': 1, 'mcc': 0, 'f1': 0}
-    never = classes.measure(['1', '1', '0'], ['0', '0', '0'], ['0', '1']).standard
+    never = answers.classes(['1', '1', '0'], ['0', '0', '0'], ['0', '1']).standard
     assert never['mcc'] == never['f1'] == 0
     assert never['macro_f1'] == pytest.approx((0.5 + 0) / 2)

@@ -12,7 +12,7 @@ from test_hf_export import imported
 
 from jepa_text.evaluation import cloze, evaluate, examiner
 from jepa_text.evaluation.controls import baselines
-from jepa_text.evaluation.metrics import cloze as ranks
+from jepa_text.evaluation.metrics import answers
 from jepa_text.training import train
 
 PLACES = ('sea', 'land', 'war', 'house')
@@ -133,7 +133,7 @@ def test_long_texts_are_truncated_around_the_mask():
 
 
 def test_metrics_equal_hand_computed_values():
-    found = ranks.measure([1, 2, 20, 1], np.log([0.5, 0.25, 0.125, 0.5]), is_open=True)
+    found = answers.cloze([1, 2, 20, 1], np.log([0.5, 0.25, 0.125, 0.5]), is_open=True)
     assert found.standard == pytest.approx(
         {
             'accuracy': 0.5,
@@ -142,7 +142,7 @@ def test_metrics_equal_hand_computed_values():
             'log_likelihood': np.log(0.5) * 7 / 4,
         }
     )
-    assert set(ranks.measure([1, np.inf]).standard) == {'accuracy'}
+    assert set(answers.cloze([1, np.inf]).standard) == {'accuracy'}
 
 
 def test_rows_without_a_token_are_no_candidates():

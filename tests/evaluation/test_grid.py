@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from jepa_text.evaluation import config
 from jepa_text.evaluation.members import grid
-from jepa_text.evaluation.members import step as steps
 from jepa_text.pretrained import base, labels, prediction
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
@@ -128,7 +127,7 @@ def test_reported_steps_are_finished(rows):
 
 def test_steps_of_a_member_are_those_of_adamw_in_optax(monkeypatch):
     grads = [jnp.array([[1.0, -2.0, 0.1]]), jnp.array([[-3.0, 0.5, 0.1]])]
-    monkeypatch.setattr(steps, 'gradients', lambda *_: (0.0, {'kernel': grads[number]}))
+    monkeypatch.setattr(grid, 'gradients', lambda *_: (0.0, {'kernel': grads[number]}))
     recipe = grid.Recipe(steps=2, clip_norm=1e9)
     theirs = optax.adamw(0.01, recipe.b1, recipe.b2, recipe.eps, weight_decay=0.1)
     params = expected = {'kernel': jnp.array([[1.0, 2.0, -3.0]])}
@@ -136,7 +135,7 @@ def test_steps_of_a_member_are_those_of_adamw_in_optax(monkeypatch):
     key = jax.random.key_data(jax.random.key(0))
     for number in range(2):
         state = (params, state, key, number)
-        (params, state, key, _), _ = steps.step(
+        (params, state, key, _), _ = grid.step(
             None, None, recipe, state, jnp.float32(0.01), None
         )
         updates, moments = theirs.update({'kernel': grads[number]}, moments, expected)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepa_text.data import batching
-from jepa_text.evaluation.members import grid, packed, step
+from jepa_text.evaluation.members import grid, packed
 from jepa_text.models import bert, modernbert, network, transformer
 from jepa_text.models.network import Network
 from jepa_text.pretrained import base, labels, spans, tags
@@ -108,7 +108,7 @@ def gradients(encoder, kind, params, *batches):
     """(loss, gradients) of each batch with the same parameters."""
     key, recipe = jax.random.key(0), grid.Recipe(steps=1)
     given = Network(encoder, kind), kind, recipe, params
-    return [step.gradients(*given, batch, key) for batch in batches]
+    return [grid.gradients(*given, batch, key) for batch in batches]
 
 
 @pytest.mark.parametrize(

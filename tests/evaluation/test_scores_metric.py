@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from jepa_text.evaluation.metrics import scores
+from jepa_text.evaluation.metrics import answers
 from jepa_text.measures import statistics
 
 # Few numbers, so that there are ties.
@@ -19,7 +19,7 @@ NUMBERS = st.lists(
 @given(pairs=NUMBERS)
 def test_values_equal_scipy_and_the_means_of_instances(pairs):
     gold_N, said_N = np.array(pairs, float).T
-    found = scores.measure(gold_N, said_N)
+    found = answers.scores(gold_N, said_N)
     expected = {
         'spearman': stats.spearmanr(gold_N, said_N).statistic,
         'pearson': stats.pearsonr(gold_N, said_N).statistic,
@@ -35,7 +35,7 @@ def test_intervals_of_instances_are_those_of_the_correlation(noise):
     rng = np.random.default_rng(0)
     gold_N = rng.standard_normal(500)
     said_N = gold_N + noise * rng.standard_normal(500)
-    found = scores.measure(gold_N, said_N).per_instance
+    found = answers.scores(gold_N, said_N).per_instance
     for name, of in (('spearman', stats.spearmanr), ('pearson', stats.pearsonr)):
         one = statistics.mean_interval(found[name], 'correlation')
         whole = stats.bootstrap(
@@ -53,14 +53,14 @@ def test_intervals_of_instances_are_those_of_the_correlation(noise):
 @given(pairs=NUMBERS)
 def test_spearman_is_invariant_to_scale(pairs):
     gold_N, said_N = np.array(pairs, float).T
-    found = scores.measure(gold_N, said_N).standard
-    stretched = scores.measure(5 * gold_N - 3, np.exp(said_N)).standard
+    found = answers.scores(gold_N, said_N).standard
+    stretched = answers.scores(5 * gold_N - 3, np.exp(said_N)).standard
     assert stretched['spearman'] == pytest.approx(found['spearman'])
-    turned = scores.measure(gold_N, -said_N).standard
+    turned = answers.scores(gold_N, -said_N).standard
     assert turned['pearson'] == pytest.approx(-found['pearson'])
 
 
 def test_constant_predictions_score_zero():
-    found = scores.measure([1.0, 2.0, 3.0], [0.5, 0.5, 0.5])
+    found = answers.scores([1.0, 2.0, 3.0], [0.5, 0.5, 0.5])
     assert found.standard == {'spearman': 0, 'pearson': 0}
     assert found.per_instance['spearman'].tolist() == [0, 0, 0]

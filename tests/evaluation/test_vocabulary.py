@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.evaluation.members import grid, vocabulary
+from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.task import Examples
 from jepa_text.pretrained import labels, prediction
 
@@ -77,4 +77,4 @@ def test_the_decay_factor_of_unused_tokens():
     wanted = 1.0
     for factor in factors:
         wanted -= 0.2 * factor * 0.1 * wanted
-    assert vocabulary.decay_factor(0.2, factors, 0.1) == pytest.approx(wanted, rel=1e-6)
+    assert grid.decay_factor(0.2, factors, 0.1) == pytest.approx(wanted, rel=1e-6)

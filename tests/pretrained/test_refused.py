@@ -154,6 +154,5 @@ def test_correct_answers_have_the_best_score(rows):
     settings = config.Finetuning(rows=rows)
     made = finetune.Examination(examined.model(), task, settings)
     examples, read = made.parts['test']
-    answers = finetune.gold_answers(made.kind, examples, read)
-    found = finetune.measure('spans', made.kind, examples, read, answers)
-    assert found.standard['f1'] in (1.0, 100.0) and len(answers) == 4
+    found = made._measure(examples, read, ['snow', ''] * 2)
+    assert found.standard['f1'] == found.paper['token_f1'] == 1.0

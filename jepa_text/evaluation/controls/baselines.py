@@ -8,13 +8,14 @@ scores    of pairs, the cosine of TF-IDF and of the bag; of texts, ridge regress
 tags      a word's most frequent tag; for unknown words that of words with the same ending
 spans     never an answer; the sentence that shares most words with the question
 cloze     the most frequent answer, among the candidates if there are any
+retrieval TF-IDF, BM25, and a model's bag of embeddings (ranking.py)
 
 Each control is fitted on `train`, its hyperparameters are selected on `validation`, and
 its predictions are measured by the same metrics as those of models. Zero-shot tasks have
 the controls that need no training, fitted on the texts that are scored: the most frequent
 answer is then the best constant prediction. Controls read the
 texts of the task as given; if a model reads less, truncate the task first
-(data/truncation.py). For controls of retrieval see ranking.py.
+(data/truncation.py).
 """
 
 import dataclasses
@@ -27,8 +28,10 @@ import numpy as np
 
 from jepa_text.evaluation import controls, identity
 from jepa_text.evaluation.controls import features as word_features
+from jepa_text.evaluation.controls import ranking as word_ranking
 from jepa_text.evaluation.controls import words
-from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, tags
+from jepa_text.evaluation.metrics import answers as metrics
+from jepa_text.evaluation.metrics import base, spans
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import probes
 
@@ -97,22 +100,33 @@ def members(task, settings, chosen, model=None):
     config, such as data_revision. Controls are deterministic, so their learning rate and
     seed are 0.
     """
+    began, runs = time.monotonic(), {}
+    if task.kind == 'retrieval':
+        runs = word_ranking.predictions(task, chosen, model)
     for control in chosen:
-        began = time.monotonic()
-        predicted = predict(task, control, model)
-        config = config_of(settings, control) | {'chosen': predicted.chosen}
-        test = validation = measure(task, task.test, predicted.test)
+        if runs:
+            predicted = Predictions(*runs[control], {})
+        else:
+            predicted = predict(task, control, model)
+        test = validation = measure(task, 'test', predicted.test)
         if task.zero_shot is None:
-            validation = measure(task, task.validation, predicted.validation)
+            validation = measure(task, 'validation', predicted.validation)
         # Controls of spans and cloze use no package.
         used = () if task.kind in ('spans', 'cloze') else ('scikit-learn', 'scipy')
-        versions = identity.versions(task.kind, *used)
-        result = outcome(validation, test, time.monotonic() - began, versions)
-        yield config, result, test.per_instance, predicted.test
+        outcome = {
+            'status': 'done',
+            'validation': validation.by_mode,
+            'test': test.by_mode,
+            'losses': [],
+            'seconds': round(time.monotonic() - began, 3),
+            'versions': identity.versions(task.kind, *used),
+        }
+        config = _config_of(settings, control) | {'chosen': predicted.chosen}
+        yield config, outcome, test.per_instance, predicted.test
+        began = time.monotonic()
 
 
-def config_of(settings, control):
-    """Returns the config of a control; `settings` are those of its model."""
+def _config_of(settings, control):
     is_of_model = control == controls.BAG
     return {
         **settings,
@@ -125,32 +139,18 @@ def config_of(settings, control):
     }
 
 
-def outcome(validation, test, seconds, versions):
-    """Returns the outcome of a measured control, as result_files.write takes it."""
-    return {
-        'status': 'done',
-        'validation': validation.by_mode,
-        'test': test.by_mode,
-        'losses': [],
-        'seconds': round(seconds, 3),
-        'versions': versions,
-    }
-
-
-def measure(task, examples, answers):
-    """Returns the metrics.base.Measured of a control's predictions on examples of a task.
+def measure(task, split, answers):
+    """Returns the metrics.base.Measured of a control's predictions on 'validation' or
+    'test'.
 
     Spans are measured by the standard definitions only: predictions are text, not tokens.
     """
-    if task.kind == 'labels':
-        known = list(map(str, tasks.classes(task)))
-        return classes.measure(list(map(str, examples.target)), answers, known)
-    if task.kind == 'scores':
-        return scores.measure(examples.target, answers)
-    if task.kind == 'cloze':
-        pairs = zip(examples.target, answers)
-        return cloze.measure([1 if x == y else np.inf for (x, _), y in pairs])
-    return (tags if task.kind == 'tags' else spans).measure(examples.target, answers)
+    if task.kind == 'retrieval':
+        target = task.qrels if split == 'test' else task.validation_qrels
+    else:
+        target = getattr(task, split).target
+    labels = tasks.classes(task) if task.kind == 'labels' else ()
+    return metrics.measure(task.kind, target, answers, labels)
 
 
 def _constant(task, answer):
@@ -222,7 +222,7 @@ def _scores(task, parts, prepare=list):
     for penalty in PENALTIES:
         ridge = base.extra('sklearn.linear_model').Ridge(penalty)
         answers = word_features.fit_predict(ridge, features, task.train.target)
-        score = scores.measure(task.validation.target, answers[0]).standard
+        score = metrics.scores(task.validation.target, answers[0]).standard
         fits.append((score['spearman'], penalty, answers))
     _, penalty, answers = max(fits, key=lambda fit: fit[0])
     return Predictions(*(x.tolist() for x in answers), {'penalty': penalty})
@@ -303,4 +303,5 @@ _CONTROLS = {
     'tags': {COMMONEST: _commonest_tag},
     'spans': {NEVER: lambda task, model: _constant(task, ''), SENTENCE: _best_sentence},
     'cloze': {ANSWER: _commonest_answer},
+    'retrieval': dict.fromkeys((*word_ranking.CONTROLS, controls.BAG)),  # by `members`
 }

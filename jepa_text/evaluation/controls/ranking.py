@@ -1,15 +1,41 @@
 """Lexical retrieval baselines: TF-IDF and BM25 rankings of documents for queries."""
 
+import functools
+import types
+
 import numpy as np
 
-from jepa_text.evaluation import controls
+from jepa_text.evaluation import controls, search
 from jepa_text.evaluation.controls import words
-from jepa_text.evaluation.metrics import base
+from jepa_text.evaluation.metrics import base, ranking
 
 BM25 = 'BM25'
 CONTROLS = (controls.TF_IDF, BM25)
 K1, B = 1.2, 0.75
 _BLOCK = 256  # queries per matrix product
+
+
+def predictions(task, chosen, model):
+    """Returns {control: (run of the validation queries, of the test queries)} of the
+    `chosen` controls of a Retrieval; `model` is needed for the bag of embeddings only."""
+    made = {}
+    if set(CONTROLS) & set(chosen):
+        # One more, as the document of a query's own id is then left out.
+        made = runs(task.queries, task.corpus, search.DEPTH + 1)
+    if controls.BAG in chosen:
+        encode = functools.partial(controls.bag_of_embeddings, model)
+        made[controls.BAG] = search.rank(types.SimpleNamespace(encode=encode), task)
+
+    def of_queries(run, qrels):
+        return {
+            query: ranking.without_itself(query, run.get(query, {}), judged)
+            for query, judged in qrels.items()
+        }
+
+    sides = task.validation_qrels or {}, task.qrels
+    return {
+        name: [of_queries(run, qrels) for qrels in sides] for name, run in made.items()
+    }
 
 
 def runs(queries, corpus, top=100):

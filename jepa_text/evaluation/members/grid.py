@@ -6,6 +6,11 @@ The learning rate is an array, and each member has its own data order, head and 
 `width` members are trained at once under vmap, spread over the available devices. With a
 width of 1, members are trained one after another by the same compiled step, which is
 faster on CPUs.
+
+Only embedding rows that occur in the training set are trained. Other rows have no
+gradient and only decay, by a factor known in advance. So a member trains a table of the
+tokens in use, usually a tenth of the vocabulary or less, and its moments, gradients and
+updates are that much smaller, with the same results.
 """
 
 import dataclasses
@@ -16,15 +21,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
+from jepa_text import losses
 from jepa_text.data import batching
-from jepa_text.evaluation.members import fitting, packed, step, vocabulary
-from jepa_text.models import transformer
-from jepa_text.models.network import Network, key_of
+from jepa_text.evaluation.members import fitting, packed
+from jepa_text.models import memo, transformer
+from jepa_text.models.attention import attend
+from jepa_text.models.network import Network, key_from, key_of
 from jepa_text.optim import optimizers
 from jepa_text.pretrained import base
 from jepa_text.running import numerics
 
+EMBEDDING = 'embedding'
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 
 
@@ -143,16 +152,16 @@ class Grid:
             state = self._initial_state(full, used)
             update = self.program(len(full), used, shape)
             rate_S = np.array([m.learning_rate for m in full], np.float32)
-            losses = []
+            loss_TS = []
             for number, factor in enumerate(recipe.factors()):
                 batch = self._batch(rows, index_STB[:, number], used, shape)
                 state, loss_S = update(state, rate_S * factor, batch)
-                losses.append(loss_S)
+                loss_TS.append(loss_S)
                 if report is not None and number:
                     # A step is dispatched while the one before it still runs.
-                    jax.block_until_ready(losses[number - 1])
+                    jax.block_until_ready(loss_TS[number - 1])
                     report(start * recipe.steps + number * len(group))
-            losses_ST = np.stack(jax.device_get(losses), axis=1)
+            losses_ST = np.stack(jax.device_get(loss_TS), axis=1)
             if report is not None:
                 report((start + len(group)) * recipe.steps)
             for index, member in enumerate(group):
@@ -185,11 +194,11 @@ class Grid:
         return packed.shape_of(lengths_N, index_TB, self.maximum, width)
 
     def _used_tokens(self, rows):
-        """Returns the vocabulary.InUse of the rows; None to train the table as it is.
+        """Returns the InUse of the rows; None to train the table as it is.
 
         So it is in paper_bf16, whose decay is rounded at each step.
         """
-        table_VD = self.encoder_params[vocabulary.EMBEDDING]
+        table_VD = self.encoder_params[EMBEDDING]
         if self.recipe.precision == 'paper_bf16':
             return None
         kind, size = self.kind, self.recipe.batch_size
@@ -197,15 +206,15 @@ class Grid:
         batches = (
             kind.collate(p, len(p), kind.row_length(p), self.pad_id) for p in parts
         )
-        return vocabulary.in_use(batches, len(table_VD))
+        return in_use(batches, len(table_VD))
 
     def _final_params(self, params, member, used):
         """Returns the parameters of a trained member in the layout of the given model."""
         if used is not None:
-            whole_VD = self.encoder_params[vocabulary.EMBEDDING]
+            whole_VD = self.encoder_params[EMBEDDING]
             factors, weight_decay = self.recipe.factors(), self.recipe.weight_decay
             rate = member.learning_rate
-            decay = vocabulary.decay_factor(rate, factors, weight_decay)
+            decay = decay_factor(rate, factors, weight_decay)
             params['encoder'] = used.restore(params['encoder'], whole_VD, decay)
         if self._unrolled:
             params['encoder'] = transformer.stack_layers(params['encoder'])
@@ -255,4 +264,122 @@ class Grid:
         if used is not None:
             encoder = encoder.clone(vocab_size=len(used.used_U))
         network, texts = Network(encoder, self.kind), shape.texts if shape else 1
-        return step.program(network, self.kind, self.recipe, count, texts)
+        return program(network, self.kind, self.recipe, count, texts)
+
+
+@memo.memoize
+def program(network, kind, recipe, count, texts):
+    """Returns the compiled step of `count` members, with at most `texts` per row.
+
+    Grids of models with equal networks share it.
+    """
+    one = functools.partial(step, network, kind, recipe)
+    one = attend.with_max_documents(texts, one)
+    axes = dict(in_axes=((0, 0, 0, None), 0, 0), out_axes=((0, 0, 0, None), 0))
+    mapped = jax.vmap(one, **axes) if count > 1 else _without_vmap(one)
+    return jax.jit(mapped, donate_argnums=0)
+
+
+def _without_vmap(step):
+    """Returns a step that removes and re-adds a member axis of size 1."""
+
+    def single(state, rate_1, batch):
+        squeeze = functools.partial(jax.tree.map, lambda x: x[0])
+        *member, number = state
+        state = (*squeeze(member), number)
+        (*member, number), loss = step(state, rate_1[0], squeeze(batch))
+        expand = functools.partial(jax.tree.map, lambda x: x[None])
+        return (*expand(member), number), loss[None]
+
+    return single
+
+
+def step(network, kind, recipe, state, rate, batch):
+    """Updates a member by the clipped gradient; returns (state, loss before it)."""
+    params, opt_state, key, number = state
+    dropout = jax.random.fold_in(key_from(key), number)
+    loss, grads = gradients(network, kind, recipe, params, batch, dropout)
+    norm = optax.tree.norm(grads)
+    scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
+    grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
+    updates, opt_state = recipe.optimizer().update(grads, opt_state, params)
+    params = jax.tree.map(
+        lambda p, u: (p + rate.astype(p.dtype) * u).astype(p.dtype), params, updates
+    )
+    return (params, opt_state, key, number + 1), loss
+
+
+def gradients(network, kind, recipe, params, batch, dropout):
+    """Returns (loss of a batch, its gradient with respect to the parameters)."""
+
+    def outputs(params, part):
+        rows, key = part
+        return kind.outputs(network, params, rows, {'dropout': key})
+
+    def loss_of(outputs):
+        total, count = kind.loss(outputs, batch)
+        return total / jnp.maximum(count, 1)
+
+    inputs = {name: batch[name] for name in base.INPUTS if name in batch}
+    if recipe.microbatches == 1:
+        return jax.value_and_grad(
+            lambda params: loss_of(outputs(params, (inputs, dropout)))
+        )(params)
+    shape = recipe.microbatches, -1
+    parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
+    keys = jax.random.split(dropout, recipe.microbatches)
+    return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
+
+
+@dataclasses.dataclass(frozen=True)
+class InUse:
+    """The tokens that occur in the training set.
+
+    used_U     their ids, in order
+    index_V    index into used_U of each token of the vocabulary; arbitrary for unused
+               tokens
+    """
+
+    used_U: np.ndarray
+    index_V: np.ndarray
+
+    def restrict(self, params):
+        """Returns the encoder's parameters with an embedding table of used_U only."""
+        return {**params, EMBEDDING: params[EMBEDDING][self.used_U]}
+
+    def restore(self, params, whole_VD, decay):
+        """Returns the encoder's parameters with the whole embedding table.
+
+        Unused rows are those of `whole_VD` times `decay`.
+        """
+        table_VD = (whole_VD * decay).at[self.used_U].set(params[EMBEDDING])
+        return {**params, EMBEDDING: table_VD}
+
+    def remap(self, batch):
+        """Returns the batch with tokens replaced by their indices into used_U."""
+        return {**batch, 'tokens': self.index_V[batch['tokens']]}
+
+
+def in_use(batches, size):
+    """Returns the InUse of all batches for a vocabulary of `size` tokens.
+
+    >>> used = in_use([{'tokens': np.array([[7, 2], [2, 0]])}], 10)
+    >>> used.used_U.tolist(), used.index_V[[7, 2]].tolist()
+    ([0, 2, 7], [2, 1])
+    """
+    used_V = np.zeros(size, bool)
+    for batch in batches:
+        used_V[batch['tokens']] = True
+    index_V = np.maximum(np.cumsum(used_V) - 1, 0).astype(np.int32)
+    return InUse(np.flatnonzero(used_V), index_V)
+
+
+def decay_factor(rate, factors, weight_decay):
+    """Returns the factor by which weight decay alone scales a parameter over all steps.
+
+    The product over steps t of 1 - rate * factors[t] * weight_decay (Loshchilov & Hutter
+    2019, algorithm 2).
+    """
+    steps_T = 1 - float(rate) * np.asarray(factors, np.float64) * weight_decay
+    with np.errstate(over='ignore'):  # such a member is reported as not finite
+        return np.float32(np.prod(steps_T))

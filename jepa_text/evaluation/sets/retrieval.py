@@ -11,7 +11,7 @@ import dataclasses
 import re
 import warnings
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class Retrieval:
     zero_shot           True: answered without training; None: trained
     """
 
+    kind: ClassVar[str] = 'retrieval'
+    metric: ClassVar[str] = 'ndcg@10'
     name: str
     queries: dict
     corpus: dict

@@ -1,0 +1,144 @@
+"""Metrics of classes, scores and masked words, and the choice of those of a task."""
+
+import numpy as np
+import scipy
+
+from jepa_text.evaluation.metrics import base, ranking, spans, tags
+from jepa_text.measures import correlations
+
+DEPTH = 10  # ranks that count for accuracy@10
+
+
+def measure(kind, target, answers, labels=(), positions=None):
+    """Returns the Measured of answers to examples of a task by the metrics of its kind.
+
+    target       of each example (sets/task.py); for kind 'retrieval' the qrels
+    answers      one per example; for kind 'retrieval' a run, as in ranking.py
+    labels       all classes in order, for kind 'labels'
+    positions    (gold sets, predicted sets) of token positions, for kind 'spans'
+    """
+    if kind == 'labels':
+        return classes(*(list(map(str, side)) for side in (target, answers, labels)))
+    if kind == 'cloze':
+        pairs = zip(target, answers)
+        return cloze([1 if word == answer else np.inf for (word, _), answer in pairs])
+    if kind == 'spans':
+        return spans.measure(target, answers, positions)
+    one = {'scores': scores, 'tags': tags.measure, 'retrieval': ranking.measure}
+    return one[kind](target, answers)
+
+
+def classes(gold, predicted, labels):
+    """Returns the Measured of one predicted class per instance.
+
+    `labels` are all classes in order. By scikit-learn:
+
+    accuracy    share of correct predictions; also the paper's (section 3: SST-2, MNLI,
+                QQP)
+    macro_f1    mean of F1 = 2 TP / (2 TP + FP + FN) over the classes that occur in gold
+                or predictions
+    mcc         Matthews correlation for any number of classes (Gorodkin 2004); 0 if gold
+                or predictions have one class only
+    f1          F1 of labels[1], for two classes only; 0 if it never occurs
+
+    Raises ValueError for a class that is not among the labels.
+    """
+    metrics = base.extra('sklearn.metrics')
+    base.check_lengths(gold, predicted, 'labels')
+    number = {label: index for index, label in enumerate(labels)}
+    if len(number) < len(labels) or not number:
+        raise ValueError(f'labels={list(labels)} must be unique and not empty.')
+    gold_N = _numbers(gold, number, 'gold')
+    predicted_N = _numbers(predicted, number, 'predicted')
+    right_N = (gold_N == predicted_N).astype(np.float64)
+    accuracy = float(metrics.accuracy_score(gold_N, predicted_N))
+    both = gold_N, predicted_N
+    standard = {
+        'accuracy': accuracy,
+        'macro_f1': float(metrics.f1_score(*both, average='macro', zero_division=0)),
+        'mcc': float(metrics.matthews_corrcoef(*both)) if np.ptp(both) else 0.0,
+    }
+    if len(number) == 2:
+        second = dict(labels=[1], average='macro', zero_division=0)
+        standard['f1'] = float(metrics.f1_score(*both, **second))
+    return base.Measured(standard, {'accuracy': accuracy}, {'accuracy': right_N})
+
+
+def scores(gold, predicted):
+    """Returns the Measured of one predicted number per instance, on any scale.
+
+    spearman    correlation of ranks, with tied ranks averaged; also the paper's
+    pearson     correlation of the numbers
+
+    By scipy; 0 for predictions that are all equal. An instance's value is its influence
+    on the correlation (measures/correlations.py): the mean over instances is the
+    correlation, and an interval of the mean is one of the correlation.
+    Raises ValueError for values that are not finite, fewer than two instances, and gold
+    scores that are all equal, for which the correlation is undefined.
+    """
+    base.check_lengths(gold, predicted, 'scores')
+    gold_N = np.asarray(gold, np.float64)
+    predicted_N = np.asarray(predicted, np.float64)
+    base.check_finite(gold_N, 'gold scores')
+    base.check_finite(predicted_N, 'predicted scores')
+    if gold_N.ndim != 1 or predicted_N.ndim != 1 or np.ptp(gold_N) == 0:
+        raise ValueError(
+            f'{len(gold_N)} gold scores between {gold_N.min()} and {gold_N.max()}, of '
+            f'shape {gold_N.shape}: a correlation needs one number per instance, and '
+            'gold scores that are not all equal.'
+        )
+    per_instance = {'spearman': np.zeros(len(gold_N)), 'pearson': np.zeros(len(gold_N))}
+    standard = {'spearman': 0.0, 'pearson': 0.0}
+    if np.ptp(predicted_N) > 0:
+        per_instance = {
+            'spearman': correlations.spearman_influence(gold_N, predicted_N),
+            'pearson': correlations.pearson_influence(gold_N, predicted_N),
+        }
+        standard = {
+            'spearman': float(scipy.stats.spearmanr(gold_N, predicted_N).statistic),
+            'pearson': float(scipy.stats.pearsonr(gold_N, predicted_N).statistic),
+        }
+    return base.Measured(standard, {'spearman': standard['spearman']}, per_instance)
+
+
+def cloze(rank_N, log_likelihood_N=None, is_open=False):
+    """Returns the Measured of one masked word per instance.
+
+    rank_N              rank of the correct word among all candidates, from 1; infinite
+                        for a word that was not predicted
+    log_likelihood_N    of the correct word, in nats; None: unknown
+    is_open             whether the candidates are the whole vocabulary
+
+    accuracy            share of rank 1; also the paper's
+    mrr                 mean of 1 / rank, if all ranks are finite
+    accuracy@10         share of ranks up to 10, for open candidates
+    log_likelihood      mean
+
+    Raises ValueError for ranks below 1 and log-likelihoods that are not finite.
+    """
+    rank_N = np.asarray(rank_N, np.float64)
+    if not len(rank_N) or np.isnan(rank_N).any() or rank_N.min() < 1:
+        raise ValueError(
+            f'{len(rank_N)} ranks were given: at least one is needed, each at least 1.'
+        )
+    values = {'accuracy': (rank_N == 1).astype(np.float64)}
+    if np.isfinite(rank_N).all():
+        values['mrr'] = 1 / rank_N
+    if is_open:
+        values[f'accuracy@{DEPTH}'] = (rank_N <= DEPTH).astype(np.float64)
+    if log_likelihood_N is not None:
+        base.check_lengths(rank_N, log_likelihood_N, 'ranks')
+        base.check_finite(np.asarray(log_likelihood_N), 'log-likelihoods')
+        values['log_likelihood'] = np.asarray(log_likelihood_N, np.float64)
+    standard = {name: float(values_N.mean()) for name, values_N in values.items()}
+    return base.Measured(standard, {'accuracy': standard['accuracy']}, values)
+
+
+def _numbers(labels, number, which):
+    for index, label in enumerate(labels):
+        if label not in number:
+            raise ValueError(
+                f'{which} label {index} is {label!r}, but must be one of: '
+                f'{", ".join(map(repr, number))}.'
+            )
+    return np.array([number[label] for label in labels])
