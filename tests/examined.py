@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gzip
 import json
 import random
 
@@ -64,8 +65,16 @@ def file_of(folder, count=60):
     """Writes such examples to a file."""
     made, path = sea_or_land(count), folder / 'sea.jsonl'
     rows = [{'text': t, 'label': str(y)} for t, y in zip(made.first, made.target)]
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    jsonl(path, rows)
     return path
+
+
+def jsonl(path, rows):
+    """Writes rows as JSON lines, also compressed (.gz); returns the path as text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (gzip.open if path.suffix == '.gz' else open)(path, 'wt') as file:
+        file.write(''.join(json.dumps(row) + '\n' for row in rows))
+    return str(path)
 
 
 def bert_of_others(transformers, folder, head, **changes):

@@ -58,7 +58,7 @@ def examination_of(model, task, settings):
     """Returns the Examination that trains and measures a load.Pretrained on a task."""
     kind = retrieving.Examination if task.kind == 'retrieval' else finetune.Examination
     if zero_shot.is_zero_shot(task):
-        kind = zero_shot.KINDS[task.kind]
+        kind = zero_shot.Examination
     return kind(model, task, settings)
 
 

@@ -1,7 +1,7 @@
 """Exact top-k search over document vectors, and ranking of a retrieval task.
 
-    top_k(queries_QD, corpus, k)    scores_QK and index_QK
-    rank(model, task, k)            {query: {document: score}} of a Retrieval
+    top_k(queries_QD, corpus_ND, k)    scores_QK and index_QK
+    rank(model, task, k)               {query: {document: score}} of a Retrieval
 
 Vectors have length 1, so products are cosines. No array has the size of queries x
 documents: the corpus is read in blocks, and only the k best of a query are kept.
@@ -20,17 +20,15 @@ DEPTH = 100  # ranked documents per query
 BLOCK, QUERIES = 65_536, 256  # documents and queries per product: 64 MB
 
 
-def top_k(queries_QD, corpus, k):
+def top_k(queries_QD, corpus_ND, k):
     """Returns (scores_QK float32, index_QK int64) of the k largest products, in order.
 
-    `corpus` is an array [N, D] or a list of arrays, e.g. memory-mapped files; indices
-    count through all of them. Ties go to the smaller index. K is min(k, N). Products are
-    computed in float32. Raises ValueError without queries or documents, and for values
-    that are not finite.
+    The corpus may be a memory-mapped file. Ties go to the smaller index. K is min(k, N).
+    Products are computed in float32. Raises ValueError without queries or documents, and
+    for values that are not finite.
     """
-    shards = list(corpus) if isinstance(corpus, list | tuple) else [corpus]
     queries_QD = np.asarray(queries_QD, np.float32)
-    documents = sum(map(len, shards))
+    documents = len(corpus_ND)
     if min(k, len(queries_QD), documents) < 1:
         raise ValueError(
             f'k={k} of {documents} documents for {len(queries_QD)} queries: each must be '
@@ -40,15 +38,10 @@ def top_k(queries_QD, corpus, k):
     best = [
         (np.zeros((len(p), 0), np.float32), np.zeros((len(p), 0), int)) for p in parts
     ]
-    begin = 0
-    for shard in shards:
-        for start in range(0, len(shard), BLOCK):
-            block_MD = jax.device_put(shard[start : start + BLOCK])
-            merged = (
-                _merged(*both, block_MD, begin + start, k) for both in zip(parts, best)
-            )
-            best = list(map(jax.block_until_ready, merged))
-        begin += len(shard)
+    for start in range(0, documents, BLOCK):
+        block_MD = jax.device_put(corpus_ND[start : start + BLOCK])
+        merged = (_merged(*both, block_MD, start, k) for both in zip(parts, best))
+        best = list(map(jax.block_until_ready, merged))
     scores_QK, index_QK = map(np.concatenate, zip(*best))
     if len(bad := np.argwhere(~np.isfinite(scores_QK))):
         query, rank = bad[0]

@@ -77,145 +77,105 @@ def texts(task):
 
 
 class Examination(finetune.Measurement):
-    """Measures a model as it is."""
+    """Measures a model as it is, by the function of MEASURES for the kind of the task.
+
+    Of pairs and retrieval, vectors are the model's own; a causal model reads causally, as
+    it was trained. Raises ValueError for a cloze task and a model that cannot fill masks
+    (Pretrained.check_fills), and as cloze.Scorer for words that it cannot score.
+    """
 
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
         reader = prediction.reader(model, settings.max_length or None)
-        self.max_length = reader.length
-        self.reader = reader
-        self.truncated = dataclasses.replace(model, length=self.max_length)
+        self.max_length, self.reader = reader.length, reader
+        given = {'retrieval': 'auto', 'scores': settings.pool}.get(task.kind, '')
+        self.pool = model.pool if given == 'auto' else given
 
     @functools.cached_property
     def config(self):
         """The config of the result line."""
         task = self.task
+        examples = task.qrels if task.kind == 'retrieval' else task.test
         return {
             **self.common(),
             'kind': task.kind,
             'max_length': self.max_length,
-            **self.details(),
+            'pooling': self.pool,
+            'template': '',
             'steps': 0,
             'batch_size': 0,
             'precision': self.model.network.encoder.dtype,
             'causal': self.model.causal,
             'zero_shot': task.zero_shot,
-            'examples': [0, 0, len(self.examples)],
+            'examples': [0, 0, len(examples)],
             'texts_cut': retrieving.count_cut(self.reader, texts(task)),
         }
 
-    @property
-    def examples(self):
-        """The test examples."""
-        return self.task.test
-
-    def details(self):
-        """Returns the config fields that depend on the kind of task."""
-        return {'pooling': '', 'template': ''}
-
-    def gold(self, examples):
-        """Returns the correct answer of each example."""
-        return list(map(str, examples.target))
-
-    def is_constant(self, answers):
-        """Returns whether all answers are the same but should not be."""
-        return len(set(answers)) == 1 < len(set(self.gold(self.examples)))
-
     def run(self, members, width=1, report=None):
         """Yields (Member, Outcome) of each member; all are the same."""
+        began = time.monotonic()
+        outcome = {'validation': None, 'test': None, 'status': 'not finite'}
+        per_instance, answers, model = {}, None, self.model
+        model = dataclasses.replace(model, length=self.max_length, pool=self.pool)
+        if (result := MEASURES[self.task.kind](model, self.task)) is not None:
+            test, answers, is_constant = result
+            outcome |= dict.fromkeys(('validation', 'test'), test.by_mode)
+            outcome['status'] = 'collapsed' if is_constant else 'done'
+            per_instance = test.per_instance
+        versions = identity.versions(self.task.kind) | numerics.current()
+        outcome |= {'losses': [], 'versions': versions}
+        outcome['seconds'] = round(time.monotonic() - began, 3)
         for member in members:
-            began = time.monotonic()
-            result = self.measured(self.examples)
-            outcome = {'validation': None, 'test': None, 'status': 'not finite'}
-            per_instance, answers = {}, None
-            if result is not None:
-                test, answers = result
-                outcome |= dict.fromkeys(('validation', 'test'), test.by_mode)
-                per_instance = test.per_instance
-                is_constant = self.is_constant(answers)
-                outcome['status'] = 'collapsed' if is_constant else 'done'
-            versions = identity.versions(self.config['kind']) | numerics.current()
-            outcome |= {'losses': [], 'versions': versions}
-            outcome['seconds'] = round(time.monotonic() - began, 3)
             yield member, finetune.Outcome(outcome, per_instance, answers, {})
 
 
-class Similarity(Examination):
+def similarity(model, task):
     """Correlation of the cosine of two texts' vectors with human scores.
 
-    Vectors are pooled as the settings say, by default with the model's own pooling. A
-    causal model reads causally, as it was trained.
+    Returns (Measured, the cosine of each pair, whether all are equal); None if a vector
+    is not finite.
     """
-
-    def details(self):
-        given = self.settings.pool
-        return {'pooling': self.model.pool if given == 'auto' else given, 'template': ''}
-
-    def measured(self, examples):
-        """Returns (Measured, the cosine of each pair); None if a vector is not finite."""
-        texts = list(dict.fromkeys(examples.texts()))
-        number = {text: index for index, text in enumerate(texts)}
-        vectors_ND = self.truncated.encode(texts, pool=self.details()['pooling'])
-        if not np.isfinite(vectors_ND).all():
-            return None
-        sides = (
-            vectors_ND[[number[text] for text in side]]
-            for side in (examples.first, examples.second)
-        )
-        # Finer differences are rounding errors and would break ties of equal pairs.
-        cosine_N = np.round(probes.pair_cosine(*sides), DIGITS)
-        return metrics.scores(examples.target, cosine_N), cosine_N.tolist()
+    test = task.test
+    texts = list(dict.fromkeys(test.texts()))
+    number = {text: index for index, text in enumerate(texts)}
+    vectors_ND = model.encode(texts, pool=model.pool)
+    if not np.isfinite(vectors_ND).all():
+        return None
+    sides = (
+        vectors_ND[[number[text] for text in side]] for side in (test.first, test.second)
+    )
+    # Finer differences are rounding errors and would break ties of equal pairs.
+    cosine_N = np.round(probes.pair_cosine(*sides), DIGITS)
+    measured = metrics.scores(test.target, cosine_N)
+    return measured, cosine_N.tolist(), np.ptp(cosine_N) == 0
 
 
-class Ranking(Examination):
-    """Ranking of a corpus by the cosine of the model's own vectors, for each query.
+def retrieved(model, task):
+    """Ranking of a corpus by the cosine of vectors, for each query.
 
-    A causal model reads causally, as it was trained.
+    Returns (Measured, the run {query: {document: score}}, whether all scores are equal).
     """
-
-    def details(self):
-        return {'pooling': self.model.pool, 'template': ''}
-
-    @property
-    def examples(self):
-        return self.task.qrels
-
-    def is_constant(self, answers):
-        return len({score for run in answers.values() for score in run.values()}) == 1
-
-    def measured(self, examples):
-        """Returns (Measured, the run {query: {document: score}})."""
-        run = search.rank(self.truncated, self.task)
-        return ranking.measure(examples, run), run
+    run = search.rank(model, task)
+    scores = {score for found in run.values() for score in found.values()}
+    return ranking.measure(task.qrels, run), run, len(scores) == 1
 
 
-class Filling(Examination):
-    """The word at a mask, by its log-likelihood (cloze.py).
+def filled(model, task):
+    """The word at a mask, by its log-likelihood (cloze.py), among the candidates of a
+    text or the whole vocabulary.
 
-    Candidates are those of a text, or the whole vocabulary.
-    Raises ValueError for a model that cannot fill masks (Pretrained.check_fills), and as
-    cloze.Scorer for words that it cannot score.
+    Returns (Measured, the predicted words, whether all are equal but should not be); None
+    if a probability is not finite.
     """
-
-    def gold(self, examples):
-        return [answer for answer, _ in examples.target]
-
-    @functools.cached_property
-    def _scorer(self):
-        return cloze.Scorer(self.model, self.max_length)
-
-    def measured(self, examples):
-        """Returns (Measured, the predicted answers).
-
-        None if a probability is not finite.
-        """
-        questions = questions_of(self.task, examples)
-        predicted = self._scorer.predict(questions)
-        log_likelihood_N = np.array([p.log_likelihood for p in predicted])
-        if not np.isfinite(log_likelihood_N).all():
-            return None
-        rank_N, words = [p.rank for p in predicted], [p.word for p in predicted]
-        return metrics.cloze(rank_N, log_likelihood_N, questions[0].is_open), words
+    questions = questions_of(task, task.test)
+    predicted = cloze.Scorer(model, model.length).predict(questions)
+    log_likelihood_N = np.array([p.log_likelihood for p in predicted])
+    if not np.isfinite(log_likelihood_N).all():
+        return None
+    rank_N, words = [p.rank for p in predicted], [p.word for p in predicted]
+    is_constant = len(set(words)) == 1 < len({answer for answer, _ in task.test.target})
+    measured = metrics.cloze(rank_N, log_likelihood_N, questions[0].is_open)
+    return measured, words, is_constant
 
 
 def questions_of(task, examples):
@@ -231,8 +191,4 @@ def questions_of(task, examples):
     ]
 
 
-KINDS = {
-    'scores': Similarity,
-    'cloze': Filling,
-    'retrieval': Ranking,
-}
+MEASURES = {'scores': similarity, 'cloze': filled, 'retrieval': retrieved}

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.evaluation import evaluate, zero_shot
+from jepa_text.evaluation import evaluate
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import selection
 from jepa_text.running import restore
@@ -43,7 +43,7 @@ def check(sections, tasks=True):
             built = evaluate.tasks_of(parsed) if tasks else {}
         except (ValueError, OSError) as error:
             raise ValueError(f'examine.{name}: {error}') from error
-        if any(map(zero_shot.fills_masks, built.values())):
+        if any(task.kind == 'cloze' for task in built.values()):
             filling.add(name)
     return filling
 

@@ -2,6 +2,7 @@
 
 import json
 
+import examined
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ def write(path, values):
     """Writes a set with three rows of each of these labels."""
     rows = [{'text': f'text {n}', 'label': x} for n, x in enumerate([*values] * 3)]
     if path.suffix == '.jsonl':
-        path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+        examined.jsonl(path, rows)
     elif path.suffix == '.csv':
         lines = [f'{row["text"]},{row["label"]}' for row in rows]
         path.write_text('\n'.join(['text,label', *lines]) + '\n')
@@ -101,7 +102,7 @@ def test_names_of_class_labels_are_kept_in_order(tmp_path):
 def test_glue_classes_have_the_numbers_of_hugging_face(tmp_path):
     rows = [dict(premise=f'a {n}', hypothesis=f'b {n}', label=n % 3) for n in range(12)]
     for name in ('train', 'validation_matched'):
-        (tmp_path / f'{name}.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+        examined.jsonl(tmp_path / f'{name}.jsonl', rows)
     task = tasks.build({'name': 'mnli', 'path': str(tmp_path)})
     assert kind_of(task).labels == ('entailment', 'neutral', 'contradiction')
 

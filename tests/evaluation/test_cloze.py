@@ -1,7 +1,6 @@
 """Cloze scoring: rows, log-likelihoods, ranks, and input checks."""
 
 import dataclasses
-import json
 
 import examined
 import jax
@@ -41,12 +40,6 @@ def questions(rows):
     return [cloze.Question(*row[:2], tuple(row[2]), 0, *row[3:]) for row in rows]
 
 
-def written(folder, rows, name='hidden.jsonl'):
-    path = folder / name
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    return str(path)
-
-
 def hidden(count=40, **more):
     """Rows whose answer is among four words."""
     rng = np.random.default_rng(0)
@@ -78,26 +71,6 @@ def test_rows_and_log_likelihoods_equal_those_of_fill():
         ((best, share), *_) = made.fill(text)[0]
         assert predicted.word == best.strip()
         assert np.exp(log_V.max()) == pytest.approx(share, rel=1e-3)
-
-
-@pytest.mark.slow
-def test_a_word_has_one_mask_per_token():
-    made = model()
-    words = ('whale', 'congressman', 'law')
-    (predicted,) = cloze.Scorer(made).predict(questions([('The ', ' is gone.', words)]))
-    values = []
-    for word in words:
-        ids = made.tokenizer.encode(f' {word}')
-        around = [made.tokenizer.encode(x) for x in ('The', ' is gone.')]
-        masks = [made.tokenizer.mask_id] * len(ids)
-        row = [*made.ends()[0], *around[0], *masks, *around[1], *made.ends()[1]]
-        start = 1 + len(around[0])
-        log_LV = log_probabilities(made, row)[start : start + len(ids)]
-        values.append(log_LV[np.arange(len(ids)), ids].sum())
-    assert len(made.tokenizer.encode(' congressman')) > 1
-    assert predicted.log_likelihood == pytest.approx(values[0], abs=1e-3)
-    assert predicted.word == words[int(np.argmax(values))]
-    assert predicted.rank == 1 + sum(value > values[0] for value in values)
 
 
 def test_shift_predicts_a_mask_from_the_previous_position():
@@ -187,8 +160,8 @@ def foreign(count=40, **more):
 def test_a_cloze_file_is_evaluated_with_its_control(tmp_path):
     _, folder = imported(tmp_path, 'bert')
     words = [f'w{n}' for n in range(20, 24)]
-    closed = written(tmp_path, foreign(candidates=words))
-    opened = written(tmp_path, foreign(), 'opened.jsonl')
+    closed = examined.jsonl(tmp_path / 'hidden.jsonl', foreign(candidates=words))
+    opened = examined.jsonl(tmp_path / 'opened.jsonl', foreign())
     asked = dict(
         models=(f'hf:{folder}',),
         tasks=(dict(name='own', path=closed), dict(name='cloze', path=opened)),
@@ -235,7 +208,7 @@ def test_models_that_cannot_fill_masks_raise_before_training(tmp_path, made, wor
     else:
         phases = (dict(share=1.0, objective=dict(name=made)),)
         train.train(tiny.config(tmp_path, steps=2, phases=phases), model)
-    path = written(tmp_path, hidden(candidates=list(PLACES)))
+    path = examined.jsonl(tmp_path / 'a.jsonl', hidden(candidates=list(PLACES)))
     asked = dict(models=(model,), tasks=(dict(name='cloze', path=path),))
     if words:
         with pytest.raises(ValueError, match=words):
@@ -266,12 +239,14 @@ def test_invalid_rows_raise(tmp_path, row, what):
     rows = hidden(candidates=list(PLACES))
     rows[2] |= row
     with pytest.raises(ValueError, match=what):
-        examiner.task_of(dict(name='cloze', path=written(tmp_path, rows)))
+        examiner.task_of(
+            dict(name='cloze', path=examined.jsonl(tmp_path / 'a.jsonl', rows))
+        )
 
 
 def test_candidates_are_read_from_table_cells(tmp_path):
     rows = hidden(candidates='|'.join(PLACES))
-    path = written(tmp_path, rows)
+    path = examined.jsonl(tmp_path / 'a.jsonl', rows)
     task = examiner.task_of(dict(name='cloze', path=path))
     assert {others for _, others in task.test.target} == {tuple(sorted(PLACES))}
     with pytest.raises(ValueError, match="has no field 'choices'"):

@@ -66,7 +66,7 @@ def test_members_trained_together_equal_members_trained_alone(rows, width):
 def test_heads_and_dropout_depend_on_the_seed(rows):
     """Bitwise, whichever members are trained together; other seeds differ."""
     made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1))
-    states = [made._initial_state(group) for group in (MEMBERS[:1], MEMBERS, MEMBERS[1:])]
+    states = [made._fresh(group) for group in (MEMBERS[:1], MEMBERS, MEMBERS[1:])]
     heads = [jax.tree.map(np.asarray, state[0]['task_head']) for state in states]
     keys = [np.asarray(state[2]) for state in states]
     assert (keys[0][0] == keys[1][0]).all() and (keys[1][1] == keys[2][0]).all()
@@ -164,7 +164,7 @@ def test_a_member_that_is_not_finite_does_not_affect_others(rows):
 def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
     kind = dataclasses.replace(KIND, dropout=0.0)
     made = grid.Grid(examined.model(), kind, grid.Recipe(steps=1))
-    state = made._initial_state(MEMBERS[:1])
+    state = made._fresh(MEMBERS[:1])
     batch = made._batch(rows, np.arange(8)[None])
     lowered = made.program(1, None, None).lower(state, np.zeros(1, np.float32), batch)
     assert 'stablehlo.while' not in lowered.as_text()

@@ -16,7 +16,7 @@ PROGRAM = """
 
     def shown(section):
         task = tasks.build(section)
-        if hasattr(task, 'kind'):
+        if task.kind != 'retrieval':
             sides = [task.train, task.validation, task.test]
             return [task.revision, [side and len(side) for side in sides],
                     [task.test.first[0], str(task.test.target[0])]]

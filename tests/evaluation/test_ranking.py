@@ -1,9 +1,7 @@
 """Reading of retrieval sets, and errors for inconsistent files."""
 
-import gzip
-import json
-
 import pytest
+from examined import jsonl
 
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.sets import retrieval
@@ -19,12 +17,6 @@ QRELS = {
 
 def build(name='ranking', **section):
     return tasks.build({'name': name, **section})
-
-
-def jsonl(path, rows):
-    opener = gzip.open if path.name.endswith('.gz') else open
-    with opener(path, 'wt') as file:
-        file.write(''.join(json.dumps(row) + '\n' for row in rows))
 
 
 def beir(folder, corpus=CORPUS, queries=QUERIES, qrels=QRELS, packed=False):

@@ -70,14 +70,11 @@ def test_a_set_without_pairs_or_validation_queries_raises():
 
 @pytest.mark.slow
 def test_a_retrieval_folder_is_evaluated(tmp_path):
-    import json
-
     made, folder = task(), tmp_path / 'words'
     (folder / 'qrels').mkdir(parents=True)
     for name in ('corpus', 'queries'):
         rows = [{'_id': key, 'text': t} for key, t in getattr(made, name).items()]
-        lines = ''.join(json.dumps(row) + '\n' for row in rows)
-        (folder / f'{name}.jsonl').write_text(lines)
+        examined.jsonl(folder / f'{name}.jsonl', rows)
     learned = {f'q{i}': {f'd{i}': 1} for i in range(0, 40, 2)}
     parts = {'train': learned, 'dev': made.validation_qrels, 'test': made.qrels}
     for name, judged in parts.items():

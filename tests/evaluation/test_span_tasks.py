@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from examined import jsonl
 
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.sets import task as examples
@@ -36,10 +37,6 @@ def squad(path, questions=QUESTIONS, count=3):
         for n in range(count)
     ]
     path.write_text(json.dumps({'version': '1.1', 'data': articles}))
-
-
-def jsonl(path, rows):
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
 
 
 def holds(task):

@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import examined
 import hypothesis
 import pytest
 from hypothesis import strategies
@@ -43,18 +44,14 @@ def build(name='tags', **section):
     return tasks.build({'name': name, **section})
 
 
-def repeated(text, count=4):
-    return '\n'.join([text] * count)
-
-
-def write_rows(path, words, tags, count=4, fields=('tokens', 'tags')):
-    rows = [dict(zip(fields, pair)) for pair in zip(words, tags)] * count
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+def write_rows(path, words, tags, fields=('tokens', 'tags')):
+    rows = [dict(zip(fields, pair)) for pair in zip(words, tags)] * 4
+    return examined.jsonl(path, rows)
 
 
 def splits(folder, text, ending, names=('train', 'valid', 'test')):
     for name in names:
-        (folder / f'{name}{ending}').write_text(repeated(text))
+        (folder / f'{name}{ending}').write_text('\n'.join([text] * 4))
 
 
 def test_conll_2003_files_are_converted_to_iob2(tmp_path):
@@ -66,10 +63,6 @@ def test_conll_2003_files_are_converted_to_iob2(tmp_path):
 
 
 def test_adjacent_iob1_entities_stay_separate(tmp_path):
-    (tmp_path / 'a.conll').write_text(repeated('a I-X\nb B-X\nc I-Y\nd O\ne I-Y\n'))
-    (tmp_path / 'b.conll').write_text(repeated('f O\n'))
-    made = [columns.sentences(tmp_path / 'a.conll')[0].tags]
-    assert made == [['I-X', 'B-X', 'I-Y', 'O', 'I-Y']]
     splits(tmp_path, 'a I-X\nb B-X\nc I-Y\nd O\ne I-Y\n', '.conll')
     task = build(path=str(tmp_path), scheme='iob1')
     assert task.test.target[0] == ['B-X', 'B-X', 'B-Y', 'O', 'B-Y']
@@ -170,8 +163,7 @@ def test_columns_are_split_at_spaces_and_tabs_alone(tmp_path):
 
 
 def test_uner_files(tmp_path):
-    for name in ('train', 'dev', 'test'):
-        (tmp_path / f'{name}.iob2').write_text(repeated(UNER))
+    splits(tmp_path, UNER, '.iob2', ('train', 'dev', 'test'))
     task = build('uner', path=str(tmp_path))
     assert task.test.first[0] == WORDS[0] and len(task.validation) == 4
     assert task.test.target[0] == ['B-ORG', 'O', 'O', 'O']
@@ -180,7 +172,8 @@ def test_uner_files(tmp_path):
 def test_empty_sentences_are_dropped_with_a_warning(tmp_path):
     rows = [{'words': ['Ann', 'ran'], 'ner': ['I-PER', 'O']}] * 5
     rows.append({'words': [], 'ner': []})
-    splits(tmp_path, ''.join(json.dumps(row) + '\n' for row in rows), '.jsonl')
+    for name in ('train', 'valid', 'test'):
+        examined.jsonl(tmp_path / f'{name}.jsonl', rows * 4)
     with pytest.warns(UserWarning, match='4 of 24 sentences have no word.*row 6'):
         task = build('conll2003', path=str(tmp_path))
     assert len(task.test) == 20 and task.test.target[0] == ['B-PER', 'O']
@@ -189,18 +182,17 @@ def test_empty_sentences_are_dropped_with_a_warning(tmp_path):
 def test_named_and_numbered_tags_are_equal(tmp_path):
     names = ['O', 'B-PER', 'I-PER', 'B-ORG', 'I-ORG', 'B-MISC']
     numbers = [[names.index(tag) for tag in tags] for tags in TAGS]
-    write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
-    write_rows(tmp_path / 'b.jsonl', WORDS, numbers, fields=('words', 'ner'))
-    one = build(path=str(tmp_path / 'a.jsonl'))
-    other = build(path=str(tmp_path / 'b.jsonl'), names=names)
+    one = build(path=write_rows(tmp_path / 'a.jsonl', WORDS, TAGS))
+    path = write_rows(tmp_path / 'b.jsonl', WORDS, numbers, fields=('words', 'ner'))
+    other = build(path=path, names=names)
     assert (one.name, other.name) == ('a', 'b')
     assert one.test.first == other.test.first and one.train.target == other.train.target
     # No sentence is on both sides.
     assert not set(one.train.texts()) & set(one.test.texts())
     with pytest.raises(ValueError, match=r'row 1 has the tag 3, .* file has no names'):
-        build(path=str(tmp_path / 'b.jsonl'))
+        build(path=path)
     with pytest.raises(ValueError, match=r'row 1 has the tag 3, but names has 3'):
-        build(path=str(tmp_path / 'b.jsonl'), names=names[:3])
+        build(path=path, names=names[:3])
 
 
 def test_hugging_face_parquet_names_its_numbers(tmp_path):
@@ -239,9 +231,9 @@ def test_columns_are_chosen_by_number(tmp_path):
     assert task.test.target[1] == ['NNP', 'NNP'] and task.metric == 'token_accuracy'
     with pytest.raises(ValueError, match='must be column numbers'):
         build(path=str(tmp_path), words='word')
-    write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
+    path = write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
     with pytest.raises(ValueError, match='3 is a column number, but the file has'):
-        build(path=str(tmp_path / 'a.jsonl'), tags=3)
+        build(path=path, tags=3)
 
 
 @pytest.mark.parametrize(

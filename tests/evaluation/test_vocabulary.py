@@ -59,9 +59,7 @@ def test_a_member_trains_only_used_tokens():
     read = {token for row in rows for token in row.tokens.tolist()}
     assert set(words.used_U.tolist()) == read | {examined.model().tokenizer.pad_id}
     width = examined.model().network.encoder.width
-    held = [
-        leaf.shape for leaf in jax.tree.leaves(made._initial_state(MEMBERS[:1], words))
-    ]
+    held = [leaf.shape for leaf in jax.tree.leaves(made._fresh(MEMBERS[:1], words))]
     assert held.count((1, len(words.used_U), width)) == 3
     assert not any(examined.model().tokenizer.vocab_size in shape for shape in held)
 

@@ -2,10 +2,8 @@
 
 import dataclasses
 import itertools
-import json
 
 import examined
-import ir_measures
 import jax
 import numpy as np
 import pytest
@@ -27,8 +25,19 @@ from jepa_text.pretrained import export, load, saved
 NOUNS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
 
 
-def similar(folder):
-    """A file of pairs whose score is the number of shared nouns, 0 to 2."""
+ALL_PAIRS = [
+    dict(text_a=a, text_b=b, score=n, label=n % 2)
+    for n, (a, b) in enumerate(itertools.combinations(NOUNS, 2))
+]
+STSB = [
+    dict(sentence1=row['text_a'], sentence2=row['text_b'], label=row['score'])
+    for row in ALL_PAIRS
+]
+ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in NOUNS]
+
+
+def similar():
+    """Pairs whose score is the number of shared nouns, 0 to 2."""
     rng, rows = np.random.default_rng(0), []
     for number in range(60):
         first, score = rng.permutation(NOUNS), int(rng.integers(3))
@@ -36,13 +45,12 @@ def similar(folder):
         one = f'the {first[0]} and the {first[1]} of {number}'
         two = f'a {second[0]}, a {second[1]} at {number}'
         rows.append(dict(text_a=one, text_b=two, score=score))
-    path = folder / 'near.jsonl'
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    return path
+    return rows
 
 
 def section(folder, **more):
-    return dict(name='own', path=str(similar(folder)), zero_shot=True) | more
+    path = examined.jsonl(folder / 'near.jsonl', similar())
+    return dict(name='own', path=path, zero_shot=True) | more
 
 
 def cosines(vectors, examples):
@@ -80,37 +88,21 @@ def test_equal_pairs_tie(tmp_path):
     made = examination(tmp_path)
     texts = [f'{a} {b}' for a in NOUNS for b in NOUNS]
     same = tasks.Examples(texts, texts, np.arange(len(texts)))
-    measured, said = made.measured(same)
-    assert set(said) == {1.0} and measured.standard['spearman'] == 0.0
-
-
-def written(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    return path
+    made.task = dataclasses.replace(made.task, test=same)
+    ((_, found),) = made.run([zero_shot.MEMBER])
+    assert set(found.predictions) == {1.0} and found.outcome['status'] == 'collapsed'
+    assert found.outcome['test']['standard']['spearman'] == 0.0
 
 
 def test_the_test_set_equals_that_with_training(tmp_path):
-    rows = similar(tmp_path).read_text().splitlines()
-    for name, part in (('train', rows[:40]), ('test', rows[40:])):
-        written(tmp_path / 'near' / f'{name}.jsonl', map(json.loads, part))
+    for name, part in (('train', similar()[:40]), ('test', similar()[40:])):
+        examined.jsonl(tmp_path / 'near' / f'{name}.jsonl', part)
     given = dict(name='own', path=str(tmp_path / 'near'))
     trained = examiner.task_of(given)
     made = examiner.task_of(given | dict(zero_shot=True))
     assert made.test.first == trained.test.first and len(made.test) == 20
     assert (trained.name, made.name) == ('near', 'near zero-shot')
     assert len(made.train) == len(made.validation) == 0
-
-
-ALL_PAIRS = [
-    dict(text_a=a, text_b=b, score=n, label=n % 2)
-    for n, (a, b) in enumerate(itertools.combinations(NOUNS, 2))
-]
-STSB = [
-    dict(sentence1=row['text_a'], sentence2=row['text_b'], label=row['score'])
-    for row in ALL_PAIRS
-]
-ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in NOUNS]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +117,7 @@ ASKED = [dict(query=f'where is the {word}?', document=f'a {word}') for word in N
     ],
 )
 def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section, rows):
-    path = tmp_path / file
-    written(path, rows)
+    examined.jsonl(tmp_path / file, rows)
     path = str(tmp_path / file.split('/')[0])
     task = examiner.task_of(dict(zero_shot=True, path=path) | section)
     assert examiner.sizes_of(task) == (0, 0, len(rows))
@@ -142,7 +133,7 @@ def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section
 def test_tf_idf_of_a_task_without_training_is_fitted_on_the_scored_texts(tmp_path):
     text = pytest.importorskip('sklearn.feature_extraction.text')
     rows = [row | dict(text_a=f'{row["text_a"]} or war') for row in ALL_PAIRS]
-    path = str(written(tmp_path / 'near.jsonl', rows))
+    path = examined.jsonl(tmp_path / 'near.jsonl', rows)
     task = examiner.task_of(dict(name='own', path=path, zero_shot=True))
     found = baselines.predict(task, controls.TF_IDF)
     vectorizer = text.TfidfVectorizer(sublinear_tf=True).fit(task.test.texts())
@@ -208,28 +199,20 @@ def test_vectors_that_are_not_finite_are_recorded(tmp_path):
 
 
 def test_unsupported_zero_shot_tasks_raise(tmp_path):
-    rows = [dict(text=f'the whale {n}', score=n % 3) for n in range(40)]
-    (tmp_path / 'single.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-    single = dict(name='own', path=str(tmp_path / 'single.jsonl'), zero_shot=True)
-    with pytest.raises(ValueError, match='single has scores of single texts, and'):
-        examiner.task_of(single)
-    with pytest.raises(ValueError, match="near has scores, and zero_shot='cosine'"):
-        examiner.task_of(section(tmp_path, zero_shot='cosine'))
-    with pytest.raises(ValueError, match='near has labels, and zero_shot=True'):
-        examiner.task_of(section(tmp_path, name='labeled', text='text_a', label='score'))
-    path = tmp_path / 'near.jsonl'
-    path.write_text(path.read_text().replace('"score": 1', '"score": 2'))
-    path.write_text(path.read_text().replace('"score": 0', '"score": 2'))
-    with pytest.raises(
-        ValueError, match='of the test set are 2.0, so correlations are undefined'
+    made, equal = section(tmp_path), [row | {'score': 2} for row in ALL_PAIRS]
+    single = [dict(text=f'the whale {n}', score=n % 3) for n in range(40)]
+    for changes, words in (
+        (dict(path=examined.jsonl(tmp_path / 'a.jsonl', single)), 'scores of single te'),
+        (dict(zero_shot='cosine'), "near has scores, and zero_shot='cosine'"),
+        (dict(name='labeled', text='text_a', label='score'), 'near has labels, and zero'),
+        (dict(path=examined.jsonl(tmp_path / 'b.jsonl', equal)), 'test set are 2.0, so'),
     ):
-        examiner.task_of(dict(name='own', path=str(path), zero_shot=True))
+        with pytest.raises(ValueError, match=words):
+            examiner.task_of(made | changes)
     toy = str(examined.saved_model(tmp_path / 'toy'))
     with pytest.raises(ValueError, match='without training: remove zero_shot'):
-        finetune_command.finetune(
-            dict(model=toy, task=section(tmp_path)), tmp_path / 'kept'
-        )
-    assert not (tmp_path / 'kept').exists() and load.load(toy)
+        finetune_command.finetune(dict(model=toy, task=made), tmp_path / 'kept')
+    assert not (tmp_path / 'kept').exists()
 
 
 @pytest.mark.peer
@@ -245,14 +228,14 @@ def test_correlations_equal_sentence_transformers(tmp_path, pool):
         test.first, test.second, test.target.tolist(), main_similarity='cosine'
     )
     theirs = evaluation(other)
-    measured, _ = made.measured(test)
+    ((_, found),) = made.run([zero_shot.MEMBER])
     for name in ('spearman', 'pearson'):
-        ours = measured.standard[name]
+        ours = found.outcome['test']['standard'][name]
         assert ours == pytest.approx(theirs[f'{name}_cosine'], abs=1e-4)
 
 
 @pytest.mark.peer
-def test_rankings_equal_sentence_transformers_and_ir_measures(tmp_path):
+def test_rankings_equal_sentence_transformers(tmp_path):
     library = pytest.importorskip('sentence_transformers')
     evaluators = pytest.importorskip('sentence_transformers.evaluation')
     rng, rows = np.random.default_rng(0), []
@@ -265,10 +248,11 @@ def test_rankings_equal_sentence_transformers_and_ir_measures(tmp_path):
             )
             for k in (2, 3)
         ]
-    path = str(written(tmp_path / 'asked.jsonl', rows))
+    path = examined.jsonl(tmp_path / 'asked.jsonl', rows)
     task = examiner.task_of(dict(name='query_pairs', path=path, zero_shot=True))
     made = examiner.examination_of(examined.model(), task, settings.Finetuning())
-    measured, run = made.measured(task.qrels)
+    ((_, found),) = made.run([zero_shot.MEMBER])
+    standard = found.outcome['test']['standard']
     export.write(made.model, tmp_path / 'out')
     relevant = {query: set(judged) for query, judged in task.qrels.items()}
     theirs = evaluators.InformationRetrievalEvaluator(
@@ -280,13 +264,5 @@ def test_rankings_equal_sentence_transformers_and_ir_measures(tmp_path):
         precision_recall_at_k=[100],
     )(library.SentenceTransformer(str(tmp_path / 'out'), device='cpu'))
     for name in ('ndcg@10', 'mrr@10', 'recall@100'):
-        own = measured.standard[name]
-        assert own == pytest.approx(theirs[f'cosine_{name}'], abs=1e-9)
-    named = {
-        ir_measures.nDCG @ 10: 'ndcg@10',
-        ir_measures.RR @ 10: 'mrr@10',
-        ir_measures.R @ 100: 'recall@100',
-    }
-    for name, value in ir_measures.calc_aggregate(list(named), task.qrels, run).items():
-        assert value == pytest.approx(measured.standard[named[name]], abs=1e-12)
-    assert 0 < measured.standard['ndcg@10'] < 1 > measured.standard['recall@100']
+        assert standard[name] == pytest.approx(theirs[f'cosine_{name}'], abs=1e-9)
+    assert 0 < standard['ndcg@10'] < 1 > standard['recall@100']

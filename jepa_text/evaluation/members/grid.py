@@ -149,7 +149,7 @@ class Grid:
             full = group + [group[-1]] * (width - len(group))
             sizes = recipe.steps, recipe.batch_size
             index_STB = np.stack([orders(len(rows), m.seed, *sizes) for m in full])
-            state = self._initial_state(full, used)
+            state = fitting.spread(self._fresh(full, used), len(full))
             update = self.program(len(full), used, shape)
             rate_S = np.array([m.learning_rate for m in full], np.float32)
             loss_TS = []
@@ -212,23 +212,20 @@ class Grid:
         """Returns the parameters of a trained member in the layout of the given model."""
         if used is not None:
             whole_VD = self.encoder_params[EMBEDDING]
-            factors, weight_decay = self.recipe.factors(), self.recipe.weight_decay
-            rate = member.learning_rate
-            decay = decay_factor(rate, factors, weight_decay)
-            params['encoder'] = used.restore(params['encoder'], whole_VD, decay)
+            schedule = self.recipe.factors(), self.recipe.weight_decay
+            decayed_VD = whole_VD * decay_factor(member.learning_rate, *schedule)
+            trained_UD = params['encoder'][EMBEDDING]
+            params['encoder'][EMBEDDING] = decayed_VD.at[used.used_U].set(trained_UD)
         if self._unrolled:
             params['encoder'] = transformer.stack_layers(params['encoder'])
         return params
-
-    def _initial_state(self, members, used=None):
-        return fitting.spread(self._fresh(members, used), len(members))
 
     def _fresh(self, members, used=None):
         """Returns the initial (params_S, opt_state_S, key_S, step) of a group."""
         heads = [self.head(member.seed) for member in members]
         encoder = self.encoder_params
         if used is not None:
-            encoder = used.restrict(encoder)
+            encoder = encoder | {EMBEDDING: encoder[EMBEDDING][used.used_U]}
         params = {
             'encoder': jax.tree.map(lambda x: jnp.stack([x] * len(members)), encoder),
             base.HEAD: jax.tree.map(lambda *x: jnp.stack(x), *heads),
@@ -249,7 +246,7 @@ class Grid:
             length = shape.length
         parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
         if used is not None:
-            parts = list(map(used.remap, parts))
+            parts = [part | {'tokens': used.index_V[part['tokens']]} for part in parts]
         if shape is not None:
             parts = packed.batches(parts, shape)
         return fitting.spread(
@@ -331,8 +328,7 @@ def gradients(network, kind, recipe, params, batch, dropout):
     return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
 
 
-@dataclasses.dataclass(frozen=True)
-class InUse:
+class InUse(NamedTuple):
     """The tokens that occur in the training set.
 
     used_U     their ids, in order
@@ -342,22 +338,6 @@ class InUse:
 
     used_U: np.ndarray
     index_V: np.ndarray
-
-    def restrict(self, params):
-        """Returns the encoder's parameters with an embedding table of used_U only."""
-        return {**params, EMBEDDING: params[EMBEDDING][self.used_U]}
-
-    def restore(self, params, whole_VD, decay):
-        """Returns the encoder's parameters with the whole embedding table.
-
-        Unused rows are those of `whole_VD` times `decay`.
-        """
-        table_VD = (whole_VD * decay).at[self.used_U].set(params[EMBEDDING])
-        return {**params, EMBEDDING: table_VD}
-
-    def remap(self, batch):
-        """Returns the batch with tokens replaced by their indices into used_U."""
-        return {**batch, 'tokens': self.index_V[batch['tokens']]}
 
 
 def in_use(batches, size):

@@ -4,9 +4,9 @@ Of the first, Tables 2 to 17; of the second, its tables and logs. A row is {pape
 model, objective, steps, masking, pooling, task, metric, value, interval, unit}. Values
 are as printed, in percent if `unit` is '%'. Metrics are by the papers' own definitions,
 so they are comparable with the mode `paper` of evaluation/metrics. `interval` is half of
-what was printed after ±, or None; `about()` says what it means and has other notes on
-each table. Fields that do not apply are None. Tasks SC, TC, QA and IR are means over
-three tasks each.
+what was printed after ±, or None; `papers` in published.json says what it means and has
+other notes on each table. Fields that do not apply are None. Tasks SC, TC, QA and IR are
+means over three tasks each.
 """
 
 import math
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from jepa_text.files import checksums
 
+FILE = Path(__file__).with_name('published.json')
 PAPER = '2507.00994'  # the paper of the metric definitions `paper`
 
 
@@ -38,14 +39,9 @@ def rows(**wanted):
     allowed = {k: v if isinstance(v, list | tuple) else (v,) for k, v in wanted.items()}
     return [
         row
-        for row in _read()['rows']
+        for row in checksums.read_json(FILE)['rows']
         if all(row[field] in values for field, values in allowed.items())
     ]
-
-
-def about():
-    """Returns notes on the papers, {paper: {'title', 'version', 'interval', ...}}."""
-    return _read()['papers']
 
 
 def cell_of(row):
@@ -64,7 +60,3 @@ def label_of(row):
     words = (f'{row["model"]} {row["objective"] or ""}'.strip(), masking)
     words = (*words, row['pooling'], steps)
     return f'{", ".join(filter(None, words))} ({row["paper"]})'
-
-
-def _read():
-    return checksums.read_json(Path(__file__).with_name('published.json'))
