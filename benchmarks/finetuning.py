@@ -27,6 +27,7 @@ def ours(folder, members='30', steps='50', width='1'):
     """Trains members by one program."""
     import numpy as np
 
+    from jepa_text.evaluation.config import Finetuning
     from jepa_text.evaluation.members import grid
     from jepa_text.evaluation.sets.task import Examples
     from jepa_text.pretrained import labels, load, prediction
@@ -37,7 +38,7 @@ def ours(folder, members='30', steps='50', width='1'):
         kind = labels.Labels(labels=tuple('012345'), pool='cls', act='tanh')
         examples = Examples(texts, None, np.array(list(map(str, classes))))
         rows = kind.rows(prediction.reader(model, 128), examples)
-        made = grid.Grid(model, kind, grid.Recipe(steps=int(steps)), 128)
+        made = grid.Grid(model, kind, Finetuning(steps=int(steps)), 128)
         chosen = [grid.Member(RATES[i % 6], i // 6) for i in range(int(members))]
         list(made.train(rows, chosen, int(width)))
 

@@ -2,14 +2,22 @@
 
 import dataclasses
 
+import numpy as np
+
 from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.engine import Options
-from jepa_text.evaluation.members import grid
 from jepa_text.models import pooling
+from jepa_text.optim import optimizers
 from jepa_text.pretrained import base
 
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
+PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
+# What identifies the training of a member in its result line.
+RECIPE = (
+    *('steps', 'batch_size', 'warmup', 'microbatches', 'precision'),
+    *('b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
+)
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
 
 
@@ -54,8 +62,9 @@ class Finetuning:
     )
     precision: str = field(
         'float32',
-        "of products; 'paper_bf16': also of parameters and updates",
-        choices=grid.PRECISIONS,
+        "of products; 'paper_bf16': also of parameters, moments and updates, which loses "
+        'small updates',
+        choices=PRECISIONS,
     )
 
     def __post_init__(self):
@@ -65,11 +74,25 @@ class Finetuning:
                 f'microbatches={self.microbatches}.'
             )
 
-    def recipe(self, steps):
-        """Returns the grid.Recipe for this number of steps."""
-        names = [f.name for f in dataclasses.fields(grid.Recipe)]
-        options = {name: getattr(self, name) for name in names}
-        return grid.Recipe(**options | {'steps': steps})
+    def optimizer(self):
+        """Returns AdamW without a learning rate (optim/optimizers.py)."""
+        options = dict(b1=self.b1, b2=self.b2, eps=self.eps)
+        dtype = 'bfloat16' if self.precision == 'paper_bf16' else 'float32'
+        return optimizers.adamw(
+            **options, weight_decay=self.weight_decay, momentum_dtype=dtype
+        )
+
+    def factors(self):
+        """Returns factor_T, float32: the schedule as factors of the learning rate.
+
+        Linear warmup from 0, which is then the factor of the first step, and linear decay
+        to 0.
+        """
+        warm = round(self.warmup * self.steps)
+        step_T = np.arange(self.steps, dtype=np.float64)
+        rise_T = step_T / max(1, warm)
+        fall_T = (self.steps - step_T) / max(1, self.steps - warm)
+        return np.where(step_T < warm, rise_T, fall_T).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,18 @@ zero_shot.py and retrieving.py measure models on tasks in the same form.
 
 import dataclasses
 import functools
+import itertools
 import time
 import warnings
 from collections import Counter
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.evaluation import identity
+from jepa_text.evaluation.config import RECIPE
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.sets import task as tasks
@@ -25,8 +29,7 @@ from jepa_text.pretrained import exported, prediction, saved
 from jepa_text.running import numerics
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a member.
 
     outcome         as result_files.write takes it
@@ -88,7 +91,8 @@ class Examination(Measurement):
         self.parts = {}
         self.rows, self.sizes = self.read(reader)
         batches = -(-len(self.rows) // settings.batch_size)
-        self.recipe = settings.recipe(min(settings.steps, settings.epochs * batches))
+        steps = min(settings.steps, settings.epochs * batches)
+        self.recipe = dataclasses.replace(settings, steps=steps)
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
         self.cut = reader.counts['cut'], reader.counts['texts']
@@ -126,14 +130,16 @@ class Examination(Measurement):
     @functools.cached_property
     def config(self):
         """The config that all members share."""
+        kind = dataclasses.asdict(self.kind)
         return {
             **self.common(),
             'kind': self.kind.name,
             'max_length': self.max_length,
-            'pooling': getattr(self.kind, 'pool', ''),
-            'template': getattr(self.kind, 'template', ''),
-            **_settings_of(self.kind),
-            **dataclasses.asdict(self.recipe),
+            'pooling': kind.get('pool', ''),
+            'template': kind.get('template', ''),
+            # What changes results; None is for models of other packages.
+            **{k: v for k, v in kind.items() if k != 'labels' and v is not None},
+            **{name: getattr(self.recipe, name) for name in RECIPE},
             'examples': self.sizes,
             'rows': self.settings.rows,
             'texts_cut': self.cut,
@@ -158,7 +164,8 @@ class Examination(Measurement):
     def _outcome(self, params, losses_T):
         """Returns (outcome without time and versions, test values and predictions)."""
         outcome = {'losses': [float(losses_T[0]), float(losses_T[-1])]}
-        if not np.isfinite(losses_T).all() or not _is_finite(params):
+        is_finite = (jnp.isfinite(x).all() for x in (losses_T, *jax.tree.leaves(params)))
+        if not all(is_finite):
             empty = {'status': 'not finite', 'validation': None, 'test': None}
             return outcome | empty, ({}, None)
         said = set()
@@ -194,15 +201,6 @@ class Examination(Measurement):
             positions = gold, gold if tokens is None else tokens
         labels = getattr(kind, 'labels', ())
         return metrics.measure(kind.name, examples.target, predictions, labels, positions)
-
-
-def _settings_of(kind):
-    """Returns the settings of a kind that change results.
-
-    None is for models of other packages.
-    """
-    settings = dataclasses.asdict(kind).items()
-    return {k: v for k, v in settings if k != 'labels' and v is not None}
 
 
 def kind_of(task, settings, model=None):
@@ -260,13 +258,14 @@ def check_scores(task):
 def _labels(task):
     """Returns all classes or tags of a task in order: its own if these are all, else with
     tag O first."""
+    is_tags = task.kind == 'tags'
     train, validation, test = (
-        Counter(str(label) for target in part.target for label in _each(target))
+        Counter(map(str, itertools.chain(*part.target) if is_tags else part.target))
         for part in (task.train, task.validation, task.test)
     )
     unseen = {label: count for label, count in test.items() if label not in train}
     if unseen:
-        unit = 'words' if task.kind == 'tags' else 'examples'
+        unit = 'words' if is_tags else 'examples'
         warnings.warn(
             f'{task.name}: {sum(unseen.values()):,} of {sum(test.values()):,} test '
             f'{unit} have a class or tag that is not in the training set: '
@@ -279,16 +278,12 @@ def _labels(task):
             f'{task.name}: all training examples have the class {min(train)!r}, but two '
             'classes are needed. Choose another field, or increase `train`.'
         )
-    if task.kind == 'labels':
+    if not is_tags:
         return tasks.classes(task)
     labels = {*train, *validation, *test}
     if labels <= set(task.classes):
         return task.classes
     return tuple(sorted(labels, key=lambda label: (label != 'O', label)))
-
-
-def _each(target):
-    return target if isinstance(target, list | tuple) else [target]
 
 
 def _hashable(value):
@@ -303,7 +298,3 @@ def _prediction(answer):
     return next(
         answer[key] for key in ('label', 'score', 'tags', 'text') if key in answer
     )
-
-
-def _is_finite(params):
-    return all(bool(jax.numpy.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))

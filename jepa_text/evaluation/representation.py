@@ -12,7 +12,6 @@ cross-validation.
 
 import dataclasses
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,14 +48,6 @@ class Probe:
     cut: int
 
 
-class _Pieces(NamedTuple):
-    """Sentences, the index of each one's document, and how many were too long."""
-
-    texts: list
-    documents_N: np.ndarray
-    cut: int
-
-
 def check(names):
     """Raises ValueError for an unknown sentence set."""
     for name in names:
@@ -77,12 +68,12 @@ def make(documents, names, tokenizer, length, seed=0):
     """
     check(names)
     documents = list(islice(documents, _DOCUMENTS))
-    pieces = _pieces(documents, tokenizer, length)
+    texts, documents_N, cut = _pieces(documents, tokenizer, length)
     probes, missing = [], {}
     for name in names:
         try:
-            made = sentences.SETS[name](pieces.texts, **sentences.seeded(name, seed))
-            probes.append(_probe(name, made, pieces))
+            made = sentences.SETS[name](texts, **sentences.seeded(name, seed))
+            probes.append(_probe(name, made, documents_N[made.sources_N], cut))
         except ValueError as error:  # too few texts or words
             missing[name] = str(error)
     return probes, missing
@@ -145,6 +136,7 @@ def described(probe):
 
 
 def _pieces(documents, tokenizer, length):
+    """Returns (sentences, index of each one's document, how many were too long)."""
     number = {id(document): n for n, document in enumerate(documents)}
     pairs = paragraphs(documents, *WORDS)
     if len(pairs) > MAX_SENTENCES:  # evenly spaced, to include all documents
@@ -156,12 +148,11 @@ def _pieces(documents, tokenizer, length):
         if len(tokenizer.encode(text)) + _ROOM <= length
     ]
     documents_N = np.array([number[id(document)] for _, document in kept], int)
-    return _Pieces([text for text, _ in kept], documents_N, len(pairs) - len(kept))
+    return [text for text, _ in kept], documents_N, len(pairs) - len(kept)
 
 
-def _probe(name, sentence_set, pieces):
+def _probe(name, sentence_set, documents_N, cut):
     """Returns a Probe; raises ValueError for too few sentences and for one class only."""
-    documents_N = pieces.documents_N[sentence_set.sources_N]
     labels_N = np.asarray(sentence_set.labels_N)
     count, documents = len(labels_N), len(np.unique(documents_N))
     if count < MIN_SENTENCES or documents < FOLDS:
@@ -173,7 +164,7 @@ def _probe(name, sentence_set, pieces):
     folds = _folds(documents_N)
     if any(len(np.unique(labels_N[part])) < 2 for fold in folds for part in fold):
         raise ValueError('All training or all scored sentences have the same label.')
-    return Probe(name, list(sentence_set.texts), labels_N, documents_N, folds, pieces.cut)
+    return Probe(name, list(sentence_set.texts), labels_N, documents_N, folds, cut)
 
 
 def _folds(documents_N):

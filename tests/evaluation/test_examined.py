@@ -1,11 +1,14 @@
-"""The evaluation page shows the results of all lines and is self-contained."""
+"""The page and the summary of an evaluation show the results of all lines."""
 
+import csv
 import html
+import json
 import re
 
 import numpy as np
 import pytest
 from member_lines import CONFIG, lines, outcome
+from scipy import stats
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.results import page, published, result_files, selection, summary
@@ -32,8 +35,9 @@ def examined(seeds=5, tasks=('trec',), found=None, **more):
     return {'lines': found, 'chosen': chosen, 'compared': compared, **more}
 
 
-def text_of(path):
-    """The text of a page, with table cells separated by '|'."""
+def text_of(folder, given):
+    """The text of the page of `examined`, with table cells separated by '|'."""
+    path = page.write(folder / 'page.html', **given)
     whole = path.read_text(encoding='utf-8')
     whole = re.sub(r'<(svg|style).*?</\1>', '[figure]', whole, flags=re.DOTALL)
     cells = re.sub(r'</t[dh]>', '|', whole).replace('</tr>', '\n')
@@ -42,7 +46,7 @@ def text_of(path):
 
 def test_a_task_lists_all_models_with_controls_last(tmp_path):
     given = examined()
-    text = text_of(page.write(tmp_path / 'page.html', **given))
+    text = text_of(tmp_path, given)
     (row,) = [r for r in summary.rows(given['chosen']) if r['model'] == 'mlm']
     mean, low, high = row['standard']['accuracy']
     rate = summary.rate_text(row['learning_rate'])
@@ -56,10 +60,10 @@ def test_a_task_lists_all_models_with_controls_last(tmp_path):
 
 
 def test_below_five_seeds_there_is_no_verdict(tmp_path):
-    text = text_of(page.write(tmp_path / 'page.html', **examined(seeds=4)))
+    text = text_of(tmp_path, examined(seeds=4))
     assert 'No verdict: 5 seeds of both models are needed, and there are 4.' in text
     assert '|4|–|no verdict|' in text and 'is better|' not in text
-    text = text_of(page.write(tmp_path / 'page.html', **examined(seeds=5)))
+    text = text_of(tmp_path, examined(seeds=5))
     assert '|5|< 0.001|mlm is better|' in text
     assert 'Of 1 differences between models, 1 are significant over seeds.' in text
     # Controls with one run have no verdicts.
@@ -67,7 +71,7 @@ def test_below_five_seeds_there_is_no_verdict(tmp_path):
 
 
 def test_models_no_better_than_a_control_are_named(tmp_path):
-    text = text_of(page.write(tmp_path / 'page.html', **examined()))
+    text = text_of(tmp_path, examined())
     assert 'No better than a control: jepa <b> on trec.' in text
     assert 'mlm on trec' not in text
 
@@ -78,10 +82,10 @@ def test_failures_are_counted(tmp_path):
     found[1].update(outcome(0.2, 0.2, 'collapsed'))
     failures = {'trec.mlm.seed9': 'ArithmeticError: no number'}
     given = examined(found=found, failures=failures)
-    text = text_of(page.write(tmp_path / 'page.html', **given))
+    text = text_of(tmp_path, given)
     assert 'trec|mlm|13|1|1|–|' in text and 'ArithmeticError: no number' in text
     assert 'Of all members, 1 ended without a finite loss and 1 collapsed.' in text
-    text = text_of(page.write(tmp_path / 'page.html', **examined()))
+    text = text_of(tmp_path, examined())
     assert 'ended with a finite loss' in text
 
 
@@ -109,7 +113,7 @@ def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, 
     chosen = selection.select(found, by='paper')
     assert [one.rate for one in chosen] == [1e-3, 1e-3, 0.0]
     given = dict(lines=found, chosen=chosen, compared=selection.compare(chosen[:2]))
-    text = text_of(page.write(tmp_path / 'page.html', **given))
+    text = text_of(tmp_path, given)
     assert 'mlm|0.800|± 0.000|5|1e-03|' in text and 'never|0.900|' in text
     assert "paper's " + theirs.replace('_', ' ') in text
     assert "mean over seeds, by the paper's metric, as are verdicts, sens" in text
@@ -121,12 +125,11 @@ def test_a_model_without_finite_members_is_shown(tmp_path):
     found += [line | {'model': 'gone'} | lost for line in list(found)]
     control = {'model': 'mlm, untrained', 'control': 'untrained'}
     found += [line | control | lost for line in found[:15]]
-    path = page.write(tmp_path / 'page.html', **examined(found=found))
-    text = text_of(path)
+    text = text_of(tmp_path, examined(found=found))
     assert '5 seeds of both models are needed, and there are 0' in text
     assert 'Evaluation of mlm, gone' in text and 'mlm, untrained|–|' in text
     assert 'gone|–|–|0|–|' in text and 'trec|gone|0|15|0|0, 1, 2, 3, 4|' in text
-    assert path.read_text(encoding='utf-8').count('<svg') == 2
+    assert (tmp_path / 'page.html').read_text(encoding='utf-8').count('<svg') == 2
 
 
 def test_the_page_has_texts_settings_and_published_values(tmp_path, monkeypatch):
@@ -135,7 +138,7 @@ def test_the_page_has_texts_settings_and_published_values(tmp_path, monkeypatch)
     theirs |= dict(metric='accuracy', value=89.93, interval=0.26)
     monkeypatch.setattr(published, 'rows', lambda: [theirs])
     given = examined(tasks=('trec', 'r8'), tests=['trec: 12 texts are shared.'])
-    text = text_of(page.write(tmp_path / 'page.html', **given))
+    text = text_of(tmp_path, given)
     assert 'trec: 12 texts are shared.' in text
     assert '"batch_size": "32"' in text and '"jax": "0.10.2"' in text
     assert '42000 steps (2507.00994)|paper|accuracy|89.9|± 0.26|' in text
@@ -159,7 +162,7 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     interval = found['mlm', 'trec']
     assert interval.value == pytest.approx(chosen[0].interval().value)
     given = dict(lines=chosen[0].members, chosen=chosen, compared=[], instances=found)
-    text = text_of(page.write(tmp_path / 'page.html', **given))
+    text = text_of(tmp_path, given)
     assert '95 %, seeds and texts|' in text
     assert f'|{interval.low:.3f} to {interval.high:.3f}|' in text
     # Each answer four times, as of pairs of the same texts.
@@ -170,7 +173,7 @@ def test_the_interval_over_seeds_and_texts_has_a_column(tmp_path):
     one = selection.select([chosen[0].members[0]])
     found = summary.over_instances(tmp_path, one, {})
     given = dict(lines=one[0].members, chosen=one, compared=[], instances=found)
-    text = text_of(page.write(tmp_path / 'page.html', **given))
+    text = text_of(tmp_path, given)
     low, high = found['mlm', 'trec'][1:]
     assert f'|{low:.3f} to {high:.3f} (texts)|' in text
     # No interval if a member has no per-instance values.
@@ -202,3 +205,43 @@ def test_means_by_rate_leave_out_members_without_a_value():
     assert list(runs) == list(MODELS) and list(runs['mlm']) == list(RATES)
     values = [line['test']['standard']['accuracy'] for line in given['lines'][1:5]]
     assert runs['mlm'][RATES[0]].value == pytest.approx(np.mean(values))
+
+
+def test_rows_are_means_with_students_interval():
+    chosen = examined()['chosen']
+    row, *_ = summary.rows(chosen)
+    values = [line['test']['standard']['accuracy'] for line in chosen[0].members]
+    low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    assert row['standard']['accuracy'] == pytest.approx((np.mean(values), low, high))
+    assert {'accuracy', 'macro_f1'} == set(row['standard']) and row['n'] == 5
+    assert (row['model'], row['task'], row['by']) == ('mlm', 'trec', 'standard')
+
+
+def test_the_summary_of_one_seed_is_valid_json(tmp_path):
+    summary.write(tmp_path, summary.rows(examined(seeds=1)['chosen']))
+    text = (tmp_path / 'summary.json').read_text()
+    row = json.loads(text, parse_constant=pytest.fail)[0]
+    mean, *ends = row['standard']['accuracy']
+    assert 0 < mean < 1 and ends == [None, None]
+
+
+def test_the_csv_has_a_line_for_each_metric_and_definition(tmp_path):
+    own = lines({'mlm, "own"': (0.7, 1e-4)}, RATES, 1, 'r8')
+    rows = summary.rows(selection.select(lines(MODELS, RATES, 5) + own))
+    summary.write(tmp_path, rows)
+    found = list(csv.DictReader((tmp_path / 'summary.csv').open()))
+    assert len(found) == 3 * 3  # accuracy and macro F1, and the paper's accuracy
+    mean, low, high = rows[0]['standard']['accuracy']
+    assert [float(found[0][key]) for key in ('value', 'low', 'high')] == [mean, low, high]
+    assert found[0]['seeds'] == '5' and found[-1]['low'] == ''
+    assert (found[-1]['model'], found[-1]['definition']) == ('mlm, "own"', 'paper')
+
+
+def test_models_then_controls_are_printed(capsys):
+    rows = summary.rows(examined()['chosen'])
+    summary.show(rows[::-1])
+    printed = capsys.readouterr().out
+    (row,) = [row for row in rows if row['model'] == 'mlm']
+    mean, low, high = row['standard']['accuracy']
+    assert f'{mean:.3f}   ± {(high - low) / 2:.3f}' in printed
+    assert printed.index(' mlm ') < printed.index(' TF-IDF ')

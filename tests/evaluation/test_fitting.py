@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import evaluate
+from jepa_text.evaluation import finetune
+from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.pretrained import labels, prediction
 from jepa_text.running import compilation
@@ -61,7 +62,7 @@ def test_the_width_fits_memory_evenly_on_devices(monkeypatch, room, members, wan
 def test_each_member_adds_parameters_moments_and_gradients():
     kind = labels.Labels(labels=('land', 'sea'))
     rows = kind.rows(prediction.reader(examined.model()), examined.sea_or_land(20))
-    recipe = grid.Recipe(steps=2, batch_size=4)
+    recipe = Finetuning(steps=2, batch_size=4)
     made = grid.Grid(examined.model(depth=1), kind, recipe)
     members = [grid.Member(1e-3, 0)]
     params, *_ = made._fresh(members, made._used_tokens(rows))
@@ -84,21 +85,8 @@ def test_the_memory_limit_is_that_of_the_smallest_device(monkeypatch):
     assert fitting.memory_limit() == 460
 
 
-@pytest.mark.slow
-def test_lines_record_the_width(tmp_path, monkeypatch):
-    examined.saved_model(tmp_path / 'toy')
-    task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
-    given = dict(models=(str(tmp_path / 'toy'),), tasks=(task,), controls=(), width=3)
-    given |= dict(learning_rates=(1e-3,), seeds=3)
-    given['finetuning'] = dict(steps=2, batch_size=8)
-    asked = []
-
-    def room():
-        asked.append(0)
-        return 1
-
-    monkeypatch.setattr(fitting, 'memory_limit', room)
+def test_an_examination_trains_as_many_members_as_fit(monkeypatch):
+    monkeypatch.setattr(fitting, 'memory_limit', lambda: 1)
     monkeypatch.setattr(jax, 'device_count', lambda: 1)
-    found = evaluate.evaluate(given, tmp_path / 'out')
-    assert [(line['width'], line['how']) for line in found['lines']] == [(1, 'map')] * 3
-    assert asked
+    given = examined.model(depth=1), examined.labeled(), Finetuning(steps=1, batch_size=4)
+    assert finetune.Examination(*given).width(3) == 1

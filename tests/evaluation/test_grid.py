@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepa_text.evaluation import config
+from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
-from jepa_text.pretrained import base, labels, prediction
+from jepa_text.pretrained import base, labels, load, prediction
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -21,12 +21,21 @@ MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
 
 @pytest.fixture(scope='module')
 def rows():
-    return KIND.rows(prediction.reader(examined.model()), examined.sea_or_land(50))
+    return kind_and_rows('labels')[1]
+
+
+def kind_and_rows(name, count=40):
+    """A kind without dropout, and rows; for retrieval, pairs of texts."""
+    kind, texts = dataclasses.replace(KIND, dropout=0.0), examined.sea_or_land(count)
+    if name == 'retrieval':
+        kind = labels.Vectors()
+        texts = base.Unlabeled(texts.first, texts.first[::-1])
+    return kind, kind.rows(prediction.reader(examined.model()), texts)
 
 
 def trained(rows, members, width=1, kind=KIND, **changes):
     """{member: (params, losses_T)}"""
-    recipe = grid.Recipe(**{'steps': 20, 'batch_size': 8, **changes})
+    recipe = Finetuning(**{'steps': 20, 'batch_size': 8, **changes})
     made = grid.Grid(examined.model(), kind, recipe)
     return {m: rest for m, *rest in made.train(rows, members, width)}
 
@@ -46,10 +55,10 @@ def test_an_epoch_contains_every_row_once(count, seed, steps, batch_size):
 
 
 def test_the_schedule_is_piecewise_linear():
-    factors = grid.Recipe(steps=20, warmup=0.2).factors()
+    factors = Finetuning(steps=20, warmup=0.2).factors()
     assert factors[:5].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert factors[-1] == pytest.approx(1 / 16)
-    assert grid.Recipe(steps=1).factors().tolist() == [1.0]
+    assert Finetuning(steps=1).factors().tolist() == [1.0]
 
 
 @pytest.mark.slow
@@ -65,7 +74,7 @@ def test_members_trained_together_equal_members_trained_alone(rows, width):
 
 def test_heads_and_dropout_depend_on_the_seed(rows):
     """Bitwise, whichever members are trained together; other seeds differ."""
-    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1))
+    made = grid.Grid(examined.model(), KIND, Finetuning(steps=1))
     states = [made._fresh(group) for group in (MEMBERS[:1], MEMBERS, MEMBERS[1:])]
     heads = [jax.tree.map(np.asarray, state[0]['task_head']) for state in states]
     keys = [np.asarray(state[2]) for state in states]
@@ -77,13 +86,10 @@ def test_heads_and_dropout_depend_on_the_seed(rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), labels.Vectors()])
-def test_microbatches_equal_the_whole_batch(kind):
+@pytest.mark.parametrize('name', ['labels', 'retrieval'])
+def test_microbatches_equal_the_whole_batch(name):
     """Also for InfoNCE, whose loss couples all examples of a batch."""
-    examples, reader = examined.sea_or_land(24), prediction.reader(examined.model())
-    if kind.name == 'retrieval':
-        examples = base.Unlabeled(examples.first, examples.first[::-1])
-    rows = kind.rows(reader, examples)
+    kind, rows = kind_and_rows(name, 24)
     member = grid.Member(3e-3, 0)
     one, other = (
         trained(rows, [member], kind=kind, steps=4, microbatches=count)[member]
@@ -92,7 +98,7 @@ def test_microbatches_equal_the_whole_batch(kind):
     for first, second in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
         np.testing.assert_allclose(first, second, atol=2e-5)
     with pytest.raises(ValueError, match='batch_size=32 must be a multiple of'):
-        config.Finetuning(microbatches=5)
+        Finetuning(microbatches=5)
 
 
 def test_reported_steps_are_finished(rows):
@@ -116,7 +122,7 @@ def test_reported_steps_are_finished(rows):
         # One more step is queued, so that the device is never idle.
         reported.append((steps, len(ended), len(dispatched)))
 
-    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=5))
+    made = grid.Grid(examined.model(), KIND, Finetuning(steps=5))
     made.program = lambda *_: lambda state, *_: (state, Loss())
     members = list(made.train(rows, MEMBERS[:2], report=report))
     expected = [[*range(5)], [*range(5, 10)]]
@@ -128,7 +134,7 @@ def test_reported_steps_are_finished(rows):
 def test_steps_of_a_member_are_those_of_adamw_in_optax(monkeypatch):
     grads = [jnp.array([[1.0, -2.0, 0.1]]), jnp.array([[-3.0, 0.5, 0.1]])]
     monkeypatch.setattr(grid, 'gradients', lambda *_: (0.0, {'kernel': grads[number]}))
-    recipe = grid.Recipe(steps=2, clip_norm=1e9)
+    recipe = Finetuning(steps=2, clip_norm=1e9)
     theirs = optax.adamw(0.01, recipe.b1, recipe.b2, recipe.eps, weight_decay=0.1)
     params = expected = {'kernel': jnp.array([[1.0, 2.0, -3.0]])}
     state, moments = recipe.optimizer().init(params), theirs.init(params)
@@ -144,15 +150,6 @@ def test_steps_of_a_member_are_those_of_adamw_in_optax(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_learning_rate_is_not_compiled_into_the_program(rows):
-    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=2, batch_size=8))
-    for rate in (1e-3, 2e-3, 3e-3):
-        list(made.train(rows, [grid.Member(rate, 0)]))
-    program = made.program(1, made._used_tokens(rows), made.shape(rows))
-    assert 1 <= program._cache_size() <= 2  # shapes of batches, not rates
-
-
-@pytest.mark.slow
 def test_a_member_that_is_not_finite_does_not_affect_others(rows):
     members = [grid.Member(1e30, 0), MEMBERS[0]]
     both = trained(rows, members, 2)
@@ -162,8 +159,7 @@ def test_a_member_that_is_not_finite_does_not_affect_others(rows):
 
 
 def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
-    kind = dataclasses.replace(KIND, dropout=0.0)
-    made = grid.Grid(examined.model(), kind, grid.Recipe(steps=1))
+    made = grid.Grid(examined.model(), kind_and_rows('labels')[0], Finetuning(steps=1))
     state = made._fresh(MEMBERS[:1])
     batch = made._batch(rows, np.arange(8)[None])
     lowered = made.program(1, None, None).lower(state, np.zeros(1, np.float32), batch)
@@ -190,3 +186,124 @@ def test_pure_bfloat16_loses_small_updates(rows):
         assert after.dtype == (jnp.bfloat16 if low else jnp.float32)
         moved[precision] = float(jnp.mean(after != before.astype(after.dtype)))
     assert moved['paper_bf16'] < 0.4 < 0.9 < moved['bfloat16']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'name, width, parts', [('labels', 1, 1), ('labels', 3, 1), ('retrieval', 1, 2)]
+)
+def test_parameters_equal_those_of_training_the_whole_table(
+    name, width, parts, monkeypatch
+):
+    """With a decay large enough to matter, against training the whole table."""
+    kind, rows = kind_and_rows(name)
+    recipe = dict(steps=12, batch_size=8, weight_decay=0.5, microbatches=parts)
+    made = grid.Grid(examined.model(), kind, Finetuning(**recipe))
+    members = [grid.Member(1e-2, 0), grid.Member(1e-2, 1), MEMBERS[0]]
+    if name == 'retrieval':  # At a rate of 0.01 it is unstable: rounding errors grow.
+        members = [*MEMBERS[:2], grid.Member(5e-4, 0)]
+    short = list(made.train(rows, members, width))
+    monkeypatch.setattr(grid.Grid, '_used_tokens', lambda *_: None)
+    whole = list(made.train(rows, members, width))
+    before_VD = np.asarray(examined.model().params['encoder']['embedding'])
+    for (_, one, losses_T), (_, other, wanted_T) in zip(short, whole):
+        np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
+        for leaf, wanted in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
+            np.testing.assert_allclose(leaf, wanted, atol=1e-6)
+        # Unused rows decayed by more than the tolerance.
+        after_VD = np.asarray(other['encoder']['embedding'])
+        assert np.abs(after_VD - before_VD).max(axis=1).min() > 1e-5
+
+
+def test_a_member_trains_only_used_tokens(rows):
+    made = grid.Grid(examined.model(), KIND, Finetuning(steps=1, batch_size=8))
+    words = made._used_tokens(rows)
+    read = {token for row in rows for token in row.tokens.tolist()}
+    assert set(words.used_U.tolist()) == read | {examined.model().tokenizer.pad_id}
+    width = examined.model().network.encoder.width
+    held = [leaf.shape for leaf in jax.tree.leaves(made._fresh(MEMBERS[:1], words))]
+    assert held.count((1, len(words.used_U), width)) == 3
+    assert not any(examined.model().tokenizer.vocab_size in shape for shape in held)
+    pure = Finetuning(steps=1, batch_size=8, precision='paper_bf16')
+    assert grid.Grid(examined.model(), KIND, pure)._used_tokens(rows) is None
+
+
+def test_the_decay_factor_of_unused_tokens():
+    factors = np.linspace(0, 1, 7)
+    wanted = 1.0
+    for factor in factors:
+        wanted -= 0.2 * factor * 0.1 * wanted
+    assert grid.decay_factor(0.2, factors, 0.1) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.peer
+def test_losses_of_fifty_steps_equal_transformers(tmp_path):
+    """With the same rows, order and head, and no dropout, so that both are certain."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    torch.manual_seed(0)
+    still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = examined.bert_of_others(
+        transformers, tmp_path, 'SequenceClassification', num_labels=2, **still
+    )
+    ours = load.load(f'hf:{tmp_path}')
+    ends = dict(begin=(ours.tokenizer.bos_id,), end=(ours.tokenizer.eos_id,))
+    ours = dataclasses.replace(ours, **ends)
+    kind = labels.Labels(labels=('land', 'sea'), pool='cls', act='tanh')
+    examples = examined.sea_or_land(120)
+    rows = kind.rows(prediction.reader(ours), examples)
+    recipe = Finetuning(steps=50, batch_size=8)
+    made = grid.Grid(ours, kind, recipe)
+    member = grid.Member(3e-3, 0)
+    head = jax.tree.map(np.asarray, made.head(member.seed))
+    head_kernel = head['dense']['kernel']
+    with torch.no_grad():
+        parts = dict(dense=model.bert.pooler.dense, classifier=model.classifier)
+        for name, part in parts.items():
+            part.weight.copy_(torch.tensor(head[name]['kernel'].T))
+            part.bias.copy_(torch.tensor(head[name]['bias']))
+    ((_, params, losses_T),) = made.train(rows, [member])
+    wanted = _trained(torch, transformers, model, rows, recipe, member, ours)
+    np.testing.assert_allclose(losses_T, wanted, atol=1e-3)
+    # The parameters did change.
+    moved = np.abs(np.asarray(params['task_head']['dense']['kernel']) - head_kernel)
+    theirs = model.bert.pooler.dense.weight.detach().numpy().T
+    np.testing.assert_allclose(params['task_head']['dense']['kernel'], theirs, atol=1e-3)
+    assert moved.mean() > 5e-3 and np.ptp(wanted) > 0.1
+
+
+def _trained(torch, transformers, model, rows, recipe, member, ours):
+    """Losses in torch, with the parameter groups and schedule of its Trainer."""
+    plain = [p for n, p in model.named_parameters() if 'bias' in n or 'LayerNorm' in n]
+    ids = set(map(id, plain))
+    decayed = [p for p in model.parameters() if id(p) not in ids]
+    groups = [{'params': decayed}, {'params': plain, 'weight_decay': 0.0}]
+    optimizer = torch.optim.AdamW(
+        groups,
+        lr=member.learning_rate,
+        betas=(recipe.b1, recipe.b2),
+        eps=recipe.eps,
+        weight_decay=recipe.weight_decay,
+    )
+    warm = round(recipe.warmup * recipe.steps)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, warm, recipe.steps)
+    losses = []
+    for index_B in grid.orders(len(rows), member.seed, recipe.steps, recipe.batch_size):
+        chosen = [rows[i] for i in index_B if i >= 0]
+        length = max(len(row.tokens) for row in chosen)
+        pad = ours.tokenizer.pad_id
+        tokens = [[*row.tokens, *[pad] * (length - len(row.tokens))] for row in chosen]
+        mask = [[int(i < len(row.tokens)) for i in range(length)] for row in chosen]
+        target = [int(row.targets['label']) for row in chosen]
+        found = model(
+            input_ids=torch.tensor(tokens),
+            attention_mask=torch.tensor(mask),
+            labels=torch.tensor(target),
+        )
+        found.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(found.loss.item())
+    return losses

@@ -26,7 +26,7 @@ PROGRAM = """
 
 
 def write(top, name, files, revision='main'):
-    """A set of {file: rows, or [rows, features] of parquet, or text}."""
+    """A set of {file: rows of parquet, or text}."""
     from pyarrow import parquet
 
     for file, rows in files.items():
@@ -35,10 +35,7 @@ def write(top, name, files, revision='main'):
         if isinstance(rows, str):
             path.write_text(rows)
             continue
-        rows, features = rows if isinstance(rows, tuple) else (rows, {})
-        table = pyarrow.Table.from_pylist(rows)
-        about = json.dumps({'info': {'features': features}})
-        parquet.write_table(table.replace_schema_metadata({'huggingface': about}), path)
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
 def fill(top):
@@ -54,18 +51,8 @@ def fill(top):
         split = file.split('/')[1].split('-')[0].removesuffix('.parquet')
         lines += [f'  - split: {split}', f'    path: mnli/{split}*']
     write(top, 'nyu-mll/glue', glue | {'README.md': '\n'.join([*lines, '---', ''])})
-    names = ['O', *(f'{x}-{kind}' for kind in ('PER', 'ORG', 'LOC') for x in 'BI')]
-    words = [dict(words=['Ann', 'ran', str(n)], ner=[1, 0, 0]) for n in range(6)]
-    feature = {'ner': {'feature': {'names': names, '_type': 'ClassLabel'}}}
-    splits = ('train', 'validation', 'test')
-    conll = {f'data/{split}-00000.parquet': (words, feature) for split in splits}
-    write(top, 'hgissbkh/conll2003-en', conll)
-    answers = {'text': ['Oslo'], 'answer_start': [9]}
-    squad = [
-        dict(id='1', title='T', question='Where?', context=f'It is in Oslo {n}.')
-        | {'answers': answers}
-        for n in range(6)
-    ]
+    asked = dict(question='Where?', answers={'text': ['Oslo'], 'answer_start': [9]})
+    squad = [asked | dict(context=f'It is in Oslo {n}.') for n in range(6)]
     plain = {f'plain_text/{s}-0.parquet': squad for s in ('train', 'validation')}
     write(top, 'rajpurkar/squad', plain)
     corpus = [dict(_id=f'd{n}', title=f'T{n}', text=f'text {n}') for n in range(9)]
@@ -83,7 +70,6 @@ def fill(top):
 SECTIONS = {
     'mnli': {'name': 'mnli'},
     'mismatched': {'name': 'mnli_mismatched'},
-    'conll2003': {'name': 'conll2003'},
     'squad': {'name': 'squad'},
     'nq': {'name': 'nq', 'protocol': 'paper', 'pairs': 'hub:hgissbkh/msmarco-pairs'},
     'own': {'name': 'own', 'path': 'hub:rajpurkar/squad@main'},
@@ -106,12 +92,6 @@ def test_glue_by_name(made):
     commit = hub_server.commit('nyu-mll/glue', 'main')
     assert made['mnli'] == [commit, [8, None, 5], ['p0', 'entailment']]
     assert made['mismatched'][1] == [8, None, 6]
-
-
-def test_numbered_tags_get_the_names_in_the_file(made):
-    commit = hub_server.commit('hgissbkh/conll2003-en', 'main')
-    tags = [['Ann', 'ran', '0'], "['B-PER', 'O', 'O']"]
-    assert made['conll2003'] == [commit, [6, 6, 6], tags]
 
 
 def test_squad_by_name_and_by_path(made):

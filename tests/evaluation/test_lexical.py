@@ -78,7 +78,7 @@ def test_balance_corrects_both_for_chance():
 
     assert balance(0.5, 0.5, 0.25, 0.25) == 0 and balance(1.0, 0.7, 0.2, 0.2) == 1
     with pytest.raises(ValueError, match='chance=1 must be below 1'):
-        lexical.above_chance(0.5, 1)
+        balance(0.5, 1, 0.5, 0.5)
 
 
 def test_paper_token_labels_equal_the_authors_code():

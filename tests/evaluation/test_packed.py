@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepa_text.data import batching
+from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid, packed
 from jepa_text.models import bert, modernbert, network, transformer
 from jepa_text.models.network import Network
@@ -106,7 +107,7 @@ init_module = jax.jit(network.init_module, static_argnums=(0, 1, 2))
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def gradients(encoder, kind, params, *batches):
     """(loss, gradients) of each batch with the same parameters."""
-    key, recipe = jax.random.key(0), grid.Recipe(steps=1)
+    key, recipe = jax.random.key(0), Finetuning(steps=1)
     given = Network(encoder, kind), kind, recipe, params
     return [grid.gradients(*given, batch, key) for batch in batches]
 
@@ -144,18 +145,18 @@ def test_members_trained_together_have_one_shape(shape):
     assert [one['packed_tokens'].shape for one in made] == [(7, 20)] * 2
 
 
-def test_a_grid_packs_short_texts_and_compiles_one_step():
+def test_a_grid_packs_short_texts_and_compiles_one_step_for_all_rates():
     kind = labels.Labels(labels=('land', 'sea'))
     model, examples = examined.model(depth=1), examined.sea_or_land(40)
     examples.first[0] += ' and' * 40
     reader = base.Reader(model.tokenizer, *model.ends(), 64)
     rows = kind.rows(reader, examples)
-    made = grid.Grid(model, kind, grid.Recipe(steps=10, batch_size=8), 64)
+    made = grid.Grid(model, kind, Finetuning(steps=10, batch_size=8), 64)
     shape = made.shape(rows)
     padded = 8 * max(len(row.tokens) for row in rows)
     assert shape.rows * shape.length < padded
-    list(made.train(rows, [grid.Member(1e-3, seed) for seed in range(2)]))
+    list(made.train(rows, [grid.Member(1e-3 * (1 + seed), seed) for seed in range(2)]))
     assert made.program(1, made._used_tokens(rows), shape)._cache_size() == 1
     # Microbatches are not packed.
-    whole = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, microbatches=2), 64)
+    whole = grid.Grid(model, kind, Finetuning(steps=1, batch_size=8, microbatches=2), 64)
     assert whole.shape(rows) is None

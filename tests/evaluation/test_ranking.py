@@ -165,34 +165,29 @@ def test_invalid_files_raise(tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             build(path=path, **given)
-    with pytest.raises(
-        ValueError, match='needs a path or one of the tasks msmarco, nq, mldr'
-    ):
+    with pytest.raises(ValueError, match='a path or one of the tasks msmarco, nq, mldr'):
         build()
-    with pytest.raises(
-        FileNotFoundError, match='Folder .*none does not exist.*files corpus.jsonl'
-    ):
+    with pytest.raises(FileNotFoundError, match='none does not exist.*files corpus.json'):
         build(path=str(tmp_path / 'none'))
     qrels = tmp_path / 'qrels' / 'test.tsv'
+    head = 'query-id\tcorpus-id\tscore\n'
     for text, words in (
-        ('query-id\tcorpus-id\tscore\nq3\td3\thigh\n', "row 1: the score is 'high'"),
-        ('query-id\tcorpus-id\tscore\nq3\td3\t0.5\n', "row 1: the score is '0.5'"),
+        (f'{head}q3\td3\thigh\n', "row 1: the score is 'high'"),
+        (f'{head}q3\td3\t0.5\n', "row 1: the score is '0.5'"),
         ('q3\td3\t1\nq3\td4\t1\n', "row 1, has no field 'query-id'"),
-        (
-            'query-id\tcorpus-id\tscore\nq3\td3\t1\nq3\td3\t2\n',
-            "row 2: document 'd3' has score 2 for query 'q3', but an earlier row says 1",
-        ),
+        (f'{head}q3\td3\t1\nq3\td3\t2\n', "2: .* 'd3' has score 2 .* row says 1"),
     ):
         qrels.write_text(text)
         with pytest.raises(ValueError, match=words):
             build(path=path)
-    qrels.write_text('query-id\tcorpus-id\tscore\nq3\td3\t1\n')
-    jsonl(tmp_path / 'corpus.jsonl', [{'_id': 'd1', 'text': 'a'}] * 2)
-    with pytest.raises(ValueError, match="row 2: the id 'd1' is a duplicate"):
-        build(path=path)
-    jsonl(tmp_path / 'corpus.jsonl', [{'_id': 'd3', 'text': 'a\ud83d'}])
-    with pytest.raises(ValueError, match='row 1: .* half of a surrogate pair'):
-        build(path=path)
+    qrels.write_text(f'{head}q3\td3\t1\n')
+    for rows, words in (
+        ([{'_id': 'd1', 'text': 'a'}] * 2, "row 2: the id 'd1' is a duplicate"),
+        ([{'_id': 'd3', 'text': 'a\ud83d'}], 'row 1: .* half of a surrogate pair'),
+    ):
+        jsonl(tmp_path / 'corpus.jsonl', rows)
+        with pytest.raises(ValueError, match=words):
+            build(path=path)
     qrels.unlink()
     with pytest.raises(FileNotFoundError, match='Among the files, test is missing'):
         build(path=path)
@@ -200,9 +195,8 @@ def test_invalid_files_raise(tmp_path):
 
 def test_query_pairs_make_a_retrieval_task(tmp_path):
     rows = [dict(q=f'query {n}', a=f'answer {n // 2}') for n in range(40)]
-    jsonl(tmp_path / 'mine.jsonl', rows)
-    given = dict(query='q', document='a')
-    task = build('query_pairs', path=str(tmp_path / 'mine.jsonl'), **given)
+    path = jsonl(tmp_path / 'mine.jsonl', rows)
+    task = build('query_pairs', path=path, query='q', document='a')
     assert task.name == 'mine' and len(task.corpus) == 20
     assert len(task.qrels) == 16 and len(task.validation_qrels) == 2
     assert len(task.pairs) == 22 and len(task.queries) == 18

@@ -5,6 +5,7 @@ import dataclasses
 import examined
 import numpy as np
 import pytest
+from test_ranking import beir
 
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, retrieving
@@ -71,29 +72,25 @@ def test_a_set_without_pairs_or_validation_queries_raises():
 @pytest.mark.slow
 def test_a_retrieval_folder_is_evaluated(tmp_path):
     made, folder = task(), tmp_path / 'words'
-    (folder / 'qrels').mkdir(parents=True)
-    for name in ('corpus', 'queries'):
-        rows = [{'_id': key, 'text': t} for key, t in getattr(made, name).items()]
-        examined.jsonl(folder / f'{name}.jsonl', rows)
+    folder.mkdir()
     learned = {f'q{i}': {f'd{i}': 1} for i in range(0, 40, 2)}
     parts = {'train': learned, 'dev': made.validation_qrels, 'test': made.qrels}
-    for name, judged in parts.items():
-        lines = [f'{q}\t{d}\t{s}' for q, ds in judged.items() for d, s in ds.items()]
-        text = '\n'.join(['query-id\tcorpus-id\tscore', *lines]) + '\n'
-        (folder / 'qrels' / f'{name}.tsv').write_text(text)
-    examined.saved_model(tmp_path / 'toy')
-    found = evaluate.evaluate(
-        dict(
-            models=(str(tmp_path / 'toy'),),
-            tasks=(dict(name='ranking', path=str(folder)),),
-            learning_rates=(1e-3,),
-            seeds=1,
-            finetuning=dict(steps=2, batch_size=8),
-        ),
-        tmp_path / 'out',
+    beir(
+        folder,
+        {key: ('', text) for key, text in made.corpus.items()},
+        made.queries,
+        {
+            name: [(q, *d.popitem()) for q, d in part.items()]
+            for name, part in parts.items()
+        },
     )
-    lines = {line['model']: line for line in found['lines']}
+    examined.saved_model(tmp_path / 'toy')
     toy = str(tmp_path / 'toy')
+    given = dict(models=(toy,), tasks=(dict(name='ranking', path=str(folder)),))
+    given |= dict(learning_rates=(1e-3,), seeds=1)
+    given['finetuning'] = dict(steps=2, batch_size=8)
+    found = evaluate.evaluate(given, tmp_path / 'out')
+    lines = {line['model']: line for line in found['lines']}
     assert set(lines) == {toy, 'TF-IDF', 'BM25', f'{toy}, bag of embeddings'}
     # All 40 documents and queries.
     assert lines[toy]['texts_cut'] == [0, 80]
@@ -104,10 +101,8 @@ def test_a_retrieval_folder_is_evaluated(tmp_path):
     assert lines['BM25']['test']['standard']['ndcg@10'] > 0.9
     (folder / 'qrels' / 'train.tsv').unlink()
     (folder / 'qrels' / 'dev.tsv').unlink()
-    ranked = evaluate.evaluate(
-        dict(models=(toy,), tasks=(dict(name='own', path=str(folder), zero_shot=True),)),
-        tmp_path / 'ranked',
-    )
+    given['tasks'] = (dict(name='own', path=str(folder), zero_shot=True),)
+    ranked = evaluate.evaluate(given, tmp_path / 'ranked')
     again = {line['model']: line for line in ranked['lines']}
     assert again.keys() == lines.keys() and len(ranked['chosen']) == 4
     assert again['BM25']['test'] == lines['BM25']['test']

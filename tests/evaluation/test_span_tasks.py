@@ -27,25 +27,12 @@ def squad(path, questions=QUESTIONS, count=3):
         }
         for question, answers in questions
     ]
+    texts = [[CONTEXT + f' {n}{side}' for side in 'ab'] for n in range(count)]
     articles = [
-        {
-            'title': 'T',
-            'paragraphs': [
-                {'context': CONTEXT + f' {n}{side}', 'qas': qas} for side in 'ab'
-            ],
-        }
-        for n in range(count)
+        {'title': 'T', 'paragraphs': [{'context': text, 'qas': qas} for text in pair]}
+        for pair in texts
     ]
     path.write_text(json.dumps({'version': '1.1', 'data': articles}))
-
-
-def holds(task):
-    """Returns whether every answer is in its context at its start."""
-    for part in (task.train, task.test):
-        for context, answers in zip(part.second, part.target):
-            for start, text in answers:
-                assert context[start : start + len(text)] == text
-    return True
 
 
 def test_squad_files(tmp_path):
@@ -53,8 +40,9 @@ def test_squad_files(tmp_path):
     squad(tmp_path / 'dev-v1.1.json', count=1)
     task = build('squad', path=str(tmp_path))
     assert (task.kind, task.metric, task.validation) == ('spans', 'f1', None)
-    assert len(task.train) == 12 and len(task.test) == 4 and holds(task)
+    assert len(task.train) == 12 and len(task.test) == 4
     assert task.test.first[:2] == ['Where?', 'Who met Bob?']
+    assert all(CONTEXT in context for context in task.test.second)
     assert task.test.target[:2] == [[(28, 'Oslo')], [(0, 'Ann'), (21, 'Ann')]]
     assert task.template.format(first='Q', second='C') == 'Question: Q\nContext: C'
 
@@ -65,7 +53,7 @@ def test_only_squad_v2_allows_unanswerable_questions(tmp_path):
     task = build('squad_v2', path=str(tmp_path))
     assert task.test.target[2] == [] and len(task.test) == 18
     with pytest.raises(
-        ValueError, match='question 3: the question has no answer, but this set'
+        ValueError, match='question 3: the question has no answer, but th'
     ):
         build('squad', path=str(tmp_path))
 
@@ -82,26 +70,20 @@ def test_hidden_answers_of_a_test_set_raise(tmp_path):
 
 
 def test_all_forms_of_answers_are_equal(tmp_path):
-    forms = [
-        lambda answers: {
-            'text': [t for _, t in answers],
-            'answer_start': [s for s, _ in answers],
-        },
-        lambda answers: [{'text': t, 'answer_start': s} for s, t in answers],
-        # Without a start, at its first occurrence.
-        lambda answers: [t for _, t in answers],
-    ]
-    for number, form in enumerate(forms):
+    forms = (
+        ({'text': ['Oslo'], 'answer_start': [28]}, {'text': [], 'answer_start': []}),
+        ([{'text': 'Oslo', 'answer_start': 28}], []),
+        (['Oslo'], []),  # without a start, at its first occurrence
+    )
+    for form in forms:
         rows = [
-            dict(question=q, context=f'{CONTEXT} {n}', answers=form(answers))
+            dict(question=question, context=f'{CONTEXT} {n}', answers=answers)
             for n in range(9)
-            for q, answers in [*QUESTIONS[:1], ('Whose?', [])]
+            for question, answers in zip(('Where?', 'Whose?'), form)
         ]
-        path = tmp_path / f'{number}.jsonl'
-        jsonl(path, rows)
-        task = build(path=str(path))
-        assert holds(task) and sorted(map(str, task.train.target)) == sorted(
-            map(str, [[], [(28, 'Oslo')]] * (len(task.train) // 2))
+        task = build(path=jsonl(tmp_path / 'a.jsonl', rows))
+        assert sorted(task.train.target) == sorted(
+            [[], [(28, 'Oslo')]] * (len(task.train) // 2)
         )
         # Questions on one context are on one side.
         assert not set(task.train.second) & set(task.test.second)
@@ -112,72 +94,44 @@ def test_all_forms_of_answers_are_equal(tmp_path):
 
 def test_answers_of_record_are_entities(tmp_path):
     passage = 'Bob met Ann.\n@highlight\nAnn is well'
-    superglue = {
-        'passage': passage,
-        'query': '@placeholder is a person',
-        'entities': ['Bob', 'Ann'],
-        'entity_spans': {
-            'text': ['Bob', 'Ann', 'Ann'],
-            'start': [0, 8, 24],
-            'end': [3, 11, 27],
-        },
-        'answers': ['Ann'],
-    }
+    superglue = dict(passage=passage, query='@placeholder is a person', answers=['Ann'])
+    superglue['entity_spans'] = {'text': ['Bob', 'Ann', 'Ann'], 'start': [0, 8, 24]}
     for split in ('train', 'dev'):
         jsonl(tmp_path / f'{split}.jsonl', [superglue] * 3)
     assert build('record', path=str(tmp_path)).test.target == [[(8, 'Ann')]] * 3
 
 
+def at(start, text='Oslo'):
+    return [{'text': text, 'answer_start': start}]
+
+
 @pytest.mark.parametrize(
-    ('row', 'words'),
+    ('field', 'value', 'words'),
     [
-        ({'question': ' '}, "row 1: the question is ' ', but must be a text"),
-        ({'context': None}, 'row 1: the context is None'),
-        ({'question': 'a\ud83d'}, 'row 1: the question: .* half of a surrogate pair'),
-        (
-            {'answers': [{'text': 'Oslo', 'answer_start': 29}]},
-            "not contain the answer 'Oslo' at character 29",
-        ),
-        (
-            {'answers': [{'text': 'Oslo', 'answer_start': -5}]},
-            "not contain the answer 'Oslo' at character -5",
-        ),
-        (
-            {'answers': {'text': ['Oslo', 'Ann'], 'answer_start': [28]}},
-            '2 answers, but 1 st',
-        ),
-        (
-            {'answers': [{'text': 'Oslo', 'answer_start': 'x'}]},
-            "not contain the answer 'Oslo' at character 'x'",
-        ),
-        ({'answers': ['']}, None),
-        (
-            {'answers': [{'text': '', 'answer_start': 0}]},
-            "not contain the answer '' at character 0",
-        ),
-        ({'answers': {'text': [' '], 'answer_start': [4]}}, "contain the answer ' '"),
-        ({'answers': {'text': ['Oslo'], 'start': [28]}}, 'fields text, start, but needs'),
-        (
-            {'answers': [{'text': 'Oslo', 'start': 28}]},
-            "text, start, but needs 'text' an",
-        ),
-        (
-            {'answers': [{'answer': 'Oslo', 'answer_start': 28}]},
-            'not contain the answer None at character 28',
-        ),
-        ({'answers': {'text': [], 'answer_start': None}}, None),
-        (
-            {'context': ..., 'contexts': 'c'},
-            "no field 'context'. Did you mean 'contexts'",
-        ),
-        ({'answers': [3]}, 'not contain the answer 3'),
+        ('question', ' ', "row 1: the question is ' ', but must be a text"),
+        ('context', None, 'row 1: the context is None'),
+        ('question', 'a\ud83d', 'row 1: the question: .* half of a surrogate pair'),
+        ('answers', at(29), "not contain the answer 'Oslo' at character 29"),
+        ('answers', at(-5), "not contain the answer 'Oslo' at character -5"),
+        ('answers', at('x'), "not contain the answer 'Oslo' at character 'x'"),
+        ('answers', at(0, ''), "not contain the answer '' at character 0"),
+        ('answers', at(28, None), 'not contain the answer None at character 28'),
+        ('answers', {'text': ['a', 'b'], 'answer_start': [28]}, '2 answers, but 1 st'),
+        ('answers', {'text': [' '], 'answer_start': [4]}, "contain the answer ' '"),
+        ('answers', {'text': ['Oslo'], 'start': [28]}, 'fields text, start, but needs'),
+        ('answers', [{'text': 'Oslo', 'start': 28}], "start, but needs 'text' an"),
+        ('answers', [3], 'not contain the answer 3'),
+        ('contexts', 'c', "no field 'context'. Did you mean 'contexts'"),
+        ('answers', [''], None),
+        ('answers', {'text': [], 'answer_start': None}, None),
     ],
 )
-def test_invalid_rows_raise_with_their_number(row, words, tmp_path):
-    good = dict(question='Where?', context=CONTEXT, answers=['Oslo'])
+def test_invalid_rows_raise_with_their_number(field, value, words, tmp_path):
+    row = dict(question='Where?', context=CONTEXT, answers=['Oslo']) | {field: value}
+    if field == 'contexts':
+        del row['context']
     for split in ('train', 'test'):
-        made = {k: v for k, v in (good | row).items() if v is not ...}
-        jsonl(tmp_path / f'{split}.jsonl', [made])
+        jsonl(tmp_path / f'{split}.jsonl', [row])
     if words is None:
         assert build(path=str(tmp_path)).test.target == [[]]
         return

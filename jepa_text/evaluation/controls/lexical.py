@@ -81,23 +81,13 @@ def _matched(member_W, rng):
     return np.array(pairs, int).reshape(-1, 2)
 
 
-def above_chance(value, chance):
-    """Returns (value - chance) / (1 - chance): 0 at chance, 1 for a perfect score.
-
-    >>> print(above_chance(0.75, 0.5))
-    0.5
-    """
-    if not chance < 1:
-        raise ValueError(f'chance={chance} must be below 1.')
-    return (value - chance) / (1 - chance)
-
-
 def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     """Returns the Interval of the semantic - lexical balance of two Intervals.
 
-    The balance is above_chance(semantic) - above_chance(lexical); chance is the share of
-    the largest test class. It is positive if vectors contain more of the task's meaning
-    than of the words. Compare models on the same two tasks only.
+    Each is corrected for chance, the share of the largest test class: (value - chance) /
+    (1 - chance) is 0 at chance and 1 for a perfect score. The balance is positive if
+    vectors contain more of the task's meaning than of the words. Compare models on the
+    same two tasks only. Raises ValueError for a chance of 1.
 
     The interval combines the uncertainty of both (Zou & Donner 2008), for values measured
     independently: with a and b corrected for chance and d = a - b, it is d - sqrt((a -
@@ -108,8 +98,12 @@ def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     >>> print(*np.round(balance_interval(semantic, 0.5, exact, 0.5), 3))
     0.0 -0.1 0.1
     """
+    if not max(semantic_chance, lexical_chance) < 1:
+        raise ValueError(
+            f'chance={max(semantic_chance, lexical_chance)} must be below 1.'
+        )
     first, second = (
-        np.array([above_chance(x, chance) for x in interval])
+        (np.array(interval) - chance) / (1 - chance)
         for interval, chance in ((semantic, semantic_chance), (lexical, lexical_chance))
     )
     value = first[0] - second[0]

@@ -13,7 +13,6 @@ tokens in use, usually a tenth of the vocabulary or less, and its moments, gradi
 updates are that much smaller, with the same results.
 """
 
-import dataclasses
 import functools
 import zlib
 from typing import NamedTuple
@@ -29,12 +28,10 @@ from jepa_text.evaluation.members import fitting, packed
 from jepa_text.models import memo, transformer
 from jepa_text.models.attention import attend
 from jepa_text.models.network import Network, key_from, key_of
-from jepa_text.optim import optimizers
 from jepa_text.pretrained import base
 from jepa_text.running import numerics
 
 EMBEDDING = 'embedding'
-PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 
 
 class Member(NamedTuple):
@@ -42,50 +39,6 @@ class Member(NamedTuple):
 
     learning_rate: float
     seed: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """Hyperparameters that all members share.
-
-    batch_size      in rows; the last batch of an epoch may be smaller
-    warmup          share of the steps with linear warmup from 0, before linear decay to 0
-    microbatches    parts of a batch, one in memory at a time; the gradient is the same,
-                    for one more forward pass (losses/cached.py)
-    precision       float32: all; bfloat16: products, with float32 parameters; paper_bf16:
-                    also parameters, moments and updates, which loses small updates (the
-                    fine-tuning of arXiv 2507.00994)
-    """
-
-    steps: int
-    batch_size: int = 32
-    warmup: float = 0.1
-    microbatches: int = 1
-    precision: str = 'float32'
-    b1: float = 0.9
-    b2: float = 0.95
-    eps: float = 1e-5
-    weight_decay: float = 0.1
-    clip_norm: float = 1.0
-
-    def optimizer(self):
-        """Returns AdamW without a learning rate (optim/optimizers.py)."""
-        options = dict(b1=self.b1, b2=self.b2, eps=self.eps)
-        dtype = 'bfloat16' if self.precision == 'paper_bf16' else 'float32'
-        return optimizers.adamw(
-            **options, weight_decay=self.weight_decay, momentum_dtype=dtype
-        )
-
-    def factors(self):
-        """Returns factor_T, float32: the schedule as factors of the learning rate.
-
-        With warmup, the factor of the first step is 0.
-        """
-        warm = round(self.warmup * self.steps)
-        step_T = np.arange(self.steps, dtype=np.float64)
-        rise_T = step_T / max(1, warm)
-        fall_T = (self.steps - step_T) / max(1, self.steps - warm)
-        return np.where(step_T < warm, rise_T, fall_T).astype(np.float32)
 
 
 def orders(count, seed, steps, batch_size):
@@ -104,7 +57,8 @@ def orders(count, seed, steps, batch_size):
 
 
 class Grid:
-    """The training program of all members of one model, kind and Recipe."""
+    """The training program of all members of one model and kind; `recipe` is the
+    config.Finetuning that they share."""
 
     def __init__(self, model, kind, recipe, max_length=None):
         numerics.check()

@@ -30,7 +30,7 @@ def rows(chosen):
     standard, paper {metric: (mean, low, high)} of the test set, 95 % by Student's t over
                     seeds; NaN ends for one seed. {} if no member has values
     """
-    return [_row(choice) for choice in chosen]
+    return list(map(_row, chosen))
 
 
 def write(folder, rows):
