@@ -116,12 +116,9 @@ def test_mldr_has_queries_in_its_qrels(tmp_path):
 def test_qrels_of_unknown_documents_and_queries_raise(tmp_path):
     unknown = [('q3', 'd77', 1), ('q4', 'd99', 1), ('q3', 'd99', 0)]
     beir(tmp_path, qrels=QRELS | {'test': QRELS['test'] + unknown})
-    with pytest.raises(
-        ValueError, match="name 2 documents that do not exist, the first 'd"
-    ):
+    with pytest.raises(ValueError, match='name 2 documents that do not exist, the fir'):
         build(path=str(tmp_path))
     queries = {k: v for k, v in QUERIES.items() if k not in ('q3', 'q4')}
-    (tmp_path / 'b').mkdir()
     beir(tmp_path / 'b', queries=queries)
     words = "b, test: the qrels name 2 queries that do not exist, the first 'q3'"
     with pytest.raises(ValueError, match=words):
@@ -135,7 +132,6 @@ def test_queries_without_a_relevant_document_warn_or_raise(tmp_path):
     with pytest.warns(UserWarning, match='queries have no relevant document and count'):
         build(path=str(tmp_path))
     for name, rows in (('b', [(q, d, 0) for q, d, _ in bare]), ('c', [])):
-        (tmp_path / name).mkdir()
         beir(tmp_path / name, qrels=QRELS | {'test': rows})
         words = f'{name}, test: no query has a relevant document'
         with pytest.raises(ValueError, match=words):
@@ -147,11 +143,8 @@ def test_empty_documents_are_dropped_unless_judged(tmp_path):
     with pytest.warns(UserWarning, match="2 of 12 documents are empty .* first 'd7'"):
         task = build(path=str(tmp_path))
     assert len(task.corpus) == 10
-    (tmp_path / 'b').mkdir()
     beir(tmp_path / 'b', corpus=CORPUS | {'d4': ('', '')})
-    with pytest.raises(
-        ValueError, match="1 documents that the qrels name are empty.*'d4'"
-    ):
+    with pytest.raises(ValueError, match="1 documents that the qrels name are .*'d4'"):
         build(path=str(tmp_path / 'b'))
 
 

@@ -72,7 +72,6 @@ def test_a_set_without_pairs_or_validation_queries_raises():
 @pytest.mark.slow
 def test_a_retrieval_folder_is_evaluated(tmp_path):
     made, folder = task(), tmp_path / 'words'
-    folder.mkdir()
     learned = {f'q{i}': {f'd{i}': 1} for i in range(0, 40, 2)}
     parts = {'train': learned, 'dev': made.validation_qrels, 'test': made.qrels}
     beir(

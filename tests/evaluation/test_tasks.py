@@ -55,7 +55,8 @@ def test_glue_files_are_read(name, tmp_path):
     assert task.validation is None and (task.test.second is None) == (not template)
     assert task.template.format(first='a', second='b') == template
     assert task.kind == ('scores' if name == 'stsb' else 'labels')
-    if name == 'mnli':
+    if name == 'mnli':  # in the order of the numbers of Hugging Face
+        assert task.classes == ('entailment', 'neutral', 'contradiction')
         (tmp_path / 'data' / 'validation_mismatched.parquet').hardlink_to(file)
         assert len(build('mnli_mismatched', path=str(tmp_path)).test) == 8
 

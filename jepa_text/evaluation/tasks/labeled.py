@@ -51,7 +51,9 @@ def make(
     title = tables.stem(path)
     where = f'{title}, {{}}, in {path}'.format
     splits, names = _read(path, label, not labels, zero_shot)
-    values = _values(splits, label, where)
+    values = []
+    for split, rows in zip(tasks.SPLITS, splits):
+        values += tables.columns(rows, [label], where(split))[0] if rows else []
     if not kind and not labels:
         kind = _kind_of(values, f'{title}: the field {label!r}')
     if names and kind != 'scores':
@@ -78,13 +80,6 @@ def make(
     _check_hidden(parts, f'{title} in {path}')
     given = tuple(labels or names) or targets.classes(values)
     return tasks.Task(title, 'labels', 'accuracy', **parts, classes=given)
-
-
-def _values(splits, label, where):
-    """Returns the labels of all splits."""
-    sides = zip(tasks.SPLITS, splits)
-    columns = [rows and tables.columns(rows, [label], where(k))[0] for k, rows in sides]
-    return [value for column in columns for value in column or ()]
 
 
 def _kind_of(values, where):

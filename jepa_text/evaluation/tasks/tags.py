@@ -139,7 +139,10 @@ def _read(file, fields, defaults, classes, names):
     the file, which are added to the keys of `classes`."""
     if tables.kind_of(file) == 'conllu':
         defaults = CONLLU
-    if file.name.endswith(tables.SUFFIXES) and not _is_columns(file, fields):
+    is_named = any(isinstance(field, str) for field in fields)
+    # A .tsv file has columns without names, unless a field is named.
+    is_columns = tables.kind_of(file) == 'tsv' and not is_named
+    if file.name.endswith(tables.SUFFIXES) and not is_columns:
         rows = tables.read(file)
         field = _field(rows[0], fields[1], TAGS, str(file)) if rows else ''
         names = names or tables.class_names(file, field)
@@ -157,12 +160,6 @@ def _read(file, fields, defaults, classes, names):
             'must be column numbers, from 0, or from -1 backwards.'
         )
     return columns.sentences(file, words, tags)
-
-
-def _is_columns(file, fields):
-    """Returns whether a .tsv file has columns without names: no field is named."""
-    is_tsv = tables.kind_of(file) == 'tsv'
-    return is_tsv and not any(isinstance(field, str) for field in fields)
 
 
 def _field(row, field, usual, where):
