@@ -95,14 +95,6 @@ def test_shared_queries_are_counted():
     assert retrieval.shared_texts(task) == 1
 
 
-def test_queries_are_split_by_a_seed():
-    qrels = {f'q{n}': {'d': n % 2} for n in range(9)}
-    first, second = retrieval.split_queries(qrels, 0.5, 0)
-    assert len(first) == 4 and len(second) == 5 and first | second == qrels
-    assert retrieval.split_queries(qrels, 0.5, 0) == (first, second)
-    assert retrieval.split_queries(qrels, 0.5, 3) != (first, second)
-
-
 def test_empty_texts_are_dropped_with_a_warning():
     # The last is half of an emoji, which JSON can express and no tokenizer can read.
     texts = ['a', 'b', ' ', 'c', None, 'd', 'e \ud83d']
