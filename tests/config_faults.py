@@ -8,7 +8,7 @@ import tiny
 
 from jepa_text.config import config_file, resolve
 from jepa_text.parallel import exits
-from jepa_text.running import profiling, watchdog
+from jepa_text.running import watchdog
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -96,7 +96,6 @@ def build(config, folder):
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'])
     config = completion.with_baseline(config, folder / 'run')
     recipes.make(config)
-    profiling.Trace(folder / 'profile', config['profile_steps'])
 
 
 def verdict(config, path, folder):

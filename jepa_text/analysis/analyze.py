@@ -30,6 +30,7 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.pretrained import load, prediction
+from jepa_text.report import console
 from jepa_text.running import compilation, places, xla_flags
 
 COLUMNS = (
@@ -124,7 +125,7 @@ def analyze(config, workdir):
             _encode_elsewhere(config, names, cache, run)
         stack.enter_context(measuring.one_blas_thread())
         parts = measuring.parts(config, len(names), len(chosen))
-        progress = stack.enter_context(compilation.progress('analysis', parts))
+        progress = stack.enter_context(console.Progress('analysis', parts))
         measured = measuring.Measurements(config, chosen, cache, progress)
         for path, (name, seed) in names.items():
             progress.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')

@@ -42,13 +42,16 @@ def evaluate(config, workdir, dry_run=False):
     config = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     compilation.use_cache()
-    read = load.outline if dry_run else load.check
-    for model in config.models:
-        read(model)
+    models = {name: load.outline(name, weights=not dry_run) for name in config.models}
+    for model in models.values():
         # Raises if the model does not read as many tokens.
-        prediction.reader(load.outline(model), config.finetuning.max_length or None)
+        prediction.reader(model, config.finetuning.max_length or None)
     tasks = tasks_of(config)
-    _check_fills(config.models, tasks, dry_run)
+    if any(task.kind == 'cloze' for task in tasks.values()):
+        for name, model in models.items():
+            # A dry run downloads no weights of hub models, so these are not checked.
+            if not (dry_run and name.startswith('hf:')):
+                model.check_fills()
     stamps = {model: load.fingerprint(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
     if dry_run:
@@ -123,13 +126,11 @@ def _examined(config, tasks, folder, groups):
     """Returns {item: error message} of the groups that failed; the others are written."""
     exam, failed, done = examiner.Examiner(config, tasks), {}, 0
     sizes = [len(g.members) * _steps(config, tasks[g.task]) for g in groups]
-    with compilation.progress('evaluation', sum(sizes)) as bar:
+    with console.Progress('evaluation', sum(sizes)) as bar:
         for group, size in zip(groups, sizes):
             label = f'{group.task}  {group.model}'
 
             def report(share, label=label, start=done, size=size):
-                if start + share == 0:
-                    bar.begin()  # the time left is without that of loading
                 bar.update(start + round(share * size), description=label)
 
             try:
@@ -169,15 +170,6 @@ def tasks_of(config):
             f'({", ".join(tasks)}), so their results would be mixed: give one a `title`.'
         )
     return sampled
-
-
-def _check_fills(models, tasks, dry_run):
-    """Raises ValueError for a model that cannot fill masks, if a task needs it."""
-    if any(task.kind == 'cloze' for task in tasks.values()):
-        # A dry run downloads no weights of hub models, so these are not checked.
-        for model in models:
-            if not (dry_run and model.startswith('hf:')):
-                load.check_fills(model)
 
 
 def _show_plan(config, tasks, groups, done):

@@ -100,21 +100,33 @@ def sketch(name, revision=None, *, family=None, adapt=None):
     return section, _tied(source, head), source.family
 
 
-def outline(name):
-    """(encoder, tokenizer, length, begin, end) that `load` would return.
+def outline(name, weights=False):
+    """The Imported that `load` would return, without parameters, task and record.
 
-    Reads only JSON files, so no weights are downloaded from the hub.
+    Reads only JSON files, so nothing else is downloaded from the hub, and it has no
+    'lm_head'; with `weights`, all is downloaded, and the tensors are checked.
     """
-    source = SourceConfig(files.folder_of(name, wanted=files.JSON), None)
-    length = _length(source, sentence.read(source.folder))
-    encoder = encoder_of(source.section)
-    return encoder, source.tokenizer, length, *ends(source.tokenizer)
-
-
-def head_of(name):
-    """(tokenizer, has LM head, fills masks) of the model that `load` would return."""
-    source, _, tokenizer, _, _ = _choose(name, None, None, None)
-    return tokenizer, source.has_head, not (source.causal and source.shift)
+    if weights:
+        source = Source(files.folder_of(name), None)
+    else:
+        source = SourceConfig(files.folder_of(name, wanted=files.JSON), None)
+    has_head = weights and source.has_head
+    begin, end = ends(source.tokenizer)
+    pooling = sentence.read(source.folder)
+    return Imported(
+        section=source.section,
+        encoder=encoder_of(source.section),
+        params={'lm_head': {}} if has_head else {},
+        tied=weights and source.tied,
+        tokenizer=source.tokenizer,
+        length=_length(source, pooling),
+        causal=source.causal,
+        begin=begin,
+        end=end,
+        shift=source.shift if has_head else 0,
+        pooling=pooling,
+        record={},
+    )
 
 
 def _choose(name, revision, family, adapt):

@@ -38,18 +38,18 @@ def run(options, workdir):
         raise ValueError('--to is missing: the folder to write, such as exports/first.')
     check_free(given['to'])
     place = addresses.location('--workdir', workdir, model=True)
-    is_imported = place.startswith(paths.MODEL)
-    run = None if is_imported else places.model_folder('--workdir', place, given['step'])
-    if is_imported:
+    if place.startswith(paths.MODEL):
         model, facts = loading.load(place, given['step']), None
-    elif (run / saved.FILE).is_file() and given['step'] is None:
-        model = loading.load(run)
-        facts = card.Facts(tuned=saved.outline(run)[-1]['made'])
     else:
-        model, facts = of_run(run, given['step'])
-    settings = {'facts': facts, 'license_name': given['license']}
+        run = places.model_folder('--workdir', place, given['step'])
+        if (run / saved.FILE).is_file() and given['step'] is None:
+            model = loading.load(run)
+            facts = card.Facts(tuned=saved.outline(run)[-1]['made'])
+        else:
+            model, facts = of_run(run, given['step'])
+    settings = {'family': given['family'], 'license_name': given['license']}
     with _place(given['to']) as folder:
-        info = write(model, folder, family=given['family'], **settings)
+        info = write(model, folder, facts=facts, **settings)
     print(
         f'{given["to"]}: {info["architecture"]}, {info["parameters"]:,} parameters; '
         f'verified after reading it back (largest difference {info["difference"]:.1e})'
@@ -72,12 +72,10 @@ def _place(folder):
 
 def of_run(workdir, step=None):
     """(load.Pretrained, card.Facts) of a run."""
-    if step is None:
-        step = restore.newest_good_step(Path(workdir) / 'checkpoints')
+    step, _ = loading.abstract(workdir, step)
     model = loading.load(workdir, step)
-    facts = facts_of(model, workdir, step)
     name = f'{Path(workdir).resolve().name}-{step}'
-    return dataclasses.replace(model, name=name), facts
+    return dataclasses.replace(model, name=name), facts_of(model, workdir, step)
 
 
 def facts_of(model, workdir, step):
@@ -99,19 +97,15 @@ def facts_of(model, workdir, step):
 
 def _init_from(workdir, config):
     """The record of the model that a run started from, with paths reduced to names."""
-    record = _json(workdir / INIT_FROM)
     path = (config.get('init_from') or {}).get('path')
-    if record is None or not path:
-        return record
+    if not path or not (workdir / INIT_FROM).is_file():
+        return None
+    record = checksums.read_json(workdir / INIT_FROM)
     # The record of an imported folder does not contain the prefix 'hf:'.
     for text in (path, path.removeprefix('hf:')):
         public = str(card.public_name(text))
         record['lines'] = [line.replace(text, public) for line in record['lines']]
     return record
-
-
-def _json(path):
-    return checksums.read_json(path) if path.is_file() else None
 
 
 def write(
@@ -140,8 +134,7 @@ def write(
     if family is None and model.kind is not None:
         family = exported.family_of(model, model.kind)
     if family is None:
-        reading = model.causal, origin, model.tokenizer
-        family = to_family.usual_family(encoder, *reading)
+        family = to_family.usual_family(encoder, model.causal, origin, model.tokenizer)
     if task is None and model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
     if task is not None:
@@ -184,10 +177,11 @@ def compared(model, folder, task=None, own=None):
         if not np.array_equal(tensors.read(name, *map(slice, x.shape)), x):
             raise _differs(folder, f'{name} has other values')
     ends = model.ends()
-    expected, has_head = (model.causal, *ends), 'lm_head' in model.params
+    has_head = 'lm_head' in model.params
     pooled = sentence.Pooling(model.pool, model.normalize, model.length)
     for what, is_now, was in (
-        ('(causal, begin, end)', (again.causal, again.begin, again.end), expected),
+        ('its causality', again.causal, model.causal),
+        ('(begin, end)', (again.begin, again.end), ends),
         ('the shift of its head', again.shift, model.shift if has_head else 0),
         ('its pooling', again.pooling, pooled),
         ('the head of its task', _settings(again.task), _settings(task)),

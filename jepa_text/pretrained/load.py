@@ -16,8 +16,8 @@ from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.models.network import Network
-from jepa_text.pretrained import exported, labels, saved
-from jepa_text.pretrained.model import Pretrained, check_filling
+from jepa_text.pretrained import exported, saved
+from jepa_text.pretrained.model import Pretrained
 from jepa_text.running import budget, identity, places, restore, xla_flags
 
 
@@ -39,7 +39,8 @@ def load(workdir, step=None, **options):
                 f'{workdir} has no steps, so step={step} has no meaning: leave it out. '
                 'For another version of a model on the hub, use revision.'
             )
-        return _imported(str(workdir), options)
+        name = str(workdir)
+        return _of_import(name, hf_load.load(name.removeprefix(paths.MODEL), **options))
     if options:
         raise ValueError(
             f'{", ".join(options)}: only for Hugging Face models, whose names start with '
@@ -55,34 +56,20 @@ def load(workdir, step=None, **options):
     return dataclasses.replace(model, params=params)
 
 
-def check(workdir):
-    """Raises as `load` does, without reading parameters.
+def outline(workdir, weights=False):
+    """The model that `load` would return, without parameters, or with their shapes.
 
-    A name on the hub is downloaded, so that a missing or inaccessible model is reported
-    now. If the hub cannot be reached, the cache is used.
+    Of a model on the hub, only JSON files are downloaded, and whether it has an LM head
+    is unknown; with `weights`, all is, so that a missing file is reported now. If the hub
+    cannot be reached, the cache is used. Raises as `load` does.
     """
     name, folder = _place(workdir)
     if folder is None:
-        hf_load.sketch(name)
-    elif not (folder / saved.FILE).is_file():
-        _abstract(folder, name)
-
-
-def outline(workdir):
-    """The model that `load` would return, without parameters; raises as `load` does.
-
-    Weights are not read, and not downloaded from the hub.
-    """
-    name, folder = _place(workdir)
-    if folder is None:
-        encoder, tokenizer, length, begin, end = hf_load.outline(name)
-        network = Network(encoder, labels.Vectors())
-        given = dict(name=f'{paths.MODEL}{name}', begin=begin, end=end)
-        return Pretrained(network, {}, tokenizer, length, **given)
+        return _of_import(f'{paths.MODEL}{name}', hf_load.outline(name, weights))
     if (folder / saved.FILE).is_file():
         _, network, tokenizer, reading, _ = saved.outline(folder)
         return Pretrained(network, {}, tokenizer, name=name, **reading)
-    return dataclasses.replace(_abstract(folder, name)[1], params={})
+    return _abstract(folder, name)[1]
 
 
 def fingerprint(workdir):
@@ -99,24 +86,10 @@ def fingerprint(workdir):
         weights = saved.outline(folder)[-1]['sha256']
     else:
         checkpoints = folder / 'checkpoints'
-        weights = restore.identity(checkpoints, restore.newest_good_step(checkpoints))
+        weights = restore.identity(checkpoints, restore.newest_good(checkpoints)[0])
     reading = [getattr(model, key) for key in saved.READING]
     encoder, tokenizer = repr(model.network.encoder), model.tokenizer.fingerprint
     return checksums.checksum([encoder, tokenizer, reading, weights])
-
-
-def check_fills(workdir):
-    """Raises ValueError if a model cannot predict masked tokens: Pretrained.check_fills.
-
-    Does not read parameters, but downloads a model from the hub.
-    """
-    name, folder = _place(workdir)
-    if folder is None:
-        check_filling(f'{paths.MODEL}{name}', *hf_load.head_of(name))
-    elif (folder / saved.FILE).is_file():
-        check_filling(name, saved.outline(folder)[2], has_head=False)
-    else:
-        _abstract(folder, name)[1].check_fills()
 
 
 def abstract(workdir, step=None):
@@ -133,11 +106,12 @@ def _abstract(workdir, name, step=None):
     """`abstract` of a local folder; `name` is the model's name."""
     config, tokenizer = _read(workdir, name)
     folder = workdir / 'checkpoints'
-    if step is None:
-        step = restore.newest_good_step(folder)
-    if step is None:
+    if step is not None:
+        meta = restore.meta(folder, step)
+    elif newest := restore.newest_good(folder):
+        step, meta = newest
+    else:
         raise FileNotFoundError(f'{folder} has no good checkpoint: train first.')
-    meta = restore.meta(folder, step)
     identity.check(name, config, tokenizer, meta)
     return step, _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
 
@@ -150,8 +124,8 @@ def _place(workdir):
     return name, places.model_folder('The model', name)
 
 
-def _imported(name, options):
-    imported = hf_load.load(name.removeprefix('hf:'), **options)
+def _of_import(name, imported):
+    """The model of a hf/load.Imported."""
     section = {'name': 'mlm', 'tied': imported.tied, 'shift': imported.shift}
     if imported.causal and imported.shift:
         section = {'name': 'clm', 'tied': imported.tied}

@@ -132,9 +132,21 @@ class Pretrained:
     def check_fills(self):
         """Raises ValueError for a model that cannot predict masked tokens: without mask
         token or LM head, or trained by an objective without masks."""
+        name, has_head = self.name or 'The model', 'lm_head' in self.params
+        if self.tokenizer.mask_id is None or not has_head:
+            lacks = 'mask token' if self.tokenizer.mask_id is None else 'LM head'
+            raise ValueError(
+                f'{name} has no {lacks}, so it cannot fill masks. Fine-tuned models have '
+                'no LM head: load the model before fine-tuning. For an imported decoder, '
+                'use load(..., adapt=dict()).'
+            )
         token = getattr(self.network.objective, 'token_objective', None)
-        fills = token is not None and token.fills
-        check_filling(self.name, self.tokenizer, 'lm_head' in self.params, fills)
+        if token is None or not token.fills:
+            raise ValueError(
+                f'{name} was not trained to predict masked tokens, but others, such as '
+                'the next one: load a step of a phase with masks, use another model, or '
+                "continue training this one with 'mlm' or 'mntp'."
+            )
 
     def predict(self, first, second=None, max_length=None):
         """The answers of a fine-tuned model to texts or pairs of texts.
@@ -231,24 +243,6 @@ class Pretrained:
 def _shown(tokenizer, i):
     """The text of a token; the name of one without text, such as `<reserved_1>`."""
     return tokenizer.decode([i]) or tokenizer.backend.id_to_token(int(i))
-
-
-def check_filling(name, tokenizer, has_head, fills=True):
-    """Raises ValueError for a model that cannot predict masked tokens."""
-    name = name or 'The model'
-    if tokenizer.mask_id is None or not has_head:
-        lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
-        raise ValueError(
-            f'{name} has no {lacks}, so it cannot fill masks. Fine-tuned models have no '
-            'LM head: load the model before fine-tuning. For an imported decoder, use '
-            'load(..., adapt=dict()).'
-        )
-    if not fills:
-        raise ValueError(
-            f'{name} was not trained to predict masked tokens, but others, '
-            'such as the next one: load a step of a phase with masks, use another model, '
-            "or continue training this one with 'mlm' or 'mntp'."
-        )
 
 
 # Models with the same encoder, such as those of several seeds, share their programs.

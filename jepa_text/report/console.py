@@ -12,39 +12,31 @@ class Progress:
     Elsewhere (CI, a log file), a plain line for the first and the last update, every
     tenth of the run, and any update at least ten seconds after the previous line.
 
-    The remaining time assumes that the other steps take as long as those since `begin`,
-    without the seconds that `excluded()` counts, such as those of compiling.
+    The remaining time assumes that the other steps take as long as those so far, or as
+    `update` was told.
     """
 
-    def __init__(
-        self,
-        description,
-        total,
-        start=0,
-        stream=None,
-        now=time.monotonic,
-        excluded=lambda: 0.0,
-    ):
+    def __init__(self, description, total, start=0, stream=None, now=time.monotonic):
         self._description, self._now = description, now
-        self.total, self._excluded = total, excluded
+        self.total, self._start = total, start
         self._stream = sys.stderr if stream is None else stream
         self._start_time = now()
-        self.step, self._numbers = start, {}
+        self.step, self._seconds, self._numbers = start, None, {}
         self._printed_step, self._printed_tenth, self._printed_at = None, None, 0.0
         self._bar = _bar(self._stream) if _is_terminal(self._stream) else None
         if self._bar is not None:
             self._task = self._bar.add_task(
                 description, total=total, completed=start, numbers='', left=''
             )
-        self.begin()
 
-    def begin(self):
-        """Measures the time of steps from here on."""
-        self._began = self.step, self._now() - self._excluded()
+    def update(
+        self, step, loss=None, tokens_per_second=None, description=None, seconds=None
+    ):
+        """Shows that `step` steps are done. Numbers that are None keep their value.
 
-    def update(self, step, loss=None, tokens_per_second=None, description=None):
-        """Shows that `step` steps are done. Numbers that are None keep their value."""
-        self.step = step
+        `seconds` are those of a step, without compiling or evaluating; 0 if unknown.
+        """
+        self.step, self._seconds = step, seconds
         self._description = description or self._description
         given = {'loss': loss, 'rate': tokens_per_second}
         self._numbers |= {key: float(v) for key, v in given.items() if v is not None}
@@ -68,11 +60,10 @@ class Progress:
             self._bar.console.print(text, markup=False, highlight=False)
 
     def _left(self):
-        step, time = self._began
-        if self.step <= step:
-            return ''
-        seconds = (self._now() - self._excluded() - time) / (self.step - step)
-        return f'{_duration(seconds * (self.total - self.step))} left'
+        seconds, done = self._seconds, self.step - self._start
+        if seconds is None and done:
+            seconds = (self._now() - self._start_time) / done
+        return f'{_duration(seconds * (self.total - self.step))} left' if seconds else ''
 
     def _text(self):
         parts = []

@@ -3,16 +3,13 @@
 jax loads and runs the native code in it without verification.
 """
 
-import contextlib
 import os
 import stat
-import time
 from pathlib import Path
 
 import jax
 
 from jepa_text.files import paths
-from jepa_text.report import console
 
 _SHORTEST = 'jax_persistent_cache_min_compile_time_secs'
 
@@ -42,47 +39,6 @@ def peak(compiled):
     return needed.peak_memory_in_bytes or (
         inputs + needed.output_size_in_bytes + needed.temp_size_in_bytes
     )
-
-
-@contextlib.contextmanager
-def progress(*arguments):
-    """A console.Progress whose remaining time leaves out the seconds of compiling."""
-    watch = Stopwatch()
-    with watch, console.Progress(*arguments, excluded=lambda: watch.seconds) as bar:
-        yield bar
-
-
-class Stopwatch:
-    """A context manager that measures the seconds this process traces and compiles."""
-
-    _EVENTS = '/jax/core/compile/'
-
-    def __init__(self):
-        self._spans = []
-
-    @property
-    def seconds(self):
-        """Seconds so far; programs traced within another count once."""
-        return sum(end - start for start, end in self._spans)
-
-    def __enter__(self):
-        jax.monitoring.register_event_duration_secs_listener(self._add)
-        return self
-
-    def __exit__(self, *_):
-        jax.monitoring.unregister_event_duration_listener(self._add)
-
-    def _add(self, event, seconds, **_):
-        if not event.startswith(self._EVENTS):
-            return
-        end = time.perf_counter()
-        start = end - seconds
-        # The event of an outer program comes last, and includes those within it.
-        while self._spans and self._spans[-1][0] >= start:
-            self._spans.pop()
-        if self._spans:
-            start = max(start, self._spans[-1][1])
-        self._spans.append((start, end))
 
 
 def private_folder(folder, what):

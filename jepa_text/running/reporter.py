@@ -1,4 +1,4 @@
-"""Reports a run: its metrics, its progress on the terminal, and its efficiency.
+"""Reports a run: metrics, progress on the terminal, efficiency, traces of some steps.
 
 throughput/tokens_per_second (and per device)    real tokens, padding is not counted
 throughput/step_time, input_wait                 seconds per step; waiting for input
@@ -12,12 +12,13 @@ import time
 import jax
 import psutil
 
-from jepa_text.running import compilation, metrics
+from jepa_text.report import console
+from jepa_text.running import metrics
 
 GIB = 2**30
 
 
-class Reporter:
+class Reporter(contextlib.ExitStack):
     """Writes the metrics of a workdir and shows progress, in process 0 only.
 
     A context manager. `name` and `steps` are those of the run; `peak` is the peak FLOP/s
@@ -26,28 +27,16 @@ class Reporter:
     """
 
     def __init__(self, folder, name, steps, *, peak, resumed, logged):
-        self._folder, self._name, self._steps = folder, name, steps
-        self._peak = peak
-        self._start_step = -1 if resumed is None else resumed
-        self._logged = logged
-        self._flops_per_token = 0.0
+        super().__init__()
+        self._peak, self._flops_per_token = peak, 0.0
         self._is_active = jax.process_index() == 0
         self.clock = Throughput(devices=jax.device_count())
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self):
         if self._is_active:
-            self._writer = self._stack.enter_context(
-                metrics.Writer(self._folder, self._start_step, logged=self._logged)
-            )
-            start = max(self._start_step, 0)
-            self._progress = self._stack.enter_context(
-                compilation.progress(self._name, self._steps, start)
-            )
-        return self
-
-    def __exit__(self, *_):
-        self._stack.close()
+            start = -1 if resumed is None else resumed
+            writer = metrics.Writer(folder, start, logged=logged)
+            self._writer = self.enter_context(writer)
+            progress = console.Progress(name, steps, max(start, 0))
+            self._progress = self.enter_context(progress)
 
     def begin(self, flops_per_token, lines=()):
         """Starts a phase, whose first step compiles; prints `lines`, and that it does.
@@ -57,19 +46,21 @@ class Reporter:
         self.clock.restart()
         for line in (*lines, 'compiling the training step'):
             self.log(line)
-        if self._is_active:
-            self._progress.begin()
         self._flops_per_token = flops_per_token() if self._peak else 0.0
 
     def step(self, number, values):
         """Writes the metrics of a step, with throughput since the last call."""
-        rates = self._rates()
-        self.write(number, {**values, **rates})
+        rates = self.clock.window()
+        if rates and self._peak:
+            per_device = rates['throughput/tokens_per_second_per_device']
+            rates['throughput/mfu'] = per_device * self._flops_per_token / self._peak
+        self.write(number, {**values, **rates, **memory()})
         if self._is_active:
             self._progress.update(
                 number,
                 loss=values['train/loss'],
                 tokens_per_second=rates.get('throughput/tokens_per_second'),
+                seconds=rates.get('throughput/step_time', 0.0),
             )
 
     def write(self, number, values):
@@ -85,15 +76,6 @@ class Reporter:
         """Prints a line on the terminal."""
         if self._is_active:
             self._progress.log(text)
-
-    def _rates(self):
-        rates = self.clock.window()
-        if not rates:
-            return memory()
-        if self._peak:
-            per_device = rates['throughput/tokens_per_second_per_device']
-            rates['throughput/mfu'] = per_device * self._flops_per_token / self._peak
-        return rates | memory()
 
 
 def memory():
@@ -179,3 +161,26 @@ class Throughput:
             'throughput/step_time': seconds / steps,
             'throughput/input_wait': waited / steps,
         }
+
+
+class Trace(contextlib.ExitStack):
+    """Records a range of steps for TensorBoard, XProf or Perfetto, into a folder.
+
+    A context manager. The trace names the stages of a step: encoder, lm_head, optimizer,
+    ema. `steps` are the first and the last to record; (0, 0) or () for none.
+    """
+
+    def __init__(self, folder, steps=()):
+        super().__init__()
+        self._folder, (self._start, self._stop) = str(folder), steps or (0, 0)
+
+    def run(self, step, number, *inputs):
+        """Returns `step(*inputs)`, recorded as step `number` of the trace."""
+        if number == self._start:
+            self.enter_context(jax.profiler.trace(self._folder))
+        with jax.profiler.StepTraceAnnotation('train', step_num=number):
+            result = step(*inputs)
+        if number == self._stop:
+            jax.block_until_ready(result)
+            self.close()
+        return result

@@ -17,6 +17,7 @@ import errno
 import functools
 import json
 import logging
+import math
 import os
 import re
 from typing import NamedTuple
@@ -51,7 +52,7 @@ class DamagedError(ValueError):
     def __init__(self, path, reason):
         super().__init__(
             f'The checkpoint {path} cannot be trusted: {reason}. Use another step: '
-            'restore.newest_good returns the newest intact one.'
+            'restore.newest_good names the newest intact one.'
         )
         self.reason = reason
 
@@ -95,29 +96,17 @@ def steps(folder):
     return sorted(int(path.name) for path in numbered if path.is_dir())
 
 
-def newest_good(folder):
-    """(step, meta) of the newest intact step, or None.
+def newest_good(folder, last=math.inf):
+    """(step, meta) of the newest intact step, up to step `last`; None if there is none.
 
     Logs a warning with the reason for each newer step that is skipped.
     """
-
-    def verified_meta(folder, step):
-        if reason := problem(path := folder_of(folder, step)):
-            raise DamagedError(path, reason)
-        return record(path).meta
-
-    return newest(folder, verified_meta)
+    return newest(folder, verified_meta, last)
 
 
-def newest_good_step(folder):
-    """The step number alone; see `newest_good`."""
-    good = newest_good(folder)
-    return good and good[0]
-
-
-def newest(folder, read):
+def newest(folder, read, last=math.inf):
     """(step, read(folder, step)) of the newest step for which it finds no damage."""
-    for step in reversed(steps(folder)):
+    for step in reversed([step for step in steps(folder) if step <= last]):
         try:
             return step, read(folder, step)
         except DamagedError as error:
@@ -142,20 +131,15 @@ def identity(folder, step):
     return checksums.checksum((old if old.exists() else _meta_file(path)).read_text())
 
 
-def problem(path):
-    """The reason why a step is unusable, or None, after reading all of it.
+def verified_meta(folder, step):
+    """The meta of a step, after all of it was read. Raises as `part` does.
 
-    An unchanged local folder is read once. Raises OSError if the disk or the network does
-    not let it be read: then it may be intact.
+    An unchanged local folder is read once.
     """
-    path = folder_of(path)
-    try:
-        with explained(path):
-            is_local = not addresses.is_address(os.fspath(path))
-            _verified(path, checksums.stamp(path) if is_local else object())
-    except DamagedError as error:
-        return error.reason
-    return None
+    path = _existing(folder, step)
+    is_local = not addresses.is_address(os.fspath(path))
+    with explained(path):
+        return _verified_meta(path, checksums.stamp(path) if is_local else object())
 
 
 def part(folder, step, abstract):
@@ -169,7 +153,7 @@ def part(folder, step, abstract):
     path = _existing(folder, step)
     saved = record(path)
     compare(path, saved.kinds, describe(abstract))
-    arrays = read(path, abstract, lambda _: ocp.RestoreArgs(restore_type=np.ndarray))
+    arrays = read(path, abstract, _as_numpy)
     check(path, saved, arrays)
     return jax.tree.map(_placed, abstract, arrays)
 
@@ -193,8 +177,7 @@ def to_json(meta, state):
 
     Raises ValueError for a leaf that is not an array.
     """
-    kinds = describe(state)
-    sums = value_checksums.of_leaves(dict(zip(kinds, jax.tree.leaves(state))))
+    kinds, sums = describe(state), value_checksums.of_leaves(leaves_of(state))
     leaves = {key: {'kind': kind, 'sums': sums[key]} for key, kind in kinds.items()}
     content = {'meta': meta, 'leaves': leaves}
     return content | {'sha256': checksums.checksum(content)}
@@ -206,14 +189,17 @@ def read(path, abstract, restore_args):
     Each process reads what it needs by itself, so that none waits for one that fails.
     Raises DamagedError and OSError.
     """
+    with explained(path), quiet():
+        # Not needed, but damage of it is found whatever is read.
+        ocp.PyTreeCheckpointHandler().metadata(path / 'state')
+        return _read(path, abstract, restore_args)
+
+
+def _read(path, abstract, restore_args):
     request = ocp.args.PyTreeRestore(
         abstract, restore_args=jax.tree.map(restore_args, abstract), partial_restore=True
     )
-    with explained(path), quiet():
-        handler = ocp.PyTreeCheckpointHandler()
-        # Not needed to read them, but then `problem` finds no damage that this does not.
-        handler.metadata(path / 'state')
-        arrays = handler.restore(path / 'state', args=request)
+    arrays = ocp.PyTreeCheckpointHandler().restore(path / 'state', args=request)
     # Orbax leaves placeholders for missing arrays and casts dtypes: both are no arrays of
     # this step.
     kinds = (jax.Array, np.ndarray)
@@ -226,10 +212,9 @@ def read(path, abstract, restore_args):
 def check(path, saved, arrays):
     """Raises DamagedError unless the arrays have the checksums of the Record. For global
     arrays, a collective."""
-    leaves = dict(zip(describe(arrays), jax.tree.leaves(arrays)))
     if not saved.sums:  # of version 0.1, whose files were verified
         return
-    for key, sums in value_checksums.of_leaves(leaves).items():
+    for key, sums in value_checksums.of_leaves(leaves_of(arrays)).items():
         if sums != saved.sums[key]:
             raise DamagedError(path, f'the values of {key} have changed')
 
@@ -252,22 +237,28 @@ def compare(path, kinds, wanted, exactly=False):
         )
 
 
+def leaves_of(state):
+    """{'params/encoder/...': leaf} for every leaf."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator='/'): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    }
+
+
 def describe(state):
     """{'params/encoder/...': 'float32[8,4]'} for every leaf.
 
     Raises ValueError for a leaf that is not an array.
     """
-    described = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        key = jax.tree_util.keystr(path, simple=True, separator='/')
+    leaves = leaves_of(state)
+    for key, leaf in leaves.items():
         if not (hasattr(leaf, 'shape') and hasattr(leaf, 'dtype')):
             raise ValueError(
                 f'The leaf {key} of the state is {leaf!r}, a {type(leaf).__name__} and '
                 'not an array, so its dtype would not survive a restart. Convert it to '
                 'an array, or put it into the meta.'
             )
-        described[key] = f'{leaf.dtype}[{",".join(map(str, leaf.shape))}]'
-    return described
+    return {k: f'{x.dtype}[{",".join(map(str, x.shape))}]' for k, x in leaves.items()}
 
 
 @contextlib.contextmanager
@@ -313,29 +304,25 @@ def quiet():
 
 
 @functools.lru_cache(maxsize=16)
-def _verified(path, stamp):
-    """Raises DamagedError if a step is damaged; one array at a time is in memory."""
+def _verified_meta(path, stamp):
+    """The meta of a step; one array at a time is in memory."""
     del stamp  # only part of the cache key
     saved = record(path)
     with quiet():
-        handler = ocp.PyTreeCheckpointHandler()
-        leaves, structure = jax.tree.flatten(handler.metadata(path / 'state').tree)
+        tree = ocp.PyTreeCheckpointHandler().metadata(path / 'state').tree
+        leaves, structure = jax.tree.flatten(tree)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
         kinds = describe(structure.unflatten(shapes))
         compare(path, kinds, saved.kinds, exactly=True)
-        args = structure.unflatten(
-            [ocp.RestoreArgs(restore_type=np.ndarray)] * len(kinds)
-        )
-        for number, key in enumerate(kinds if saved.sums else ()):
-            chosen = [ocp.PLACEHOLDER] * len(kinds)
-            chosen[number] = shapes[number]
-            request = ocp.args.PyTreeRestore(
-                structure.unflatten(chosen), restore_args=args
-            )
-            arrays = jax.tree.leaves(handler.restore(path / 'state', args=request))
-            sums = value_checksums.of_leaves({key: arrays[number]})
-            if sums[key] != saved.sums[key]:
-                raise DamagedError(path, f'the values of {key} have changed')
+        for number, shape in enumerate(shapes if saved.sums else ()):
+            one = [None] * len(shapes)  # None: no leaf there
+            one[number] = shape
+            check(path, saved, _read(path, structure.unflatten(one), _as_numpy))
+    return saved.meta
+
+
+def _as_numpy(leaf):
+    return ocp.RestoreArgs(restore_type=np.ndarray)
 
 
 def _record_of_0_1(path):

@@ -18,18 +18,18 @@ _MAX_SHOWN = 10
 
 
 @contextlib.contextmanager
-def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=None):
+def open_workdir(workdir, config, may_change=(), whole=dict, accept=lambda: None):
     """Locks a run's folder for this process and checks that it belongs to this config.
 
     Yields the absolute path. The first use creates the folder and writes config.json;
     later uses compare. Dotted keys that match, or are below, one of the patterns
     `may_change` may differ between resumes (config.json then takes the new values); '*'
-    stands for any text. All keys may differ while the
-    folder `steps` in it has no complete checkpoint: such a run has nothing to lose, and
-    may have written its config just before it failed to start. `whole` adds missing keys
-    to the saved config, or raises ValueError for unknown ones. `accept()` may reject new
-    values before they are written. The kernel releases the lock when the process dies,
-    for whatever reason. In a job of several processes only process 0 locks and writes.
+    stands for any text. All keys may differ while there is no complete checkpoint: such a
+    run has nothing to lose, and may have written its config just before it failed to
+    start. `whole` adds missing keys to the saved config, or raises ValueError for unknown
+    ones. `accept()` may reject new values before they are written. The kernel releases
+    the lock when the process dies, for whatever reason. In a job of several processes
+    only process 0 locks and writes.
 
     Raises RuntimeError if another process holds the folder, ValueError for another
     config or a folder that is not a workdir, and OSError (FileExistsError,
@@ -40,15 +40,27 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=
         yield path
         return
     config = json.loads(json.dumps(config))  # tuples become lists
-    with _clear_errors(path):
-        _make(path)
-    with locked(path):
+    with contextlib.ExitStack() as stack:
         with _clear_errors(path):
-            begun = steps is None or bool(restore.steps(path / steps))
-            if steps and not begun:
-                _check_not_lost(path, path / steps)
-            _agree(path, config, may_change if begun else None, whole, accept)
+            _make(path)
+            stack.enter_context(locks.held(path / LOCK, f'The workdir {path}'))
+            steps = path / restore.STEPS
+            if restore.steps(steps):
+                _agree(path, config, may_change, whole, accept)
+            else:
+                _check_not_lost(path, steps)
+                _write(path, config)
         yield path
+
+
+def is_locked(path):
+    """Whether another process holds the lock of a folder; False if it does not exist."""
+    path = Path(path, LOCK)
+    try:
+        with locks.held(path, path) if path.exists() else contextlib.nullcontext():
+            return False
+    except RuntimeError:
+        return True
 
 
 def differences(old, new):
@@ -97,13 +109,14 @@ def _make(path):
         )
 
 
-def _agree(path, config, may_change, whole, accept):
-    """Writes config.json, or raises ValueError if the existing one differs."""
-    file = path / CONFIG
+def _write(path, config):
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
-    if not file.exists():
-        atomic.write(file, text)
-        return
+    atomic.write(path / CONFIG, text)
+
+
+def _agree(path, config, may_change, whole, accept):
+    """Updates config.json, or raises ValueError if the existing one differs."""
+    file = path / CONFIG
     try:
         old = json.loads(file.read_text(encoding='utf-8'))
     except (ValueError, RecursionError) as error:
@@ -112,8 +125,7 @@ def _agree(path, config, may_change, whole, accept):
             'run belongs here. Restore the file, or give another --workdir.'
         ) from error
     try:
-        if whole and may_change is not None:
-            old = whole(old)
+        old = whole(old)
         renamed.check(old)
     except ValueError as error:
         raise ValueError(
@@ -121,8 +133,7 @@ def _agree(path, config, may_change, whole, accept):
             'that version, or give another --workdir (docs/upgrading.md).'
         ) from error
     changed = differences(old, config)
-    forbidden = {} if may_change is None else disallowed(changed, may_change)
-    if forbidden:
+    if forbidden := disallowed(changed, may_change):
         how = ', with init_from from a step of this one' if 'steps' in forbidden else ''
         raise ValueError(
             f'The workdir {path} belongs to a run with another config: '
@@ -130,30 +141,9 @@ def _agree(path, config, may_change, whole, accept):
             f'another --workdir to start a new one{how}. The saved config is {file}.'
         )
     if changed:
-        if accept and may_change is not None:
-            accept()
+        accept()
         _log.info('%s: changed since the last start: %s', path, describe(changed))
-        atomic.write(file, text)
-
-
-@contextlib.contextmanager
-def locked(path):
-    """Locks a folder for this process; raises RuntimeError if another holds it."""
-    with contextlib.ExitStack() as stack:
-        with _clear_errors(path):
-            stack.enter_context(locks.held(path / LOCK, f'The workdir {path}'))
-        yield
-
-
-def is_locked(path):
-    """Whether another process holds the lock of a folder; False if it does not exist."""
-    if not Path(path, LOCK).exists():
-        return False
-    try:
-        with locked(Path(path)):
-            return False
-    except RuntimeError:
-        return True
+        _write(path, config)
 
 
 @contextlib.contextmanager

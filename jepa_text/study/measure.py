@@ -47,9 +47,8 @@ def question(config, workdir, name, fingerprint):
     if name == members.UNTRAINED:
         return asked
     folder = workdir / name / 'checkpoints'
-    step = restore.newest_good_step(folder)
-    if step is not None:
-        return {**asked, 'checkpoint': restore.identity(folder, step)}
+    if newest := restore.newest_good(folder):
+        return {**asked, 'checkpoint': restore.identity(folder, newest[0])}
     path = members.result_path(workdir, name)
     saved = cached_result.read(path)
     known = (saved or {'config': {}})['config']

@@ -73,9 +73,9 @@ def train(name, config, folder, trunk):
     if trunk:
         other, step = trunk
         steps = Path(folder, other, 'checkpoints')
-        if start := _newest_intact(steps, step):
-            print(f'{name}: continues from {other} after {start:,} steps')
-            trunk = Path(folder, other), start
+        if newest := restore.newest_good(steps, step):
+            print(f'{name}: continues from {other} after {newest[0]:,} steps')
+            trunk = Path(folder, other), newest[0]
         else:
             print(f'{name}: {other} has no good checkpoint up to step {step:,} any more.')
             trunk = None
@@ -166,10 +166,3 @@ def named(name):
         yield
     except ValueError as error:
         raise ValueError(f'run {name!r}: {error}') from error
-
-
-def _newest_intact(steps, last):
-    """Returns the newest step up to `last` with an intact checkpoint; 0 if none."""
-    known = (step for step in reversed(restore.steps(steps)) if step <= last)
-    intact = (s for s in known if restore.problem(steps / str(s)) is None)
-    return next(intact, 0)

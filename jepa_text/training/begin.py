@@ -19,7 +19,6 @@ from jepa_text.running import (
     compilation,
     metrics,
     numerics,
-    profiling,
     reporter,
     restore,
     self_test,
@@ -104,7 +103,6 @@ def recipe_of(config, folder, stack, evaluations=()):
                 folder,
                 config,
                 may_change,
-                steps='checkpoints',
                 whole=settings.plain,
                 accept=functools.partial(_check_rows, recipe, folder),
             )
@@ -144,7 +142,7 @@ class Tools:
 
     store: checkpoint.Checkpointer
     report: reporter.Reporter
-    trace: profiling.Trace
+    trace: reporter.Trace
     stop: Any
     send: Any
 
@@ -181,7 +179,7 @@ def restore_or_init(recipe, place, stack, stop, trunk):
     introduction = descriptions.introduction(recipe)
     for line in (*introduction, *_notes(recipe), *numerics.changes(meta)):
         report.log(line)
-    trace = profiling.Trace(f'{folder}/profile', config.profile_steps)
+    trace = reporter.Trace(f'{folder}/profile', config.profile_steps)
     tools = Tools(store, report, stack.enter_context(trace), stop, place.send)
     return tools, state, meta
 

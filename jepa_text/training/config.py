@@ -17,7 +17,6 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import hardware, sharding
 from jepa_text.running import checkpoint as checkpoints
-from jepa_text.running import profiling
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.training import heldout
 
@@ -197,7 +196,12 @@ class Config(Shared):
         if 'name' in self.model:
             resolve.build('models', self.model, vocab_size=1)
         optimizers.make(self.optimizer)
-        profiling.span(self.profile_steps)
+        steps = self.profile_steps or (0, 0)
+        if steps != (0, 0) and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+            raise ValueError(
+                f'profile_steps={steps} must be the first and the last step to record, '
+                'such as (10, 12), or (0, 0) for none.'
+            )
 
 
 def plain(config):

@@ -61,6 +61,7 @@ def test_the_command_line_and_files_are_checked(tmp_path):
         ValueError, match='config.json has phases.objective.balance.name=softmin'
     ):
         load.load(tmp_path)
+    (tmp_path / 'checkpoints' / '1').mkdir(parents=True)
     own = workdir.open_workdir(tmp_path, tiny.config(tmp_path))
     with (
         pytest.raises(ValueError, match='config.json: The config has evaluate.most_rows'),

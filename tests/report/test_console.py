@@ -60,18 +60,15 @@ def test_the_time_left_is_that_of_steps(terminal, monkeypatch):
     """Neither preparations nor compiling, before the first step or later, are in it."""
     monkeypatch.setenv('TERM', 'xterm-256color')
     monkeypatch.setenv('COLUMNS', '110')
-    stream, now, compiling = (Terminal if terminal else io.StringIO)(), Clock(), [0.0]
-    progress = console.Progress('mlm', 60, 10, stream, now, lambda: compiling[0])
+    stream, now = (Terminal if terminal else io.StringIO)(), Clock()
+    progress = console.Progress('mlm', 60, 10, stream, now)
     with progress:
         now.time += 300
-        progress.begin()
         for step in range(11, 21):
-            if step in (11, 15):
-                now.time, compiling[0] = now.time + 100, compiling[0] + 100
-            now.time += 1
-            progress.update(step)
+            now.time += 101 if step in (11, 15) else 1
+            progress.update(step, seconds=float(step > 11))  # the first compiles
     left = re.findall(r'(\d+:\d\d) left', stream.getvalue())
-    assert left[-1] == '0:40' and {*left} <= {f'0:{60 - n}' for n in range(11, 21)}
+    assert left[-1] == '0:40' and {*left} <= {f'0:{60 - n}' for n in range(12, 21)}
 
 
 def test_on_a_terminal_progress_draws_a_bar(monkeypatch):

@@ -265,7 +265,7 @@ def test_leftovers_are_cleaned_on_opening(tmp_path):
 def test_step_completes_in_the_background(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(1), {})
-        children.until(lambda: restore.newest_good_step(tmp_path) == 1)
+        children.until(lambda: restore.newest_good(tmp_path) == (1, {}))
 
 
 CHILD = """
@@ -300,7 +300,7 @@ def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
         'params': {f'p{i}': _shape(1_500_000) for i in range(5)},
     }
     for delay in (0.0, 0.05, 0.12, 0.25, 0.4):
-        before = restore.newest_good_step(tmp_path) or 0
+        before, _ = restore.newest_good(tmp_path) or (0, None)
         with children.started('-c', CHILD, tmp_path) as child:
             accepted = [int(child.stdout.readline()) for _ in range(2)]
             time.sleep(delay)
@@ -354,7 +354,7 @@ def test_a_failed_save_keeps_the_old_step_and_raises_on_the_next_call(tmp_path, 
             with pytest.raises(RuntimeError, match='Step 2 could not be saved') as caught:
                 store.wait()
         assert isinstance(caught.value.__cause__, OSError)
-        assert store.last_step == restore.newest_good_step(tmp_path) == 1
+        assert store.last_step == 1 and restore.newest_good(tmp_path) == (1, {})
         store.wait()
         assert store.save(_state(2), {}, wait=True) is True
     assert _steps(tmp_path) == ['2']
@@ -385,7 +385,7 @@ def test_old_step_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, cap
     monkeypatch.setattr(deleter, 'delete_steps', _raise(OSError(errno.EBUSY, 'busy')))
     _save(tmp_path, 1, 2, keep=1)
     assert 'could not be removed' in caplog.text
-    assert restore.newest_good_step(tmp_path) == 2
+    assert restore.newest_good(tmp_path)[0] == 2
 
 
 def test_a_declined_save_is_an_error(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from test_checkpoint import _raise
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
@@ -51,15 +52,21 @@ def _shape(*shape, dtype=jnp.float32):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _read(folder, step=5, **params):
-    return checkpoint.read(folder, step, lambda *_: _placed(_wanted(**params)))[0]
-
-
-def _placed(tree):
+def _read(folder, **params):
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), tree
+    placed = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
+        _wanted(**params),
     )
+    return checkpoint.read(folder, 5, lambda *_: placed)[0]
+
+
+def _verify(folder):
+    return restore.verified_meta(folder, 5)
+
+
+def _read_nothing(folder):
+    return restore.part(folder, 5, {})
 
 
 def test_meta_leaves_and_steps(folder):
@@ -107,24 +114,21 @@ def test_part_restores_a_subtree_without_placeholders(folder):
     assert jax.tree.structure(found) == jax.tree.structure(wanted)
     kernel = _state().params['encoder']['kernel']
     assert np.array_equal(found['params']['encoder']['kernel'], kernel)
-    with pytest.raises(ValueError, match='params/lost is not in the checkpoint'):
-        restore.part(folder, 5, {'params': {'lost': _shape(1)}})
-    with pytest.raises(ValueError, match=r'float32\[4,8\] is expected'):
-        restore.part(folder, 5, {'params': {'encoder': {'kernel': _shape(4, 8)}}})
-
-
-@pytest.mark.parametrize(
-    'read',
-    [
-        lambda folder: restore.part(folder, 6, {}),
-        lambda folder: restore.meta(folder, 6),
-    ],
-)
-def test_missing_step_raises_and_lists_existing_steps(folder, read):
-    with pytest.raises(
-        FileNotFoundError, match='no checkpoint of step 6 .* There are: 5'
+    for params, words in (
+        ({'lost': _shape(1)}, 'params/lost is not in the checkpoint'),
+        ({'encoder': {'kernel': _shape(4, 8)}}, r'float32\[4,8\] is expected'),
     ):
-        read(folder)
+        with pytest.raises(ValueError, match=words):
+            restore.part(folder, 5, {'params': params})
+
+
+@pytest.mark.parametrize('read', [restore.meta, restore.verified_meta, restore.identity])
+def test_missing_step_raises_and_lists_existing_steps(folder, read):
+    words = 'no checkpoint of step 6 .* There are: 5'
+    with pytest.raises(FileNotFoundError, match=words):
+        read(folder, 6)
+    with pytest.raises(FileNotFoundError, match=words):
+        restore.part(folder, 6, {})
 
 
 @pytest.fixture
@@ -145,26 +149,24 @@ def test_damaged_meta_is_not_used(copy, change, words):
     saved = json.loads(path.read_text())
     change(saved)
     path.write_text(json.dumps(saved))
-    assert words in restore.problem(copy / '5')
-    for read in (_read, lambda folder: restore.part(folder, 5, {}), restore.identity):
-        if read is not restore.identity:
-            with pytest.raises(restore.DamagedError, match='cannot be trusted'):
-                read(copy)
+    for read in (_verify, _read, _read_nothing):
+        with pytest.raises(restore.DamagedError, match=f'cannot be trusted: .*{words}'):
+            read(copy)
 
 
 @pytest.mark.parametrize('item', ['meta', 'state'])
 def test_a_step_without_an_item_is_damaged(copy, item):
     shutil.rmtree(copy / '5' / item)
-    assert restore.problem(copy / '5')
     assert restore.newest_good(copy) is None
-    with pytest.raises(restore.DamagedError):
-        _read(copy)
+    for read in (_verify, _read):
+        with pytest.raises(restore.DamagedError):
+            read(copy)
 
 
 def test_an_unchanged_step_is_read_once(folder, monkeypatch):
-    assert restore.problem(folder / '5') is None
+    assert _verify(folder) == {'phase': 1}
     monkeypatch.setattr(restore, 'record', None)
-    assert restore.problem(folder / '5') is None
+    assert _verify(folder) == {'phase': 1}
 
 
 def test_a_part_is_checked_by_its_own_checksums(copy):
@@ -177,11 +179,9 @@ def test_a_part_is_checked_by_its_own_checksums(copy):
     assert restore.part(copy, 5, {'params': {'encoder': {'kernel': _shape(8, 4)}}})
     bias = {'params': {'head': {'bias': _shape(3, dtype=jnp.bfloat16)}}}
     words = 'values of params/head/bias have changed'
-    with pytest.raises(restore.DamagedError, match=words):
-        restore.part(copy, 5, bias)
-    with pytest.raises(restore.DamagedError, match=words):
-        _read(copy)
-    assert words in restore.problem(copy / '5')
+    for read in (_verify, _read, lambda folder: restore.part(folder, 5, bias)):
+        with pytest.raises(restore.DamagedError, match=words):
+            read(copy)
 
 
 def test_arrays_that_orbax_leaves_out_are_damage(folder, monkeypatch):
@@ -220,10 +220,7 @@ def test_quiet_hides_orbax_messages_but_no_errors(caplog):
     ],
 )
 def test_failures_of_the_machine_are_not_damage(folder, monkeypatch, error):
-    def broken(*_, **__):
-        raise error
-
-    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', broken)
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', _raise(error))
     with pytest.raises(OSError, match='cannot be read') as caught, exits.config_errors():
         _read(folder)
     assert str(folder / '5') in str(caught.value)
@@ -232,10 +229,7 @@ def test_failures_of_the_machine_are_not_damage(folder, monkeypatch, error):
 
 def test_damage_reported_by_tensorstore_is_damage(folder, monkeypatch):
     for text in ('DATA_LOSS: x', "NOT_FOUND: x [os_error_code='2']", 'odd'):
-
-        def broken(*_, text=text, **__):
-            raise ValueError(text)
-
+        broken = _raise(ValueError(text))
         monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', broken)
         with pytest.raises(restore.DamagedError, match=re.escape(text)):
             _read(folder)

@@ -150,7 +150,7 @@ def test_this_machine_passes():
     shares = self_test.deviations(tuple(jax.local_devices()))
     assert len(shares) == 7
     # Far from the bound, so that rounding on other machines does not reach it.
-    assert all(off < allowed / 5 for off, allowed in shares.values()), shares
+    assert max(shares.values()) < 0.2, shares
 
 
 @pytest.mark.parametrize('place', [0, -1], ids=['output', 'gradient'])
@@ -165,7 +165,7 @@ def test_each_wrong_program_is_detected(monkeypatch, factor, place):
 
     monkeypatch.setattr(self_test, 'on_devices', wrong)
     shares = self_test.deviations.__wrapped__(tuple(jax.local_devices()))
-    passed = [off <= allowed for off, allowed in shares.values()]
+    passed = [off <= 1 for off in shares.values()]
     assert all(passed) if factor == 1 else not any(passed), shares
 
 

@@ -26,8 +26,23 @@ with workdir.open_workdir(sys.argv[1], {'a': 1}):
 """
 
 
-def _changed(**changes):
-    return {**CONFIG, **changes}
+def _opened(path, config=None, *may_change, **options):
+    """The saved config of a workdir after opening it."""
+    config = CONFIG if config is None else config
+    with workdir.open_workdir(path, config, may_change, **options) as path:
+        return json.loads((path / 'config.json').read_text())
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A function (config) -> the workdir of a run with a checkpoint."""
+
+    def make(config=CONFIG):
+        _opened(tmp_path / 'run', config)
+        (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+        return tmp_path / 'run'
+
+    return make
 
 
 def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(
@@ -38,52 +53,52 @@ def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(
         assert path == tmp_path / 'new' / 'run'
         text = (path / 'config.json').read_text()
     assert list(json.loads(text)) == sorted(CONFIG)
-    with workdir.open_workdir(path, CONFIG):
-        assert (path / 'config.json').read_text() == text
+    _opened(path)
+    assert (path / 'config.json').read_text() == text
     assert {p.name for p in path.iterdir()} == {'config.json', 'lock'}
+    # Until a checkpoint is complete, there is nothing to lose.
+    assert _opened(path, {'a': 1}) == {'a': 1}
 
 
-def test_another_config_raises_with_dotted_paths(tmp_path):
-    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
-        before = (path / 'config.json').read_text()
-    other = _changed(
-        phases=[{'steps': 10, 'objective': {'name': 'mlm', 'rate': 0.5}}], new=True
-    )
+def test_another_config_raises_with_dotted_paths(begun):
+    path = begun()
+    before = (path / 'config.json').read_text()
+    other = CONFIG | {'new': True}
+    other['phases'] = [{'steps': 10, 'objective': {'name': 'mlm', 'rate': 0.5}}]
     other.pop('clip')
     with pytest.raises(ValueError, match='another config') as caught:
-        workdir.open_workdir(path, other).__enter__()
+        _opened(path, other)
     message = str(caught.value)
-    assert 'phases.0.objective.rate: 0.3 -> 0.5' in message
-    assert "clip: None -> '(none)'" in message
-    assert "new: '(none)' -> True" in message
-    assert str(path) in message
-    assert 'another --workdir to start a new one. ' in message
+    for words in (
+        'phases.0.objective.rate: 0.3 -> 0.5',
+        "clip: None -> '(none)'",
+        "new: '(none)' -> True",
+        str(path),
+        'another --workdir to start a new one. ',
+    ):
+        assert words in message
     assert 'name' not in message.split('config:')[1].split('Start')[0]
     assert (path / 'config.json').read_text() == before
     with pytest.raises(ValueError, match='another .*, with init_from from a step of'):
-        workdir.open_workdir(path, _changed(steps=99)).__enter__()
+        _opened(path, CONFIG | {'steps': 99})
 
 
-def test_at_most_ten_differences_are_listed(tmp_path):
+def test_at_most_ten_differences_are_listed(begun):
     many = {f'key{i:02d}': i for i in range(25)}
-    with workdir.open_workdir(tmp_path / 'run', many):
-        pass
+    path = begun(many)
     with pytest.raises(ValueError, match='and 15 more') as caught:
-        workdir.open_workdir(tmp_path / 'run', dict.fromkeys(many, -1)).__enter__()
+        _opened(path, dict.fromkeys(many, -1))
     assert str(caught.value).count('->') == 10
 
 
-def test_only_keys_in_may_change_can_change(tmp_path):
-    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
-        pass
-    kept = _changed(checkpoint={'every': 5, 'keep': 9})
-    with workdir.open_workdir(path, kept, ('checkpoint.keep',)):
-        assert json.loads((path / 'config.json').read_text())['checkpoint']['keep'] == 9
-    every = _changed(checkpoint={'every': 7, 'keep': 9})
+def test_only_keys_in_may_change_can_change(begun):
+    path = begun()
+    kept = CONFIG | {'checkpoint': {'every': 5, 'keep': 9}}
+    assert _opened(path, kept, 'checkpoint.keep')['checkpoint']['keep'] == 9
+    every = CONFIG | {'checkpoint': {'every': 7, 'keep': 9}}
     with pytest.raises(ValueError, match=r'checkpoint\.every: 5 -> 7'):
-        workdir.open_workdir(path, every, ('checkpoint.keep', 'check')).__enter__()
-    with workdir.open_workdir(path, every, ('checkpoint',)):
-        pass
+        _opened(path, every, 'checkpoint.keep', 'check')
+    _opened(path, every, 'checkpoint')
 
 
 def test_differences_see_types_lists_and_empty_sections():
@@ -97,7 +112,7 @@ def test_differences_see_types_lists_and_empty_sections():
     assert workdir.differences(old, old) == {}
 
 
-def test_the_saved_config_is_completed_or_raises(tmp_path):
+def test_the_saved_config_is_completed_or_raises(begun):
     """A key that did not exist when the config was written gets its default."""
 
     def whole(config):
@@ -105,45 +120,29 @@ def test_the_saved_config_is_completed_or_raises(tmp_path):
             raise ValueError("The config has no key 'c'.")
         return {'b': 2} | config
 
-    path = tmp_path / 'run'
-    with workdir.open_workdir(path, {'a': 1}):
-        pass
-    with (
-        pytest.raises(ValueError, match='another config: b: .*none.* -> 2'),
-        workdir.open_workdir(path, {'a': 1, 'b': 2}),
-    ):
-        pass
-    with workdir.open_workdir(path, {'a': 1, 'b': 2}, whole=whole):
-        pass
+    path, config = begun({'a': 1}), {'a': 1, 'b': 2}
+    with pytest.raises(ValueError, match='another config: b: .*none.* -> 2'):
+        _opened(path, config)
+    _opened(path, config, whole=whole)
     (path / 'config.json').write_text('{"a": 1, "c": 3}')
-    with (
-        pytest.raises(ValueError, match="config.json: The config has no key 'c'"),
-        workdir.open_workdir(path, {'a': 1, 'b': 2}, whole=whole),
-    ):
-        pass
-
-
-def test_damaged_config_file_raises(tmp_path):
-    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
-        pass
+    with pytest.raises(ValueError, match="config.json: The config has no key 'c'"):
+        _opened(path, config, whole=whole)
     (path / 'config.json').write_text('{"name": ')
     with pytest.raises(ValueError, match='not readable as JSON'):
-        workdir.open_workdir(path, CONFIG).__enter__()
+        _opened(path, config)
 
 
 def test_foreign_folder_is_not_written_into(tmp_path):
     (tmp_path / 'thesis.tex').write_text('years of work')
-    with pytest.raises(ValueError, match='not the workdir of a run') as caught:
-        workdir.open_workdir(tmp_path, CONFIG).__enter__()
-    assert 'thesis.tex' in str(caught.value)
+    with pytest.raises(ValueError, match=r'not the workdir of a run.*thesis\.tex'):
+        _opened(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ['thesis.tex']
 
 
 def test_folder_of_a_run_that_died_immediately_is_accepted(tmp_path):
     (tmp_path / 'lock').write_text('process 1 on nowhere')
     (tmp_path / 'config.json.0a1b2c3d.tmp').write_text('{"na')
-    with workdir.open_workdir(tmp_path, CONFIG):
-        assert (tmp_path / 'config.json').exists()
+    assert _opened(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -162,38 +161,37 @@ def test_errors_of_the_system_name_the_workdir(tmp_path, monkeypatch, error):
     monkeypatch.setattr(pathlib.Path, 'mkdir', broken)
     says = f'{tmp_path}/run cannot be used .{error.strerror}.*another --workdir'
     with pytest.raises(type(error), match=says) as caught:
-        workdir.open_workdir(tmp_path / 'run', CONFIG).__enter__()
+        _opened(tmp_path / 'run')
     assert caught.value.errno == error.errno
 
 
 def test_second_process_raises_and_the_lock_ends_with_its_holder(tmp_path):
-    with children.started('-c', HOLD, tmp_path / 'run') as holder:
+    path = tmp_path / 'run'
+    with children.started('-c', HOLD, path) as holder:
         assert holder.stdout.readline() == 'held\n'
+        assert workdir.is_locked(path)
         for _ in range(2):  # a rejected process does not change the name in the lock
             with pytest.raises(RuntimeError, match='in use by') as caught:
-                workdir.open_workdir(tmp_path / 'run', {'a': 1}).__enter__()
+                _opened(path, {'a': 1})
             assert f'process {holder.pid} on {os.uname().nodename}' in str(caught.value)
             assert 'very process' not in str(caught.value)
-    with workdir.open_workdir(tmp_path / 'run', {'a': 1}) as path:
+    assert not workdir.is_locked(path) and not workdir.is_locked(tmp_path / 'none')
+    with workdir.open_workdir(path, {'a': 1}):
         assert str(os.getpid()) in (path / 'lock').read_text()
 
 
-def test_lock_is_of_one_process_and_released_on_exit_and_on_error(tmp_path):
+def test_lock_is_of_one_process_and_released_on_exit_and_on_error(begun):
+    path = begun()
     with (
-        workdir.open_workdir(tmp_path / 'run', CONFIG),
+        workdir.open_workdir(path, CONFIG),
         pytest.raises(RuntimeError, match='this very process'),
-        workdir.open_workdir(tmp_path / 'run', CONFIG),
     ):
-        pass
-    with (
-        pytest.raises(ZeroDivisionError),
-        workdir.open_workdir(tmp_path / 'run', CONFIG),
-    ):
+        _opened(path)
+    with pytest.raises(ZeroDivisionError), workdir.open_workdir(path, CONFIG):
         raise ZeroDivisionError
     with pytest.raises(ValueError, match='another config'):
-        workdir.open_workdir(tmp_path / 'run', _changed(name='other')).__enter__()
-    with workdir.open_workdir(tmp_path / 'run', CONFIG):
-        pass
+        _opened(path, CONFIG | {'name': 'other'})
+    _opened(path)
 
 
 def test_filesystem_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
@@ -201,8 +199,7 @@ def test_filesystem_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
         raise OSError(95, 'Operation not supported')
 
     monkeypatch.setattr(fcntl, 'flock', unsupported)
-    with workdir.open_workdir(tmp_path / 'run', CONFIG):
-        pass
+    _opened(tmp_path / 'run')
     assert 'does not support locks' in caplog.text
 
 

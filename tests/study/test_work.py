@@ -16,6 +16,7 @@ import psutil
 import pytest
 import tiny
 
+from jepa_text.files import locks
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
 from jepa_text.running import workdir
@@ -177,7 +178,7 @@ def test_a_member_waits_for_the_process_that_still_saves_it(tmp_path, monkeypatc
     ended = threading.Event()
 
     def other():
-        with workdir.locked(folder):
+        with locks.held(folder / workdir.LOCK, 'the run'):
             order.append('held')
             ended.wait(20)
             order.append('left')

@@ -292,7 +292,7 @@ def test_a_start_that_did_not_fit_can_be_corrected_in_the_same_folder(
     wrong = settings.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
-        with workdir.open_workdir(path, config, begin.MAY_CHANGE, 'checkpoints'):
+        with workdir.open_workdir(path, config, begin.MAY_CHANGE):
             return json.loads((path / 'config.json').read_text())
 
     opened(wrong)

@@ -365,8 +365,8 @@ def test_whatever_schedules_a_run_has_it_can_be_loaded(folder, tmp_path, monkeyp
         meta = {'phase': phase.index, 'steps': recipe.steps, **recipe.identity}
         (tmp_path / 'config.json').write_text(json.dumps(config))
         recipe.tokenizer.save(tmp_path / 'tokenizer.json')
-        monkeypatch.setattr(load.restore, 'newest_good_step', lambda folder: 160)
-        monkeypatch.setattr(load.restore, 'meta', lambda *_, meta=meta: meta)
+        newest = 160, meta
+        monkeypatch.setattr(load.restore, 'newest_good', lambda _, newest=newest: newest)
         found = load.abstract(tmp_path)[1].network.objective
         for step in (0, phase.steps // 2):
             given, wanted = map(numbers_at, (found, phase.objective), (step, step))
