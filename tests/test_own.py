@@ -23,9 +23,8 @@ from jepa_text.planning import plan
 from jepa_text.pretrained import export, load
 from jepa_text.running import metrics
 from jepa_text.training import config as settings
-from jepa_text.training import preflight
+from jepa_text.training import preflight, switches
 from jepa_text.training import recipe as recipes
-from jepa_text.training import step as steps
 
 ADDING = Path(__file__).parents[1] / 'docs' / 'adding.md'
 OTHERS = {
@@ -269,7 +268,7 @@ def test_a_fault_after_the_loss_is_found_before_a_run(
         tmp_path, steps=2, phases=(dict(objective=dict(name=f'my_lab.{name}')),)
     )
     with pytest.raises(ValueError, match=f'my_lab.{name} failed.*{words}'):
-        preflight.switches(recipes.make(settings.plain(config)))
+        switches.check(recipes.make(settings.plain(config)))
 
 
 @pytest.mark.parametrize('file, old, new, words', FAULTS)
@@ -366,4 +365,4 @@ def test_every_objective_keeps_the_contract(name):
             'rows',
         )
         assert all('name' in section for section in token.scorings(0.15).values())
-    assert steps.cost(network, objective, batch).parts['encoder'] > 0
+    assert preflight.cost(network, objective, batch).parts['encoder'] > 0

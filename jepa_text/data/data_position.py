@@ -9,6 +9,7 @@ identified by the checksums of its rows, wherever they are stored.
 """
 
 import dataclasses
+import hashlib
 
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import pipeline
@@ -73,6 +74,35 @@ def check(phases, repeat):
             f'{"; ".join(over)}. To read rows again, newly shuffled and masked, set '
             '--config.data.repeat=True; or prepare more text, or train fewer steps.'
         )
+
+
+def fingerprint(phases, seed):
+    """Returns 48 hex digits, 16 each for the rows, the batch sizes and the seed, which
+    together determine the batch of a step number."""
+    first, *others = phases
+    rows, sizes = first.mixture.fingerprint, first.batch_size
+    # One value if all phases agree, else one per phase.
+    if any(phase.mixture is not first.mixture for phase in others):
+        rows = [(phase.start, phase.mixture.fingerprint) for phase in phases]
+    if any(phase.batch_size != first.batch_size for phase in others):
+        sizes = [(phase.start, phase.batch_size) for phase in phases]
+    parts = (rows, sizes, seed)
+    digests = (hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
+    return ''.join(digest[:16] for digest in digests)
+
+
+def check_fingerprint(saved, now):
+    """Raises ValueError if a checkpoint was trained on another stream of data."""
+    if saved == now:
+        return
+    names = ('rows', 'batch size', 'seed')
+    spans = [slice(start, start + 16) for start in (0, 16, 32)]
+    changed = [name for name, span in zip(names, spans) if saved[span] != now[span]]
+    raise ValueError(
+        'This checkpoint was trained on another stream of data: other '
+        f'{" and other ".join(changed)} (fingerprint {saved}, now {now}). To resume, use '
+        'the original settings; to start over from its weights, use a new workdir.'
+    )
 
 
 def _reads(phase):

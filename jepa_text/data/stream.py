@@ -14,8 +14,6 @@ costs nothing. The meaning of a step number depends on the rows, the batch size 
 seed, whose `fingerprint` is saved with it.
 """
 
-import dataclasses
-import hashlib
 import itertools
 import sys
 
@@ -28,44 +26,6 @@ PREFETCH = 2  # maximum number of groups of batches read ahead
 GROUP = 4  # batches read at a time
 
 
-@dataclasses.dataclass(frozen=True)
-class Cursor:
-    """Where a phase starts reading: at step `step`, with row `row` of the run."""
-
-    step: int = 0
-    row: int = 0
-
-    def at(self, step, batch_size):
-        """Returns the first row of a step of the phase."""
-        return self.row + (step - self.step) * batch_size
-
-
-def fingerprint(rows, batch_size, seed):
-    """Returns 48 hex digits, 16 each for rows, batch size and seed, which together
-    determine the batch of a step number.
-
-    `rows` is the fingerprint of a mixture. If phases differ, `rows` and `batch_size` list
-    the values of all phases.
-    """
-    parts = (rows, batch_size, seed)
-    digests = (hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
-    return ''.join(digest[:16] for digest in digests)
-
-
-def check_fingerprint(saved, now):
-    """Raises ValueError if a checkpoint was trained on another stream of data."""
-    if saved == now:
-        return
-    names = ('rows', 'batch size', 'seed')
-    spans = [slice(start, start + 16) for start in (0, 16, 32)]
-    changed = [name for name, span in zip(names, spans) if saved[span] != now[span]]
-    raise ValueError(
-        'This checkpoint was trained on another stream of data: other '
-        f'{" and other ".join(changed)} (fingerprint {saved}, now {now}). To resume, use '
-        'the original settings; to start over from its weights, use a new workdir.'
-    )
-
-
 def batches(
     mixture,
     corrupt,
@@ -73,7 +33,7 @@ def batches(
     batch_size,
     seed,
     start=0,
-    cursor=Cursor(),
+    row_of=None,
     process_index=0,
     process_count=1,
 ):
@@ -81,16 +41,18 @@ def batches(
     dicts of [B / P, ...]. Close it when done.
 
     `corrupt(row, rng, step)` returns an example; `rng` is keyed by (seed, row of the
-    run), and `step` is the one whose batch has the row. If there are several parts,
-    batches have the part of each row as mixture.PART. Raises ValueError if the batch size
-    is not divisible by the number of processes.
+    run), and `step` is the one whose batch has the row. `row_of(step)` is the first row
+    of a step; by default all steps of the run have the same size. If there are several
+    parts, batches have the part of each row as mixture.PART. Raises ValueError if the
+    batch size is not divisible by the number of processes.
     """
-    local = _local_batch_size(batch_size, process_count)
+    local = local_batch_size(batch_size, process_count)
     rows = _Rows(mixture, corrupt, seed)
 
     def batch(step):
-        first = cursor.at(step, batch_size) + process_index * local
-        return _stacked([rows.at(row, step) for row in range(first, first + local)])
+        first = row_of(step) if row_of else step * batch_size
+        first += process_index * local
+        return stacked([rows.at(row, step) for row in range(first, first + local)])
 
     class Groups:
         """All batches of this process in groups, read on demand.
@@ -129,7 +91,7 @@ class _Rows:
         number, index = mixture.at(row - mixture.begins)
         part = mixture.parts[number]
         example = part.rows[self._orders[number][part.before + index]]
-        example = _corrupt_at(self._corrupt, self._seed, row, step, example)
+        example = corrupt_at(self._corrupt, self._seed, row, step, example)
         if len(mixture.parts) > 1:
             example[PART] = mixture.one_hot(number)
         return example
@@ -143,35 +105,18 @@ def _iterate(dataset):
         iterator.close()
 
 
-def heldout_batches(
-    rows, corrupt, *, batch_size, seed, max_rows=None, process_index=0, process_count=1
-):
-    """Yields one pass over the rows (or the first `max_rows`) in order, in full batches.
-
-    The last batch is padded with rows of zeros: segment_ids 0, masks False. The generator
-    of row i is keyed by (seed, i), the same in every pass.
-    """
-    local = _local_batch_size(batch_size, process_count)
-    count = len(rows) if max_rows is None else min(max_rows, len(rows))
-    first = process_index * local
-    for begin in range(first, count + first, batch_size):
-        indices = range(begin, min(begin + local, count))
-        # Row 0 gives the shapes if this process has no row in the last batch.
-        examples = [_corrupt_at(corrupt, seed, i, 0, rows[i]) for i in indices]
-        like = examples[0] if examples else _corrupt_at(corrupt, seed, 0, 0, rows[0])
-        blank = {key: np.zeros_like(value) for key, value in like.items()}
-        yield _stacked(examples + [blank] * (local - len(examples)))
-
-
-def _corrupt_at(corrupt, seed, number, step, row):
+def corrupt_at(corrupt, seed, number, step, row):
+    """Returns the example of a row; its generator is keyed by (seed, number)."""
     return corrupt(row, np.random.default_rng([seed, number]), step)
 
 
-def _stacked(examples):
+def stacked(examples):
+    """Returns a batch of examples."""
     return {key: np.stack([example[key] for example in examples]) for key in examples[0]}
 
 
-def _local_batch_size(batch_size, process_count):
+def local_batch_size(batch_size, process_count):
+    """Returns the rows of each process. Raises ValueError if they would be unequal."""
     if batch_size % process_count:
         raise ValueError(
             f'batch_size {batch_size} cannot be divided evenly among {process_count} '

@@ -8,7 +8,7 @@ from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.engine import Options
 from jepa_text.models import pooling
-from jepa_text.optim import optimizers
+from jepa_text.optim import adam
 from jepa_text.pretrained import base
 
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
@@ -75,12 +75,10 @@ class Finetuning:
             )
 
     def optimizer(self):
-        """Returns AdamW without a learning rate (optim/optimizers.py)."""
+        """Returns AdamW without a learning rate (optim/adam.py)."""
         options = dict(b1=self.b1, b2=self.b2, eps=self.eps)
         dtype = 'bfloat16' if self.precision == 'paper_bf16' else 'float32'
-        return optimizers.adamw(
-            **options, weight_decay=self.weight_decay, momentum_dtype=dtype
-        )
+        return adam.adamw(**options, weight_decay=self.weight_decay, momentum_dtype=dtype)
 
     def factors(self):
         """Returns factor_T, float32: the schedule as factors of the learning rate.

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.config import resolve
+from jepa_text.config import ranges, resolve
 from jepa_text.models import layers, memo, stack
 from jepa_text.models.block import Block
 from jepa_text.parallel import activations
@@ -113,6 +113,9 @@ class PredictorSizes:
     heads: int
 
     def __post_init__(self):
+        for name in ('hidden', 'depth', 'heads'):
+            what = 'predictor_' + name.replace('hidden', 'width')
+            ranges.number(what, getattr(self, name), whole=True, minimum=1)
         resolve.check_choice('predictor', self.kind, ('mlp', 'transformer', 'identity'))
         if self.kind == 'transformer' and self.hidden % (2 * self.heads):
             raise ValueError(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from jepa_text import losses
 from jepa_text.models import heads, pooling
-from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
+from jepa_text.objectives.latent.base import LatentObjective, Prediction, parts
 from jepa_text.parallel import activations
 
 
@@ -40,12 +40,6 @@ def make(
     ValueError for an unknown choice, for a predictor whose width is not a multiple of its
     heads, and for an `mlm` that does not predict tokens where it masks them.
     """
-    check(
-        'hybrid',
-        predictor_width=predictor_width,
-        predictor_depth=predictor_depth,
-        predictor_heads=predictor_heads,
-    )
     common = dict(tokenizer=tokenizer, length=length, steps=steps)
     return Hybrid(
         **parts('hybrid', mlm, balance, latent, **common),
@@ -70,10 +64,16 @@ class Hybrid(LatentObjective):
     def predict(self, params, view, hidden_BLD, selected):
         hidden_BMD, index_BM, where_BM = selected
         batch = view.batch
-        masked_BM = jnp.take_along_axis(batch['target_mask'], index_BM, axis=1)
-        where_BM &= masked_BM
+        where_BM &= jnp.take_along_axis(batch['target_mask'], index_BM, axis=1)
+        if self.predictor.kind == 'transformer':
+            layout = (batch['segment_ids'], batch['positions'])
+            prediction_BLD = view.apply('predictor', params, hidden_BLD, *layout)
+            prediction_BMD = losses.take(prediction_BLD, index_BM)
+        else:  # It works per position, so it needs only the selected ones.
+            taken_BMD = losses.take(hidden_BLD, index_BM)
+            prediction_BMD = view.apply('predictor', params, taken_BMD)
         return Prediction(
-            prediction_BMD=self._predict(params, view, hidden_BLD, index_BM),
+            prediction_BMD=prediction_BMD,
             target_BMD=losses.take(self.latent.targets(params, view), index_BM),
             where_BM=where_BM,
             regularized_BMD=hidden_BMD,
@@ -84,16 +84,7 @@ class Hybrid(LatentObjective):
     def trivial(self, params, view):
         batch = view.batch
         tokens_BM1, index_BM, _ = self.mlm.select(batch['tokens'][..., None], view)
-        embedding_VD = params['encoder']['embedding']
         positions_BM = jnp.take_along_axis(batch['positions'], index_BM, axis=1)
-        return activations.embedding_lookup(
-            embedding_VD, tokens_BM1[..., 0]
-        ), positions_BM
-
-    def _predict(self, params, view, hidden_BLD, index_BM):
-        if self.predictor.kind == 'transformer':
-            layout = (view.batch['segment_ids'], view.batch['positions'])
-            prediction_BLD = view.apply('predictor', params, hidden_BLD, *layout)
-            return losses.take(prediction_BLD, index_BM)
-        # This predictor works per position, so it needs only the selected ones.
-        return view.apply('predictor', params, losses.take(hidden_BLD, index_BM))
+        embedding_VD = params['encoder']['embedding']
+        embedding_BMD = activations.embedding_lookup(embedding_VD, tokens_BM1[..., 0])
+        return embedding_BMD, positions_BM

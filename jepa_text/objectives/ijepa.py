@@ -19,6 +19,7 @@ import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import losses
+from jepa_text.config import ranges
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads, pooling
@@ -27,7 +28,6 @@ from jepa_text.objectives.latent.base import (
     WITHOUT,
     LatentObjective,
     Prediction,
-    check,
     parts,
 )
 from jepa_text.parallel import activations
@@ -58,13 +58,8 @@ def make(
     objectives/hybrid.py. Raises ValueError for options out of range and for a predictor
     whose width is not a multiple of its heads.
     """
-    check(
-        'ijepa',
-        masks=masks,
-        predictor_width=predictor_width,
-        predictor_depth=predictor_depth,
-        predictor_heads=predictor_heads,
-    )
+    # Each costs a forward pass; arXiv 2606.05173 uses 1, 2 or 4.
+    ranges.number('ijepa: masks', masks, whole=True, minimum=1, maximum=16)
     check_pair('ijepa: target_scale', target_scale, above=0, maximum=1)
     check_pair('ijepa: context_scale', context_scale, above=0, maximum=1)
     options = dict(

@@ -11,9 +11,6 @@ from jepa_text.data.masking import tokens as token_masks
 from jepa_text.objectives.base import TokenObjective
 from jepa_text.optim import schedules
 
-SAMPLERS = ('fixed', 'iid', 'whole_word', 'span')
-ATTENDS = ('bidirectional', 'causal')
-
 
 def make(
     tokenizer,
@@ -51,8 +48,7 @@ def make(
                 f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
             )
     rates = _rates(rate, steps, length)
-    every_id, special_ids = np.arange(tokenizer.vocab_size), {*tokenizer.special_ids}
-    random_ids = np.setdiff1d(every_id, [*special_ids], assume_unique=True)
+    random_ids = np.setdiff1d(np.arange(tokenizer.vocab_size), [*tokenizer.special_ids])
     return MLM(
         rate=rates,
         sampler=sampler,
@@ -64,7 +60,7 @@ def make(
         special_ids=tuple(tokenizer.special_ids),
         random_ids=random_ids.astype(np.int32),
         starts_word=tokenizer.starts_word if sampler == 'whole_word' else None,
-        capacity=capacity(sampler, rates.max(), length),
+        capacity=token_masks.capacity(rates.max(), length, sampler == 'iid'),
         length=length,
         attends=attends,
         tied=tied,
@@ -74,22 +70,9 @@ def make(
     )
 
 
-def capacity(sampler, rate, length):
-    """Returns the maximum number of masked positions of a row.
-
-    This is the fixed number or, for the iid sampler, its mean plus six standard
-    deviations. One row in 10^9 has more and drops the rest, which `train/dropped_masks`
-    counts.
-    """
-    if sampler != 'iid':
-        return token_masks.capacity(rate, length)
-    deviation = (length * rate * (1 - rate)) ** 0.5
-    return min(length, int(np.ceil(rate * length + 6 * deviation)))
-
-
 def _check(sampler, mask_share, random_share, attends, shift):
-    resolve.check_choice('mlm: sampler', sampler, SAMPLERS)
-    resolve.check_choice('mlm: attends', attends, ATTENDS)
+    resolve.check_choice('mlm: sampler', sampler, ('fixed', 'iid', 'whole_word', 'span'))
+    resolve.check_choice('mlm: attends', attends, ('bidirectional', 'causal'))
     ranges.number('mlm: shift', shift, whole=True, minimum=0, maximum=1)
     if min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
         raise ValueError(
@@ -106,8 +89,7 @@ def _rates(rate, steps, length):
         table = np.full(1, rate, float)
     else:
         table = np.asarray(jax.vmap(schedule)(np.arange(steps)), np.float64)
-    lowest = table.min()
-    if not 0 < lowest <= table.max() < 1:
+    if not 0 < table.min() <= table.max() < 1:
         raise ValueError(
             f'mlm: rate={rate} must stay between 0 and 1 (papers use 0.15 to 0.5).'
         )

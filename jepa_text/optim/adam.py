@@ -1,14 +1,77 @@
-"""Adam with a step count per parameter, so that bias correction survives a changed model.
+"""AdamW with a step count per parameter, so that bias correction survives a new model.
 
 A parameter that is added, or whose moments are reset, in the middle of a run is corrected
 for the number of its own updates and not for the steps of the run.
 """
 
+import operator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from jepa_text.config import ranges, resolve
+from jepa_text.optim.leaves import mask, no_balance
+
+# Not float16, in which the moments of small gradients are zero.
+DTYPES = ('float32', 'bfloat16')
+
+
+def adamw(
+    b1=0.9,
+    b2=0.95,
+    eps=1e-8,
+    weight_decay=0.1,
+    decay_paths=r'(kernel|embedding)$',
+    balance_lr_multiplier=1.0,
+    momentum_dtype='float32',
+):
+    """AdamW (arXiv 1711.05101) without its learning rate.
+
+    Weight decay applies to the leaves that match `decay_paths`, but never to the learned
+    weight of two losses, whose updates are multiplied by `balance_lr_multiplier`. The
+    first moment is stored in `momentum_dtype`, the second in the parameter's dtype. Both
+    are corrected for the age of each leaf. Raises ValueError for bad options.
+
+    >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
+    >>> optimizer = adamw(weight_decay=0.25)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> print(updates['up']['kernel'].round(2))
+    [[-1.5]]
+    """
+    for name, beta in (('b1', b1), ('b2', b2)):
+        ranges.number(f'optimizer: {name}', beta, minimum=0, below=1)
+    ranges.number('optimizer: eps', eps, above=0)
+    ranges.number('optimizer: balance_lr_multiplier', balance_lr_multiplier, minimum=0)
+    ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
+    ranges.pattern('optimizer: decay_paths', decay_paths)
+    resolve.check_choice('optimizer: momentum_dtype', str(momentum_dtype), DTYPES)
+    return descent(
+        scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
+        optax.add_decayed_weights(
+            weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
+        ),
+        optax.masked(
+            optax.scale(balance_lr_multiplier),
+            mask=lambda params: mask(params, r'^balance/'),
+        ),
+    )
+
+
+def descent(*steps):
+    """Returns the chain of transformations, with negated updates and the same state.
+
+    An update, added to the parameters, is a step of a learning rate of 1.
+    """
+    # optax.scale(-1) would add a state, and so change the format of checkpoints.
+    chain = optax.chain(*steps) if steps[1:] else steps[0]
+
+    def update(grads, state, params=None):
+        updates, state = chain.update(grads, state, params)
+        return jax.tree.map(operator.neg, updates), state
+
+    return optax.GradientTransformation(chain.init, update)
 
 
 class AdamState(NamedTuple):

@@ -1,143 +1,25 @@
 """Optimizers, built from config sections as optax gradient transformations.
 
-    make                  the optimizer of a config section
-    adamw                 AdamW for all leaves
-    muon                  Muon for hidden matrices, AdamW for embedding, head and vectors
-    sgd                   SGD for all leaves, optionally with momentum
+    make                    the optimizer of a config section: adamw, muon or sgd
+    with_lr_multipliers     scales the updates of some leaves and layers, by 0 to freeze
+    check_multipliers       checks that each pattern matches some parameter
 
 The learning rate is applied in step.py as a function of the global step, so that it means
 the same in each phase. An update is that of a learning rate of 1, added to the parameters
 as in `optax.apply_updates`. For a rate, `optax.chain(make(section), optax.scale(rate))`.
 """
 
-import functools
-import operator
+import math
 import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jepa_text.config import ranges, resolve
-from jepa_text.optim import adam, multipliers
-from jepa_text.optim.leaves import mask, no_balance, path_name
-
-# Matrices of layers and predictors, between hidden states: not the head's.
-HIDDEN = r'^(encoder|predictor)/.*kernel$'
-# Not float16, in which the moments of small gradients are zero.
-DTYPES = ('float32', 'bfloat16')
-
-
-def adamw(
-    b1=0.9,
-    b2=0.95,
-    eps=1e-8,
-    weight_decay=0.1,
-    decay_paths=r'(kernel|embedding)$',
-    balance_lr_multiplier=1.0,
-    momentum_dtype='float32',
-):
-    """AdamW (arXiv 1711.05101) without its learning rate.
-
-    Weight decay applies to the leaves that match `decay_paths`, but never to the learned
-    weight of two losses, whose updates are multiplied by `balance_lr_multiplier`. The
-    first moment is stored in `momentum_dtype`, the second in the parameter's dtype. Both
-    are corrected for the age of each leaf (adam.py). Raises ValueError for bad options.
-
-    >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
-    >>> optimizer = adamw(weight_decay=0.25)
-    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
-    >>> print(updates['up']['kernel'].round(2))
-    [[-1.5]]
-    """
-    for name, beta in (('b1', b1), ('b2', b2)):
-        ranges.number(f'optimizer: {name}', beta, minimum=0, below=1)
-    ranges.number('optimizer: eps', eps, above=0)
-    ranges.number('optimizer: balance_lr_multiplier', balance_lr_multiplier, minimum=0)
-    ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
-    ranges.pattern('optimizer: decay_paths', decay_paths)
-    resolve.check_choice('optimizer: momentum_dtype', str(momentum_dtype), DTYPES)
-    return _descent(
-        adam.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
-        optax.add_decayed_weights(
-            weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
-        ),
-        optax.masked(
-            optax.scale(balance_lr_multiplier),
-            mask=lambda params: mask(params, r'^balance/'),
-        ),
-    )
-
-
-def muon(
-    momentum=0.95,
-    paths=HIDDEN,
-    weight_decay=0.1,
-    decay_paths=r'(kernel|embedding)$',
-    momentum_dtype='float32',
-    ns_steps=5,
-    ns_lower=None,
-    **rest,
-):
-    """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
-
-    The update, for a matrix [..., I, O] and for each of a stack of matrices, is
-
-        -0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) - weight_decay * parameter
-
-    Momentum and iteration are Jordan's (kellerjordan.github.io/posts/muon, 2024). The
-    factor gives updates the root mean square of AdamW's, about 0.2, so that one learning
-    rate and one decay serve both (arXiv 2502.16982, section 2.2). The iteration has
-    `ns_steps` steps with Jordan's coefficients; or, with `ns_lower`, those of
-    muon.minimax, which need fewer steps for singular values of at least this share of the
-    norm: 3 with 0.01. Momentum is stored in `momentum_dtype`, also in AdamW; `rest` are
-    other keywords of `adamw`. Raises ValueError for bad options and, at init, if `paths`
-    matches no leaf or a vector.
-
-    >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
-    >>> optimizer = muon(weight_decay=0.0)
-    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
-    >>> print(jnp.diag(updates['encoder']['kernel']).round(2))
-    [-0.31 -0.31 -0.31 -0.31]
-    >>> print(updates['encoder']['scale'].round(4))
-    [-1. -1. -1. -1.]
-    """
-    from jepa_text.optim import newton_schulz
-
-    ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
-    ranges.pattern('optimizer: paths', paths)
-    table = _coefficients(ns_steps, ns_lower)
-    orthogonalize = functools.partial(newton_schulz.like_adamw, coefficients=table)
-    others = resolve.call(
-        "optimizer 'muon'",
-        adamw,
-        dict(
-            weight_decay=weight_decay,
-            decay_paths=decay_paths,
-            momentum_dtype=momentum_dtype,
-            **rest,
-        ),
-    )
-    matrices = _descent(
-        newton_schulz.nesterov(momentum, jnp.dtype(momentum_dtype)),
-        optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),
-        optax.add_decayed_weights(
-            weight_decay, mask=lambda params: mask(params, decay_paths)
-        ),
-    )
-    return optax.partition(
-        {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
-    )
-
-
-def _coefficients(ns_steps, ns_lower):
-    from jepa_text.optim import newton_schulz
-
-    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
-    if ns_lower is None:
-        return (newton_schulz.JORDAN,) * ns_steps
-    ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
-    return newton_schulz.minimax(ns_steps, ns_lower)
+from jepa_text.optim import adam, muon
+from jepa_text.optim.leaves import path_name
 
 
 def sgd(momentum=0.0):
@@ -148,57 +30,122 @@ def sgd(momentum=0.0):
     {'x': -3.0}
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
-    return _descent(optax.trace(momentum) if momentum else optax.identity())
+    return adam.descent(optax.trace(momentum) if momentum else optax.identity())
 
 
-def _descent(*steps):
-    """Returns the chain of transformations, with negated updates and the same state."""
-    # optax.scale(-1) would add a state, and so change the format of checkpoints.
-    chain = optax.chain(*steps) if steps[1:] else steps[0]
-
-    def update(grads, state, params=None):
-        updates, state = chain.update(grads, state, params)
-        return jax.tree.map(operator.neg, updates), state
-
-    return optax.GradientTransformation(chain.init, update)
-
-
-OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}
+OPTIMIZERS = {'adamw': adam.adamw, 'muon': muon.muon, 'sgd': sgd}
 
 
 def make(section):
     """Returns the optimizer of a config section as an optax.GradientTransformation.
 
     `name` selects the optimizer, and the other fields are its keywords. Each optimizer
-    also takes `lr_multipliers`: pairs of a pattern and a factor, as in
-    optim/multipliers.py. Raises ValueError for an unknown name or keyword.
+    also takes `lr_multipliers`: pairs of a pattern and a factor. Raises ValueError for an
+    unknown name or keyword.
 
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
     """
     keywords = dict(section)
     name = keywords.pop('name', None)
-    factors = multipliers.pairs(keywords.pop('lr_multipliers', ()))
+    factors = _pairs(keywords.pop('lr_multipliers', ()))
     if not isinstance(name, str) or name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
     optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
-    return multipliers.with_lr_multipliers(optimizer, factors) if factors else optimizer
+    return with_lr_multipliers(optimizer, factors) if factors else optimizer
 
 
-def _labels(params, pattern):
-    """Returns a tree with 'muon' or 'adamw' for each leaf."""
-    chosen = mask(params, pattern)
-    vectors = [
+def with_lr_multipliers(optimizer, multipliers):
+    """Returns the optimizer with the updates of some leaves multiplied by a factor.
+
+    `multipliers` is {regular expression: factor}. A leaf is multiplied by the factors of
+    all expressions that `re.search` finds in its path. In these paths layers are
+    numbered, whether scanned or not: 'encoder/layer_3/ffn/up/kernel'. Weight decay is
+    part of an update, so a leaf with factor 0 is frozen, but its gradient still counts in
+    the clipped norm. The state is that of the given optimizer.
+
+    >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
+    >>> optimizer = with_lr_multipliers(optax.identity(), {'embedding$': 0.0})
+    >>> updates, state = optimizer.update(params, optimizer.init(params))
+    >>> jax.tree.map(float, updates)
+    {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
+    """
+
+    def update(grads, state, params=None):
+        updates, state = optimizer.update(grads, state, params)
+
+        def scale(path, leaf):
+            factor = _factor(path_name(path), jnp.shape(leaf), multipliers)
+            return leaf if factor is None else leaf * factor
+
+        return jax.tree_util.tree_map_with_path(scale, updates), state
+
+    return optax.GradientTransformation(optimizer.init, update)
+
+
+def check_multipliers(section, trees):
+    """Raises ValueError if a pattern of `lr_multipliers` matches no parameter.
+
+    `trees` are the parameters of each phase, as a phase may have modules that another
+    lacks.
+
+    >>> section = {'lr_multipliers': (('norm', 0.1),)}
+    >>> check_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
+    """
+    names = [
         name
+        for params in trees
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        # The first axis of scanned layers is their number.
-        if leaf.ndim - ('/layers/' in (name := path_name(path))) < 2
-        and re.search(pattern, name)
+        for name in _names(path_name(path), jnp.shape(leaf))
     ]
-    if vectors or not any(jax.tree.leaves(chosen)):
-        problem = f'{vectors[0]!r}, which is not a matrix' if vectors else 'no parameter'
+    for pattern in _pairs(section.get('lr_multipliers', ())):
+        if not any(re.search(pattern, name) for name in names):
+            raise ValueError(
+                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Parameter '
+                f'names look like {names[0]!r} and {names[-1]!r}.'
+            )
+
+
+def _pairs(multipliers):
+    """Returns {pattern: factor} of the `lr_multipliers` of a section, checked."""
+    if isinstance(multipliers, dict):
+        multipliers = list(multipliers.items())
+    for pair in multipliers if isinstance(multipliers, list | tuple) else [multipliers]:
+        if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
+            raise ValueError(
+                f'optimizer.lr_multipliers={multipliers!r}: expected pairs of a pattern '
+                "and a factor, such as (('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
+            )
+        pattern, factor = pair
+        ranges.pattern('optimizer.lr_multipliers', pattern)
+        ranges.number(f'optimizer.lr_multipliers: {pattern!r}', factor, minimum=0)
+    by_pattern = dict(map(tuple, multipliers))
+    if len(by_pattern) < len(multipliers):
         raise ValueError(
-            f'optimizer muon: paths={pattern!r} matches {problem}. It must match the '
-            f'paths of hidden matrices and nothing else; the default is {HIDDEN!r}.'
+            f'optimizer.lr_multipliers={multipliers!r} has a pattern twice. Multiply its '
+            'factors, and give them once.'
         )
-    return jax.tree.map(lambda is_in: 'muon' if is_in else 'adamw', chosen)
+    return by_pattern
+
+
+def _names(name, shape):
+    """Returns the names of a leaf: one, or one for each layer that is stacked in it."""
+    if '/layers/' not in name:
+        return [name]
+    return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
+
+
+def _factor(name, shape, multipliers):
+    """Returns a scalar, factors per layer along the first axis, or None for factor 1."""
+    factors = np.array(
+        [
+            math.prod(f for pattern, f in multipliers.items() if re.search(pattern, leaf))
+            for leaf in _names(name, shape)
+        ],
+        np.float32,
+    )
+    if (factors == 1).all():
+        return None
+    if (factors == factors[0]).all():
+        return factors[0]
+    return factors.reshape(-1, *[1] * (len(shape) - 1))

@@ -24,8 +24,8 @@ from jepa_text.models import memo
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.parallel.hardware import USABLE
+from jepa_text.training import preflight
 from jepa_text.training import state as states
-from jepa_text.training import step as steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def _activations_per_row(made, phase, encoder):
 def _activations(encoder, objective, batch):
     """Bytes that a batch stores between the forward and the backward pass."""
     state = states.abstract(encoder, objective)
-    loss = steps.loss(Network(encoder, objective), objective)
+    loss = preflight.loss(Network(encoder, objective), objective)
 
     def pull(params, state, batch):
         return jax.vjp(lambda p: loss(p, state, batch)[0], params)[1]

@@ -13,7 +13,7 @@ import resource
 
 import numpy as np
 
-from jepa_text.optim import optimizers
+from jepa_text.optim import adam
 
 
 class Peer:
@@ -46,7 +46,7 @@ class Peer:
         self._device = 'cuda' if torch.cuda.is_available() else 'cpu'
         self._torch, self._model = torch, model.to(self._device).train()
         self._run = torch.compile(self._model) if case['compile'] else self._model
-        parameters = inspect.signature(optimizers.adamw).parameters.values()
+        parameters = inspect.signature(adam.adamw).parameters.values()
         rules = {one.name: one.default for one in parameters} | case['optimizer']
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),

@@ -225,4 +225,4 @@ def _total(config, meta):
     """The steps of a run; of an older one, from its budget in tokens."""
     if steps := config.get('steps') or meta.get('steps'):
         return steps
-    return budget.total_steps(config['data'], tokens=config['tokens'])
+    return budget.total_steps(config)

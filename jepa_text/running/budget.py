@@ -9,12 +9,14 @@ import math
 from jepa_text.config import ranges
 
 
-def total_steps(data, steps=0, tokens=0):
-    """Returns the steps of a run: `steps`, or those whose rows have as many `tokens`.
+def total_steps(config):
+    """Returns the steps of the run of a config: its `steps`, or those whose rows have as
+    many `tokens`.
 
-    `data` is the config section; 0 or None is not given. Raises ValueError unless exactly
-    one of both is given.
+    0 or None is not given. Raises ValueError unless exactly one of both is given, and for
+    tokens if a phase reads other data, so that steps have different sizes.
     """
+    steps, tokens, data = config.get('steps'), config.get('tokens'), config['data']
     if bool(steps) == bool(tokens):
         raise ValueError(
             f'steps={steps!r}, tokens={tokens!r}: exactly one of steps and tokens must '
@@ -22,8 +24,14 @@ def total_steps(data, steps=0, tokens=0):
         )
     name, given = ('steps', steps) if steps else ('tokens', tokens)
     ranges.number(name, given, whole=True, minimum=1)
-    per_step = 1 if steps else data['batch_size'] * data['row_length']
-    return math.ceil(given / per_step)
+    if steps:
+        return int(given)
+    if any(phase.get('data') for phase in config['phases']):
+        raise ValueError(
+            f'tokens={tokens:,}, but a phase has its own data, so steps differ in size. '
+            'Set steps instead.'
+        )
+    return math.ceil(given / (data['batch_size'] * data['row_length']))
 
 
 def spans(phases, total):

@@ -15,7 +15,6 @@ import numpy as np
 
 from jepa_text.running import budget, metrics
 from jepa_text.study import budgets
-from jepa_text.training import recipe as recipes
 
 SAME, UNKNOWN = 'same', 'not logged'
 _READ, _MASKED = 'train/tokens', 'train/masked_tokens'
@@ -147,7 +146,7 @@ def _rows(config):
 
 def _masked(config, log):
     """Returns {(step, masking options): number of masked tokens}."""
-    spans = budget.spans(config['phases'], recipes.total_steps(config))
+    spans = budget.spans(config['phases'], budget.total_steps(config))
     counts = {}
     for step, count in _by_step(log, _MASKED).items():
         # Line n of a log belongs to the n-th step, which starts at n - 1.

@@ -4,7 +4,7 @@ workdir/study.json     {'members': {name: {'fingerprint', 'config'}}}
 
 A member is a run, or a run with one of its seeds. Its progress is read from files each
 time: the checkpoints in its folder, and its measured results. A member that has begun
-keeps its config, except for keys that a resumed run may change (training/begin.py).
+keeps its config, except for keys that a resumed run may change (training/config.py).
 """
 
 import json
@@ -13,12 +13,12 @@ import re
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.config import ranges
+from jepa_text.config import ranges, resolve
+from jepa_text.data import section, tokenizers
 from jepa_text.files import atomic, checksums
-from jepa_text.running import restore, workdir
-from jepa_text.training import begin, completion
+from jepa_text.running import budget, restore, workdir
+from jepa_text.training import completion
 from jepa_text.training import config as settings
-from jepa_text.training import recipe as recipes
 
 FILE = 'study.json'
 UNTRAINED = 'untrained'
@@ -158,7 +158,7 @@ def finished(folder, config):
     config = completion.with_init_from(config, folder)
     config = completion.with_baseline(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
-    return is_same and newest[0] == recipes.total_steps(config)
+    return is_same and newest[0] == budget.total_steps(config)
 
 
 def _read(path):
@@ -182,10 +182,25 @@ def _changed(old, new):
     """Returns the differences of two configs of a member that affect its result."""
     changed = workdir.differences(old, json.loads(json.dumps(new)))
     try:
-        allowed = begin.changeable_keys(recipes.objectives(new))
+        allowed = settings.changeable_keys(_objectives(new))
     except ValueError as error:
         raise ValueError(f'run {new["name"]!r}: {error}') from error
     return workdir.disallowed(changed, allowed)
+
+
+def _objectives(config):
+    """Returns the objectives of a config, made with the bundled tokenizer."""
+    spans = budget.spans(config['phases'], budget.total_steps(config))
+    return [
+        resolve.build(
+            'objectives',
+            phase['objective'],
+            tokenizer=tokenizers.load(tokenizers.BUNDLED),
+            length=section.changed(config['data'], phase.get('data'))['row_length'],
+            steps=stop - start,
+        )
+        for phase, (start, stop) in zip(config['phases'], spans)
+    ]
 
 
 def _check_folder(folder, name):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from jepa_text.report import plots
 from jepa_text.running import budget
 from jepa_text.study import arms as of_arms
-from jepa_text.training import recipe as recipes
 
 
 class Traits(NamedTuple):
@@ -63,7 +62,7 @@ _OTHERS = ('model', 'data', 'optimizer', 'clip_norm', 'accumulate', 'init_from')
 
 def traits(config):
     """Returns the Traits of an arm, from its completed config."""
-    total = recipes.total_steps(config)
+    total = budget.total_steps(config)
     spans = budget.spans(config['phases'], total)
     phases = copy.deepcopy(config['phases'])
     sections = [phase['objective'] for phase in phases]

@@ -16,9 +16,9 @@ from pathlib import Path
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.parallel import exits, signals
-from jepa_text.running import compilation, restore, workdir
+from jepa_text.running import budget, compilation, restore, workdir
 from jepa_text.study import finetuned, measure, members, tree
-from jepa_text.training import completion, preflight
+from jepa_text.training import completion, switches
 from jepa_text.training import recipe as recipes
 from jepa_text.training import train as training
 
@@ -50,7 +50,7 @@ def check(config, folder):
     for other, step in filter(None, trunks.values()):
         keep_at[other].add(step)
     for name in ended:
-        print(f'{name}: complete, {recipes.total_steps(whole[name]):,} steps')
+        print(f'{name}: complete, {budget.total_steps(whole[name]):,} steps')
     for name in by_result - ended:
         print(f'{name}: complete by its result; it has no checkpoints here')
     return {
@@ -123,7 +123,7 @@ def check_runs(config, configs, filling):
         checked.append(key)
         with named(name):
             recipe = recipes.make(own, EVALUATIONS)
-            preflight.switches(recipe)
+            switches.check(recipe)
             finetuned.check_run(config['examine'], filling, recipe)
 
 
@@ -143,7 +143,7 @@ def missing_tasks(config, configs):
 
 def courses(configs):
     """Returns {name: tree.Course} of completed configs, on this machine's devices."""
-    outlines = tree.Shared(lambda own: recipes.outline(own, recipes.mesh(own)))
+    outlines = tree.Shared(lambda own: recipes.outline(own))
     return {name: tree.course(own, outlines.of(own)) for name, own in configs.items()}
 
 

@@ -50,13 +50,13 @@ def with_baseline(config, folder, mesh=None):
         config = with_init_from(config, folder)
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
-        mesh = recipes.mesh(config) if mesh is None else mesh
         recipe = recipes.outline(config, mesh, vocab_size)
         _check_baseline(kind, recipe.phases)
         # The baseline itself lacks some of the modules that they may match.
-        preflight.lr_multipliers(recipe, config['optimizer'])
-        plain = recipe.make_phases(_without_latents(recipe.phases), recipe.steps)
-        ratios = _flops_ratios(recipe, plain)
+        preflight.lr_multipliers(recipe)
+        plain = config | dict(phases=_without_latents(recipe.phases))
+        plain |= dict(steps=recipe.steps, tokens=0)
+        ratios = _flops_ratios(recipe, recipes.outline(plain, mesh, vocab_size))
     sections = _without_latents(recipe.phases, ratios)
     return _stretched(config, recipe.steps, sections) | {
         'baseline': {'by': kind, 'ratios': ratios}
@@ -123,12 +123,7 @@ def stretched(section, factor):
 
 
 def _flops_ratios(recipe, plain):
-    """Returns, for each phase, its FLOPs per step relative to its phase in `plain`.
-
-    `plain` are the phases without latent terms; the ratio is 1 for equal phases.
-    """
-    costs = [
-        [recipe.cost(phase).model for phase in phases]
-        for phases in (recipe.phases, plain)
-    ]
+    """Returns, for each phase, its FLOPs per step relative to its phase in `plain`, the
+    recipe without latent terms; 1 for equal phases."""
+    costs = [[one.cost(phase).model for phase in one.phases] for one in (recipe, plain)]
     return [own / base for own, base in zip(*costs)]

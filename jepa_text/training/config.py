@@ -28,6 +28,29 @@ OF_A_STUDY = (
 )
 # Keys of a study that do not belong to its runs.
 OF_STUDIES = ('runs', 'seeds', 'engine', 'study', 'examine', 'report')
+# Keys that may differ when a run is resumed: they do not change what it learns, except by
+# rounding. '*' stands for any text.
+MAY_CHANGE = (
+    'name',
+    'log_every',
+    'checkpoint',
+    'evaluate.every',
+    'evaluate.tasks',
+    'geometry',
+    'mesh',
+    # The folders may have moved; fingerprints of their rows are compared instead.
+    *('data.folder', 'data.mixture.*.folder', 'data.mixture.*.name'),
+    *('phases.*.data.folder', 'phases.*.data.mixture.*.folder'),
+    'phases.*.data.mixture.*.name',
+    'data.repeat',
+    'model.attention',
+    'model.remat',
+    'phases.*.objective.*logits_mib',
+    'stop_after_skips',
+    'watchdog',
+    'profile_steps',
+    'plan',
+)
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 
@@ -183,6 +206,11 @@ class Config(Shared):
             raise ValueError(
                 'The config has no phases. Set phases=(dict(objective=...),).'
             )
+        if self.phases[0].at_switch:
+            raise ValueError(
+                'phases.0: at_switch is only for later phases, as no phase precedes the '
+                'first. Remove it.'
+            )
         if not self.model and self.init_from is None:
             raise ValueError(
                 "The config has no model. Set model=dict(name='transformer', ...)."
@@ -202,6 +230,15 @@ class Config(Shared):
                 f'profile_steps={steps} must be the first and the last step to record, '
                 'such as (10, 12), or (0, 0) for none.'
             )
+
+
+def changeable_keys(objectives):
+    """Returns the patterns of keys that do not affect what a run learns.
+
+    `accumulate` is one of them unless the loss of an objective depends on it.
+    """
+    depends = any(objective.per_microbatch for objective in objectives)
+    return MAY_CHANGE if depends else (*MAY_CHANGE, 'accumulate')
 
 
 def plain(config):

@@ -1,4 +1,4 @@
-"""Descriptions of a recipe, printed when a run or a phase begins."""
+"""Descriptions of a recipe, printed when a run or a phase begins, and at the end."""
 
 import collections
 import functools
@@ -10,6 +10,8 @@ from clu import parameter_overview
 
 from jepa_text.data import data_position
 from jepa_text.models.attention import attend
+from jepa_text.report import frequencies
+from jepa_text.running import metrics
 
 
 def introduction(recipe):
@@ -29,7 +31,26 @@ def introduction(recipe):
         *_budget(recipe),
         *itertools.chain(*map(data_position.lines, recipe.phases)),
         parameter_overview.get_parameter_overview(params, include_stats=False),
+        *_unreached(recipe),
     )
+
+
+def _unreached(recipe):
+    """Yields a line about checkpoints that the run does not reach."""
+    kept = recipe.settings.checkpoint.keep_at
+    if beyond := [step for step in kept if step > recipe.steps]:
+        listed = ', '.join(f'{step:,}' for step in beyond)
+        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {recipe.steps:,}.'
+
+
+def conclusion(recipe, workdir):
+    """Returns lines that compare the last evaluation with token frequencies."""
+    if jax.process_index():
+        return []
+    _, values = metrics.newest(workdir, frequencies.PREFIX)
+    with_head = [phase for phase in recipe.phases if 'lm_head' in phase.network.modules]
+    kind = with_head[-1].objective.judged_by if with_head else None
+    return frequencies.sentences(values, kind)
 
 
 def _params(recipe):

@@ -254,17 +254,26 @@ class Evaluator:
 
 def batches(rows, corrupt, mesh, batch_size, max_rows):
     """Yields the first rows as batches on the mesh, masked by `corrupt` with seed 0."""
-    index, count = sharding.part_of_batch(mesh)
-    for batch in stream.heldout_batches(
-        rows,
-        corrupt,
-        batch_size=batch_size,
-        seed=0,
-        max_rows=max_rows,
-        process_index=index,
-        process_count=count,
-    ):
+    part = sharding.part_of_batch(mesh)
+    for batch in one_pass(rows, corrupt, batch_size, max_rows, *part):
         yield sharding.put_batch(batch, mesh)
+
+
+def one_pass(rows, corrupt, batch_size, max_rows, process_index=0, process_count=1):
+    """Yields the first `max_rows` rows in order, in full batches of this process.
+
+    The last batch is padded with rows of zeros: segment_ids 0, masks False. The generator
+    of row i is keyed by (0, i), the same in every pass.
+    """
+    local = stream.local_batch_size(batch_size, process_count)
+    count, first = min(max_rows, len(rows)), process_index * local
+    for begin in range(first, count + first, batch_size):
+        indices = range(begin, min(begin + local, count))
+        # Row 0 gives the shapes if this process has no row in the last batch.
+        examples = [stream.corrupt_at(corrupt, 0, i, 0, rows[i]) for i in indices]
+        like = examples[0] if examples else stream.corrupt_at(corrupt, 0, 0, 0, rows[0])
+        blank = {key: np.zeros_like(value) for key, value in like.items()}
+        yield stream.stacked(examples + [blank] * (local - len(examples)))
 
 
 def _sums(objective, bytes_V, network, params, batch):

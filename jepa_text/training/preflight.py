@@ -1,143 +1,35 @@
-"""What is checked before a run starts, on shapes only: nothing is computed.
+"""What is checked and counted before a run starts, on shapes only: nothing is computed.
 
-    switches           one phase can follow the other, and a step keeps the state's shapes
     batch_size, context, lr_multipliers     the sizes fit the mesh
     returned_*, user_code_of       an objective or encoder of the user's module can be
                                   trained
+    cost                          the FLOPs of a step
 
 A run that cannot end well fails when it begins, not hours later.
 """
 
-import itertools
-import re
-
-import flax
 import jax
 
 from jepa_text.config import resolve
+from jepa_text.models import flops, memo
+from jepa_text.models.network import Network
 from jepa_text.objectives.base import Objective
-from jepa_text.optim import multipliers
+from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
 from jepa_text.training import heldout
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
-# Leaves of Adam's state of one parameter, which can only be reset together.
-OF_ADAM = r'(^|/)(age|mu|nu)/'
 
-
-def reinitialized(recipe, phase):
-    """Returns the names of modules whose shapes differ from those in the previous phase.
-
-    These modules are reinitialized when the phase begins. Empty for the first phase.
-    """
-    if not phase.index:
-        return []
-    before, after = (
-        recipe.shapes(one).params
-        for one in recipe.phases[phase.index - 1 : phase.index + 1]
-    )
-    before = jax.eval_shape(states.with_head, before, after)
-    return states.reshaped_modules(before, after)
-
-
-def switches(recipe):
-    """Raises ValueError, naming both phases, if one phase cannot follow the other.
-
-    Evaluates, on shapes only, each transition and one step of the phase after it; also a
-    step of the first phase if it is of a user's objective.
-    """
-    for phase in recipe.phases:
-        if modules := resolve.user_modules(phase.section):
-            with resolve.user_faults(modules):
-                _check_step(recipe, phase)
-    for before, phase in itertools.pairwise(recipe.phases):
-        try:
-            _check_switch(recipe, before, phase)
-            _check_step(recipe, phase)
-        except (ValueError, TypeError, KeyError, flax.errors.FlaxError) as error:
-            raise ValueError(
-                f'phase {phase.index} ({phase.name}) cannot follow phase '
-                f'{before.index} ({before.name}): {error}'
-            ) from error
-
-
-def _check_switch(recipe, before, phase):
-    state = recipe.abstract_state(before)
-    entered = states.entered_shapes(recipe, phase, state)
-    wanted = recipe.abstract_state(phase)
-    _check_shapes('the switch', entered, wanted)
-    if phase.reset:
-        _check_reset(phase.reset, wanted.opt_state)
-
-
-def _check_step(recipe, phase):
-    wanted = recipe.abstract_state(phase)
-    with jax.set_mesh(recipe.mesh):
-        step = steps.jitted(recipe, phase)
-        after, _ = step.eval_shape(wanted, _batch(recipe, phase))
-    _check_shapes('a step', after, wanted)
-
-
-def _batch(recipe, phase):
-    """Returns an abstract batch on the mesh: with its sharding, so that the step is
-    traced once, here, and not again when it runs."""
-    return {
-        key: jax.ShapeDtypeStruct(
-            rows.shape, rows.dtype, sharding=sharding.batch_sharding(recipe.mesh)
-        )
-        for key, rows in recipe.abstract_batch(phase).items()
-    }
-
-
-def _check_shapes(what, after, wanted):
-    """Raises ValueError if two abstract states differ in shapes or dtypes."""
-    after, wanted = _described(after), _described(wanted)
-    if after != wanted:
-        names = sorted(after.items() ^ wanted.items())
-        raise ValueError(
-            f'{what} would change the shapes of {len(names)} arrays of the state: '
-            f'{", ".join(f"{name} {kind}" for name, kind in names[:4])}.'
-        )
-
-
-def _described(state):
-    """Returns {path: dtype and shape} of a state."""
-    return {
-        name: f'{leaf.dtype}{list(leaf.shape)}'
-        for name, leaf in states.named(state).items()
-    }
-
-
-def _check_reset(pattern, opt_state):
-    """Raises ValueError if a pattern matches nothing, or only a part of Adam's state of a
-    parameter."""
-    names = list(states.named(opt_state))
-    matched = {name for name in names if re.search(pattern, name)}
-    if not matched:
-        listed = ' and '.join(map(repr, names[:1] + names[-1:])) or 'none'
-        raise ValueError(
-            f'at_switch.reset={pattern!r} matches nothing in the optimizer state, whose '
-            f'names are like {listed}.'
-        )
-    parameters = {re.sub(OF_ADAM, r'\1*/', name) for name in matched}
-    for name in sorted(set(names) - matched):
-        if re.search(OF_ADAM, name) and re.sub(OF_ADAM, r'\1*/', name) in parameters:
-            raise ValueError(
-                f"at_switch.reset={pattern!r} matches a part of Adam's state of a "
-                f'parameter, but not {name!r}. Match whole parameters, for example '
-                'with /lm_head/ or .*'
-            )
-
-
-def lr_multipliers(recipe, section):
+def lr_multipliers(recipe):
     """Raises ValueError if a pattern of the section `optimizer` matches no parameter."""
     trees = [recipe.shapes(phase).params for phase in recipe.phases]
-    multipliers.check(section, trees)
+    optimizers.check_multipliers(recipe.settings.optimizer, trees)
 
 
-def batch_size(recipe, accumulate):
+def batch_size(recipe):
     """Raises ValueError if devices and microbatches cannot share the batch equally."""
+    accumulate = recipe.settings.accumulate
     ways = recipe.mesh.shape['data'] * recipe.mesh.shape['fsdp']
     for phase in recipe.phases:
         if phase.batch_size % (ways * accumulate):
@@ -218,3 +110,35 @@ def _check_layers(recipe, phase, name):
             'with every_layer=True, the encoder must return hidden_BLD and depth + 1 '
             f'layers of its shape, of which the first is the embedding, not {shapes}.',
         )
+
+
+def cost(network, objective, batch):
+    """Returns the flops.Count of the loss of a batch and its gradients.
+
+    Traced with XLA's attention, whichever backend the encoder uses. `batch` may hold
+    shapes instead of arrays.
+    """
+    shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype) for k, x in batch.items()}
+    return _cost(network.encoder.clone(attention='xla'), objective, shapes)
+
+
+@memo.memoize
+def _cost(encoder, objective, batch):
+    state = states.abstract(encoder, objective)
+    gradients = jax.value_and_grad(
+        loss(Network(encoder, objective), objective), has_aux=True
+    )
+    return flops.count(gradients, state.params, state, batch)
+
+
+def loss(network, objective):
+    """Returns a function (params, state, batch) -> (loss, (metrics, remembered)).
+
+    `state` gives everything except the parameters.
+    """
+
+    def run(params, state, batch):
+        view = steps.view_of(network, objective, state, batch, state.step)
+        return steps.loss_of(objective, params, view)
+
+    return run

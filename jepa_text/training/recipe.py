@@ -8,15 +8,13 @@ in order, each with its objective, network, rows, schedule and step.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from jepa_text.config import ranges, resolve, schema
-from jepa_text.data import data_position, stream, tokenizers
+from jepa_text.data import data_position, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
 from jepa_text.data.rows import row_folder
@@ -39,7 +37,7 @@ class Phase:
     data         the section `data` in this phase
     batch_size   rows per step, on all devices together
     length       tokens per row
-    cursor       where it begins in the rows of the run (data/stream.py)
+    first_row    the number of rows that the run has read before it
     mixture      the rows that it reads; None in a plan, which has no rows
     reset        pattern of the optimizer state that is reset when it begins, or None
     schedule     the learning rate as a function of the step of the run
@@ -53,7 +51,7 @@ class Phase:
     data: dict
     batch_size: int
     length: int
-    cursor: stream.Cursor
+    first_row: int
     objective: Any
     network: Network
     reset: str | None
@@ -84,7 +82,7 @@ class Phase:
 
     def row(self, step):
         """The number of rows that the run has read before a step of the phase."""
-        return self.cursor.at(step, self.batch_size)
+        return self.first_row + (step - self.start) * self.batch_size
 
     def corrupt(self, example, rng, step):
         """Masks a row; the objective counts steps from the start of the phase."""
@@ -95,7 +93,6 @@ class Phase:
 class Recipe:
     """Everything that a run is made of. Immutable.
 
-    make_phases   function (sections, steps) -> phases built from the same parts
     settings      the parsed config: what the loop needs besides, such as log_every
     identity      checksums of the files next to a checkpoint (running/identity.py)
     evaluations   what train.py evaluates during training
@@ -107,7 +104,6 @@ class Recipe:
     mesh: Any
     optimizer: Any
     phases: tuple
-    make_phases: Callable
     settings: settings.Config
     identity: dict
     evaluations: tuple = ()
@@ -115,14 +111,7 @@ class Recipe:
     @property
     def fingerprint(self):
         """A checksum of the rows, batch sizes and seed, and so of all batches."""
-        first, *others = self.phases
-        rows, sizes = first.mixture.fingerprint, first.batch_size
-        # One value if all phases agree, else one per phase.
-        if any(phase.mixture is not first.mixture for phase in others):
-            rows = [(phase.start, phase.mixture.fingerprint) for phase in self.phases]
-        if any(phase.batch_size != first.batch_size for phase in others):
-            sizes = [(phase.start, phase.batch_size) for phase in self.phases]
-        return stream.fingerprint(rows, sizes, self.seed)
+        return data_position.fingerprint(self.phases, self.seed)
 
     def positions_until(self, step):
         """Positions in the rows of the first `step` steps, including padding."""
@@ -146,14 +135,6 @@ class Recipe:
             ],
         }
 
-    def check_resumed(self, step, meta):
-        """Raises ValueError if a run would not continue as it was trained until `step`.
-
-        That is, with other rows, batches or seed than those in the metadata of its
-        checkpoint.
-        """
-        stream.check_fingerprint(meta['fingerprint'], self.fingerprint)
-
     def shapes(self, phase):
         """Returns shapes and dtypes of the state in a phase."""
         return _shapes(phase.network.encoder, phase.objective, self.optimizer)
@@ -166,71 +147,34 @@ class Recipe:
         """Returns shapes, dtypes and shardings of the state in a phase."""
         return sharding.sharded(self.shapes(phase), self.mesh)
 
-    def random_row(self, phase, rng):
-        """Returns a row of random tokens, which are one document, not masked."""
-        length = phase.length
-        tokens = np.setdiff1d(
-            np.arange(self.tokenizer.vocab_size), [*self.tokenizer.special_ids]
-        )
-        return {
-            'tokens': rng.choice(tokens, length).astype(np.int32),
+    def abstract_batch(self, phase, rows=None):
+        """Returns shapes and dtypes of a batch of `rows` rows, or of one step."""
+        length, special_ids = phase.length, {*self.tokenizer.special_ids}
+        token = next(i for i in range(self.tokenizer.vocab_size) if i not in special_ids)
+        row = {
+            'tokens': np.full(length, token, np.int32),
             'segment_ids': np.ones(length, np.int32),
             'positions': np.arange(length, dtype=np.int32),
         }
-
-    def batch(self, phase, rows):
-        """Returns a batch of random rows, masked by the objective."""
-        rng = np.random.default_rng(0)
-        made = []
-        for _ in range(rows):
-            row = phase.corrupt(self.random_row(phase, rng), rng, phase.start)
-            if phase.mixture and len(phase.mixture.parts) > 1:
-                row[mixtures.PART] = phase.mixture.one_hot(0)
-            made.append(row)
-        return {key: np.stack([row[key] for row in made]) for key in made[0]}
-
-    def abstract_batch(self, phase, rows=None):
-        """Returns shapes and dtypes of a batch of `rows` rows, or of one step."""
+        row = phase.corrupt(row, np.random.default_rng(0), phase.start)
+        if phase.mixture and len(phase.mixture.parts) > 1:
+            row[mixtures.PART] = phase.mixture.one_hot(0)
         rows = phase.batch_size if rows is None else rows
         return {
-            key: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype)
-            for key, row in self.batch(phase, 1).items()
+            key: jax.ShapeDtypeStruct((rows, *np.shape(x)), np.asarray(x).dtype)
+            for key, x in row.items()
         }
 
     def cost(self, phase):
         """Returns the flops.Count of a step of a phase."""
         batch = self.abstract_batch(phase)
-        return steps.cost(phase.network, phase.objective, batch)
+        return preflight.cost(phase.network, phase.objective, batch)
 
 
 @memo.memoize
 def _shapes(encoder, objective, optimizer):
     state = states.abstract(encoder, objective)
     return state.replace(opt_state=jax.eval_shape(optimizer.init, state.params))
-
-
-def total_steps(config):
-    """Returns the steps of the run.
-
-    Raises ValueError for a budget in tokens if a phase reads other data, so that steps
-    have different sizes.
-    """
-    steps, tokens = config.get('steps', 0), config.get('tokens', 0)
-    if tokens and any(phase.get('data') for phase in config['phases']):
-        raise ValueError(
-            f'tokens={tokens:,}, but a phase has its own data, so steps differ in '
-            'size. Set steps instead.'
-        )
-    return budget.total_steps(config['data'], steps, tokens)
-
-
-def outline(config, mesh, vocab_size=None):
-    """Returns the Recipe of a config on a mesh, without rows; only reads a tokenizer.
-
-    Raises ValueError for settings that do not fit together.
-    """
-    parsed = schema.read(settings.Config, config)
-    return _recipe(config, parsed, mesh, tokenizer_of(config, vocab_size))
 
 
 def make(config, evaluations=()):
@@ -240,18 +184,17 @@ def make(config, evaluations=()):
     (training/heldout.py): functions of (recipe, section `evaluate`) that return an
     evaluation or None. Raises ValueError for settings that do not fit together.
     """
-    parsed = schema.read(settings.Config, config)
     folder = row_folder.fetch(_first_folder(config), shards=False)
     row_folder.read_manifest(folder)
     tokenizer = tokenizers.load(folder / 'tokenizer.json')
-    recipe = _recipe(config, parsed, mesh(config), tokenizer)
-    recipe = dataclasses.replace(
-        recipe, phases=data_position.with_mixtures(recipe.phases, tokenizer)
-    )
-    data_position.check(recipe.phases, parsed.data.repeat)
-    preflight.batch_size(recipe, parsed.accumulate)
+    recipe = outline(config, tokenizer=tokenizer)
+    parsed = recipe.settings
+    phases = data_position.with_mixtures(recipe.phases, tokenizer)
+    recipe = dataclasses.replace(recipe, phases=phases)
+    data_position.check(phases, parsed.data.repeat)
+    preflight.batch_size(recipe)
     if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
-        preflight.lr_multipliers(recipe, parsed.optimizer)
+        preflight.lr_multipliers(recipe)
     made = [heldout.make(recipe, parsed.evaluate)]
     if parsed.geometry.every:
         from jepa_text.training import geometry
@@ -261,44 +204,23 @@ def make(config, evaluations=()):
     return dataclasses.replace(recipe, evaluations=tuple(filter(None, made)))
 
 
-def objectives(config):
-    """Returns the objectives of a config, made with the bundled tokenizer."""
-    sections, total = config['phases'], total_steps(config)
-    return [
-        resolve.build(
-            'objectives',
-            phase['objective'],
-            tokenizer=tokenizers.load(tokenizers.BUNDLED),
-            length=reads.changed(config['data'], phase.get('data'))['row_length'],
-            steps=stop - start,
-        )
-        for phase, (start, stop) in zip(sections, budget.spans(sections, total))
-    ]
+def outline(config, mesh=None, vocab_size=None, tokenizer=None):
+    """Returns the Recipe of a config without rows, on the devices of this job or a mesh.
 
-
-def _recipe(config, parsed, mesh, tokenizer):
-    total = total_steps(config)
+    Without a `tokenizer`, it is that of `tokenizer_of`. Raises ValueError for settings
+    that do not fit together.
+    """
+    parsed = schema.read(settings.Config, config)
+    tokenizer = tokenizer or tokenizer_of(config, vocab_size)
+    total = budget.total_steps(config)
     optimizer = optimizers.make(parsed.optimizer)
-    make_phases = functools.partial(
-        _phases,
-        data=config['data'],
-        model=parsed.model,
-        tokenizer=tokenizer,
-        schedule=schedules.make(parsed.schedule, total),
-        optimizer=optimizer,
-        clip_norm=parsed.clip_norm,
-        accumulate=parsed.accumulate,
-        diagnostics_every=parsed.telemetry.every,
-    )
-    made = make_phases(config['phases'], total)
     recipe = Recipe(
         seed=parsed.seed,
         steps=total,
         tokenizer=tokenizer,
-        mesh=mesh,
+        mesh=sharding.make_mesh(**config['mesh']) if mesh is None else mesh,
         optimizer=optimizer,
-        phases=made,
-        make_phases=make_phases,
+        phases=_phases(config, parsed, total, tokenizer, optimizer),
         settings=parsed,
         identity=identity.fingerprints(config, tokenizer),
     )
@@ -308,45 +230,41 @@ def _recipe(config, parsed, mesh, tokenizer):
     return recipe
 
 
-def mesh(config):
-    """Returns the mesh of the devices of this job."""
-    return sharding.make_mesh(**config['mesh'])
-
-
-def _phases(sections, total, *, data, model, tokenizer, schedule, **step_options):
+def _phases(config, parsed, total, tokenizer, optimizer):
     """Returns the phases of a run of `total` steps.
 
-    `data` and `model` are sections of the config, which a phase may change; `schedule` is
-    the learning rate of the run. `step_options` are the remaining arguments of
-    step.make_step. Raises ValueError for an invalid section.
+    Raises ValueError for an invalid section.
     """
-    phases, row, encoders = [], 0, {}
-    for index, (section, (start, stop)) in enumerate(
-        zip(sections, budget.spans(sections, total))
-    ):
-        own_data = reads.changed(data, section.get('data'))
-        batch_size = own_data['batch_size']
+    phases, row = [], 0
+    rate = schedules.make(parsed.schedule, total)
+    spans = budget.spans(config['phases'], total)
+    for index, (section, (start, stop)) in enumerate(zip(config['phases'], spans)):
+        data = reads.changed(config['data'], section.get('data'))
         objective = resolve.build(
             'objectives',
             section['objective'],
             tokenizer=tokenizer,
-            length=own_data['row_length'],
+            length=data['row_length'],
             steps=stop - start,
         )
         preflight.returned_objective(section['objective'], objective)
-        # Phases of equal rope_theta share an encoder, and so its compiled programs.
-        theta = section.get('rope_theta')
-        if theta not in encoders:
-            encoders[theta] = resolve.build(
-                'models', stack.with_theta(model, theta), vocab_size=tokenizer.vocab_size
-            )
-            preflight.returned_encoder(model, encoders[theta])
+        model = stack.with_theta(parsed.model, section.get('rope_theta'))
+        encoder = resolve.build('models', model, vocab_size=tokenizer.vocab_size)
+        preflight.returned_encoder(model, encoder)
         with resolve.user_faults(resolve.user_modules(section['objective'])):
-            network = Network(encoders[theta], objective)
-        reset, rewarm = _at_switch(section, index, stop - start)
-        rate = schedules.rewarmed(schedule, start, rewarm)
+            network = Network(encoder, objective)
+        at_switch = section.get('at_switch') or {}
+        rewarm = ranges.in_steps(at_switch.get('rewarm', 0), stop - start)
+        schedule = schedules.rewarmed(rate, start, rewarm)
         step = steps.make_step(
-            network, objective, schedule=rate, phase_start=start, **step_options
+            network,
+            objective,
+            optimizer,
+            schedule,
+            phase_start=start,
+            clip_norm=parsed.clip_norm,
+            accumulate=parsed.accumulate,
+            diagnostics_every=parsed.telemetry.every,
         )
         phases.append(
             Phase(
@@ -354,30 +272,19 @@ def _phases(sections, total, *, data, model, tokenizer, schedule, **step_options
                 start=start,
                 stop=stop,
                 section=section,
-                data=own_data,
-                batch_size=batch_size,
-                length=own_data['row_length'],
-                cursor=stream.Cursor(start, row),
+                data=data,
+                batch_size=data['batch_size'],
+                length=data['row_length'],
+                first_row=row,
                 objective=objective,
                 network=network,
-                reset=reset,
-                schedule=rate,
+                reset=at_switch.get('reset'),
+                schedule=schedule,
                 step=step,
             )
         )
-        row += batch_size * (stop - start)
+        row += data['batch_size'] * (stop - start)
     return tuple(phases)
-
-
-def _at_switch(section, index, steps):
-    """Returns (pattern of what is reset or None, steps of a new warm-up) of a phase."""
-    at_switch = section.get('at_switch') or {}
-    if at_switch and not index:
-        raise ValueError(
-            'phases.0: at_switch is only for later phases, as no phase precedes the '
-            'first. Remove it.'
-        )
-    return at_switch.get('reset'), ranges.in_steps(at_switch.get('rewarm', 0), steps)
 
 
 def tokenizer_of(config, vocab_size=None):

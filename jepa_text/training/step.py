@@ -11,12 +11,10 @@ import jax.numpy as jnp
 import optax
 from einops import rearrange
 
-from jepa_text.models import flops, memo
+from jepa_text.models import memo
 from jepa_text.models.attention import attend
-from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
-from jepa_text.training import state as states
 
 
 def make_step(
@@ -53,13 +51,14 @@ def make_step(
             objective, state.params, view, accumulate
         )
         grad_norm = optax.tree.norm(grads)
-        grads = _clip(grads, grad_norm, clip_norm)
+        clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
+        grads = jax.tree.map(lambda gradient: gradient * clip, grads)
         learning_rate = schedule(state.step)
         params, opt_state = _update(optimizer, grads, state, learning_rate)
         memory = objective.update_memory(state.memory, seen, fresh)
         new = state.replace(
             params=params,
-            target=_update_target(objective, params, state.target, phase_step),
+            target=objective.update_target(state.target, params['encoder'], phase_step),
             opt_state=opt_state,
             memory={**memory, 'diagnostics': latest},
         )
@@ -92,7 +91,7 @@ def _diagnose(objective, state, view, every, accumulate):
         return last, missing, state, view
     # On one microbatch: two gradients of the whole batch would need the memory that
     # microbatches save.
-    batch = _first(_microbatches(view.batch, accumulate))
+    batch = jax.tree.map(lambda x: x[0], _microbatches(view.batch, accumulate))
     microbatch = view.replace(batch=batch, counts=objective.counts(batch))
     measured, fresh = jax.lax.cond(
         view.step % every == 0,
@@ -109,38 +108,6 @@ def loss_of(objective, params, view):
     with jax.named_scope('loss'):
         loss, metrics, seen = objective.loss(params, view)
     return loss, (metrics, seen)
-
-
-def cost(network, objective, batch):
-    """Returns the flops.Count of the loss of a batch and its gradients.
-
-    Traced with XLA's attention, whichever backend the encoder uses. `batch` may hold
-    shapes instead of arrays.
-    """
-    shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype) for k, x in batch.items()}
-    return _cost(network.encoder.clone(attention='xla'), objective, shapes)
-
-
-@memo.memoize
-def _cost(encoder, objective, batch):
-    state = states.abstract(encoder, objective)
-    gradients = jax.value_and_grad(
-        loss(Network(encoder, objective), objective), has_aux=True
-    )
-    return flops.count(gradients, state.params, state, batch)
-
-
-def loss(network, objective):
-    """Returns a function (params, state, batch) -> (loss, (metrics, remembered)).
-
-    `state` gives everything except the parameters.
-    """
-
-    def run(params, state, batch):
-        view = view_of(network, objective, state, batch, state.step)
-        return loss_of(objective, params, view)
-
-    return run
 
 
 def view_of(network, objective, state, batch, step):
@@ -171,7 +138,8 @@ def _gradients(objective, params, view, accumulate):
     def add(total, microbatch):
         return jax.tree.map(jnp.add, total, value_and_grad(microbatch)), None
 
-    shapes = jax.eval_shape(value_and_grad, _first(microbatches))
+    first = jax.tree.map(lambda rows: rows[0], microbatches)
+    shapes = jax.eval_shape(value_and_grad, first)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     total, _ = jax.lax.scan(add, zeros, microbatches)
     return total
@@ -188,28 +156,11 @@ def _microbatches(batch, accumulate):
     }
 
 
-def _first(microbatches):
-    return {key: rows[0] for key, rows in microbatches.items()}
-
-
-def _clip(grads, grad_norm, clip_norm):
-    clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
-    return jax.tree.map(lambda g: g * clip, grads)
-
-
 @jax.named_scope('optimizer')
 def _update(optimizer, grads, state, learning_rate):
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     scaled = jax.tree.map(lambda u: learning_rate * u, updates)
     return optax.apply_updates(state.params, scaled), opt_state
-
-
-@jax.named_scope('ema')
-def _update_target(objective, params, target, phase_step):
-    """target <- m target + (1 - m) encoder, after the update."""
-    if not objective.has_target:
-        return target
-    return objective.update_target(target, params['encoder'], phase_step)
 
 
 def _guard(new, old, finite):

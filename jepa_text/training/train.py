@@ -2,7 +2,7 @@
 
     begin.recipe_of          config -> Recipe (recipe.py); locks the workdir
     begin.restore_or_init    the newest good checkpoint, or the first state (state.py)
-    for each phase           state.entered, then one compiled step (step.py) per batch
+    for each phase           switches.entered, then one compiled step (step.py) per batch
     result                   the final TrainState
 
 The same call again resumes exactly from the newest good checkpoint: the step number is
@@ -17,10 +17,8 @@ import jax.numpy as jnp
 
 from jepa_text.data import data_position, stream
 from jepa_text.parallel import exits, processes, sharding
-from jepa_text.report import frequencies
-from jepa_text.running import metrics, places, xla_flags
-from jepa_text.training import begin, descriptions, preflight
-from jepa_text.training import state as states
+from jepa_text.running import places, xla_flags
+from jepa_text.training import begin, descriptions, switches
 from jepa_text.training import step as steps
 
 
@@ -60,19 +58,9 @@ def train(config, workdir, evaluations=(), stop=None, trunk=None):
                 state = loop.train_phase(phase, state)
         tools.store.wait()
         _check_end(state)
-        for line in _comparison_with_unigram(recipe, folder):
+        for line in descriptions.conclusion(recipe, folder):
             tools.report.log(line)
         return state
-
-
-def _comparison_with_unigram(recipe, workdir):
-    """Lines that compare the last evaluation with token frequencies."""
-    if jax.process_index():
-        return []
-    _, values = metrics.newest(workdir, frequencies.PREFIX)
-    with_head = [phase for phase in recipe.phases if 'lm_head' in phase.network.modules]
-    kind = with_head[-1].objective.judged_by if with_head else None
-    return frequencies.sentences(values, kind)
 
 
 def _check_end(state):
@@ -94,27 +82,30 @@ def _check_end(state):
     )
 
 
+def _is_due(number, every, milestone):
+    """Whether what is done every so many steps (0: never) and at milestones is due."""
+    return bool(every) and (milestone or number % every == 0)
+
+
 class _Loop:
     """The training loop of one phase, with logging, evaluation and checkpoints."""
 
     def __init__(self, recipe, watchdog, tools):
         self.recipe, self.settings, self.watchdog = recipe, recipe.settings, watchdog
-        self.store, self.report, self.trace = tools.store, tools.report, tools.trace
-        self.send = tools.send
-        self.stop, self.vote = tools.stop, processes.Vote()
-        self.last = recipe.phases[-1].stop
+        self.store, self.report, self.trace, self.stop, self.send = tools
+        self.vote = processes.Vote()
         self.reported = set()  # (phase index, kind) of messages
         self.pending = {}  # metrics of the last step, perhaps still being computed
 
     def enter(self, phase, state):
         """Returns the state at the start of a phase; reports reinitialized modules."""
-        for name in preflight.reinitialized(self.recipe, phase):
+        for name in switches.reinitialized(self.recipe, phase):
             self.report.log(
                 f'phase {phase.index}: {name} is reinitialized, because its shapes '
                 f'differ from those in phase {phase.index - 1}.'
             )
         with self._pause():
-            return states.entered(self.recipe, phase, state)
+            return switches.entered(self.recipe, phase, state)
 
     def train_phase(self, phase, state):
         """Trains from the step of the state to the end of the phase."""
@@ -126,7 +117,19 @@ class _Loop:
             lambda: recipe.cost(phase).model / phase.tokens_per_step,
             descriptions.program(recipe, phase),
         )
-        with contextlib.closing(self._batches(phase, int(state.step))) as batches:
+        index, count = sharding.part_of_batch(recipe.mesh)
+        batches = stream.batches(
+            phase.mixture,
+            phase.corrupt,
+            batch_size=phase.batch_size,
+            seed=recipe.seed,
+            start=int(state.step),
+            row_of=phase.row,
+            process_index=index,
+            process_count=count,
+        )
+        saved = self.settings.checkpoint
+        with contextlib.closing(batches):
             batch = next(batches)
             for number in range(int(state.step) + 1, phase.stop + 1):
                 batch = sharding.put_batch(batch, recipe.mesh)
@@ -135,37 +138,33 @@ class _Loop:
                 clock.step(values['train/tokens'])
                 if number < phase.stop:
                     # Read the next batch while the device computes this step.
-                    with clock.waiting(self.is_computing):
+                    with clock.waiting(lambda: not self.pending['train/loss'].is_ready()):
                         batch = next(batches)
-                milestone = (
-                    number == phase.stop or number in self.settings.checkpoint.keep_at
-                )
-                if milestone or number % self.settings.log_every == 0:
+                is_kept = number in saved.keep_at
+                milestone = is_kept or number == phase.stop
+                if _is_due(number, self.settings.log_every, milestone):
                     self.log(number, jax.device_get(values), state, phase)
                 self.watchdog.beat()
                 for evaluation in recipe.evaluations:
-                    every = evaluation.every
-                    if every and (milestone or number % every == 0):
+                    if _is_due(number, evaluation.every, milestone):
                         self.evaluate(evaluation, state, number, phase)
                 # After the metrics of this step: a resumed run does not write them again.
-                if self.is_save_due(number, phase):
-                    self.save(state, phase, wait=number == self.last)
-                if self.vote(self.stop.requested) and number < self.last:
+                if is_kept or _is_due(number, saved.every, milestone):
+                    self.save(state, phase, wait=number == recipe.steps)
+                if self.vote(self.stop.requested) and number < recipe.steps:
                     self.leave(number, state, phase)
         return state
-
-    def is_computing(self):
-        """Whether the device is still computing the last step."""
-        return not jax.tree.leaves(self.pending)[0].is_ready()
 
     def log(self, number, values, state, phase):
         """Writes the metrics of a step. Raises Diverged after too many skipped steps."""
         values = data_position.named_metrics(phase, values)
-        total = {'train/total_positions': self.recipe.positions_until(number)}
-        self.report.step(
-            number, {**values, **total, **data_position.epochs(phase, number)}
-        )
-        self.check_collapse(number, values, phase)
+        read = data_position.epochs(phase, number)
+        read['train/total_positions'] = self.recipe.positions_until(number)
+        self.report.step(number, values | read)
+        objective = phase.objective
+        signs = {**objective.collapse(values), **objective.notes(values)}
+        for kind, text in signs.items():
+            self.report_once(phase, kind, f'step {number}: {text}')
         skipped = int(values['train/skipped_in_row'])
         if skipped >= self.settings.stop_after_skips:
             self.save(state, phase, wait=True)
@@ -175,15 +174,6 @@ class _Loop:
                 'data, or start a new workdir with a lower schedule.peak; '
                 'config.init_from can start it from this state.'
             )
-
-    def check_collapse(self, number, values, phase):
-        """Reports signs of collapse and other notes, each kind once per phase."""
-        objective = phase.objective
-        for kind, text in {
-            **objective.collapse(values),
-            **objective.notes(values),
-        }.items():
-            self.report_once(phase, kind, f'step {number}: {text}')
 
     def report_once(self, phase, kind, text):
         """Reports a message unless one of its kind was reported in this phase."""
@@ -198,12 +188,6 @@ class _Loop:
             return
         with self._pause():
             self.report.write(number, evaluation.run(state.params, phase.network))
-
-    def is_save_due(self, number, phase):
-        """Whether a checkpoint is due after this step."""
-        every = self.settings.checkpoint.every
-        regular = every and (number % every == 0 or number == phase.stop)
-        return bool(regular) or number in self.settings.checkpoint.keep_at
 
     def save(self, state, phase, wait=False):
         """Saves a checkpoint of the state, with the metadata needed to resume."""
@@ -225,8 +209,8 @@ class _Loop:
         if self.store.last_step != number:
             self.save(state, phase, wait=True)
         raise exits.Stopped(
-            f'stopped after step {number:,} of {self.last:,} as requested; the state is '
-            'saved. Run the same command again to resume.'
+            f'stopped after step {number:,} of {self.recipe.steps:,} as requested; the '
+            'state is saved. Run the same command again to resume.'
         )
 
     @contextlib.contextmanager
@@ -238,17 +222,3 @@ class _Loop:
         with self.report.clock.paused():
             yield
         self.watchdog.beat()
-
-    def _batches(self, phase, start):
-        """Yields this process's part of each batch, masked by the phase's objective."""
-        index, count = sharding.part_of_batch(self.recipe.mesh)
-        return stream.batches(
-            phase.mixture,
-            phase.corrupt,
-            batch_size=phase.batch_size,
-            seed=self.recipe.seed,
-            start=start,
-            cursor=phase.cursor,
-            process_index=index,
-            process_count=count,
-        )

@@ -240,7 +240,7 @@ def iter_of(phase, start=None, index=0, count=1):
         batch_size=phase.batch_size,
         seed=0,
         start=phase.start if start is None else start,
-        cursor=phase.cursor,
+        row_of=phase.row,
         process_index=index,
         process_count=count,
     )
@@ -368,8 +368,8 @@ def test_microbatches_may_not_change_where_a_loss_depends_on_them(
     changes, depends, folder
 ):
     phases = ({'share': 0.5, **MLM}, dict(objective=dict(name='hybrid') | changes))
-    objectives = recipes.objectives(settings.plain(config(folder, phases)))
-    may_change = train.begin.changeable_keys(objectives)
+    made = recipes.outline(settings.plain(config(folder, phases)))
+    may_change = settings.changeable_keys(phase.objective for phase in made.phases)
     assert list(workdir.disallowed({'accumulate': (1, 2)}, may_change)) == (
         ['accumulate'] if depends else []
     )
@@ -393,7 +393,7 @@ def test_other_microbatches_are_rejected(folder, tmp_path):
 
 def test_other_weights_are_rejected(folder, tmp_path):
     keys = dict.fromkeys(f'data.mixture.1.{key}' for key in ('folder', 'name', 'weight'))
-    rejected = workdir.disallowed(keys, train.begin.MAY_CHANGE)
+    rejected = workdir.disallowed(keys, settings.MAY_CHANGE)
     assert list(rejected) == ['data.mixture.1.weight']
 
 

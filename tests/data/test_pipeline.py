@@ -1,15 +1,17 @@
 import os
 import shutil
+import types
 
 import numpy as np
 import pytest
 import read_back
 from read_back import assert_same, draw, joined
 
+from jepa_text.data import data_position, pipeline, prepare, stream
 from jepa_text.data import mixture as mixtures
-from jepa_text.data import pipeline, prepare, stream
 from jepa_text.data.rows import packing, row_folder
 from jepa_text.data.tokenizers import training
+from jepa_text.training import heldout
 
 
 @pytest.fixture(scope='module')
@@ -221,19 +223,22 @@ def test_another_tokenizer_raises(whole, ours):
 
 
 def test_a_changed_stream_raises():
-    saved = stream.fingerprint(Numbers(9).fingerprint, 16, 0)
-    assert saved == stream.fingerprint(Numbers(9).fingerprint, 16, 0)
-    assert len(bytes.fromhex(saved)) == 24
-    stream.check_fingerprint(saved, saved)
+    def of(rows, batch_size, seed):
+        phase = types.SimpleNamespace(mixture=rows, batch_size=batch_size, start=0)
+        return data_position.fingerprint([phase], seed)
+
+    saved = of(Numbers(9), 16, 0)
+    assert saved == of(Numbers(9), 16, 0) and len(bytes.fromhex(saved)) == 24
+    data_position.check_fingerprint(saved, saved)
     other = Numbers(9)
     other.fingerprint = 'others'
     for now, said in (
-        (stream.fingerprint(Numbers(9).fingerprint, 32, 0), r'other batch size \('),
-        (stream.fingerprint(Numbers(9).fingerprint, 16, 1), r'other seed \('),
-        (stream.fingerprint(other.fingerprint, 16, 1), r'other rows and other seed \('),
+        (of(Numbers(9), 32, 0), r'other batch size \('),
+        (of(Numbers(9), 16, 1), r'other seed \('),
+        (of(other, 16, 1), r'other rows and other seed \('),
     ):
         with pytest.raises(ValueError, match=said):
-            stream.check_fingerprint(saved, now)
+            data_position.check_fingerprint(saved, now)
 
 
 # Batches.
@@ -309,37 +314,29 @@ def test_a_batch_that_processes_cannot_share_raises():
 # Held-out batches.
 
 
+def one_pass(count, max_rows=99, **part):
+    return list(heldout.one_pass(Numbers(count), draw, 4, max_rows, **part))
+
+
 def test_one_ordered_pass_with_full_shapes():
-    given = dict(batch_size=4, seed=3)
-    batches = list(stream.heldout_batches(Numbers(10), draw, **given))
-    assert_same(batches, list(stream.heldout_batches(Numbers(10), draw, **given)))
+    batches = one_pass(10)
+    assert_same(batches, one_pass(10))
     assert [batch['row'].shape for batch in batches] == [(4, 1)] * 3
     order = np.concatenate([batch['row'][:, 0] for batch in batches])
     np.testing.assert_array_equal(order, [*range(10), 0, 0])
     assert (batches[-1]['segment_ids'][2:] == 0).all()
     assert (batches[-1]['segment_ids'][:2] == 1).all()
-    expected = np.random.default_rng([3, 9]).random(2)
+    expected = np.random.default_rng([0, 9]).random(2)
     np.testing.assert_array_equal(batches[-1]['draw'][1], expected)
 
 
 def test_max_rows_takes_the_first_rows():
-    given = dict(batch_size=4, seed=3)
-    few = list(stream.heldout_batches(Numbers(10), draw, max_rows=4, **given))
-    assert_same(few, list(stream.heldout_batches(Numbers(10), draw, **given))[:1])
-    (batch,) = stream.heldout_batches(Numbers(3), draw, max_rows=99, **given)
+    assert_same(one_pass(10, max_rows=4), one_pass(10)[:1])
+    (batch,) = one_pass(3)
     assert batch['segment_ids'].any(axis=1).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize('count', [1, 5, 8, 9])
 def test_processes_share_the_held_out_batches(count):
-    given = dict(batch_size=4, seed=3)
-    alone = list(stream.heldout_batches(Numbers(count), draw, **given))
-    parts = [
-        list(
-            stream.heldout_batches(
-                Numbers(count), draw, process_index=index, process_count=2, **given
-            )
-        )
-        for index in range(2)
-    ]
-    assert_same(joined(parts), alone)
+    parts = [one_pass(count, process_index=index, process_count=2) for index in range(2)]
+    assert_same(joined(parts), one_pass(count))

@@ -8,7 +8,6 @@ import read_back
 from read_back import assert_same, joined
 
 from jepa_text.data import mixture as mixtures
-from jepa_text.data import stream
 
 
 class Named:
@@ -95,8 +94,8 @@ def test_a_phase_continues_where_the_last_one_stopped():
     first = mixtures.Mixture([part(0, 60)])
     second = mixtures.Mixture([part(1, 30), part(0, 60, before=40)], begins=40)
     ones = take(5, first)
-    cursor = stream.Cursor(step=5, row=40)
-    others = take(6, second, batch_size=4, start=5, cursor=cursor)
+    later = dict(batch_size=4, row_of=lambda step: 40 + 4 * (step - 5))
+    others = take(6, second, start=5, **later)
     rows = np.concatenate([batch['row'] for batch in (*ones, *others)])
     of_0 = rows[rows[:, 0] == 0][:, 1]
     assert len(of_0) == 40 + 12 and len(set(of_0)) == len(of_0)
@@ -108,13 +107,13 @@ def test_a_phase_continues_where_the_last_one_stopped():
     steps = [batch['step'][:, 0].tolist() for batch in others]
     assert steps == [[5 + n] * 4 for n in range(6)]
     # From any of its steps.
-    later = take(3, second, batch_size=4, start=8, cursor=cursor)
-    assert_same(later, others[3:])
+    assert_same(take(3, second, start=8, **later), others[3:])
 
 
 def test_the_rows_do_not_depend_on_the_batch_size():
-    cursor = stream.Cursor(step=3, row=24)
-    narrow = take(4, three(99), start=3, cursor=cursor, batch_size=4)
+    narrow = take(
+        4, three(99), start=3, row_of=lambda step: 24 + 4 * (step - 3), batch_size=4
+    )
     wide = take(2, three(99), start=3)
     for key in ('row', 'draw'):
         np.testing.assert_array_equal(

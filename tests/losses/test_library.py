@@ -19,7 +19,7 @@ from jepa_text.data.masking import tokens as token_masks
 from jepa_text.losses import cached, positions, regularizers, tokens, vectors
 from jepa_text.models import network, stack
 from jepa_text.objectives.latent import balance
-from jepa_text.optim import adam, newton_schulz, optimizers, schedules
+from jepa_text.optim import adam, muon, optimizers, schedules
 
 LOSSES = (positions, tokens, vectors)
 HOST = (token_masks, blocks)
@@ -28,7 +28,7 @@ MODULES = (*HOST, *DEVICE, optimizers)
 # `losses.linear_cross_entropy` is the function, not the module.
 FUSED = importlib.import_module('jepa_text.losses.linear_cross_entropy')
 # Other modules whose examples are run.
-INNER = (adam, newton_schulz, ranges, cached, network, stack, FUSED)
+INNER = (adam, muon, ranges, cached, network, stack, FUSED)
 
 
 def short(module):

@@ -12,8 +12,8 @@ from jepa_text.data import tokenizers
 from jepa_text.models import flops, memo
 from jepa_text.models.network import Network
 from jepa_text.objectives import hybrid
+from jepa_text.training import preflight
 from jepa_text.training import state as states
-from jepa_text.training import step as steps
 
 LENGTH, ROWS = 64, 4
 PRESETS = config_file.shared('toy').PRESETS
@@ -138,7 +138,7 @@ def compare(section, **shape):
     rows, length = batch['tokens'].shape
     masked = formula(network, rows, length, as_masked(shape.get('window')))
     program = sum(formula(network, rows, length, whole).values())
-    return masked, program, steps.cost(network, network.objective, batch)
+    return masked, program, preflight.cost(network, network.objective, batch)
 
 
 SECTIONS = {
@@ -198,7 +198,9 @@ def test_the_count_is_the_formula_and_within_two_percent_of_xla(name):
 def flops_of_xla(encoder, objective, batch, is_compiled):
     """Returns the FLOPs that XLA counts in the program of a step."""
     network, state = Network(encoder, objective), states.abstract(encoder, objective)
-    gradients = jax.jit(jax.value_and_grad(steps.loss(network, objective), has_aux=True))
+    gradients = jax.jit(
+        jax.value_and_grad(preflight.loss(network, objective), has_aux=True)
+    )
     program = gradients.lower(state.params, state, batch)
     if is_compiled:
         program = program.compile()
@@ -241,7 +243,7 @@ def test_attention_counts_visible_positions():
 def test_attention_is_counted_apart(attends, share):
     """Two products of length x length a head, forward and for both gradients."""
     objective, network, batch = parts(MLM | dict(attends=attends), length=16, rows=2)
-    count, encoder = steps.cost(network, objective, batch), network.encoder
+    count, encoder = preflight.cost(network, objective, batch), network.encoder
     whole = 3 * 2 * 2 * (2 * 16 * 16 * encoder.width) * encoder.depth
     assert count.attention == pytest.approx(share * whole)
     assert count.program - count.products == pytest.approx(whole)
@@ -258,7 +260,9 @@ def test_padding_of_logits_chunks_counts_only_in_the_program():
     """The logits of 64 positions of two rows fit in 1 MiB: 77 are split in two."""
     one, two = (parts(MLM | dict(logits_mib=mib), length=256, rows=2) for mib in (512, 1))
     assert one[0].capacity == 77 and tokenizer().vocab_size == 2048
-    one, two = (steps.cost(network, objective, b) for objective, network, b in (one, two))
+    one, two = (
+        preflight.cost(network, objective, b) for objective, network, b in (one, two)
+    )
     assert two.parts == pytest.approx(one.parts)
     assert two.program - one.program == pytest.approx(one.parts['lm_head'] / 77)
 
@@ -275,7 +279,7 @@ def test_hybrid_costs_at_most_a_third_more_than_mlm_at_210m():
             key: jax.ShapeDtypeStruct((8, *value.shape), value.dtype)
             for key, value in made.items()
         }
-        count = steps.cost(Network(encoder, objective), objective, batch)
+        count = preflight.cost(Network(encoder, objective), objective, batch)
         costs.append(count.model / (8 * 2048))
     # 6 x (blocks + head at masked tokens) + 12 x layers x width x length.
     by_hand = 6 * (113_246_208 + 0.4004 * 98_500_608) + 12 * 12 * 768 * 2048

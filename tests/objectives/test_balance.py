@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from jepa_text.objectives.latent import balance
-from jepa_text.optim import optimizers, schedules
+from jepa_text.optim import adam, schedules
 
 EVERY_RULE = [
     dict(name='fixed', weight=0.3),
@@ -260,7 +260,7 @@ def test_a_clipped_lambda_stays_at_the_bound():
 
 def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
     params = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
-    optimizer = optimizers.adamw(weight_decay=0.5, balance_lr_multiplier=0.1)
+    optimizer = adam.adamw(weight_decay=0.5, balance_lr_multiplier=0.1)
     zeros, ones = (
         jax.tree.map(jnp.zeros_like, params),
         jax.tree.map(jnp.ones_like, params),

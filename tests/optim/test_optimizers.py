@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
-from jepa_text.optim import leaves, multipliers, newton_schulz, optimizers
+from jepa_text.optim import adam, leaves, muon, optimizers
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
 
@@ -83,9 +83,9 @@ def test_stacked_and_single_layers_get_the_same_updates_bit_for_bit(name):
 
 def test_muon_updates_hidden_matrices_and_adamw_all_other_leaves():
     gradients = [tree(1), tree(2)]
-    muon, _ = updates_of(optimizers.muon(weight_decay=0.1), tree(0), gradients)
-    adamw, _ = updates_of(optimizers.adamw(weight_decay=0.1), tree(0), gradients)
-    ours, theirs = by_path(muon[-1]), by_path(adamw[-1])
+    matrices, _ = updates_of(muon.muon(weight_decay=0.1), tree(0), gradients)
+    adamw, _ = updates_of(adam.adamw(weight_decay=0.1), tree(0), gradients)
+    ours, theirs = by_path(matrices[-1]), by_path(adamw[-1])
     differing = {path for path in ours if not np.array_equal(ours[path], theirs[path])}
     assert differing == {
         'encoder/layers/up/kernel',
@@ -96,7 +96,7 @@ def test_muon_updates_hidden_matrices_and_adamw_all_other_leaves():
 
 def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
     gradients = [tree(seed) for seed in range(1, 5)]
-    found, _ = updates_of(optimizers.muon(weight_decay=0.0), tree(0), gradients)
+    found, _ = updates_of(muon.muon(weight_decay=0.0), tree(0), gradients)
     for path, update in by_path(found[-1]).items():
         if 'kernel' not in path or 'lm_head' in path:
             continue
@@ -110,7 +110,7 @@ def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
 def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     rng = np.random.default_rng(0)
     x = np.float32(rng.normal(size=shape))
-    made = np.asarray(jax.jit(newton_schulz.orthogonal)(x))
+    made = np.asarray(jax.jit(muon.orthogonal)(x))
     assert made.shape == shape and made.dtype == np.float32
     u, values, v = np.linalg.svd(x, full_matrices=False)
     # In the singular directions of x it is diagonal.
@@ -120,7 +120,7 @@ def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     assert_allclose(off, 0, atol=1e-4)
     known = values > 0.002 * np.linalg.norm(x, axis=(-2, -1))[..., None]
     assert (evened[known] > 0.68).all() and (evened[known] < 1.21).all()
-    assert_allclose(newton_schulz.orthogonal(1e4 * x), made, atol=1e-4)
+    assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
 
 
 @pytest.mark.parametrize('ns_lower', [None, 0.05])
@@ -128,12 +128,12 @@ def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
 def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lower):
     gradient = np.float32(np.random.default_rng(0).normal(size=(6, 4)))
     params = {'encoder': {'kernel': jnp.zeros((6, 4))}}
-    optimizer = optimizers.muon(weight_decay=0.0, ns_steps=ns_steps, ns_lower=ns_lower)
+    optimizer = muon.muon(weight_decay=0.0, ns_steps=ns_steps, ns_lower=ns_lower)
     gradients = {'encoder': {'kernel': jnp.asarray(gradient)}}
     updates, _ = optimizer.update(gradients, optimizer.init(params), params)
     u, s, v = np.linalg.svd(gradient / np.linalg.norm(gradient), full_matrices=False)
     jordan = [(3.4445, -4.7750, 2.0315)] * ns_steps
-    for a, b, c in newton_schulz.minimax(ns_steps, ns_lower) if ns_lower else jordan:
+    for a, b, c in muon.minimax(ns_steps, ns_lower) if ns_lower else jordan:
         s = a * s + b * s**3 + c * s**5
     expected = -0.2 * 6**0.5 * (u * s) @ v
     assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
@@ -143,7 +143,7 @@ def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lo
 def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
     """Minimizes e such that |1 - p(s)| <= e on a fine grid, step by step."""
     upper = 1.0
-    for a, b, c in newton_schulz.minimax(steps, lower):
+    for a, b, c in muon.minimax(steps, lower):
         grid_N = np.linspace(lower, upper, 20_000)
         powers_NK = grid_N[:, None] ** [1, 3, 5]
         ones_N1 = np.ones((len(grid_N), 1))
@@ -159,8 +159,8 @@ def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
 
 
 def test_orthogonal_of_zero_is_zero():
-    assert_array_equal(newton_schulz.orthogonal(jnp.zeros((2, 3, 4))), 0)
-    assert newton_schulz.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
+    assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
+    assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
 
 
 @pytest.mark.peer
@@ -173,13 +173,13 @@ def test_muon_matches_torch(shape, monkeypatch):
     start, *gradients = np.float32(rng.normal(size=(6, *shape)))
     theirs = torch.nn.Parameter(torch.tensor(start))
     settings = dict(lr=0.01, momentum=0.9, weight_decay=0.2)
-    muon = torch.optim.Muon([theirs], adjust_lr_fn='match_rms_adamw', **settings)
-    optimizer = optimizers.muon(momentum=0.9, weight_decay=0.2)
+    reference = torch.optim.Muon([theirs], adjust_lr_fn='match_rms_adamw', **settings)
+    optimizer = muon.muon(momentum=0.9, weight_decay=0.2)
     params = {'encoder': {'kernel': jnp.asarray(start)}}
     state = optimizer.init(params)
     for gradient in gradients:
         theirs.grad = torch.tensor(gradient)
-        muon.step()
+        reference.step()
         grads = {'encoder': {'kernel': gradient}}
         updates, state = optimizer.update(grads, state, params)
         params = jax.tree.map(lambda p, u: p + 0.01 * u, params, updates)
@@ -191,14 +191,14 @@ def test_the_first_step_of_muon_matches_optax():
     """Later steps differ by optax's bias correction of the momentum."""
     params, gradient = ({'encoder': {'kernel': tree(s, (5, 9))}} for s in (0, 1))
     reference = optax.contrib.muon(1.0, consistent_rms=0.2, weight_decay=0.3)
-    ours, _ = updates_of(optimizers.muon(weight_decay=0.3), params, [gradient])
+    ours, _ = updates_of(muon.muon(weight_decay=0.3), params, [gradient])
     theirs, _ = updates_of(reference, params, [gradient])
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
 
 
 def test_adamw_matches_optax_with_decay_by_path():
     gradients = [tree(seed) for seed in range(1, 4)]
-    ours, _ = updates_of(optimizers.adamw(weight_decay=0.3), tree(0), gradients)
+    ours, _ = updates_of(adam.adamw(weight_decay=0.3), tree(0), gradients)
     decayed = leaves.mask(tree(0), '(kernel|embedding)$')
     reference = optax.adamw(1.0, 0.9, 0.95, weight_decay=0.3, mask=decayed)
     theirs, _ = updates_of(reference, tree(0), gradients)
@@ -207,7 +207,7 @@ def test_adamw_matches_optax_with_decay_by_path():
 
 def test_decay_is_by_path_in_both_optimizers():
     zeros = [jax.tree.map(jnp.zeros_like, tree(0))]
-    optimizer = optimizers.muon(weight_decay=0.5, decay_paths='(up|output)/kernel$')
+    optimizer = muon.muon(weight_decay=0.5, decay_paths='(up|output)/kernel$')
     (updates,), _ = updates_of(optimizer, tree(0), zeros)
     params = by_path(tree(0))
     for path, update in by_path(updates).items():
@@ -337,7 +337,7 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
     shapes = jax.tree.map(
         lambda shape: tuple(2 * size for size in shape), SHAPES, is_leaf=is_shape
     )
-    optimizer, params = optimizers.muon(), tree(0, shapes)
+    optimizer, params = muon.muon(), tree(0, shapes)
     gradients = [tree(seed, shapes) for seed in (1, 2)]
     alone, _ = updates_of(optimizer, params, gradients)
     mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
@@ -382,11 +382,11 @@ def test_errors_name_what_is_wrong_in_a_section(section, message):
 )
 def test_muon_names_wrong_paths(paths, message):
     with pytest.raises(ValueError, match=message):
-        optimizers.muon(paths=paths).init(tree(0))
+        muon.muon(paths=paths).init(tree(0))
 
 
 def test_multipliers_may_match_parameters_of_later_phases():
     section = {'lr_multipliers': (('predictor/', 0.5),)}
-    multipliers.check(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
+    optimizers.check_multipliers(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
     with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
-        multipliers.check(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+        optimizers.check_multipliers(section, [{'encoder': 1.0}, {'lm_head': 1.0}])

@@ -10,8 +10,8 @@ from jepa_text.running import budget
 )
 def test_steps_cover_the_tokens(tokens, steps):
     data = {'batch_size': 16, 'row_length': 32}
-    assert budget.total_steps(data, tokens=tokens) == steps
-    assert budget.total_steps(data, steps=steps) == steps
+    assert budget.total_steps(dict(data=data, tokens=tokens, phases=[{}])) == steps
+    assert budget.total_steps(dict(data=data, steps=steps)) == steps
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_steps_cover_the_tokens(tokens, steps):
 )
 def test_exactly_one_is_given(given):
     with pytest.raises(ValueError, match='steps'):
-        budget.total_steps({'batch_size': 4, 'row_length': 8}, **given)
+        budget.total_steps(given | {'data': {'batch_size': 4, 'row_length': 8}})

@@ -24,6 +24,7 @@ ENTRANCES = {
     'evaluation/train_command': {'run'},
     'training/train': {'train'},
     'training/prepare': {'run'},
+    'running/budget': {'total_steps'},
     'training/tokenizer': {'run'},
 }
 

@@ -18,10 +18,10 @@ from test_hf_import import tensors_of
 
 from jepa_text.config import resolve
 from jepa_text.data import prepare, tokenizers
-from jepa_text.optim import leaves, multipliers, optimizers, schedules
+from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
-from jepa_text.training import begin, completion, convert, heldout, init_from
+from jepa_text.training import completion, heldout, init_from, switches
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -146,7 +146,7 @@ def test_layout_and_positions_may_differ(folder, old, tmp_path):
     kept = load.load(old).params
     assert 'layer_1' in state.params['encoder']
     same(state.params['lm_head'], kept['lm_head'])
-    stacked = convert.transformer.stack_layers(state.params['encoder'])
+    stacked = init_from.transformer.stack_layers(state.params['encoder'])
     same(stacked, kept['encoder'])
 
 
@@ -201,15 +201,15 @@ def test_tokens_are_matched_by_their_text(tmp_path):
     other = tokenizer_with(
         'b', ['<mask>', '<pad>', '<bos>', '<eos>', 'w6', 'w4', 'x', 'y']
     )
-    rows_V = convert.token_rows(first, other, have=8, want=10)
+    rows_V = init_from.token_rows(first, other, have=8, want=10)
     assert rows_V.tolist() == [3, 0, 1, 2, 6, 4, -1, -1, -1, -1]
     # A spare row, without a token, keeps its index.
-    assert convert.token_rows(first, first, 9, 9).tolist() == list(range(9))
+    assert init_from.token_rows(first, first, 9, 9).tolist() == list(range(9))
     params = {
         'encoder': {'embedding': jnp.arange(16.0).reshape(8, 2)},
         'lm_head': {'output': {'kernel': jnp.arange(8.0)[None]}, 'bias': jnp.arange(8.0)},
     }
-    moved = convert.with_token_rows(params, rows_V, known=7)
+    moved = init_from.with_token_rows(params, rows_V, known=7)
     expected = [3, 0, 1, 2, 6, 4, 3, 3, 3, 3]
     assert_allclose(moved['encoder']['embedding'][:, 0] / 2, expected, atol=1e-6)
     assert_allclose(moved['lm_head']['output']['kernel'][0], expected, atol=1e-6)
@@ -292,7 +292,7 @@ def test_a_start_that_did_not_fit_can_be_corrected_in_the_same_folder(
     wrong = settings.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
-        with workdir.open_workdir(path, config, begin.MAY_CHANGE):
+        with workdir.open_workdir(path, config, settings.MAY_CHANGE):
             return json.loads((path / 'config.json').read_text())
 
     opened(wrong)
@@ -339,7 +339,7 @@ def test_heads(folder, old, tmp_path):
         begun(config_of(folder, old, phases=tied), tmp_path / 'b')
     params = {'encoder': {'embedding': jnp.ones((4, 2))}, 'lm_head': {}}
     shapes = {'lm_head': {'output': {'kernel': jnp.zeros((2, 4))}}}
-    made = states.with_head(params, shapes)
+    made = switches.with_head(params, shapes)
     assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
@@ -483,7 +483,7 @@ def params_of(scan):
     return {'encoder': encoder if scan else unstacked(encoder)}
 
 
-unstacked = convert.transformer.unstack_layers
+unstacked = init_from.transformer.unstack_layers
 
 
 @pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
@@ -518,13 +518,15 @@ def test_multipliers_scale_updates_exactly(name, scan):
 def test_multipliers_that_match_nothing_are_rejected():
     section = {'name': 'adamw', 'lr_multipliers': (('layer_7/', 0.0),)}
     with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
-        multipliers.check(section, [params_of(True)])
+        optimizers.check_multipliers(section, [params_of(True)])
     # A pair is not a list of pairs.
     for lr_multipliers in (('embedding$', 0.0), 'embedding$', 0.0):
         with pytest.raises(
             ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
         ):
-            multipliers.check({'lr_multipliers': lr_multipliers}, [params_of(True)])
+            optimizers.check_multipliers(
+                {'lr_multipliers': lr_multipliers}, [params_of(True)]
+            )
 
 
 # The config.

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / 'jepa_text'
 PAGE = ROOT / 'docs' / 'life_of_a_batch.md'
 # Modules of ours that `train` imports, and lines of the files on the line of the batch.
-MODULES, FILES, LINES = 110, 10, 2400
+MODULES, FILES, LINES = 110, 10, 1800
 # Of the run that is profiled.
 LETTERS = {'B': 8, 'L': 32, 'D': 64, 'V': 2048, 'N': 8}
 

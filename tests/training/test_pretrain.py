@@ -9,9 +9,9 @@ from jepa_text.data.section import Prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import config as settings
+from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
-from jepa_text.training import step
 
 PRETRAIN = config_file.shared('pretrain')
 PRESETS = list(config_file.shared('presets').presets())
@@ -42,7 +42,7 @@ def test_every_preset_is_valid(preset):
         assert (state.target is not None) == phase.objective.has_target
         batch = made.abstract_batch(phase, 8)
         loss, _ = jax.eval_shape(
-            step.loss(phase.network, phase.objective), state.params, state, batch
+            preflight.loss(phase.network, phase.objective), state.params, state, batch
         )
         assert loss.shape == ()
 

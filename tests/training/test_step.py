@@ -20,10 +20,10 @@ from jepa_text.models.network import Network, key_of
 from jepa_text.objectives.base import View
 from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
-from jepa_text.optim import leaves, optimizers, schedules
+from jepa_text.optim import leaves, muon, optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
-from jepa_text.training import step
+from jepa_text.training import step, switches
 
 V, L, B = 31, 16, 8
 TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
@@ -198,7 +198,7 @@ def test_sigreg_has_the_same_weight_in_microbatches(on, sample):
         made = Prediction(
             ones_BMD, ones_BMD, where_BM, ones_BMD, ones_BD, where_BM.any(axis=-1)
         )
-        return float(objective.penalty(view, made)['sigreg'])
+        return float(objective.latent.penalty(view, made)['sigreg'])
 
     whole = where_BM.sum()
     microbatches = sum(penalty(where_BM[part::4]) for part in range(4))
@@ -320,7 +320,7 @@ def test_entering_a_phase_carries_the_state_over():
     clm, hybrid = setup('clm'), setup('hybrid')
     state, _ = clm.step(clm.create(), batch_of(clm.objective))
     enter = dict(network=hybrid.network, objective=hybrid.objective, seed=0)
-    after = states.enter_phase(state, optimizer=hybrid.optimizer, **enter)
+    after = switches.enter_phase(state, optimizer=hybrid.optimizer, **enter)
     for name in ('encoder', 'lm_head'):
         equal(after.params[name], state.params[name])
         equal(after.opt_state[0].mu[name], state.opt_state[0].mu[name])
@@ -330,16 +330,16 @@ def test_entering_a_phase_carries_the_state_over():
     assert set(jax.tree.leaves(jax.tree.map(int, ages['encoder']))) == {1}
     assert set(jax.tree.leaves(jax.tree.map(int, ages['predictor']))) == {0}
     assert int(after.step) == 1
-    head = states.enter_phase(
+    head = switches.enter_phase(
         state, optimizer=hybrid.optimizer, reset='/lm_head/', **enter
     )
     assert all((x == 0).all() for x in jax.tree.leaves(head.opt_state[0].mu['lm_head']))
     equal(head.opt_state[0].mu['encoder'], state.opt_state[0].mu['encoder'])
-    everything = states.enter_phase(
+    everything = switches.enter_phase(
         state, optimizer=hybrid.optimizer, reset='.*', **enter
     )
     assert all((x == 0).all() for x in jax.tree.leaves(everything.opt_state))
-    back = states.enter_phase(after, clm.network, clm.objective, clm.optimizer, seed=0)
+    back = switches.enter_phase(after, clm.network, clm.objective, clm.optimizer, seed=0)
     assert back.target is None and set(back.params) == {'encoder', 'lm_head'}
 
 
@@ -353,7 +353,7 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     for seed in range(4):
         state, _ = before.step(state, batch_of(before.objective, seed))
     enter = dict(network=after.network, objective=after.objective, seed=0)
-    state = states.enter_phase(
+    state = switches.enter_phase(
         state, optimizer=after.optimizer, reset='/lm_head/', **enter
     )
     new, metrics = after.step(state, batch_of(after.objective, 9))
@@ -368,7 +368,7 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
             move
             for path, move in named.items()
             if path.split('/')[0] in microbatches
-            and not (name == 'muon' and re.search(optimizers.HIDDEN, path))
+            and not (name == 'muon' and re.search(muon.HIDDEN, path))
         ]
 
     new, old = new.params, state.params

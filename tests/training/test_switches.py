@@ -14,10 +14,10 @@ from jepa_text.objectives.latent import balance
 from jepa_text.parallel import sharding
 from jepa_text.study import work
 from jepa_text.training import config as settings
-from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
+from jepa_text.training import switches
 
 
 @pytest.fixture(scope='module')
@@ -57,7 +57,7 @@ def run(built):
     state = begun(built)
     for phase in built.phases:
         if phase.index:
-            state = states.entered(built, phase, state)
+            state = switches.entered(built, phase, state)
         source = phase.mixture.parts[0].rows
         rows = [
             phase.corrupt(source[i], np.random.default_rng(i), phase.start)
@@ -73,11 +73,11 @@ def entered(*sections, folder):
     """Returns (state at the start of the second phase, recipe). The optimizer state is 7
     everywhere at the end of the first phase."""
     built, config = made(folder, *sections)
-    preflight.switches(built)
+    switches.check(built)
     state = begun(built)
     sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
     state = state.replace(opt_state=sevens)
-    state = states.entered(built, built.phases[1], state)
+    state = switches.entered(built, built.phases[1], state)
     return jax.device_get(state), built
 
 
@@ -125,7 +125,7 @@ def try_at_random(folder, seed):
     at_switch = dict(reset=str(reset)) if reset else None
     try:
         built, config = made(folder, *sections, optimizer=optimizer, at_switch=at_switch)
-        preflight.switches(built)
+        switches.check(built)
     except ValueError as error:
         names = [section['name'] for section in sections]
         named = f'phase 1 ({names[1]}) cannot follow phase 0 ({names[0]}): '
@@ -158,7 +158,7 @@ def test_a_tied_head_that_gets_a_kernel_starts_as_the_embedding(folder):
     for tree in adam:
         assert not tree['lm_head']['output']['kernel'].any()
         assert (tree['encoder']['embedding'] == 7).all()
-    assert preflight.reinitialized(built, built.phases[1]) == []
+    assert switches.reinitialized(built, built.phases[1]) == []
 
 
 @pytest.mark.slow
@@ -169,9 +169,7 @@ def test_a_predictor_of_other_shapes_is_reinitialized(folder, before):
     for tree in state.opt_state[0]:
         assert {x.max() for x in jax.tree.leaves(tree['predictor'])} == {7 * is_same}
         assert {x.min() for x in jax.tree.leaves(tree['encoder'])} == {7}
-    assert preflight.reinitialized(built, built.phases[1]) == ['predictor'] * (
-        not is_same
-    )
+    assert switches.reinitialized(built, built.phases[1]) == ['predictor'] * (not is_same)
 
 
 @pytest.mark.parametrize('before', ['sigmoid', 'gradient_ratio'])
@@ -184,7 +182,7 @@ def test_a_balance_only_takes_over_the_means_of_its_own_rule(folder, before):
     built, _ = made(folder, first, last)
     state = begun(built)
     state = state.replace(memory=state.memory | sevens)
-    state = jax.device_get(states.entered(built, built.phases[1], state))
+    state = jax.device_get(switches.entered(built, built.phases[1], state))
     kept = 7 * (before == 'gradient_ratio')
     assert {float(state.memory[name]) for name in sevens} == {kept}
     assert_array_equal(state.memory['key'], begun(built).memory['key'])

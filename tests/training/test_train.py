@@ -358,7 +358,7 @@ def test_whatever_schedules_a_run_has_it_can_be_loaded(folder, tmp_path, monkeyp
         size = rng.choice([dict(steps=160), dict(steps=0, tokens=160 * 8 * tiny.LENGTH)])
         config = settings.plain(tiny.config(folder, phases=phases, **size))
         try:
-            recipe = recipes.outline(config, recipes.mesh(config))
+            recipe = recipes.outline(config)
         except ValueError:
             continue
         phase = recipe.phases[int(rng.integers(2))]

@@ -45,12 +45,18 @@ def maskable(tokens_L, segment_ids_L, special_ids):
     return (segment_ids_L > 0) & maskable_V.take(tokens_L, mode='clip')
 
 
-def capacity(rate, length):
+def capacity(rate, length, is_iid=False):
     """Returns the most positions that a fixed-count sampler masks in `length` tokens.
+
+    For the iid sampler, the mean plus six standard deviations: one row in 10^9 has more
+    and drops the rest, which `train/dropped_masks` counts.
 
     >>> capacity(0.3, 512)
     154
     """
+    if is_iid:
+        deviation = (length * rate * (1 - rate)) ** 0.5
+        return min(length, math.ceil(rate * length + 6 * deviation))
     return min(length, math.floor(rate * length) + 1)
 
 

@@ -141,7 +141,7 @@ class Sigmoid(Balance):
     gradient lambda (1 - lambda) (latent - tokens) always favors the smaller loss, and
     under Adam w(t) is about the sum of the learning rates. Where the clip is active the
     gradient is zero, so lambda stays there permanently. Its updates are those of the
-    optimizer times `balance_lr_multiplier` (optimizers.py), without weight decay.
+    optimizer times `balance_lr_multiplier` (optim/adam.py), without weight decay.
 
     >>> print(*Sigmoid(high=0.75).weights({'balance': {'logit': 9.0}}, {}, step=0))
     0.75 0.25

@@ -10,49 +10,30 @@ import optax
 from jepa_text import losses
 from jepa_text.config import resolve
 from jepa_text.models import heads, pooling
-from jepa_text.objectives.base import Objective, step_key
+from jepa_text.objectives.base import Objective
 from jepa_text.objectives.latent import balance as balances
 from jepa_text.objectives.latent import diagnostics, targets
 from jepa_text.objectives.mlm import MLM
-
-# Allowed values of the sizes in the sections of these objectives.
-RANGES = {
-    **dict.fromkeys(
-        ('predictor_width', 'predictor_depth', 'predictor_heads'),
-        dict(whole=True, minimum=1),
-    ),
-    # Each costs a forward pass; arXiv 2606.05173 uses 1, 2 or 4.
-    'masks': dict(whole=True, minimum=1, maximum=16),
-}
 
 # Metric: the number of documents in a batch for which no latent is predicted.
 WITHOUT = 'jepa/documents_without_target'
 
 
-def check(what, **sizes):
-    """Raises ValueError for a size that is not an integer in its range."""
-    targets.check(what, sizes, {name: RANGES[name] for name in sizes})
+def parts(what, mlm, balance, latent, **common):
+    """Returns the keywords of a LatentObjective that these sections define.
 
-
-def masked(what, section, **common):
-    """Builds the token objective of a section, an MLM unless it names another.
-
-    Raises ValueError if it does not predict tokens where it masks them.
+    Raises ValueError if the token objective, an MLM unless the section names another,
+    does not predict tokens where it masks them.
     """
-    section = {'name': 'mlm', **(section or {})}
-    objective = resolve.build('objectives', section, **common)
-    if not isinstance(objective, MLM) or objective.shift:
+    section = {'name': 'mlm', **(mlm or {})}
+    masked = resolve.build('objectives', section, **common)
+    if not isinstance(masked, MLM) or masked.shift:
         raise ValueError(
             f'{what}: mlm={section} does not predict tokens at the positions of the mask '
             "tokens, which the latents need; use name='mlm' with shift=0."
         )
-    return objective
-
-
-def parts(what, mlm, balance, latent, **common):
-    """Returns the keywords of a LatentObjective that these sections define."""
     return dict(
-        mlm=masked(what, mlm, **common),
+        mlm=masked,
         balance=balances.make(balance, common['steps']),
         latent=targets.make(latent or {}, common['steps']),
     )
@@ -125,8 +106,11 @@ class LatentObjective(Objective):
         # A balance measures gradients on the first microbatch.
         return self.compares or self.balance.every > 0
 
+    @jax.named_scope('ema')
     def update_target(self, target, encoder, step):
         """Returns m target + (1 - m) encoder."""
+        if not self.has_target:
+            return target
         target = optax.incremental_update(encoder, target, 1 - self.latent.momentum(step))
         if self.latent.ema == 'layers':
             target = {**target, 'embedding': encoder['embedding']}
@@ -187,7 +171,7 @@ class LatentObjective(Objective):
         tokens, metrics = self.mlm.score(params, view, *selected)
         prediction = self.predict(params, view, hidden_BLD, selected)
         latent, latent_metrics, moments = self._compare(view, prediction)
-        penalty = self.penalty(view, prediction)
+        penalty = self.latent.penalty(view, prediction)
         metrics |= latent_metrics | self.left_out(view.batch)
         metrics |= {f'jepa/{name}': term for name, term in penalty.items()}
         seen = {'latent_loss': latent, 'token_loss': tokens, 'moments': moments}
@@ -215,40 +199,6 @@ class LatentObjective(Objective):
             'prediction': diagnostics.moments(prediction.prediction_BMD, where_BM),
         }
         return loss, metrics, moments
-
-    def penalty(self, view, prediction):
-        """Returns {name: this part's share} of the regularizer's loss, or {} without one.
-
-        A regularizer is applied to the vectors of one microbatch at a time. SIGReg, which
-        grows with the number of vectors, is scaled as if applied to those of the whole
-        batch.
-        """
-        rule, where_BM = self.latent.regularizer, prediction.where_BM
-        if rule is None:
-            return {}
-        count = jnp.sum(where_BM).astype(jnp.float32)
-        whole = jnp.maximum(view.counts['latent'], 1).astype(jnp.float32)
-        share = count / whole
-        if rule.on == 'rows':
-            vectors_ND, where_N = prediction.rows_ND, prediction.rows_where_N
-            times = whole / jnp.maximum(count, 1)
-        else:
-            vectors_BMD = prediction.regularized_BMD
-            vectors_ND = vectors_BMD.reshape(-1, vectors_BMD.shape[-1])
-            where_N = where_BM.reshape(-1)
-            # The number of true vectors in a sample of the part, and of the batch.
-            maximum = count * (rule.sample / len(where_N))
-            times = jnp.minimum(whole, maximum) / jnp.maximum(
-                jnp.minimum(count, maximum), 1
-            )
-            order_N = jax.random.permutation(step_key(view, 'sample'), len(where_N))
-            take = order_N[: rule.sample]
-            vectors_ND, where_N = vectors_ND[take], where_N[take]
-        if rule.name == 'sigreg':
-            share = share * jnp.maximum(times, 1)
-        with jax.named_scope(rule.name):
-            key = step_key(view, 'directions')
-            return {rule.name: rule(vectors_ND, where_N, key) * share}
 
     def diagnostics_every(self, every):
         return min((n for n in (every, self.balance.every) if n), default=0)

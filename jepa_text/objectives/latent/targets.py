@@ -29,6 +29,7 @@ RANGES = {
     'beta': dict(above=0),
     'temperature': dict(above=0),
     'negatives': dict(whole=True, minimum=1),
+    'top': dict(whole=True, minimum=1),
 }
 REGULARIZER_RANGES = {
     'weight': dict(minimum=0),
@@ -56,21 +57,6 @@ def make(section, steps):
     return resolve.call('latent', Latent, options)
 
 
-def check(what, values, allowed):
-    """Raises ValueError for the first value that is out of its range in `allowed`.
-
-    Values with `whole` in their range must be of type int, because shapes and indices are
-    made from them.
-    """
-    for name, bounds in allowed.items():
-        value = values[name]
-        ranges.number(f'{what}: {name}', value, **bounds)
-        if bounds.get('whole') and not isinstance(value, int):
-            raise ValueError(
-                f'{what}: {name}={value!r} must be an int: write {value:.0f}.'
-            )
-
-
 @dataclasses.dataclass(frozen=True)
 class Regularizer:
     """A loss term against collapse, on at most `sample` vectors per step.
@@ -91,7 +77,8 @@ class Regularizer:
                 f'latent: regularizer name={self.name!r} on={self.on!r}; there are '
                 f'{", ".join(REGULARIZERS)} on tokens or rows.'
             )
-        check('latent: regularizer', vars(self), REGULARIZER_RANGES)
+        for name, bounds in REGULARIZER_RANGES.items():
+            ranges.number(f'latent: regularizer: {name}', getattr(self, name), **bounds)
 
     def __call__(self, vectors_ND, where_N, key):
         """Returns the penalty, a float32 scalar."""
@@ -137,9 +124,9 @@ class Latent:
     def __post_init__(self):
         for what, known in CHOICES.items():
             resolve.check_choice(f'latent: {what}', getattr(self, what), known)
-        check('latent', vars(self), RANGES)
-        if self.top is not None:
-            check('latent', vars(self), {'top': dict(whole=True, minimum=1)})
+        for name, bounds in RANGES.items():
+            if getattr(self, name) is not None:
+                ranges.number(f'latent: {name}', getattr(self, name), **bounds)
 
     def check_depth(self, depth):
         """Raises ValueError if an encoder of so many layers lacks the target's layer."""
@@ -182,6 +169,40 @@ class Latent:
         if self.normalize == 'instance':
             return losses.instance_normalize(x_BLD, segment_ids_BL)
         return x_BLD.astype(jnp.float32)
+
+    def penalty(self, view, prediction):
+        """Returns {name: this part's share} of the regularizer's loss, or {} without one.
+
+        A regularizer is applied to the vectors of one microbatch at a time. SIGReg, which
+        grows with the number of vectors, is scaled as if applied to those of the whole
+        batch.
+        """
+        rule, where_BM = self.regularizer, prediction.where_BM
+        if rule is None:
+            return {}
+        count = jnp.sum(where_BM).astype(jnp.float32)
+        whole = jnp.maximum(view.counts['latent'], 1).astype(jnp.float32)
+        share = count / whole
+        if rule.on == 'rows':
+            vectors_ND, where_N = prediction.rows_ND, prediction.rows_where_N
+            times = whole / jnp.maximum(count, 1)
+        else:
+            vectors_BMD = prediction.regularized_BMD
+            vectors_ND = vectors_BMD.reshape(-1, vectors_BMD.shape[-1])
+            where_N = where_BM.reshape(-1)
+            # The number of true vectors in a sample of the part, and of the batch.
+            maximum = count * (rule.sample / len(where_N))
+            times = jnp.minimum(whole, maximum) / jnp.maximum(
+                jnp.minimum(count, maximum), 1
+            )
+            order_N = jax.random.permutation(step_key(view, 'sample'), len(where_N))
+            take = order_N[: rule.sample]
+            vectors_ND, where_N = vectors_ND[take], where_N[take]
+        if rule.name == 'sigreg':
+            share = share * jnp.maximum(times, 1)
+        with jax.named_scope(rule.name):
+            key = step_key(view, 'directions')
+            return {rule.name: rule(vectors_ND, where_N, key) * share}
 
     def compare(self, view, prediction_BMD, target_BMD, where_BM):
         """Returns the distance_BM at each position."""

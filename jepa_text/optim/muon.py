@@ -1,23 +1,120 @@
-"""The update of Muon for matrices: momentum, then orthogonalization by Newton-Schulz.
+"""Muon for hidden matrices, AdamW for embedding, head and vectors.
+
+Momentum, then orthogonalization by Newton-Schulz:
 
     orthogonal   moves singular values close to 1
     minimax      the coefficients of this iteration that are best for few steps
     like_adamw   orthogonal, scaled to the root mean square of AdamW's updates
     nesterov     Nesterov momentum, stored in any dtype
 
-After Jordan (kellerjordan.github.io/posts/muon, 2024). optimizers.py selects the leaves
-that it applies to. optax.contrib's version is not used because its vmap gives stacked
-layers other bits than single layers (differences of 1e-6).
+After Jordan (kellerjordan.github.io/posts/muon, 2024). optax.contrib's version is not
+used because its vmap gives stacked layers other bits than single layers (differences of
+1e-6).
 """
+
+import functools
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jepa_text.config import ranges, resolve
+from jepa_text.optim import adam
+from jepa_text.optim.leaves import mask, path_name
+
+# Matrices of layers and predictors, between hidden states: not the head's.
+HIDDEN = r'^(encoder|predictor)/.*kernel$'
 JORDAN = (3.4445, -4.7750, 2.0315)
 # The limit of minimax for an interval around 1, which rounding would hide.
 _NEAR, _LIMIT = 1e-3, (15 / 8, -10 / 8, 3 / 8)
+
+
+def muon(
+    momentum=0.95,
+    paths=HIDDEN,
+    weight_decay=0.1,
+    decay_paths=r'(kernel|embedding)$',
+    momentum_dtype='float32',
+    ns_steps=5,
+    ns_lower=None,
+    **rest,
+):
+    """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
+
+    The update, for a matrix [..., I, O] and for each of a stack of matrices, is
+
+        -0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) - weight_decay * parameter
+
+    Momentum and iteration are Jordan's (kellerjordan.github.io/posts/muon, 2024). The
+    factor gives updates the root mean square of AdamW's, about 0.2, so that one learning
+    rate and one decay serve both (arXiv 2502.16982, section 2.2). The iteration has
+    `ns_steps` steps with Jordan's coefficients; or, with `ns_lower`, those of
+    minimax, which need fewer steps for singular values of at least this share of the
+    norm: 3 with 0.01. Momentum is stored in `momentum_dtype`, also in AdamW; `rest` are
+    other keywords of `adamw`. Raises ValueError for bad options and, at init, if `paths`
+    matches no leaf or a vector.
+
+    >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
+    >>> optimizer = muon(weight_decay=0.0)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> print(jnp.diag(updates['encoder']['kernel']).round(2))
+    [-0.31 -0.31 -0.31 -0.31]
+    >>> print(updates['encoder']['scale'].round(4))
+    [-1. -1. -1. -1.]
+    """
+    ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
+    ranges.pattern('optimizer: paths', paths)
+    table = _coefficients(ns_steps, ns_lower)
+    orthogonalize = functools.partial(like_adamw, coefficients=table)
+    others = resolve.call(
+        "optimizer 'muon'",
+        adam.adamw,
+        dict(
+            weight_decay=weight_decay,
+            decay_paths=decay_paths,
+            momentum_dtype=momentum_dtype,
+            **rest,
+        ),
+    )
+    matrices = adam.descent(
+        nesterov(momentum, jnp.dtype(momentum_dtype)),
+        optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),
+        optax.add_decayed_weights(
+            weight_decay, mask=lambda params: mask(params, decay_paths)
+        ),
+    )
+    return optax.partition(
+        {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
+    )
+
+
+def _coefficients(ns_steps, ns_lower):
+    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
+    if ns_lower is None:
+        return (JORDAN,) * ns_steps
+    ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
+    return minimax(ns_steps, ns_lower)
+
+
+def _labels(params, pattern):
+    """Returns a tree with 'muon' or 'adamw' for each leaf."""
+    chosen = mask(params, pattern)
+    vectors = [
+        name
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        # The first axis of scanned layers is their number.
+        if leaf.ndim - ('/layers/' in (name := path_name(path))) < 2
+        and re.search(pattern, name)
+    ]
+    if vectors or not any(jax.tree.leaves(chosen)):
+        problem = f'{vectors[0]!r}, which is not a matrix' if vectors else 'no parameter'
+        raise ValueError(
+            f'optimizer muon: paths={pattern!r} matches {problem}. It must match the '
+            f'paths of hidden matrices and nothing else; the default is {HIDDEN!r}.'
+        )
+    return jax.tree.map(lambda is_in: 'muon' if is_in else 'adamw', chosen)
 
 
 def orthogonal(x_XIO, coefficients=(JORDAN,) * 5):

@@ -1,0 +1,238 @@
+"""From one phase to the next: the state at the switch, and what is checked before a run.
+
+entered         the state at the first step of a phase, compiled for its mesh
+check           one phase can follow the other, and a step keeps the state's shapes;
+                on shapes only, so that a run that cannot end well fails when it
+                begins, not hours later
+"""
+
+import itertools
+import re
+
+import flax
+import jax
+import jax.numpy as jnp
+
+from jepa_text.config import resolve
+from jepa_text.models import memo
+from jepa_text.models.network import key_from
+from jepa_text.optim.leaves import path_name
+from jepa_text.parallel import sharding
+from jepa_text.training import state as states
+from jepa_text.training import step as steps
+
+# Leaves of Adam's state of one parameter, which can only be reset together.
+OF_ADAM = r'(^|/)(age|mu|nu)/'
+
+
+def enter_phase(state, network, objective, optimizer, seed, reset=None, forgotten=()):
+    """Returns the state at the start of the next phase.
+
+    params      Modules that the objective needs and the state lacks are created, and
+                those that it does not need are dropped. A head that was tied and gets a
+                kernel of its own starts as the embedding. A module whose shapes differ
+                from those of the module of the same name, such as a predictor of another
+                kind, is reinitialized (`reshaped_modules`).
+    target      A copy of the encoder, unless the previous phase had a target.
+    opt_state   Leaves stay as they are, except those of new parameters and those whose
+                path matches the regular expression `reset` ('.*': all, '/lm_head/': the
+                head's moments and ages), which are new.
+    memory      Entries stay as they are, except diagnostics and those in `forgotten`.
+
+    Raises ValueError if trained weights of encoder or head would be lost.
+    """
+    fresh = states.create(network, objective, optimizer, seed)
+    old = with_head(state.params, fresh.params)
+    reshaped = reshaped_modules(old, fresh.params)
+    params = {
+        name: old[name] if name in old and name not in reshaped else module
+        for name, module in fresh.params.items()
+    }
+    target = None
+    if objective.has_target:
+        target = states.copy(params['encoder']) if state.target is None else state.target
+    patterns = [reset] if reset else []
+    # Names of modules are parts of the paths of their moments.
+    patterns += [f'(^|/){re.escape(name)}/' for name in reshaped]
+    known = {name: x for name, x in state.memory.items() if name not in forgotten}
+    return state.replace(
+        params=params,
+        target=target,
+        memory=_carry(known, fresh.memory, '^diagnostics/'),
+        opt_state=_carry(state.opt_state, optimizer.init(params), '|'.join(patterns)),
+    )
+
+
+def reshaped_modules(before, after):
+    """Returns the names of modules in both trees of parameters whose shapes differ.
+
+    Raises ValueError if the encoder is one of them, or if the head is, or would lose its
+    own kernel.
+    """
+    changed = [n for n in after if n in before and shapes(before[n]) != shapes(after[n])]
+    if 'lm_head' in changed and 'output' in before['lm_head']:
+        raise ValueError(
+            'the head has a kernel of its own, which tied=True would discard. Set tied '
+            'to the same value in both phases.'
+        )
+    if lost := {'encoder', 'lm_head'} & set(changed):
+        raise ValueError(f'the shapes of {" and ".join(sorted(lost))} would change.')
+    return changed
+
+
+def with_head(params, shapes):
+    """Returns params with an untied head if `shapes` has one and `params` has not.
+
+    The new kernel starts as the transposed embedding.
+    """
+    head, wanted = params.get('lm_head'), shapes.get('lm_head', {})
+    if head is None or 'output' not in wanted or 'output' in head:
+        return params
+    kernel_DV = params['encoder']['embedding'].T
+    return {**params, 'lm_head': {**head, 'output': {'kernel': kernel_DV}}}
+
+
+def named(tree):
+    """Returns {path such as 'encoder/embedding': leaf}."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {path_name(path): leaf for path, leaf in leaves}
+
+
+def shapes(tree):
+    """Returns {path: shape} of the leaves of a tree."""
+    return {name: jnp.shape(leaf) for name, leaf in named(tree).items()}
+
+
+def _carry(old, new, reset):
+    """Returns `new` with the leaves of `old` that have the same path and shape.
+
+    Paths that match the regular expression `reset` (if not empty) are not carried over.
+    """
+    carried = named(old)
+
+    def choose(path, leaf):
+        name = path_name(path)
+        if name not in carried or (reset and re.search(reset, name)):
+            return leaf
+        same_shape = jnp.shape(carried[name]) == jnp.shape(leaf)
+        return carried[name] if same_shape else leaf
+
+    return jax.tree_util.tree_map_with_path(choose, new)
+
+
+def entered(recipe, phase, state):
+    """Returns the state at the first step of a phase, with the shardings of the phase."""
+    return _enter(recipe, phase)(state, states.key_data(recipe))
+
+
+def _enter(recipe, phase):
+    before = recipe.phases[max(phase.index - 1, 0)].objective
+    return _entering(
+        phase.network,
+        phase.objective,
+        recipe.optimizer,
+        phase.reset,
+        phase.objective.forgotten(before),
+        recipe.shardings(phase),
+    )
+
+
+@memo.memoize
+def _entering(network, objective, optimizer, reset, forgotten, shardings):
+    def enter(state, data):
+        new = network, objective, optimizer, key_from(data)
+        return enter_phase(state, *new, reset, forgotten)
+
+    return jax.jit(enter, out_shardings=shardings)
+
+
+def reinitialized(recipe, phase):
+    """Returns the names of modules whose shapes differ from those in the previous phase.
+
+    These modules are reinitialized when the phase begins. Empty for the first phase.
+    """
+    if not phase.index:
+        return []
+    before, after = (
+        recipe.shapes(one).params
+        for one in recipe.phases[phase.index - 1 : phase.index + 1]
+    )
+    before = jax.eval_shape(with_head, before, after)
+    return reshaped_modules(before, after)
+
+
+def check(recipe):
+    """Raises ValueError, naming both phases, if one phase cannot follow the other.
+
+    Evaluates, on shapes only, each transition and one step of the phase after it; also a
+    step of the first phase if it is of a user's objective.
+    """
+    for phase in recipe.phases:
+        if modules := resolve.user_modules(phase.section):
+            with resolve.user_faults(modules):
+                _check_step(recipe, phase)
+    for before, phase in itertools.pairwise(recipe.phases):
+        try:
+            _check_switch(recipe, before, phase)
+            _check_step(recipe, phase)
+        except (ValueError, TypeError, KeyError, flax.errors.FlaxError) as error:
+            raise ValueError(
+                f'phase {phase.index} ({phase.name}) cannot follow phase '
+                f'{before.index} ({before.name}): {error}'
+            ) from error
+
+
+def _check_switch(recipe, before, phase):
+    wanted = recipe.abstract_state(phase)
+    given = recipe.abstract_state(before), states.key_data(recipe)
+    after = _enter(recipe, phase).eval_shape(*given)
+    _check_shapes('the switch', after, wanted)
+    if phase.reset:
+        _check_reset(phase.reset, wanted.opt_state)
+
+
+def _check_step(recipe, phase):
+    wanted = recipe.abstract_state(phase)
+    layout = sharding.batch_sharding(recipe.mesh)
+    # With its sharding, so that the step is traced once, here, and not when it runs.
+    batch = {
+        key: jax.ShapeDtypeStruct(rows.shape, rows.dtype, sharding=layout)
+        for key, rows in recipe.abstract_batch(phase).items()
+    }
+    with jax.set_mesh(recipe.mesh):
+        after, _ = steps.jitted(recipe, phase).eval_shape(wanted, batch)
+    _check_shapes('a step', after, wanted)
+
+
+def _check_shapes(what, *abstract):
+    """Raises ValueError if two abstract states differ in shapes or dtypes."""
+    after, wanted = (
+        {(name, f'{x.dtype}{list(x.shape)}') for name, x in named(state).items()}
+        for state in abstract
+    )
+    if differing := sorted(after ^ wanted):
+        raise ValueError(
+            f'{what} would change the shapes of {len(differing)} arrays of the state: '
+            f'{", ".join(map(" ".join, differing[:4]))}.'
+        )
+
+
+def _check_reset(pattern, opt_state):
+    """Raises ValueError if a pattern matches nothing, or only a part of Adam's state of a
+    parameter."""
+    names = list(named(opt_state))
+    matched = {name for name in names if re.search(pattern, name)}
+    if not matched:
+        listed = ' and '.join(map(repr, names[:1] + names[-1:])) or 'none'
+        raise ValueError(
+            f'at_switch.reset={pattern!r} matches nothing in the optimizer state, whose '
+            f'names are like {listed}.'
+        )
+    parameters = {re.sub(OF_ADAM, r'\1*/', name) for name in matched}
+    for name in sorted(set(names) - matched):
+        if re.search(OF_ADAM, name) and re.sub(OF_ADAM, r'\1*/', name) in parameters:
+            raise ValueError(
+                f"at_switch.reset={pattern!r} matches a part of Adam's state of a "
+                f'parameter, but not {name!r}. Match whole parameters, for example '
+                'with /lm_head/ or .*'
+            )
