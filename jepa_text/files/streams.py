@@ -85,7 +85,7 @@ class _Unpacked(io.RawIOBase):
 
 
 class _Remote(spec.AbstractBufferedFile):
-    """A file at an address, of which one block at a time is requested and kept."""
+    """A file at an address, which is requested in blocks."""
 
     def __init__(self, file):
         self._address = str(file)
@@ -102,18 +102,14 @@ class _Remote(spec.AbstractBufferedFile):
                 f'{self._address} changed after it was listed: from {file!r} to {now!r}. '
                 'Read it again when it is no longer being written.'
             )
-        super().__init__(
-            system,
-            name,
-            block_size=BUFFER,
-            cache_type='blockcache',
-            cache_options={'maxblocks': 1},
-            size=now.size,
-        )
+        super().__init__(system, name, cache_type='none', size=now.size)
 
     def _fetch_range(self, start, end):
         end = min(end, self.size)
+        blocks = range(start, end, BUFFER)
+        return b''.join(self._block(at, min(at + BUFFER, end)) for at in blocks)
 
+    def _block(self, start, end):
         def request():
             # By keyword: the second argument of s3fs is a version.
             block = self.fs.cat_file(self.path, start=start, end=end)

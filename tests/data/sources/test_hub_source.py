@@ -95,7 +95,7 @@ def sets(tmp_path_factory):
         'README.md': CARD.encode(),
         'data/a/0.parquet': packed(sentences(2)),
         'lines/train.0.json.gz': gzip.compress(lines(sentences(3))),
-        'lines/train.1.jsonl': lines(sentences(4, 15_000)),
+        'lines/train.1.jsonl': lines(sentences(4, 3600)),
         'lines/train.2.jsonl.zst': zst,
         'lines/train.md': b'about the lines',
         'lines/dev.jsonl': lines(sentences(5)),
@@ -179,7 +179,7 @@ def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, expected)
 @pytest.mark.slow
 def test_compressed_lines_are_read(results):
     _, _, units, _ = results[0]['lines']
-    wanted = sentences(3) + sentences(4, 15_000) + sentences(6)
+    wanted = sentences(3) + sentences(4, 3600) + sentences(6)
     assert units == wanted
     assert results[0]['dev'][2] == sentences(5) + wanted
 
