@@ -45,7 +45,7 @@ def test_encoding_is_lossless(kind):
     @given(TEXT)
     def check(text):
         ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
+        assert tokenizer.decode(ids) == text and ids.dtype == np.int32
         assert not np.isin(ids, tokenizer.special_ids).any()
 
     check()
