@@ -55,12 +55,6 @@ def test_each_paragraph_comes_with_its_document():
     assert authors == ['A', 'B']
 
 
-@pytest.mark.parametrize(('low', 'high'), [(0, 5), (9, 8)])
-def test_invalid_lengths_raise(low, high):
-    with pytest.raises(ValueError, match=f'min_words={low}, max_words={high}: '):
-        paragraphs([], low, high)
-
-
 @pytest.mark.parametrize(
     ('text', 'expected'),
     [

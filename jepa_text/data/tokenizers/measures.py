@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 
-BATCH = 1_000_000  # characters encoded at a time
+from jepa_text.data import tokenizing
 
 
 def measure(tokenizer, texts):
@@ -25,16 +25,17 @@ def measure(tokenizer, texts):
     """
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     total = collections.Counter()
-    for batch in _batches(texts):
-        for text, ids in zip(batch, tokenizer.encode_many(batch)):
-            np.add.at(counts_V, ids, 1)
-            total.update(
-                documents=1,
-                bytes=len(text.encode('utf-8')),
-                characters=len(text),
-                words=len(text.split()),
-                tokens=len(ids),
-            )
+    documents = ({'text': text} for text in texts)
+    for document, ids in tokenizing.encoded(documents, tokenizer):
+        text = document['text']
+        np.add.at(counts_V, ids, 1)
+        total.update(
+            documents=1,
+            bytes=len(text.encode('utf-8')),
+            characters=len(text),
+            words=len(text.split()),
+            tokens=len(ids),
+        )
     if not total['tokens']:
         raise ValueError('There is no text to measure tokenizers on.')
     unknown_id = unknown_id_of(tokenizer)
@@ -65,16 +66,3 @@ def unknown_id_of(tokenizer):
         return model['unk_id']
     name = model.get('unk_token')
     return None if name is None else tokenizer.backend.token_to_id(name)
-
-
-def _batches(texts):
-    """Yields lists of texts of about BATCH characters in total."""
-    batch, size = [], 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

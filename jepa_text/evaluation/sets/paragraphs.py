@@ -15,11 +15,6 @@ def paragraphs(documents, min_words=40, max_words=80):
     >>> [text for text, _ in paragraphs([{'text': 'One. Two.\\n\\nThree.'}], 1, 2)]
     ['One. Two.', 'Three.']
     """
-    if not 1 <= min_words <= max_words:
-        raise ValueError(
-            f'min_words={min_words}, max_words={max_words}: min_words must be at least 1 '
-            'and at most max_words.'
-        )
     return [
         (''.join(words).strip(), document)
         for document in documents

@@ -19,6 +19,8 @@ import math
 import warnings
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text
@@ -181,10 +183,7 @@ def train_test_split(whole, seed=0, test_share=0.4):
     Examples that share a text, directly or through other examples, stay on one side, so
     no text is on both. Groups too large for the test set go to the training set.
     """
-    groups = {}
-    for number, root in enumerate(group_ids(whole)):
-        groups.setdefault(root, []).append(number)
-    groups, is_test_N = list(groups.values()), np.zeros(len(whole), bool)
+    groups, is_test_N = _groups(whole), np.zeros(len(whole), bool)
     room = math.ceil(test_share * len(whole))
     for index in np.random.default_rng(seed).permutation(len(groups)):
         if len(groups[index]) <= room:
@@ -203,21 +202,16 @@ def train_test_split(whole, seed=0, test_share=0.4):
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
 
 
-def with_validation(task, share=VALIDATION_SHARE, seed=VALIDATION_SEED):
+def with_validation(task, share=VALIDATION_SHARE):
     """Returns the task with a validation set: its own, or this share of `train`.
 
-    The share is drawn by the seed. 5 % with seed 42 is the rule of arXiv 2507.00994,
-    section 3; unlike there, examples that share a text stay on one side. Raises
-    ValueError if that is impossible.
+    The share is drawn by VALIDATION_SEED. 5 % with seed 42 is the rule of arXiv
+    2507.00994, section 3; unlike there, examples that share a text stay on one side.
+    Raises ValueError if that is impossible.
     """
     if task.validation is not None:
         return task
-    if not 0 < share < 1:
-        raise ValueError(
-            f'share={share!r} of the training set for validation must be more than 0 and '
-            'less than 1.'
-        )
-    train, validation = train_test_split(task.train, seed, share)
+    train, validation = train_test_split(task.train, VALIDATION_SEED, share)
     if len(validation) < share * len(task.train) / 2:
         warnings.warn(
             f'{task.name}: the validation set has {len(validation):,} of '
@@ -239,25 +233,19 @@ def shared_texts(task):
     return sum(not known.isdisjoint(texts) for texts in test)
 
 
-def group_ids(whole):
-    """Returns one text per example that identifies the examples connected with it
-    (union-find).
-
-    Connected are those that share a text, directly or through others; for spans, those
-    that share a context.
-    """
-    first, *others = identifying_texts(whole)
-    parent = {text: text for side in (first, *others) for text in side}
-
-    def root(text):
-        while parent[text] != text:
-            parent[text] = text = parent[parent[text]]
-        return text
-
-    for side in others:
-        for text, other in zip(first, side):
-            parent[root(other)] = root(text)
-    return [root(text) for text in first]
+def _groups(whole):
+    """Returns lists of the indices of examples that share a text, directly or through
+    others; for spans, a context."""
+    columns = identifying_texts(whole)
+    known = {text for side in columns for text in side}
+    numbers = {text: n for n, text in enumerate(known)}
+    ends = [[numbers[text] for text in side] for side in (columns[0], columns[-1])]
+    links = sparse.coo_array((np.ones(len(whole)), ends), shape=(len(known),) * 2)
+    _, group_of = csgraph.connected_components(links, directed=False)
+    groups = {}
+    for index, text in enumerate(columns[0]):
+        groups.setdefault(group_of[numbers[text]], []).append(index)
+    return list(groups.values())
 
 
 def identifying_texts(whole):

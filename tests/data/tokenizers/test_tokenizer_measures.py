@@ -60,16 +60,6 @@ def test_an_unknown_token_with_id_0_is_counted():
     assert found['vocabulary']['entries'] == 2
 
 
-def test_batches_are_small(monkeypatch):
-    monkeypatch.setattr(measures, 'BATCH', 20)
-    ours = tokenizers.load(tokenizers.BUNDLED)
-    texts = [f'a whale {n}' for n in range(40)]
-    assert max(len(batch) for batch in measures._batches(texts)) == 3
-    few = measures.measure(ours, texts)
-    monkeypatch.undo()
-    assert few == measures.measure(ours, texts)
-
-
 def test_missing_text_raises():
     with pytest.raises(ValueError, match='no text to measure'):
         measures.measure(tokenizers.load(tokenizers.BUNDLED), [])
