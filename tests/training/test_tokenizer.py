@@ -210,7 +210,7 @@ def test_a_name_on_the_hub(tmp_path):
             ('hf:lab/none', 'lab/none is neither a local folder nor a model on the hub'),
             ('hf:lab/small@v7', 'no such revision'),
             ('hf:lab/gated', 'is gated: accept its terms'),
-            (f'hf:{hub_server.KEYED}', 'To get access: `hf auth login`, HF_TOKEN'),
+            (f'hf:{hub_server.KEYED}', '`hf auth login`, or set HF_TOKEN'),
             ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
         ):
             code, said = asked(name)
