@@ -156,8 +156,7 @@ class Examination(Measurement):
         for member, params, losses_T in training:
             outcome, side = self._outcome(params, losses_T)
             outcome['seconds'] = round(time.monotonic() - began, 3)
-            versions = identity.versions(self.kind.name)
-            outcome['versions'] = versions | numerics.current()
+            outcome['versions'] = identity.versions() | numerics.current()
             yield member, Outcome(outcome, *side, params)
             began = time.monotonic()
 

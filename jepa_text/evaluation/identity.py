@@ -1,5 +1,6 @@
 """Checksums that identify models, tasks and data, and versions of packages."""
 
+import contextlib
 import functools
 import hashlib
 import weakref
@@ -11,14 +12,11 @@ import numpy as np
 from jepa_text.files import checksums
 
 VERSION = 8  # increased when results change meaning; part of the model's identity
-PACKAGES = ('jepa-text', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'tokenizers')
-# Packages that compute the metrics of each kind of task.
-METRICS = {
-    'labels': ('scikit-learn',),
-    'scores': ('scipy',),
-    'tags': ('scikit-learn', 'seqeval'),
-    'retrieval': ('scikit-learn', 'ir-measures'),
-}
+# Packages that train members, and those that fit controls and compute metrics.
+PACKAGES = (
+    *('jepa-text', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'tokenizers'),
+    *('scipy', 'scikit-learn', 'seqeval', 'ir-measures'),
+)
 # Weak references, so that the cache does not keep models and tasks in memory.
 _KNOWN = weakref.WeakKeyDictionary()
 
@@ -66,10 +64,13 @@ def _digest(params):
 
 
 @functools.cache
-def versions(kind, *more):
-    """Returns {package: version} for a kind of task, and of the packages `more`."""
-    names = dict.fromkeys((*PACKAGES, *METRICS.get(kind, ()), *more))
-    return {name: metadata.version(name) for name in names}
+def versions():
+    """Returns {package: version} of those of PACKAGES that are installed."""
+    installed = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed[name] = metadata.version(name)
+    return installed
 
 
 def _json(value):

@@ -122,8 +122,7 @@ class Examination(finetune.Measurement):
             outcome |= dict.fromkeys(('validation', 'test'), test.by_mode)
             outcome['status'] = 'collapsed' if is_constant else 'done'
             per_instance = test.per_instance
-        versions = identity.versions(self.task.kind) | numerics.current()
-        outcome |= {'losses': [], 'versions': versions}
+        outcome |= {'losses': [], 'versions': identity.versions() | numerics.current()}
         outcome['seconds'] = round(time.monotonic() - began, 3)
         for member in members:
             yield member, finetune.Outcome(outcome, per_instance, answers, {})

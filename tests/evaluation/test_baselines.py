@@ -3,6 +3,7 @@
 import math
 import types
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -228,7 +229,7 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, tra
     right_N = theirs.predict(test.first) == test.target
 
     made = Task('made', 'labels', 'accuracy', train, test)
-    analysis = measuring.Measurements(ANALYSIS, [made], '')
+    analysis = measuring.Measurements(ANALYSIS, [made], None, mock.MagicMock(step=0))
     monkeypatch.setattr(measuring, '_TF_IDF_WORDS', 8)  # a fast geometry
     with measuring.one_blas_thread():
         analysis.tf_idf()
@@ -259,7 +260,7 @@ def test_the_tf_idf_of_scored_pairs_in_an_analysis_reads_all_words(monkeypatch):
     train, test = (whole.take(np.arange(60) + start) for start in (0, 60))
     monkeypatch.setattr(measuring, '_TF_IDF_WORDS', 8)
     made = Task('made', 'scores', 'spearman', train, test, validation=train)
-    analysis = measuring.Measurements(ANALYSIS, [made], '')
+    analysis = measuring.Measurements(ANALYSIS, [made], None, mock.MagicMock(step=0))
     analysis.tf_idf()
     values = {row['metric']: row['value'] for row in analysis.rows}
     first, second = word_features.tf_idf(made, 1)[-1]

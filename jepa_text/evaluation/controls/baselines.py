@@ -102,41 +102,33 @@ def members(task, settings, chosen, model=None):
     """
     began, runs = time.monotonic(), {}
     if task.kind == 'retrieval':
-        runs = word_ranking.predictions(task, chosen, model)
+        made = word_ranking.predictions(task, chosen, model)
+        runs = {name: Predictions(*sides, {}) for name, sides in made.items()}
     for control in chosen:
-        if runs:
-            predicted = Predictions(*runs[control], {})
-        else:
-            predicted = predict(task, control, model)
+        predicted = runs.get(control) or predict(task, control, model)
         test = validation = measure(task, 'test', predicted.test)
         if task.zero_shot is None:
             validation = measure(task, 'validation', predicted.validation)
-        # Controls of spans and cloze use no package.
-        used = () if task.kind in ('spans', 'cloze') else ('scikit-learn', 'scipy')
         outcome = {
             'status': 'done',
             'validation': validation.by_mode,
             'test': test.by_mode,
             'losses': [],
             'seconds': round(time.monotonic() - began, 3),
-            'versions': identity.versions(task.kind, *used),
+            'versions': identity.versions(),
         }
-        config = _config_of(settings, control) | {'chosen': predicted.chosen}
+        of_model = control == controls.BAG
+        config = settings | {
+            'model': f'{settings["model"]}, {control}' if of_model else control,
+            'model_revision': settings['model_revision'] if of_model else control,
+            'control': control,
+            'learning_rate': 0.0,
+            'seed': 0,
+            'steps': 0,
+            'chosen': predicted.chosen,
+        }
         yield config, outcome, test.per_instance, predicted.test
         began = time.monotonic()
-
-
-def _config_of(settings, control):
-    is_of_model = control == controls.BAG
-    return {
-        **settings,
-        'model': f'{settings["model"]}, {control}' if is_of_model else control,
-        'model_revision': settings['model_revision'] if is_of_model else control,
-        'control': control,
-        'learning_rate': 0.0,
-        'seed': 0,
-        'steps': 0,
-    }
 
 
 def measure(task, split, answers):
