@@ -230,25 +230,30 @@ def test_exit_codes(error, code, monkeypatch, capsys):
         assert 'Traceback' in capsys.readouterr().err
 
 
-def test_an_interrupted_command_says_how_to_continue(monkeypatch, capsys):
-    def interrupted(config, workdir):
+EXPORT = ['export', *main.COMMANDS['export'].example.split()]
+
+
+@pytest.mark.parametrize(
+    'where, words, says',
+    [
+        ('running.xla_flags.apply', ['plan'], 'before the command was started'),
+        ('main.read', ['train'], 'before the command was started'),
+        ('pretrained.export.run', EXPORT, 'interrupted; the same command continues'),
+        ('pretrained.export.run', EXPORT, 'files of an unfinished upload first'),
+    ],
+)
+def test_an_interrupt_is_one_line(where, words, says, monkeypatch, capsys):
+    """While modules are imported, before the start, and in a command."""
+
+    def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr('jepa_text.pretrained.export.run', interrupted)
-    words = main.COMMANDS['export'].example.split()
-    assert main.main(['jepa-text', 'export', *words]) == exits.FAILED
-    error = capsys.readouterr().err
-    assert 'interrupted; the same command continues' in error
-    assert 'delete the files of an unfinished upload first' in error
-
-
-def test_an_interrupt_before_the_start_is_reported(monkeypatch, capsys):
-    def interrupted(argv):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(main, 'read', interrupted)
-    assert main.main(['jepa-text', 'train']) == exits.FAILED
-    assert 'before the command was started' in capsys.readouterr().err
+    monkeypatch.setattr(f'jepa_text.{where}', interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main.run(['jepa-text', *words])
+    assert ended.value.code == exits.FAILED
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith('jepa-text: interrupted') and says in line
 
 
 @pytest.mark.parametrize('flag', ['--help', '--print-config'])
@@ -259,14 +264,3 @@ def test_output_into_a_closed_pipe_prints_no_error(flag):
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert done.returncode == exits.FAILED and done.stderr == ''
-
-
-def test_an_interrupt_while_modules_are_imported_is_one_line(monkeypatch, capsys):
-    def interrupted():
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(main.xla_flags, 'apply', interrupted)
-    with pytest.raises(SystemExit) as ended:
-        main.run(['jepa-text', 'plan'])
-    assert ended.value.code == exits.FAILED
-    assert capsys.readouterr().err.splitlines()[-1].startswith('jepa-text: interrupted')

@@ -58,6 +58,7 @@ def later(**phase):
 
 HALF = "dtype='float16'.*Available: bfloat16, float32"
 WSD = dict(name='wsd', peak=1.0, warmup=1, decay=1)
+WHOLE = dict(data=-1, fsdp=1, tensor=1)
 # (changes of a valid config, what the message must say).
 FAULTS = {
     'run': (
@@ -77,9 +78,18 @@ FAULTS = {
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
         (dict(data=[]), r'data=\[\] must be a section'),
+        (dict(data__batch_size=6, mesh=WHOLE), 'batch_size=6 is not a multiple of 4'),
+        (dict(data__row_length=64), 'have 32 tokens'),
+        (dict(data__batch_per_device=5), 'set batch_size'),
+        (dict(mesh=WHOLE | dict(data=3)), '4 available devices'),
+        (dict(tokens=5), 'exactly one of steps and tokens'),
+        (dict(profile_steps=[3, 2]), r'profile_steps=\(3, 2\)'),
+        (dict(watchdog=dict(second=3)), "'second'.*'seconds'"),
     ),
     'model': (
         (dict(model={}), 'The config has no model'),
+        (dict(model__name='transfomer'), "'transformer'"),
+        (dict(model__preset='huge'), '1b'),
         (dict(phases=None), 'phases=None must be'),
         (dict(model__rope_theta=0), 'rope_theta=0 must be a number above 0'),
         (dict(model__rope_theta=[1e4, 0.0]), 'rope_theta=0.0 must be a number above 0'),
@@ -98,6 +108,8 @@ FAULTS = {
         (later(at_switch=dict(rewarm=-3)), 'rewarm=-3'),
         (later(at_switch=dict(reset='(')), 'not a valid regular expression'),
         (later(steps=1.5), 'steps=1.5'),
+        (later(lenght=3), 'lenght'),
+        (dict(steps=1, phases=[MLM[0] | dict(share=0.5)] * 2), 'at least one step'),
         (later(steps=2, share=0.5), 'give one of them'),
         (
             dict(phases=(MLM[0] | dict(at_switch=dict(rewarm=1)),)),
@@ -107,6 +119,8 @@ FAULTS = {
     'objective': (
         (objective(name='mlm', rate=None), 'rate=None must be a finite'),
         (objective(name='mlm', rate=1e-4), 'rate=0.0001 masks less than one'),
+        (objective(name='clmm'), "'clm'"),
+        (objective(name='hybrid', rate=0.3), "'rate'"),
         (objective(name='mlm', tied='no'), "tied='no' must be True or False"),
         (objective(name='hybrid', latent=dict(top=0)), 'latent: top=0'),
         (objective(name='ijepa', masks=100), 'ijepa: masks=100'),
@@ -123,6 +137,8 @@ FAULTS = {
         ),
     ),
     'optimizer': (
+        (dict(optimizer=dict(name='adam')), 'adamw'),
+        (dict(optimizer=dict(name='adamw', beta1=0.9)), 'beta1'),
         (dict(optimizer=dict(name='adamw', b1=2.0)), 'b1=2.0'),
         (dict(optimizer=dict(name='adamw', momentum_dtype='int32')), 'int32'),
         (dict(optimizer=dict(name='adamw', momentum_dtype='float16')), HALF),
@@ -151,7 +167,7 @@ FAULTS = {
 def test_faults_are_reported_before_anything_is_written(changes, words, folder, tmp_path):
     with pytest.raises(exits.ConfigError, match=words):
         tiny.train(changed(folder, **changes), tmp_path / 'run')
-    assert not (tmp_path / 'run' / 'config.json').exists()
+    assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.slow

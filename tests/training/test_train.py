@@ -94,17 +94,11 @@ def test_phases_learn_and_are_recorded(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_vectors_do_not_depend_on_the_rest_of_the_batch(run):
+def test_a_run_with_a_kernel_that_is_missing_here_is_loaded(run):
+    """As if trained on a GPU."""
     _, workdir = run
-    model = load.load(workdir)
     texts = ['The whale.', 'The captain of the union saw a letter.', 'Garden']
-    together = model.encode(texts)
-    alone = np.concatenate([model.encode([text]) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    for layer in (0, 1, -2, -1):
-        for pool in ('mean', 'max', 'cls', 'last'):
-            assert np.isfinite(model.encode(texts, layer=layer, pool=pool)).all()
-    # As if trained on a GPU, with a kernel that is missing here.
+    together = load.load(workdir).encode(texts)
     saved = json.loads((workdir / 'config.json').read_text())
     saved['model']['attention'] = 'cudnn'
     (workdir / 'config.json').write_text(json.dumps(saved))
@@ -234,36 +228,6 @@ def change(config, path, value):
 @pytest.mark.parametrize(
     ('path', 'value', 'words'),
     [
-        ('data.batch_size', 6, 'batch_size=6'),
-        ('data.row_length', 64, '32'),
-        ('model.name', 'transfomer', "'transformer'"),
-        ('model.preset', 'huge', '1b'),
-        ('optimizer.name', 'adam', 'adamw'),
-        ('optimizer.beta1', 0.9, 'beta1'),
-        ('mesh.data', 3, '4 available devices'),
-        ('steps', 1, 'at least one step'),
-        ('tokens', 5, 'exactly one of steps and tokens'),
-        ('data.batch_per_device', 5, 'set batch_size'),
-        ('profile_steps', [3, 2], 'profile_steps'),
-        ('watchdog', {'second': 3}, "'seconds'"),
-        ('phases.0.objective.name', 'clmm', "'clm'"),
-        ('phases.1.objective.rate', 0.3, "'rate'"),
-        ('phases.0.lenght', 3, 'lenght'),
-    ],
-)
-def test_invalid_configs_are_rejected_before_anything_is_written(
-    folder, tmp_path, path, value, words
-):
-    config = settings.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
-    change(config, path, value)
-    with pytest.raises(ValueError, match=words):
-        tiny.train(config, tmp_path / 'run')
-    assert not (tmp_path / 'run').exists()
-
-
-@pytest.mark.parametrize(
-    ('path', 'value', 'words'),
-    [
         ('schedule.peak', -1.0, 'peak=-1.0'),
         ('optimizer.b2', 2, 'b2=2'),
         ('mesh.data', 3, '4 available devices'),
@@ -281,13 +245,6 @@ def test_invalid_configs_are_rejected_before_rows_are_prepared(
     with pytest.raises(ValueError, match=words):
         tiny.train(config, tmp_path / 'run')
     assert not rows.exists() and not (tmp_path / 'run').exists()
-
-
-@pytest.mark.slow
-def test_a_workdir_of_another_config_is_rejected(run):
-    config, workdir = run
-    with pytest.raises(ValueError, match='schedule.peak'):
-        tiny.train(config | {'schedule': config['schedule'] | {'peak': 1e-4}}, workdir)
 
 
 def test_changed_rows_are_rejected_on_resume(run, tmp_path):
@@ -322,11 +279,6 @@ def test_phase_spans(phases, spans):
 def test_phase_spans_must_cover_the_run():
     with pytest.raises(ValueError, match='100'):
         budget.spans([dict(steps=99, objective={})], 100)
-
-
-def test_load_reports_missing_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match='config.json'):
-        load.load(tmp_path)
 
 
 def drawn_schedule(rng, steps):
