@@ -36,17 +36,6 @@ CASES = {
         _case('hybrid', HYBRID, 'mlm'),
         _case('ijepa', dict(name='ijepa', mlm=dict(rate=0.4), masks=1), 'mlm'),
     ),
-    # Diagnostics at every step, 100 times as often as by default: their default cost per
-    # step is a hundredth.
-    'telemetry': (
-        _case('hybrid, no diagnostics', HYBRID),
-        _case(
-            'diagnostics every step',
-            HYBRID,
-            'hybrid, no diagnostics',
-            telemetry=dict(every=1),
-        ),
-    ),
 }
 
 # {option: its values}. The first value is the baseline.

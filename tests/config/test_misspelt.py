@@ -29,7 +29,7 @@ SHIPPED = [
         for text in ('hf:x,12k', 'runs/a,2k,mntp', 'runs/a,9,mlm,toy')
     ),
     ('analyze', 'analyze', 'models=runs/a,tasks=bundled,sst2@x'),
-    *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives', 'telemetry')),
+    *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives')),
     ('benchmark', 'benchmark', 'attention'),
 ]
 

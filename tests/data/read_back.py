@@ -17,6 +17,12 @@ def pieces(folder, split):
     ]
 
 
+def pieces_of(packed, row):
+    """Returns [(document, start, length)] of a row of a packing.Packed."""
+    _, *columns = packed.rows(np.array([row]))
+    return list(zip(*(column.tolist() for column in columns)))
+
+
 def texts(folder, split, tokenizer):
     """Returns `pieces`, decoded to text."""
     return [tokenizer.decode(piece) for piece in pieces(folder, split)]

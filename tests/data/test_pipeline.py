@@ -92,12 +92,12 @@ def test_record_is_little_endian_tokens_then_lengths():
     (record,) = row_folder.records(ids, np.array([0, 4]), packed, [0], 0, 8)
     expected = [17, 4, 9, 2, 17, 5, 2, 0, 4, 3]
     assert record == b''.join(value.to_bytes(2, 'little') for value in expected)
-    row = row_folder.from_record(record, 8, '<u2')
+    row = row_folder.from_record(record, 8, '<u2', 99)
     assert row['segment_ids'].tolist() == [1, 1, 1, 1, 2, 2, 2, 0]
     assert row['positions'].tolist() == [0, 1, 2, 3, 0, 1, 2, 0]
     for bad in (record[:16], b'', record + b'\xff\xff'):
         with pytest.raises(ValueError, match='not a row of 8 tokens'):
-            row_folder.from_record(bad, 8, '<u2')
+            row_folder.from_record(bad, 8, '<u2', 99)
 
 
 def test_missing_rows_raise(tmp_path, whole):

@@ -11,6 +11,7 @@ import children
 import numpy as np
 import pyarrow
 import pytest
+import read_back
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -179,7 +180,9 @@ def test_records_match_a_plain_implementation(name, monkeypatch):
     order = rng.permutation(len(packed))
     found = list(row_folder.records(ids, starts, packed, order, 0, 32))
     for row, record in zip(order, found, strict=True):
-        pieces = [ids[starts[d] + s :][:n] for d, s, n in packed[row]]
+        pieces = [
+            ids[starts[d] + s :][:n] for d, s, n in read_back.pieces_of(packed, row)
+        ]
         values = [*np.concatenate(pieces)]
         values += [0] * (32 - len(values)) + [len(piece) for piece in pieces]
         assert record == np.array(values, '<u2').tobytes()
@@ -188,7 +191,6 @@ def test_records_match_a_plain_implementation(name, monkeypatch):
 def test_windows_have_every_token_once(folder, ours, monkeypatch):
     one, whole = made(folder, 'whole', ours)
     monkeypatch.setattr(writing, 'WINDOW', 500)
-    monkeypatch.setattr(writing, 'BUFFERED', 7)
     two, windows = made(folder, 'windows', ours)
     assert one != two
     for split in ('train', 'heldout'):

@@ -100,7 +100,7 @@ def test_preset_sets_the_size():
 
 
 def test_unknown_comparison_is_rejected():
-    with pytest.raises(ValueError, match='telemetry'):
+    with pytest.raises(ValueError, match='objectives'):
         config('speed')
     with pytest.raises(ValueError, match="'batch,16,many'.*batch,16,32"):
         config('batch,16,many')

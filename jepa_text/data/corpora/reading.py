@@ -13,6 +13,7 @@ import csv
 import hashlib
 import json
 
+from jepa_text.config import ranges, resolve
 from jepa_text.data.corpora import invalid_text
 from jepa_text.files import streams
 
@@ -30,14 +31,8 @@ _LINES = (
 
 def check_split(split, heldout_every):
     """Raises ValueError for an unknown split or an invalid `heldout_every`."""
-    if split not in SPLITS:
-        raise ValueError(f'There is no split {split!r}; take one of {SPLITS}.')
-    is_whole = isinstance(heldout_every, int) and not isinstance(heldout_every, bool)
-    if not is_whole or heldout_every < 2:
-        raise ValueError(
-            f'heldout_every={heldout_every!r} must be an integer of at least 2: about '
-            'one document in that many is held out.'
-        )
+    resolve.check_choice('split', split, SPLITS)
+    ranges.number('heldout_every', heldout_every, whole=True, minimum=2)
 
 
 def split_of(text, heldout_every):

@@ -57,12 +57,6 @@ class Packed:
     def __len__(self):
         return len(self.splits) - 1
 
-    def __getitem__(self, row):
-        """Returns the pieces of a row as a list of (document, start, length)."""
-        pieces = slice(self.splits[row], self.splits[row + 1])
-        columns = (self.document[pieces], self.start[pieces], self.length[pieces])
-        return [tuple(int(value) for value in piece) for piece in zip(*columns)]
-
     def rows(self, numbers):
         """Returns, as int64, (the number of pieces of each of these rows; document, start
         and length of all these pieces)."""

@@ -55,7 +55,7 @@ def records(ids, starts, packed, order, pad_id, row_length):
             yield tokens_L.tobytes() + lengths_P.tobytes()
 
 
-def from_record(record, row_length, dtype, vocab_size=None):
+def from_record(record, row_length, dtype, vocab_size):
     """Returns tokens, segment_ids and positions of a record, int32 [L] each.
 
     Raises ValueError if the bytes cannot be a row of this length, and for an id that is
@@ -67,7 +67,7 @@ def from_record(record, row_length, dtype, vocab_size=None):
     if not len(ends) or ends[-1] > row_length:
         raise ValueError(f'{len(record)} bytes are not a row of {row_length} tokens')
     tokens_L = values[:row_length].astype(np.int32)
-    if vocab_size is not None and (highest := tokens_L.max()) >= vocab_size:
+    if (highest := tokens_L.max()) >= vocab_size:
         raise ValueError(f'it has the id {highest}, the vocabulary has {vocab_size}')
     segment_ids_L = np.zeros(row_length, np.int32)
     positions_L = np.zeros(row_length, np.int32)
@@ -75,16 +75,8 @@ def from_record(record, row_length, dtype, vocab_size=None):
     numbers = np.arange(1, len(lengths) + 1, dtype=np.int32)
     segment_ids_L[:filled] = np.repeat(numbers, lengths)
     starts = (ends - lengths).astype(np.int32)
-    np.subtract(
-        np.arange(filled, dtype=np.int32),
-        np.repeat(starts, lengths),
-        out=positions_L[:filled],
-    )
-    return {
-        'tokens': tokens_L,
-        'segment_ids': segment_ids_L,
-        'positions': positions_L,
-    }
+    positions_L[:filled] = np.arange(filled, dtype=np.int32) - np.repeat(starts, lengths)
+    return dict(tokens=tokens_L, segment_ids=segment_ids_L, positions=positions_L)
 
 
 def entry(path):

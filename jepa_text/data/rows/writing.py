@@ -18,7 +18,6 @@ from jepa_text.data.rows import packing, row_folder
 from jepa_text.files import atomic
 
 WINDOW = 2**24  # tokens
-BUFFERED = 2**12  # documents whose ids are kept as separate arrays
 SAMPLED = 16  # words are counted in one document in SAMPLED
 COUNTED = ('documents', 'bytes', 'sampled_words', 'sampled_tokens', 'tokens', 'rows')
 
@@ -37,7 +36,7 @@ class Writer:
         self._dtype = row_folder.dtype_for(tokenizer.vocab_size, self._length)
         self._before = np.array([tokenizer.bos_id] * settings['add_bos'], self._dtype)
         self._after = np.array([tokenizer.eos_id] * settings['add_eos'], self._dtype)
-        self._buffer, self._ids, self._lengths, self._pending = [], [], [], 0
+        self._ids, self._lengths, self._pending = bytearray(), [], 0
         self._digest, self._writers, self._windows = hashlib.sha256(), [], 0
         self._counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         self._histogram = np.zeros(64, np.int64)
@@ -51,20 +50,18 @@ class Writer:
             words = len(text.split())
             self._counts.update(sampled_words=words, sampled_tokens=len(ids))
         self._counts.update(documents=1, bytes=len(data))
-        self._buffer += [self._before, ids.astype(self._dtype), self._after]
-        length = len(self._before) + len(ids) + len(self._after)
-        self._lengths.append(length)
-        self._pending += length
-        if len(self._buffer) >= 3 * BUFFERED:
-            self._ids, self._buffer = [*self._ids, np.concatenate(self._buffer)], []
+        for part in (self._before, ids.astype(self._dtype), self._after):
+            self._ids.extend(part.tobytes())
+        self._lengths.append(len(self._before) + len(ids) + len(self._after))
+        self._pending += self._lengths[-1]
         if self._pending >= WINDOW:
             self._write()
 
     def _write(self):
         """Packs the pending documents, and distributes their shuffled rows to shards."""
-        ids = np.concatenate([*self._ids, *self._buffer])
+        ids = np.frombuffer(self._ids, self._dtype)
         lengths = np.array(self._lengths, np.int64)
-        self._buffer, self._ids, self._lengths, self._pending = [], [], [], 0
+        self._ids, self._lengths, self._pending = bytearray(), [], 0
         rng = np.random.default_rng([*self._seed, self._windows])
         packed = packing.PACKINGS[self._pack](lengths, self._length, rng)
         # Packing puts full rows first; after shuffling, all shards are alike and the

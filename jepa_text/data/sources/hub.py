@@ -13,6 +13,7 @@ A new plan made from a newer commit is a different plan, and their rows are neve
 The manifest records the commit.
 """
 
+from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, reading
 from jepa_text.data.sets import hub
 from jepa_text.data.sources import csv, jsonl, parquet
@@ -30,13 +31,9 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     sources csv, jsonl and parquet raise.
     """
     reading.check_split(split, heldout_every)
-    if isinstance(splits, str) or not splits:
-        raise ValueError(f"splits={splits!r} must be a list such as ('train',).")
     listed = hub.listed(str(path), SUFFIXES)
     for name in splits:
-        if name not in listed.splits:
-            known = ', '.join(sorted(listed.splits))
-            raise ValueError(f'{path} has no split {name!r}; it has: {known}.')
+        resolve.check_choice(f'{path}: split', name, listed.splits)
     top = f'hf://datasets/{listed.name}@{listed.commit}'
     names = (n for name in dict.fromkeys(splits) for n in listed.splits[name])
     files = tuple(addresses.stat(f'{top}/{name}') for name in names)

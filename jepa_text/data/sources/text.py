@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 
+from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, invalid_text, reading
 
 SUFFIXES = tuple(f'.txt{end}' for end in reading.ENDS)
@@ -22,11 +23,7 @@ def make(split, path, documents='blank_line', heldout_every=100):
     FileNotFoundError for a missing path; when read, ValueError for a document of more
     than reading.LONGEST characters.
     """
-    if documents not in DOCUMENTS:
-        raise ValueError(
-            f'text: documents={documents!r} is not one of {DOCUMENTS}: documents are '
-            'separated by blank lines, or every file is one.'
-        )
+    resolve.check_choice('text: documents', documents, DOCUMENTS)
     if documents == 'file':
         read, cut = _file, corpus.whole
     else:

@@ -12,6 +12,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text, reading
 from jepa_text.files import paths
 
@@ -39,12 +40,8 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
             f'{builder.name}.'
         )
     for name in splits:
-        if name not in builder.info.splits:
-            known = ', '.join(sorted(builder.info.splits))
-            raise ValueError(f'{folder} has no split {name!r}; it has: {known}.')
-    if field not in builder.info.features:
-        known = ', '.join(sorted(builder.info.features))
-        raise ValueError(f'{folder} has no feature {field!r}; it has: {known}.')
+        resolve.check_choice(f'{folder}: split', name, builder.info.splits)
+    resolve.check_choice(f'{folder}: feature', field, builder.info.features)
     return Documents(builder, field, splits, split, heldout_every)
 
 

@@ -129,7 +129,6 @@ READ = """
         'plain': texts('lab/plain'),
         'config': texts('lab/web/sample-11'),
         'split': texts('lab/web', splits=['test']),
-        'letters': texts('lab/web', splits='train'),
         'column': texts('lab/web/sample-10', field='body'),
         'field': texts('lab/plain', field='body'),
         'sheets': texts('lab/web/sheets'),
@@ -212,8 +211,7 @@ def test_only_cards_are_downloaded(results):
     ('what', 'kind', 'words'),
     [
         ('config', 'ValueError', "'sample-11' not found. Available: ["),
-        ('split', 'ValueError', "has no split 'test'; it has: train"),
-        ('letters', 'ValueError', "splits='train' must be a list such as ('train',)"),
+        ('split', 'ValueError', "split='test'. Available: train."),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
         ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
         ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .ar'),

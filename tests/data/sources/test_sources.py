@@ -278,7 +278,7 @@ def test_invalid_settings_are_refused_before_reading(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             text.make('train', tmp_path, **given)
-    with pytest.raises(ValueError, match="no split 'valid'"):
+    with pytest.raises(ValueError, match="split='valid'.*Available: heldout, train"):
         text.make('valid', tmp_path)
     with pytest.raises(ValueError, match="delimiter=';;' must be one character"):
         csv.make('train', tmp_path, delimiter=';;')
@@ -341,8 +341,8 @@ def test_tfds_errors_are_named(words, tmp_path):
     with pytest.raises(FileNotFoundError, match=r'no dataset_info\.json'):
         tfds.make('train', tmp_path)
     for given, message in (
-        (dict(splits=('dev',)), "no split 'dev'; it has: test, train"),
-        (dict(field='body'), "no feature 'body'; it has: n, text"),
+        (dict(splits=('dev',)), "split='dev'.*Available: test, train"),
+        (dict(field='body'), "feature='body'.*Available: n, text"),
         (dict(field='n'), "the field 'n' is .*, not a string"),
     ):
         with pytest.raises(ValueError, match=message):
