@@ -191,8 +191,6 @@ def test_a_missing_section_is_merged_with_its_default():
 @pytest.mark.parametrize(
     'path, text, words',
     [
-        ('nmae', '1', "no key 'nmae'. Did you mean 'name'"),
-        ('inner.sise', '1', "inner has no key 'sise'. Did you mean 'size'"),
         ('many[1].sise', '1', r"many\[1\] has no key 'sise'"),
         ('many[2].size', '1', r'config.many\[2\].size: there is no \[2\], but 2 items'),
         ('name[0]', '1', r'there is no \[0\], but 0 items'),

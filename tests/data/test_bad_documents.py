@@ -20,70 +20,49 @@ GOOD = [f'number {n} of the sea, é' for n in range(40)]
 LATIN, NUL = b'caf\xe9 of the sea', b'a \0 in the sea'
 
 
-def among(good, bad, places):
-    """Returns the good documents with each bad one at its place."""
-    made = list(good)
-    for place, one in zip(places, bad, strict=True):
+def among(good, *bad):
+    """Returns good documents, encoded, and bad ones as documents 11, 22 and 31."""
+    made = [text.encode() for text in good]
+    for place, one in zip((10, 21, 30), bad):
         made.insert(place, one)
     return made
 
 
 def blocks(folder):
-    data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
-    (folder / 'a.txt').write_bytes(b'\n\n'.join(data))
-    return {'name': 'text'}, {
-        invalid_text.NOT_UTF8: 'a.txt, document 11',
-        invalid_text.NUL: 'a.txt, document 22',
-    }
+    (folder / 'a.txt').write_bytes(b'\n\n'.join(among(GOOD, LATIN, NUL)))
+    return {'name': 'text'}, named('a.txt, document {}')
 
 
 def whole_files(folder):
-    data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
-    for number, one in enumerate(data):
+    for number, one in enumerate(among(GOOD, LATIN, NUL), 1):
         (folder / f'{number:02}.txt').write_bytes(one)
-    return {'name': 'text', 'documents': 'file'}, {
-        invalid_text.NOT_UTF8: '10.txt, document 1',
-        invalid_text.NUL: '21.txt, document 1',
-    }
+    return {'name': 'text', 'documents': 'file'}, named('{}.txt, document 1')
 
 
 def json_lines(folder):
-    good = [json.dumps({'text': text}).encode() for text in GOOD]
-    bad = [
-        b'{"text": "' + LATIN + b'"}',
-        json.dumps({'text': NUL.decode()}).encode(),
-        b'{"text": null}',
-    ]
-    data = among(good, bad, [10, 21, 30])
-    (folder / 'a.jsonl.gz').write_bytes(gzip.compress(b'\n'.join(data)))
-    return {'name': 'jsonl'}, {
-        invalid_text.NOT_UTF8: 'a.jsonl.gz, document 11',
-        invalid_text.NUL: 'a.jsonl.gz, document 22',
-        invalid_text.NO_TEXT: 'a.jsonl.gz, document 31',
-    }
+    quoted = [b'{"text": "%b"}' % one for one in among(GOOD, LATIN, b'a \\u0000', b'')]
+    quoted[30] = b'{"text": null}'
+    (folder / 'a.jsonl.gz').write_bytes(gzip.compress(b'\n'.join(quoted)))
+    return {'name': 'jsonl'}, named('a.jsonl.gz, document {}', null=True)
 
 
 def row_groups(folder):
-    data = among([text.encode() for text in GOOD], [LATIN, NUL, None], [10, 21, 30])
-    text = pyarrow.array(data, pyarrow.binary()).view(pyarrow.string())
-    parquet.write_table(
-        pyarrow.table({'text': text}), folder / 'a.parquet', row_group_size=4
-    )
-    return {'name': 'parquet'}, {
-        invalid_text.NOT_UTF8: 'a.parquet, row 11',
-        invalid_text.NUL: 'a.parquet, row 22',
-        invalid_text.NO_TEXT: 'a.parquet, row 31',
-    }
+    data = pyarrow.array(among(GOOD, LATIN, NUL, None), pyarrow.binary())
+    text = pyarrow.table({'text': data.view(pyarrow.string())})
+    parquet.write_table(text, folder / 'a.parquet', row_group_size=4)
+    return {'name': 'parquet'}, named('a.parquet, row {}', null=True)
 
 
 def table(folder):
-    data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
-    cells = [b'"%b",1' % one for one in data]
+    cells = [b'"%b",1' % one for one in among(GOOD, LATIN, NUL)]
     (folder / 'a.csv').write_bytes(b'\n'.join([b'text,n', *cells]))
-    return {'name': 'csv'}, {
-        invalid_text.NOT_UTF8: 'a.csv, document 11',
-        invalid_text.NUL: 'a.csv, document 22',
-    }
+    return {'name': 'csv'}, named('a.csv, document {}')
+
+
+def named(where, null=False):
+    """Returns {reason: name} of the bad documents."""
+    reasons = [invalid_text.NOT_UTF8, invalid_text.NUL] + [invalid_text.NO_TEXT] * null
+    return {one: where.format(n) for one, n in zip(reasons, (11, 22, 31))}
 
 
 FORMATS = [blocks, whole_files, json_lines, row_groups, table]
@@ -155,7 +134,7 @@ def test_the_report_names_skipped_documents(tmp_path, capsys):
 
 def test_blank_documents_are_named(made, tmp_path):
     def write(place):
-        rows = [json.dumps({'text': text}) for text in among(GOOD, [' \n', ''], [4, 9])]
+        rows = [json.dumps({'text': text}) for text in ['', *GOOD, ' \n']]
         (place / 'a.jsonl').write_text('\n'.join(rows))
         return {'name': 'jsonl'}, {}
 
@@ -195,8 +174,7 @@ def test_a_corpus_without_valid_documents_raises_with_reasons(made):
 
 
 def test_invalid_array_record_documents_are_skipped_once():
-    data = [text.encode() for text in GOOD]
-    data = among(data, [LATIN, NUL], [10, 21])
+    data = among(GOOD, LATIN, NUL)
     builder = types.SimpleNamespace(name='set')
     builder.as_data_source = lambda _: [{'text': one} for one in data]
     texts, bad = [], []
@@ -206,10 +184,7 @@ def test_invalid_array_record_documents_are_skipped_once():
             is_bad = isinstance(document, invalid_text.Bad)
             bad.append(document) if is_bad else texts.append(document['text'])
     assert sorted(texts) == sorted(GOOD)
-    assert {one.reason for one in bad} == {
-        invalid_text.NOT_UTF8,
-        invalid_text.NUL,
-    } and len(bad) == 2
+    assert sorted(one.reason for one in bad) == [invalid_text.NUL, invalid_text.NOT_UTF8]
     assert 'set, train, example 10' in {one.where for one in bad}
 
 

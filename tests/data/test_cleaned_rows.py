@@ -1,6 +1,7 @@
 """Tests for cleaning in `prepare`: lengths, duplicates, contamination."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -69,8 +70,10 @@ def test_duplicates_do_not_depend_on_jobs(folder, ours):
     assert len(manifest['examples']['exact duplicate']) == 10
     two, other = made(folder, 'two', ours, jobs=2, **asked)
     assert one == two and manifest == other
-    assert len(row_folder.files(manifest)) > 6
-    assert not list(folder.parent.glob('.*')) and not list(folder.parent.glob('*/f*'))
+    assert pipeline.verify(folder.parent / 'two') == other
+    files = [name for name, _ in row_folder.files(manifest)]
+    assert len(files) > 6 and not list(folder.parent.glob('.*'))
+    assert {*files, row_folder.MANIFEST} == {*os.listdir(folder.parent / 'two')}
 
 
 def test_hashes_are_not_computed_again(folder, ours, monkeypatch):

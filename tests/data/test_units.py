@@ -222,22 +222,6 @@ def test_lengths_are_counted_by_powers_of_two(folder, ours):
 # The engine.
 
 
-@pytest.mark.slow
-def test_output_does_not_depend_on_jobs(folder, ours, small):
-    one, manifest = made(folder, 'one', ours)
-    assert (
-        len({Path(name).name[:11] for name, _ in row_folder.files(manifest, ['train'])})
-        > 4
-    )
-    two, other = made(folder, 'two', ours, engine=dict(jobs=2))
-    assert one == two and manifest == other
-    assert pipeline.verify(folder.parent / 'two') == other
-    assert not list(folder.parent.glob('.*'))
-    assert sorted(path.name for path in (folder.parent / 'two').iterdir()) == sorted(
-        [*(name for name, _ in row_folder.files(manifest)), row_folder.MANIFEST]
-    )
-
-
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_ray_cluster_makes_the_same_rows(folder, ours, small, monkeypatch):

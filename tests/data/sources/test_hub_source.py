@@ -12,7 +12,6 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from jepa_text.data import prepare, tokenizers
 from jepa_text.data.sets import hub as names
 
 pytest.importorskip('huggingface_hub')
@@ -231,6 +230,7 @@ def test_a_plan_keeps_its_commit(sets, tmp_path):
         plan = ask(address, tmp_path, made + 'show(found.units())')
         # Sizes come from the listing: no footer is requested.
         assert len(plan) > 4 and not any('.parquet' in one for one in asked)
+        listing = len(asked)
         heads['main'] = 'v2'
         # Like a worker, or a process that resumes later.
         read = f"""
@@ -240,35 +240,8 @@ def test_a_plan_keeps_its_commit(sets, tmp_path):
         """
         old, new = ask(address, tmp_path, made + textwrap.dedent(read))
     assert old == sentences(0) + sentences(1) and new == sentences(7)
-
-
-@pytest.mark.slow
-def test_rows_match_those_of_local_files(sets, tmp_path, units_of):
-    units_of(1500)
-    settings = {'row_length': 32, 'engine': {'jobs': 1}}
-    program = f"""
-    from jepa_text.data import prepare, tokenizers
-
-    corpus.SMALLEST = corpus.LARGEST = 1500
-    source = dict(name='hub', path='hub:lab/web/sample-10', heldout_every=5)
-    bundled = tokenizers.load(tokenizers.BUNDLED)
-    show(prepare.prepare(source, bundled, {str(tmp_path / 'there')!r}, **{settings!r}))
-    """
-    with hub_server.serving(sets) as (address, asked):
-        there = ask(address, tmp_path / 'cache', program)
-    here = prepare.prepare(
-        {'name': 'parquet', 'path': str(sets / 'lab/web/main/sample/10')}
-        | {'heldout_every': 5},
-        tokenizers.load(tokenizers.BUNDLED),
-        tmp_path / 'here',
-        **settings,
-    )
-    assert there['splits'] == here['splits'] and there['files'] == here['files']
-    commit = hub_server.commit('lab/web', 'main')
-    assert there['read'] == f'2 files read of commit {commit}'
     # A commit cannot change: the hub is not asked again for every piece.
-    assert len(there['splits']['train']['files']) == 8
-    assert len([path for path in asked if path.startswith('/api/')]) < 12
+    assert len([path for path in asked[listing:] if '/api/' in path]) <= listing
 
 
 @pytest.mark.slow
