@@ -25,10 +25,8 @@ def get_config(argument='hf:,12k'):
     """Returns the config of, for example, 'hf:NAME,12k' or 'runs/old,500,mntp'."""
     path, steps, objective, size, *more = (*argument.split(','), '', '', '')
     steps, objective = steps or '12k', objective or 'mlm'
-    if any(more):
-        raise ValueError(f'{argument!r} must be a model, steps, an objective and a size.')
-    if size not in ('', 'toy'):
-        raise ValueError(f'{size!r} is not a size: give toy or nothing.')
+    if any(more) or size not in ('', 'toy'):
+        raise ValueError(f'{argument!r} must be a model, steps, an objective and `toy`.')
     if steps not in STEPS and not steps.isdecimal():
         raise ValueError(f'{steps!r} is neither a number nor one of {", ".join(STEPS)}.')
     config = shared('pretrain').get_config('mlm,210m')

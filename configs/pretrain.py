@@ -62,13 +62,6 @@ def get_config(argument='clm_mlm'):
     size = size or ('35m' if preset == 'jepa_mlm_paper' else '610m')
     if size not in SIZES:
         raise ValueError(f'size {size!r} is not one of {", ".join(SIZES)}.')
-    config = _shared()
-    config.name = f'{preset}_{size}'
-    config.phases = phases(preset, size)
-    return _small(config) if size == '35m' else _as_2507_00994(config, size)
-
-
-def _shared():
     config = ConfigDict()
     config.prepare = dict(
         source=dict(name='jsonl', path='', field='text'),
@@ -78,7 +71,9 @@ def _shared():
     )
     config.log_every = 20
     config.geometry = dict(texts=2048)
-    return config
+    config.name = f'{preset}_{size}'
+    config.phases = phases(preset, size)
+    return _small(config) if size == '35m' else _as_2507_00994(config, size)
 
 
 def _as_2507_00994(config, size):

@@ -32,10 +32,9 @@ def _exam(scale, precision):
     """Returns the fine-tuning grid of the paper, or a smaller one at the other scales."""
     exam = dict(finetuning=dict(precision=precision))
     if scale.name == 'paper':
-        tasks = sum(shared('scales').CATEGORIES.values(), ())
-        made = tuple(dict(name=task, path=f'sets/{task}') for task in tasks)
+        tasks = sum((one['tasks'] for one in shared('scales').examine().values()), ())
         exam['finetuning']['rows'] = 'paper'
-        return exam | dict(tasks=made, select_by='paper')
+        return exam | dict(tasks=tasks, select_by='paper')
     is_desk = scale.name == 'desk'
     steps, size, seeds = (100, 400, 2) if is_desk else (4, 32, 1)
     exam['finetuning'] |= dict(steps=steps, batch_size=16, microbatches=1)

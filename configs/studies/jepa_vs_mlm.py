@@ -50,16 +50,11 @@ def _tokens(scale):
 
 
 def _hybrid(scale, balance):
-    """Returns the phase of I-JEPA with MLM, as `jepa_mlm_paper` in configs/presets.py."""
-    tokens = {k: v for k, v in _tokens(scale).items() if k != 'name'}
+    """Returns the phase `jepa_mlm_paper` of configs/presets.py with another balance."""
     wide = dict(predictor_width=192, predictor_depth=6, predictor_heads=8)
-    narrow = dict(predictor_width=96)
-    return dict(
-        objective=dict(
-            name='ijepa',
-            mlm=tokens,
-            masks=1,
-            balance=BALANCES[balance],
-            **(wide if scale.name == 'paper' else narrow),
-        )
-    )
+    (phase,) = shared('presets').presets(
+        sampler='iid',
+        tied=scale.tied,
+        paper_predictor=wide if scale.name == 'paper' else dict(predictor_width=96),
+    )['jepa_mlm_paper']
+    return dict(objective=phase['objective'] | dict(balance=BALANCES[balance]))

@@ -102,19 +102,16 @@ class Rows:
     def _open(self):
         try:
             records = ArrayRecordDataSource(self._paths)
+            if len(records) == len(self):
+                return records
+            problem = f'they have {len(records)} rows, the manifest says {len(self)}'
         except RuntimeError as error:
-            row_folder.check_sums(self.folder, self.manifest)
-            raise ValueError(
-                f'{self.folder} cannot be opened ({error}). {row_folder.REMEDY}'
-            ) from error
-        if len(records) != len(self):
-            row_folder.check_sums(self.folder, self.manifest)
-            raise ValueError(
-                f'{self.folder} is damaged: the shards of {self.split!r} have '
-                f'{len(records)} rows, the manifest says {len(self)}. '
-                f'{row_folder.REMEDY}'
-            )
-        return records
+            problem = error
+        row_folder.check_sums(self.folder, self.manifest)
+        raise ValueError(
+            f'{self.folder}: the shards of {self.split!r} are damaged ({problem}). '
+            f'{row_folder.REMEDY}'
+        )
 
     def __len__(self):
         return self._ends[-1]

@@ -68,7 +68,7 @@ def step_of_every_phase(preset, folder):
         ('toy', 'clm_mml', 'clm_mlm'),
         ('finetune', 'model=a,b,task=bundled', 'one model and one task'),
         ('finetune', 'task=a.jsonl,b.jsonl', 'one model and one task'),
-        ('cpt', 'hf:x,2k,mlm,toy,toy', 'must be a model, steps, an objective and a size'),
+        ('cpt', 'hf:x,2k,mlm,toy,toy', 'must be a model, steps, an objective and `toy`'),
     ],
 )
 def test_an_invalid_argument_is_named(name, argument, words):

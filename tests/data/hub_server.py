@@ -93,7 +93,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.log.append(path)
         listing = re.fullmatch(
             r'/api/(?:datasets|models)/(?P<name>[^/]+/[^/]+)'
-            r'(/(?P<what>revision|tree|refs)(/(?P<revision>[^/]+))?)?(/(?P<folder>.*))?',
+            r'(/(?P<what>revision|tree)(/(?P<revision>[^/]+))?)?(/(?P<folder>.*))?',
             path,
         )
         file = re.fullmatch(
@@ -132,21 +132,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _list(self, place, name, revision, what, folder, recursive):
         files = sorted(p for p in place.rglob('*') if p.is_file())
         names = [p.relative_to(place).as_posix() for p in files]
-        if what == 'refs':
-            refs = [{'name': r, 'ref': r} for r in self._revisions(name)]
-            refs = [ref | {'targetCommit': commit(name, ref['ref'])} for ref in refs]
-            answer = {'branches': [], 'tags': [], 'converts': refs}
-        elif what == 'tree':
+        if what == 'tree':
             answer = _tree(place, folder, recursive)
         else:
             siblings = [{'rfilename': path} for path in names]
             answer = {'id': name, 'sha': commit(name, revision), 'siblings': siblings}
-            answer |= {
-                'private': False,
-                'gated': name == GATED,
-                'downloads': 0,
-                'tags': [],
-            }
+            answer['gated'] = name == GATED
         self._send(200, json.dumps(answer).encode(), {'Content-Type': 'application/json'})
 
     def _file(self, path, name, revision):

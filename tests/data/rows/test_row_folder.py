@@ -59,20 +59,6 @@ def test_without_shards_little_is_copied():
     assert names == ['manifest.json', 'tokenizer.json']
 
 
-def test_changed_rows_are_copied_again(store, tmp_path):
-    before = pipeline.Rows(ADDRESS, 'train').folder
-    section = dict(
-        source=dict(name='bundled'),
-        tokenizer='bundled',
-        row_length=64,
-        splits=['heldout'],
-    )
-    preparing.make(section, str(tmp_path / 'rows'))
-    store.rm('/shelf/rows', recursive=True)
-    addresses.upload_folder(tmp_path / 'rows', ADDRESS)
-    assert pipeline.Rows(ADDRESS, 'heldout').folder != before
-
-
 def test_damage_raises(store):
     shard = next(name for name in store.find('/shelf/rows') if 'train-00000' in name)
     store.pipe_file(shard, store.cat(shard)[:-1] + b'!')
