@@ -31,16 +31,13 @@ def check_choice(what, value, known):
         raise ValueError(f'{what}={value!r}.{nearest(str(value), known)}')
 
 
+@functools.cache  # each config is checked many times, section by section
 def names(folder):
     """Returns the names of the files with a `make` in a folder, such as 'objectives'."""
-    return [*_names(folder)]
-
-
-@functools.cache  # each config is checked many times, section by section
-def _names(folder):
     package = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}')
     files = Path(package.__path__[0]).glob('*.py')
-    return sorted(f.stem for f in files if '\ndef make(' in f.read_text(encoding='utf-8'))
+    made = (f.stem for f in files if '\ndef make(' in f.read_text(encoding='utf-8'))
+    return tuple(sorted(made))
 
 
 def build(folder, section, **given):

@@ -56,31 +56,24 @@ def plain(config):
     """
     ranges.section('The config', config)
     try:
-        return json.loads(json.dumps(config, default=_plain_section))
-    except (TypeError, ValueError, RecursionError) as error:
-        # ValueError: a dict or list that contains itself.
-        invalid = _invalid(config) if isinstance(error, TypeError) else ''
+        return json.loads(json.dumps(_as_json(config)))
+    except (TypeError, RecursionError) as error:
+        # A key that is no string, or a dict or list that contains itself.
+        raise ValueError(f'The config cannot be written as JSON: {error}.') from error
+
+
+def _as_json(value, at=''):
+    """Converts sections to dicts. Raises ValueError for what JSON does not support."""
+    if ranges.is_section(value):
+        return {key: _as_json(item, dotted(at, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item, dotted(at, index)) for index, item in enumerate(value)]
+    if value is not None and not isinstance(value, bool | int | float | str):
         raise ValueError(
-            f'The config contains a value that JSON does not support ({invalid or error}'
-            '): use numbers, strings, booleans, None, lists and dicts.'
-        ) from error
-
-
-def _plain_section(value):
-    """Converts a ConfigDict, also one within a dict, to a plain dict."""
-    if not hasattr(value, 'to_dict'):
-        raise TypeError
-    return value.to_dict()
-
-
-def _invalid(value, at=''):
-    """Returns 'a.b=<function f>' of the first value that JSON does not support, or ''."""
-    if ranges.is_section(value) or isinstance(value, list | tuple):
-        inner = value.items() if ranges.is_section(value) else enumerate(value)
-        invalid = (_invalid(item, dotted(at, key)) for key, item in inner)
-        return next(filter(None, invalid), '')
-    is_plain = value is None or isinstance(value, bool | int | float | str)
-    return '' if is_plain else f'{at}={value!r}'
+            f'The config contains a value that JSON does not support ({at}={value!r}): '
+            'use numbers, strings, booleans, None, lists and dicts.'
+        )
+    return value
 
 
 def read(root, config, what=''):
