@@ -72,11 +72,6 @@ def discard_done(partial):
         file.unlink()
 
 
-def read_plan(partial):
-    """Returns the plan of a folder that is being filled."""
-    return json.loads(Path(partial, PLAN).read_text(encoding='utf-8'))
-
-
 def _records(partial):
     return sorted(partial.glob(f'{PART}*.json'))
 

@@ -15,6 +15,7 @@ Documents are numbered within their unit, including those that are dropped.
 import collections
 import dataclasses
 import functools
+import json
 import pathlib
 
 from jepa_text.config import schema
@@ -70,7 +71,7 @@ def of(corpora):
 
 def load(folder):
     """Returns the Work of a partial folder that has a tokenizer."""
-    plan = partial.read_plan(folder)
+    plan = json.loads(pathlib.Path(folder, partial.PLAN).read_text(encoding='utf-8'))
     settings = plan['settings']
     clean = schema.read(Clean, settings.get('clean', {}), 'prepare.clean')
     return Work(

@@ -159,7 +159,7 @@ class MLM(TokenObjective):
             random_share=self.random_share,
         )
         if self.can_drop:
-            dropped = token_masks.overflow(chosen_L, self.capacity)
+            dropped = np.count_nonzero(chosen_L) - np.count_nonzero(mask_L)
             example = example | {'dropped': np.array(dropped, np.int32)}
         return example | {
             'inputs': inputs_L,

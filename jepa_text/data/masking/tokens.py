@@ -10,12 +10,12 @@ Three of the four samplers, at rate 1/3:
     fixed_count   .    .    1    .  .   1   .   .     1    .    .     .     .
     whole_word    .    .    .    1  1   1   .   .     .    .    .     .     .
     span          .    1    1    .  .   .   .   1     .    .    .     .     .
-    its inputs    <bos> [M] [M] [M] ma  el  .   [M]  years ago <eos> <pad> <pad>
+    its inputs    <bos> [M] [M] Ish ma  el  .  [M]  years ago <eos> <pad> <pad>
 
     maskable, word_starts         describe a row
     fixed_count, iid              mask single tokens
     whole_word, span              mask groups of tokens
-    capacity, limit, overflow     bound the number of masked tokens
+    capacity, limit               bound the number of masked tokens
     replace                       replaces masked tokens
 
 A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
@@ -74,7 +74,7 @@ def fixed_count(maskable_L, rate, rng):
 
 def iid(maskable_L, rate, rng):
     """Masks each maskable position with probability `rate`, as in arXiv 2507.00994; the
-    count is binomial, see `overflow`.
+    count is binomial, see `limit`.
 
     >>> iid(np.array([True, False, True]), 1.0, np.random.default_rng(0))
     array([ True, False,  True])
@@ -112,7 +112,8 @@ def word_starts(tokens_L, segment_ids_L, starts_word_V):
     >>> word_starts(np.array([2, 1, 1, 2]), np.array([1, 1, 2, 2]), starts_word_V)
     array([ True, False,  True,  True])
     """
-    return starts_word_V[tokens_L] | _document_starts(segment_ids_L)
+    begins_L = np.append(True, segment_ids_L[1:] != segment_ids_L[:-1])
+    return starts_word_V[tokens_L] | begins_L
 
 
 def span(maskable_L, rate, rng, fixed_length=None):
@@ -160,15 +161,6 @@ def limit(mask_L, maximum, rng):
     return mask_L
 
 
-def overflow(mask_L, maximum):
-    """Returns how many positions `limit` drops, to be reported as a metric.
-
-    >>> overflow(np.ones(5, bool), 3), overflow(np.zeros(5, bool), 3)
-    (2, 0)
-    """
-    return max(0, int(np.count_nonzero(mask_L)) - maximum)
-
-
 def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_share):
     """Returns inputs_L: a share of the masked positions becomes the mask token, a share a
     random token of `random_ids`, and the rest keep their tokens.
@@ -209,11 +201,6 @@ def _at(maskable_L, positions):
     mask_L = np.zeros(len(maskable_L), bool)
     mask_L[positions] = True
     return mask_L
-
-
-def _document_starts(segment_ids_L):
-    """bool [L]: the first position of each document and of the padding."""
-    return np.append(True, segment_ids_L[1:] != segment_ids_L[:-1])
 
 
 def _whole(maskable_L, rate, rng, unit_L):

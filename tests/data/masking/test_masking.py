@@ -211,13 +211,12 @@ def test_rows_without_maskable_tokens_have_no_masks(sampler):
     assert not sampler(np.ones(12, bool), 0.0, rng).any()
 
 
-def test_overflow_counts_what_limit_drops():
+def test_a_limit_keeps_as_many_as_it_can():
     rng = np.random.default_rng(0)
     mask = np.arange(20) % 2 == 0
     for maximum in (0, 3, 9, 10, 11):
         kept = token_masks.limit(mask, maximum, rng)
         assert not (kept & ~mask).any() and kept.sum() == min(maximum, mask.sum())
-        assert token_masks.overflow(mask, maximum) == mask.sum() - kept.sum()
 
 
 def test_the_iid_capacity_covers_six_standard_deviations():
