@@ -1,6 +1,7 @@
 """Tests for mixtures of rows by weight."""
 
 import math
+import types
 from fractions import Fraction
 
 import numpy as np
@@ -71,15 +72,10 @@ def test_rows_read_before_are_counted():
 
 
 def test_the_fingerprint_depends_on_rows_order_and_weights():
-    class Rows:
-        def __init__(self, name):
-            self.fingerprint = name
-
     def of(*pairs):
-        parts = [
-            mixtures.Part(name='', rows=Rows(name), weight=Fraction(weight))
-            for name, weight in pairs
-        ]
+        rows = [types.SimpleNamespace(fingerprint=name) for name, _ in pairs]
+        shares = [Fraction(weight) for _, weight in pairs]
+        parts = [mixtures.Part(name='', rows=r, weight=w) for r, w in zip(rows, shares)]
         return mixtures.Mixture(parts).fingerprint
 
     assert of(('a', 1)) == of(('a', 5)) == 'a'

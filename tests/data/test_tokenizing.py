@@ -1,5 +1,6 @@
 """Tests that tokenizing long documents in pieces gives the same ids."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -73,14 +74,10 @@ def made(family):
     return tokenizers.parse(json.loads(backend.to_str()), family)
 
 
-MADE = {}
-
-
+@functools.cache
 def tokenizer_of(family):
-    if family not in MADE:
-        bundled = family == 'bundled'
-        MADE[family] = tokenizers.load(tokenizers.BUNDLED) if bundled else made(family)
-    return MADE[family]
+    bundled = family == 'bundled'
+    return tokenizers.load(tokenizers.BUNDLED) if bundled else made(family)
 
 
 @pytest.fixture

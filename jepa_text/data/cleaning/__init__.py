@@ -1,1 +1,1 @@
-"""Corpus cleaning: quality filters, deduplication and decontamination."""
+"""Corpus cleaning: lengths, exact duplicates and decontamination."""

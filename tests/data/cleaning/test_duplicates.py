@@ -69,12 +69,8 @@ def test_memory_is_bounded(tmp_path):
     tracemalloc.stop()
     # The documents alone have 24 bytes each.
     assert peak < 4 * memory < 24 * 4 * count, peak
-    assert [len(duplicates.copies(tmp_path, part)) for part in range(4)] == [
-        9,
-        10,
-        10,
-        10,
-    ]
+    copies = [len(duplicates.copies(tmp_path, part)) for part in range(4)]
+    assert copies == [9, 10, 10, 10]
 
 
 def test_both_halves_of_hashes_are_compared(tmp_path):

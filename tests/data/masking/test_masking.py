@@ -47,11 +47,7 @@ def four_at_a_time(allowed, rate, rng):
     return token_masks.span(allowed, rate, rng, fixed_length=4)
 
 
-EXACT = [
-    token_masks.fixed_count,
-    token_masks.span,
-    four_at_a_time,
-]
+EXACT = [token_masks.fixed_count, token_masks.span, four_at_a_time]
 SAMPLERS = [*EXACT, by_word]
 
 
