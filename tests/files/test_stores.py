@@ -53,14 +53,10 @@ SERVERS = {'s3': 's3', 'gs': 'gcs'}
 )
 def place(request, shelf, tmp_path_factory):
     """Returns the address of the folder of texts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(addresses, 'PAUSES', (0.01,) * 5)
-        yield from placed(request.param, shelf, patch, tmp_path_factory)
-
-
-def placed(kind, shelf, patch, tmp_path_factory):
-    *is_torn, kind = kind.split()
+    *is_torn, kind = request.param.split()
     with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(addresses, 'PAUSES', (0.01,) * 5)
         if kind == 'web':
             environment = {'web': stack.enter_context(stores.web(shelf))}
         else:
@@ -73,8 +69,7 @@ def placed(kind, shelf, patch, tmp_path_factory):
             patch.setenv(name, value)
         address = environment.get('web', f'{kind}://{stores.BUCKET}/texts')
         if kind != 'web':
-            system, path = addresses.filesystem(address)
-            system.put(str(shelf), path, recursive=True)
+            addresses.upload_folder(shelf, address)
         yield address
         type(addresses.filesystem(address)[0]).clear_instance_cache()
         # Connections did break.

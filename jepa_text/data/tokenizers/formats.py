@@ -50,32 +50,33 @@ def read(name):
     return _sentencepiece(path)
 
 
-def _package(name, of):
-    """Returns a module of the extra `hf`, to convert `of`."""
-    otherwise = ', or convert it elsewhere and give the tokenizer.json'
-    return extras.package(name, 'hf', f'Converting {of}', otherwise)
-
-
 def _sentencepiece(path):
     """Reads a SentencePiece .model file."""
-    library = _package('sentencepiece', path)
-    converters = _package('transformers.convert_slow_tokenizer', path)
+    library, converters = (
+        extras.package(
+            module,
+            'hf',
+            f'Converting {path}',
+            ', or convert it elsewhere and give the tokenizer.json',
+        )
+        for module in ('sentencepiece', 'transformers.convert_slow_tokenizer')
+    )
     proto = converters.import_protobuf().ModelProto()
     try:
         proto.ParseFromString(path.read_bytes())
         theirs = library.SentencePieceProcessor(model_proto=path.read_bytes())
         names = [piece.piece for piece in proto.pieces]
-        theirs.encode(' '.join(names[:1]))
+        theirs.encode(names[0])
     except Exception as error:  # Each library has its own.
-        raise ValueError(_not_a_model(path)) from error
-    if not names:
-        raise ValueError(_not_a_model(path))
+        raise ValueError(
+            f'{path} is not a SentencePiece model, or is truncated: give the complete '
+            '.model file that its trainer wrote.'
+        ) from error
     kind = KINDS[proto.trainer_spec.model_type]
     vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
     if kind == 'bpe':
         vocabulary = {name: i for i, name in enumerate(names)}
-    make = converters.SpmConverter.build_tokenizer_from_spm_proto
-    backend = make(proto, vocabulary)
+    backend = converters.SpmConverter.build_tokenizer_from_spm_proto(proto, vocabulary)
     backend.add_special_tokens(
         [piece.piece for piece in proto.pieces if piece.type in (UNKNOWN, CONTROL)]
     )
@@ -86,13 +87,6 @@ def _sentencepiece(path):
         f'read from {path}: SentencePiece, {kind}, {len(names):,} pieces',
         *lines,
     ]
-
-
-def _not_a_model(path):
-    return (
-        f'{path} is not a SentencePiece model, or is truncated: give the complete .model '
-        'file that its trainer wrote.'
-    )
 
 
 def _compare(content, encode, own, where):

@@ -252,11 +252,8 @@ def drop_empty(texts, judged, what, where):
 
 
 def _value(row, usual, where):
-    name = next((name for name in usual if name in row), None)
-    if name is None:
-        near = resolve.nearest(usual[0], [str(key) for key in row])
-        raise ValueError(f'{where}, has no field {usual[0]!r}.{near}')
-    return row[name]
+    name = next((name for name in usual if name in row), usual[0])
+    return tables.value(row, name, where)
 
 
 def fill_template(template, row, where):
