@@ -16,7 +16,6 @@ import csv
 import dataclasses
 import io
 import json
-import math
 import re
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
+from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.pretrained import load, prediction
@@ -236,7 +236,7 @@ def _recipe(config, number):
 
 def write(folder, results):
     """Writes analysis.json, analysis.csv and analysis.html."""
-    text = json.dumps(_for_json(results), indent=1, allow_nan=False)
+    text = json.dumps(result_files.plain(results), indent=1, allow_nan=False)
     atomic.write(folder / 'analysis.json', text)
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator='\n')
@@ -333,17 +333,7 @@ def _summary(task):
     return {**fields, **sizes, 'classes': list(present)}
 
 
-def _for_json(value):
-    """Replaces NaN and infinity, which JSON lacks, by None."""
-    if isinstance(value, dict):
-        return {str(key): _for_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_for_json(item) for item in value]
-    is_missing = isinstance(value, float) and not math.isfinite(value)
-    return None if is_missing else value
-
-
 def _cell(value):
     """A value of the CSV, where None is empty."""
-    value = _for_json(value)
+    value = result_files.plain(value)
     return f'{value:.7g}' if isinstance(value, float) else value

@@ -131,13 +131,11 @@ def _test(sides, result, p, samples):
         over = OVER_TEXTS if result.seeds <= 1 else OVER_MEANS
         difference = one['value'] - two['value']
         low, high = _over_texts(sides, difference, *samples)
-    return (
-        dict(task=one['task'], first=pair[0], second=pair[1])
-        | dict(metric=one['metric'], form=one['form'])
-        | dict(difference=difference, low=low, high=high, over=over, seeds=result.seeds)
-        | dict(
-            p=result.p, p_holm=p, test=result.test, verdict=verdict_text(result, p, pair)
-        )
+    return dict(
+        **dict(task=one['task'], first=pair[0], second=pair[1]),
+        **dict(metric=one['metric'], form=one['form'], difference=difference),
+        **dict(low=low, high=high, over=over, seeds=result.seeds, p=result.p, p_holm=p),
+        **dict(test=result.test, verdict=verdict_text(result, p, pair)),
     )
 
 

@@ -39,7 +39,9 @@ def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
     if recovery := _word_recovery(task, vectors, seed):
         recovered, per_example['word_recovery_auc'] = recovery
         values['word_recovery_auc'] = recovered
-        majority = _majority(task) if task.kind == 'labels' else 1.0
+        majority = 1.0
+        if task.kind == 'labels':
+            majority = float(np.mean(task.test.target == _majority_label(task)))
         if majority < 1:
             values['balance'] = lexical.balance_interval(
                 values['probe_accuracy'], majority, recovered, 0.5
@@ -70,10 +72,6 @@ def _classification(task, predicted_N):
     return values, per_example
 
 
-def _interval(measured, name):
-    return Interval(measured[name], measured['low'], measured['high'])
-
-
 def _per_example(task, predicted_N):
     """{metric: one value per test example} of predicted classes."""
     right_N = predicted_N == task.test.target
@@ -99,19 +97,17 @@ def _similarity(task, predicted_N, similarity_N):
     overlap_N = words.overlap(task.test.first, task.test.second)
     keys = identifying_texts(task.test)
 
-    def interval(*samples, influence=correlations.spearman_influence):
-        return statistics.mean_interval(influence(*samples), 'correlation', keys)
+    def interval(values_N):
+        return statistics.mean_interval(values_N, 'correlation', keys)
 
-    partial = correlations.partial_spearman_influence
-    values = {
-        'cosine_spearman': interval(similarity_N, human_N),
-        'cosine_given_overlap': interval(
-            similarity_N, human_N, overlap_N, influence=partial
-        ),
-        'overlap_spearman': interval(overlap_N, human_N),
-    }
-    values['probe_spearman'] = interval(predicted_N, human_N)
     influence_N = correlations.spearman_influence(similarity_N, human_N)
+    partial_N = correlations.partial_spearman_influence(similarity_N, human_N, overlap_N)
+    values = {
+        'cosine_spearman': interval(influence_N),
+        'cosine_given_overlap': interval(partial_N),
+        'overlap_spearman': interval(correlations.spearman_influence(overlap_N, human_N)),
+        'probe_spearman': interval(correlations.spearman_influence(predicted_N, human_N)),
+    }
     return values, {'cosine_spearman': influence_N}
 
 
@@ -126,7 +122,7 @@ def _word_recovery(task, vectors, seed):
         if 'content word' in str(error):
             return None
         raise
-    return _interval(auc, 'auc'), auc['values']
+    return Interval(auc['auc'], auc['low'], auc['high']), auc['values']
 
 
 def _paper_gap(vectors, token_labels, semantic, seed):
@@ -143,7 +139,7 @@ def _paper_gap(vectors, token_labels, semantic, seed):
         test_labels[known],
         seed,
     )
-    token = _interval(probe, 'accuracy')
+    token = Interval(probe['accuracy'], probe['low'], probe['high'])
     # Not corrected for the different numbers of classes, as `balance` is.
     gap = semantic.value - token.value
     reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
@@ -153,12 +149,8 @@ def _paper_gap(vectors, token_labels, semantic, seed):
     }
 
 
-def _majority(task):
-    """The frequency of the most frequent test label."""
-    return float(np.mean(task.test.target == _majority_label(task)))
-
-
 def _majority_label(task):
+    """The most frequent test label."""
     labels, counts = np.unique(task.test.target, return_counts=True)
     return labels[counts.argmax()]
 

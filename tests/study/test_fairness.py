@@ -40,28 +40,20 @@ def nudge(key, step):
     return change
 
 
-def other_data(config, log):
-    config['data']['batch_size'] = 8
-
-
-def other_model(config, log):
-    config['model']['depth'] = 3
-
-
-def other_rate(config, log):
-    config['optimizer']['b2'] = 0.5
+def set_to(section, **keys):
+    return lambda config, log: config[section].update(keys)
 
 
 @pytest.mark.parametrize(
     'what, change',
     [
-        ('same model and initialization', other_model),
+        ('same model and initialization', set_to('model', depth=3)),
         ('same losses at the start', nudge('heldout/clm_loss', 0)),
-        ('same corpus, batch size and row length', other_data),
+        ('same corpus, batch size and row length', set_to('data', batch_size=8)),
         ('same rows in the same order', nudge('train/tokens', 17)),
         ('same masks for equal masking options', nudge('train/masked_tokens', 3)),
         ('same masks for equal masking options', nudge('train/masked_tokens', 21)),
-        ('same optimizer and clipping', other_rate),
+        ('same optimizer and clipping', set_to('optimizer', b2=0.5)),
     ],
 )
 def test_differences_are_reported(study, what, change):

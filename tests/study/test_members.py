@@ -124,13 +124,6 @@ def test_new_members_do_not_change_existing_ones(tmp_path, capsys):
     assert {name: entry['fingerprint'] for name, entry in saved.items()} == more
 
 
-def test_a_member_that_has_begun_keeps_its_steps(tmp_path):
-    enrolled(tmp_path)
-    begin(tmp_path, 'a')
-    with pytest.raises(ValueError, match="'a': steps: 10 -> 12"):
-        enrolled(tmp_path, steps=12)
-
-
 def test_a_run_cannot_get_seeds_later(tmp_path):
     (tmp_path / 'a').mkdir()
     (tmp_path / 'a' / 'config.json').write_text('{}')
