@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.files import checksums
 from jepa_text.parallel import hardware, sharding
 from jepa_text.running import metrics
+from jepa_text.study import tree
 from jepa_text.training import recipe as recipes
 
 TIMES = 'throughput/step_time'
@@ -41,14 +41,9 @@ class Budget:
 
 
 def of_runs(configs):
-    """Returns {name: Budget} of completed configs. Equal phases are traced once."""
-    flops, known, budgets = {}, {}, {}
-    for name, config in configs.items():
-        key = checksums.checksum({**config, 'name': '', 'seed': 0})
-        if key not in known:  # seeds of an arm usually have the same budget
-            known[key] = _budget(config, flops)
-        budgets[name] = known[key]
-    return budgets
+    """Returns {name: Budget} of completed configs."""
+    budget = tree.shared(_budget)  # seeds of an arm usually have the same
+    return {name: budget(config) for name, config in configs.items()}
 
 
 def tokens_per_step(budgets):
@@ -67,18 +62,14 @@ def seconds(log):
     return float(np.diff(steps_N, prepend=0) @ times_N)
 
 
-def _budget(config, flops):
+def _budget(config):
     options = schema.read(hardware.Options, config['plan'], 'plan')
     # Nothing is run, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    mesh = sharding.abstract_mesh(1)
-    recipe = recipes.outline(traced, mesh, options.vocab_size)
-    shared = {key: config[key] for key in ('model', 'data', 'init_from') if key in config}
-    spans = []
-    for phase in recipe.phases:
-        section = {k: v for k, v in phase.section.items() if k not in ('steps', 'share')}
-        key = checksums.checksum([shared, section])
-        if key not in flops:
-            flops[key] = recipe.cost(phase).model
-        spans.append((phase.start, phase.stop, phase.tokens_per_step, flops[key]))
-    return Budget(tuple(spans))
+    recipe = recipes.outline(traced, sharding.abstract_mesh(1), options.vocab_size)
+    return Budget(
+        tuple(
+            (phase.start, phase.stop, phase.tokens_per_step, recipe.cost(phase).model)
+            for phase in recipe.phases
+        )
+    )

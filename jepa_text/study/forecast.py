@@ -79,10 +79,10 @@ def of_members(configs, folder):
     Raises ValueError for a run that is impossible with its settings.
     """
     completed = work.completed(configs, folder)
-    recipe_of, recipes, plans = tree.Shared(_recipe).of, {}, {}
+    outline, recipes, plans = tree.shared(_outline), {}, {}
     for name, config in completed.items():
         with work.named(name):
-            recipes[name] = recipe_of(config)
+            recipes[name] = outline(config)
     courses = {n: tree.course(completed[n], recipe) for n, recipe in recipes.items()}
     saved = work.saved_steps(configs, folder)
     done = {n for n, own in configs.items() if _is_done(folder, n, own, saved[n])}
@@ -162,7 +162,7 @@ def _options(config):
     return schema.read(hardware.Options, config['plan'], 'plan')
 
 
-def _recipe(config):
+def _outline(config):
     """Returns the Recipe of a config on the hardware of its plan."""
     return plan.outline(config, _options(config))
 

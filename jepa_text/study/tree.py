@@ -61,19 +61,18 @@ def course(config, recipe):
     return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
 
 
-class Shared:
-    """What `make` makes of configs; configs that differ in seed share one."""
+def shared(make):
+    """Returns a function that calls `make` for configs, once for those that differ only
+    in name and seed."""
+    known = {}
 
-    def __init__(self, make):
-        self._make, self._known = make, {}
+    def of(config):
+        key = checksums.checksum({**config, 'name': '', 'seed': 0})
+        if key not in known:
+            known[key] = make(config)
+        return known[key]
 
-    def of(self, config):
-        """Returns it for a completed config, perhaps made with another seed."""
-        others = {k: v for k, v in config.items() if k not in ('name', 'seed')}
-        key = checksums.checksum(others)
-        if key not in self._known:
-            self._known[key] = self._make(config)
-        return self._known[key]
+    return of
 
 
 def common_steps(first, second):

@@ -114,17 +114,16 @@ def completed(configs, folder):
 
 def check_runs(config, configs, filling):
     """Raises ValueError for a run that would only fail after training."""
-    checked = []
+
+    @tree.shared
+    def check_run(own):
+        recipe = recipes.make(own, EVALUATIONS)
+        switches.check(recipe)
+        finetuned.check_run(config['examine'], filling, recipe)
+
     for name, own in configs.items():
-        # Seeds of a run differ in nothing else.
-        key = {k: v for k, v in own.items() if k not in ('name', 'seed')}
-        if key in checked:
-            continue
-        checked.append(key)
         with named(name):
-            recipe = recipes.make(own, EVALUATIONS)
-            switches.check(recipe)
-            finetuned.check_run(config['examine'], filling, recipe)
+            check_run(own)
 
 
 def missing_tasks(config, configs):
@@ -143,8 +142,8 @@ def missing_tasks(config, configs):
 
 def courses(configs):
     """Returns {name: tree.Course} of completed configs, on this machine's devices."""
-    outlines = tree.Shared(lambda own: recipes.outline(own))
-    return {name: tree.course(own, outlines.of(own)) for name, own in configs.items()}
+    outline = tree.shared(recipes.outline)
+    return {name: tree.course(own, outline(own)) for name, own in configs.items()}
 
 
 def saved_steps(names, folder):
