@@ -6,10 +6,10 @@ opened. A step takes 20 seconds to three minutes.
 """
 
 import contextlib
-import dataclasses
 import importlib.util
 import os
 import tempfile
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -37,8 +37,7 @@ _ENVIRONMENT = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Compiled:
+class Compiled(NamedTuple):
     """A compiled step.
 
     peak      peak bytes per device that the compiler plans
@@ -73,18 +72,15 @@ def compile_phases(config, name, vocab_size=None):
         value, error = run([task], on_end=lambda *_: None)['compile']
     if error:
         raise ValueError(f'Cannot compile for {name}: {error}') from error
-    return [
-        Compiled(phase['peak'], _traffic(phase['traffic']), tuple(phase['notes']))
-        for phase in value
-    ]
+    return [_of_json(*phase) for phase in value]
 
 
-def _traffic(saved):
-    """A hlo.Traffic read from JSON."""
-    if saved is None:
-        return None
-    moved, collectives = saved
-    return hlo.Traffic(moved, tuple(hlo.Collective(*one) for one in collectives))
+def _of_json(peak, traffic, notes):
+    """The Compiled whose fields are lists."""
+    if traffic is not None:
+        moved, collectives = traffic
+        traffic = hlo.Traffic(moved, tuple(hlo.Collective(*x) for x in collectives))
+    return Compiled(peak, traffic, tuple(notes))
 
 
 def missing(kind):
@@ -100,7 +96,7 @@ def missing(kind):
 
 
 def compile_here(config, name, vocab_size):
-    """The fields of the Compiled of each phase, in the process of `compile_phases`.
+    """The Compiled of each phase, in the process of `compile_phases`.
 
     cuDNN and Tokamax kernels query the local device before they compile; in this process,
     which never trains, these queries are answered for the absent device.
@@ -110,7 +106,7 @@ def compile_here(config, name, vocab_size):
         mesh = sharding.make_mesh(**config['mesh'], devices=devices(name))
         made = recipes.outline(config, mesh, vocab_size)
         with _device_queries_answered(name):
-            return [dataclasses.asdict(compiled(made, phase)) for phase in made.phases]
+            return [compiled(made, phase) for phase in made.phases]
 
 
 def devices(name):
@@ -135,8 +131,7 @@ def devices(name):
     return list(np.ravel(described.devices))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Device:
+class _Device(NamedTuple):
     """The attributes of a device that Tokamax reads."""
 
     device_kind: str
