@@ -58,15 +58,6 @@ def alignment(first_ND, second_ND, alpha=2):
     return float(np.mean(square_N ** (alpha / 2)))
 
 
-def singular_values(rows):
-    """Returns the singular values of the rows, descending, rounding errors set to 0.
-
-    >>> singular_values([[3.0, 0.0], [0.0, 4.0]]).tolist()
-    [4.0, 3.0]
-    """
-    return np.sqrt(cloud.as_cloud(rows).raw_values_K)
-
-
 def centered_singular_values(rows):
     """Returns the singular values of the rows minus their mean, descending.
 
@@ -107,7 +98,7 @@ def rankme(rows):
     >>> round(rankme(np.eye(3)), 6)
     3.0
     """
-    return _exp_entropy(singular_values(rows))
+    return _exp_entropy(np.sqrt(cloud.as_cloud(rows).raw_values_K))
 
 
 def spectral_entropy(rows):

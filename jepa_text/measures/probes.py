@@ -21,15 +21,13 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     stratified fifth of the training set is used to fit all of it: nothing is chosen on
     the test set. Labels may be strings or integers. Returns a dict:
 
-        accuracy          on the test set
+        accuracy          on the test set; labels that are not in the training set count
+                          as wrong
         low, high         its 95 % interval over test examples (Wilson 1927), too narrow
                           if these are dependent, such as paragraphs of one book
         balanced          the mean accuracy over classes
         majority          the share of the test set's most frequent label: the highest
                           accuracy of a constant prediction
-        classes           the number of classes in the training set
-        unseen            the number of test examples whose label is not in the training
-                          set; they count as wrong
         inverse_penalty   the chosen one
         predicted         the predicted labels of the test set
 
@@ -65,8 +63,6 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
         'majority': float(np.unique(test_labels_N, return_counts=True)[1].max() / size),
         'low': low,
         'high': high,
-        'classes': len(classes),
-        'unseen': int(np.sum(~np.isin(test_labels_N, classes))),
         'inverse_penalty': inverse,
         'predicted': predicted_N.tolist(),
     }
