@@ -125,29 +125,16 @@ def _program(network, causal, special_ids, pairs):
     @jax.jit
     def pooled(params, tokens_BL, segments_BL, positions_BL):
         batch = tokens_BL, segments_BL, positions_BL
-        layers = _layers(network, causal, params, *batch)
-        vectors = []
+        options = dict(causal=causal, every_layer=True)
+        last_BLD, layers_NBLD = network.apply('encoder', params, *batch, **options)
+        # The embedding and each layer, the last after the final norm.
+        layers, vectors = [*layers_NBLD[:-1], last_BLD], []
         for layer, name in pairs:
             valid_BL = pooling.valid_mask(name, segments_BL > 0, tokens_BL, special_ids)
             vectors.append(_pool(pooling.base(name), layers, layer, valid_BL))
         return vectors
 
     return pooled
-
-
-def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
-    """[depth + 1, B, L, D]: the embedding and each layer, the last after the final
-    norm."""
-    last_BLD, layers_NBLD = network.apply(
-        'encoder',
-        params,
-        tokens_BL,
-        segments_BL,
-        positions_BL,
-        causal=causal,
-        every_layer=True,
-    )
-    return [*layers_NBLD[:-1], last_BLD]
 
 
 def _compute(model, rows, pairs, on_progress):

@@ -134,16 +134,14 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
     if labels_N is not None:
         metrics |= class_geometry.CLASS_METRICS
     if pairs_P2 is not None:
-        metrics['alignment'] = lambda rows: _alignment(rows.rows_ND, pairs_P2)
+        one_P, two_P = pairs_P2.T
+        metrics['alignment'] = lambda rows: (
+            geometry.alignment(rows.rows_ND[one_P], rows.rows_ND[two_P])
+            if len(pairs_P2)
+            else math.nan
+        )
     summary = forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed)
     return {tuple(name.split('/')): value for name, value in summary.items()}
-
-
-def _alignment(rows_ND, pairs_P2):
-    """Alignment (Wang & Isola 2020) of the pairs; NaN without pairs."""
-    if not len(pairs_P2):
-        return math.nan
-    return geometry.alignment(*(rows_ND[one_P] for one_P in pairs_P2.T))
 
 
 def _pairs_within(pairs_P2, index_M):

@@ -27,14 +27,6 @@ def compared(loss, unigram):
     return f'{abs(gap):.2f} {"better" if gap > 0 else "worse"} than token frequencies'
 
 
-def is_better(loss, unigram):
-    """Returns whether a held-out loss is lower than the unigram entropy.
-
-    False if the loss is NaN, or if the difference does not show in two decimals.
-    """
-    return unigram - loss >= _MIN_GAP
-
-
 def sentences(values, kind):
     """Returns a sentence on the values of a held-out evaluation, as a list.
 
@@ -51,7 +43,7 @@ def sentences(values, kind):
         f'Held-out {KINDS.get(kind, kind)} loss: {loss:.3f} nats per token, '
         f'{compared(loss, unigram)} alone ({unigram:.3f}).'
     ]
-    if not is_better(loss, unigram):
+    if not unigram - loss >= _MIN_GAP:  # also if the loss is NaN
         lines.append(
             'Warning: this model has learned nothing beyond token frequencies. Train '
             'longer, or check the data and schedule.peak.'

@@ -11,8 +11,12 @@ SHOWN = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
 )
-# (label, attribute of Budget)
-AXES = (('steps', 'steps'), ('tokens read', 'tokens'), ('FLOPs', 'flops'))
+# (label, function of a Budget and steps)
+AXES = (
+    ('steps', lambda budget, steps_N: steps_N),
+    ('tokens read', budgets.Budget.tokens),
+    ('FLOPs', budgets.Budget.flops),
+)
 
 
 def figures(study):
@@ -31,9 +35,9 @@ def figures(study):
             if not any(len(steps_N) for steps_N, _ in runs.values()):
                 continue
             known = _unigram(logs) if key == SHOWN[0][0] else None
-            for xlabel, kind in axes:
+            for xlabel, spend in axes:
                 shown = {
-                    arm: (_spent(spent[arm], kind, steps_N), values_SN)
+                    arm: (spend(spent[arm], steps_N), values_SN)
                     for arm, (steps_N, values_SN) in runs.items()
                 }
                 drawn.append(plots.curves(shown, title + what, label, known, xlabel))
@@ -87,7 +91,3 @@ def _unigram(logs):
     values = {row.get(frequencies.UNIGRAM) for log in logs.values() for row in log}
     values -= {None}
     return {'unigram entropy': values.pop()} if len(values) == 1 else None
-
-
-def _spent(budget, kind, steps_N):
-    return steps_N if kind == 'steps' else getattr(budget, kind)(steps_N)

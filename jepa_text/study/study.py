@@ -124,7 +124,9 @@ def _study(config, folder, run):
     start = time.monotonic()
     with exits.config_errors():
         prepare.run(config, folder / 'rows')
-    plan = _checked(run([_task('check', 'check', config, folder)], lambda *_: None))
+    plan, error = run([_task('check', 'check', config, folder)], lambda *_: None)['check']
+    if error:
+        raise error
     fingerprints, configs = plan['fingerprints'], plan['configs']
     to_train = [
         _task(f'train {name}', 'train', name, configs[name], folder, trunk, trunk=trunk)
@@ -168,14 +170,6 @@ def _task(name, function, *arguments, trunk=None):
     after = (f'train {trunk[0]}',) if trunk else ()
     arguments = [str(x) if isinstance(x, Path) else x for x in arguments]
     return engine.Task(name, f'{work.__name__}.{function}', arguments, after)
-
-
-def _checked(outcomes):
-    """Returns the value of the only task, or raises its error."""
-    (outcome,) = outcomes.values()
-    if outcome.error:
-        raise outcome.error
-    return outcome.value
 
 
 def _errors(outcomes):

@@ -33,7 +33,7 @@ def verdicts_section(decided):
             _ends(one.result.low, one.result.high),
             one.words,
             _digits(one.question.effect),
-            None if one.power is None else _share(one.power),
+            None if one.power is None else f'{100 * one.power:.0f} %',
             _digits(one.detectable),
         ]
         for one in decided
@@ -171,10 +171,6 @@ def _ends(low, high):
     if math.isnan(low):
         return None
     return f'{_digits(low, high)} to {_digits(high, low)}'
-
-
-def _share(value):
-    return None if math.isnan(value) else f'{100 * value:.0f} %'
 
 
 def _of(value, base):

@@ -97,6 +97,7 @@ KNOWN_AT_ONCE = [
     (dict(report=dict(claims='pfz')), "'pfz' is not a study .*Did you mean 'pfs'"),
     (dict(report=dict(metrics=())), "no key 'metrics'"),
     (dict(study=dict(tasks=['word_ordr'])), "Did you mean 'word_order'"),
+    (dict(study=dict(split='tset')), "study.split='tset' is not in prepare.splits"),
     # Exams.
     (exam(models=['hf:a']), 'examine.x=.*without models'),
     (exam(sedes=3), "examine.x: .*no key 'sedes'"),

@@ -16,11 +16,6 @@ def speed(argument=''):
     return study.plain(config_file.read(f'{FILE}:{argument}'))
 
 
-def test_an_unknown_split_is_rejected():
-    with pytest.raises(ValueError, match="study.split='tset' is not in prepare.splits"):
-        study.plain(speed() | dict(study=dict(split='tset')))
-
-
 def test_the_board_is_scored_on_other_documents_than_it_is_tuned_on():
     whole = bundled.make('heldout')
     tuned, scored = (bundled.make(split, test=True) for split in ('heldout', 'test'))
