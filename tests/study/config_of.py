@@ -1,6 +1,9 @@
-"""Configs of the shipped studies."""
+"""Configs of the shipped studies, and rows for others."""
 
 from pathlib import Path
+
+import numpy as np
+import tiny
 
 from jepa_text.config import config_file
 from jepa_text.study import study
@@ -14,3 +17,13 @@ def shipped(name, scale, seeds=None):
     argument = f'scale={scale}' + (f',seeds={seeds}' if seeds else '')
     path = FOLDER / f'{name}.py'
     return study.plain(config_file.read(f'{path}:{argument}'))
+
+
+def prepare_of(folder, sentences):
+    """Returns the section `prepare` of random sentences, written to the folder."""
+    rng = np.random.default_rng(0)
+    made = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(sentences)]
+    parts = [' '.join(made[n : n + 15]) for n in range(0, sentences, 15)]
+    (folder / 'own.txt').write_text('\n\n'.join(parts))
+    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
+    return dict(source=source, tokenizer='bundled', row_length=32, shards=1)

@@ -3,7 +3,7 @@
 import json
 import shutil
 
-import numpy as np
+import config_of
 import pytest
 import tiny
 
@@ -46,15 +46,10 @@ def own_text(tmp_path_factory):
     """A study of one run of two steps, on documents without fields."""
     pytest.importorskip('sklearn')
     folder = tmp_path_factory.mktemp('study')
-    rng = np.random.default_rng(0)
-    sentences = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(1200)]
-    parts = [' '.join(sentences[n : n + 15]) for n in range(0, len(sentences), 15)]
-    (folder / 'own.txt').write_text('\n\n'.join(parts))
-    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
     config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every=0))
     config |= dict(telemetry=dict(every=0), checkpoint=dict(every=2, keep=1))
     del config['phases']
-    config['prepare'] = dict(source=source, tokenizer='bundled', row_length=32, shards=1)
+    config['prepare'] = config_of.prepare_of(folder, 1200)
     config['data']['folder'] = ''
     mlm = (dict(objective=dict(name='mlm')),)
     config['runs'] = (dict(name='a', phases=mlm),)

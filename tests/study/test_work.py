@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import config_of
 import draws
 import jax
 import numpy as np
@@ -40,18 +41,13 @@ RUNS = dict(
 def config(folder, **changes):
     """Returns a study of four runs of one seed; two of them continue from another."""
     pytest.importorskip('sklearn')
-    rng = np.random.default_rng(0)
-    sentences = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(900)]
-    parts = [' '.join(sentences[n : n + 15]) for n in range(0, len(sentences), 15)]
-    (folder / 'own.txt').write_text('\n\n'.join(parts))
-    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
     made = tiny.config(folder, steps=14, evaluate=dict(every=5, max_rows=16))
     del made['phases']
     made |= dict(
         baseline='none',
         schedule=dict(name='wsd', peak=3e-3, warmup=2, decay=4),
         checkpoint=dict(every=3, keep=2),
-        prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
+        prepare=config_of.prepare_of(folder, 900),
         runs=[dict(name=name, **run) for name, run in RUNS.items()],
         study=dict(tasks=[]),
     )
