@@ -76,7 +76,6 @@ ENTRANCES = {
 # Functions that also take addresses.
 DOORS = {
     'text': lambda p: text.make('train', p),
-    'prepare, text': lambda p: prepared(source=dict(name='text', path=p)),
     'prepare, tokenizer': lambda p: prepared(tokenizer=str(p)),
     'prepare, workdir': prepared,
     'train, workdir': lambda p: tiny.train(quickstart(data=data('rows')), p),

@@ -300,18 +300,14 @@ def _check(backend, content, ids):
             f'would have as many rows; the maximum is {MAX_ID:,}. Number the '
             'vocabulary without gaps, or train a smaller one.'
         )
-    _check_encodes(backend)
-
-
-def _check_encodes(backend):
     remedy = 'Check its normalizer, pre-tokenizer and unknown token.'
     try:
-        ids = backend.encode(PROBE, add_special_tokens=False).ids
+        encoded = backend.encode(PROBE, add_special_tokens=False).ids
     except Exception as error:  # The library raises bare Exception.
         raise ValueError(
             f'fails on text outside its vocabulary ({error}). {remedy}'
         ) from error
-    if not ids:
+    if not encoded:
         raise ValueError(f'gives no tokens for {PROBE!r}. {remedy}')
 
 

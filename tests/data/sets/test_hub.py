@@ -42,6 +42,32 @@ EACH = """
 """
 
 
+ERRORS = [
+    ('lab/glue', 'ValueError', "available configs: ['sst2', 'cola', 'away']"),
+    (hub_server.KEYED, 'PermissionError', '`hf auth login`, or set HF_TOKEN'),
+    (
+        'lab/glue/sst',
+        'ValueError',
+        "'sst' not found. Available: ['sst2', 'cola', 'away']",
+    ),
+    ('lab/script', 'FileNotFoundError', "'hub:lab/script@refs/convert/parquet'"),
+    (f'lab/script/big@{hub.CONVERTED}', 'FileNotFoundError', 'only a part of its'),
+    (f'lab/script@{hub.CONVERTED}', 'ValueError', 'several configs: big, en. Say'),
+    (
+        'lab/glue/sst2@v7',
+        'FileNotFoundError',
+        '@v7 does not exist',
+    ),
+    ('lab/none', 'FileNotFoundError', 'hub:lab/none does not exist'),
+    ('lab/gated', 'PermissionError', 'accept the terms on its page'),
+    ('lab/nothing', 'FileNotFoundError', 'no files that can be read here'),
+    ('lab/glue/away', 'FileNotFoundError', 'no files that can be read here'),
+    ('a//b', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
+    ('', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
+    ('lab/..name', 'ValueError', 'is not a valid name on the hub'),
+]
+
+
 def ask(address, cache, names, **environment):
     """Returns the results of hub.find for each name, in a new process."""
     asked = f'print(json.dumps({{name: show(name) for name in {list(names)!r}}}))'
@@ -88,10 +114,7 @@ def results(sets, tmp_path_factory):
     cache = tmp_path_factory.mktemp('cache')
     names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
     names += [f'lab/script/{x}@{hub.CONVERTED}' for x in ('en', 'big')]
-    names += ['lab/script', f'lab/script@{hub.CONVERTED}']
-    names += ['lab/glue', 'lab/glue/sst', 'lab/glue/sst2@v7', 'lab/none', 'lab/gated']
-    names += ['lab/named', 'lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
-    names += [hub_server.KEYED]
+    names += ['lab/named', *(name for name, *_ in ERRORS)]
     names = ['hub:' + name for name in names]
     with hub_server.serving(sets) as (address, asked):
         commit = hub_server.commit('lab/glue', 'v1')
@@ -150,33 +173,7 @@ def test_script_datasets_are_read_from_the_hubs_conversion(results):
     assert sorted(read) == ['x', 'y']
 
 
-@pytest.mark.parametrize(
-    ('name', 'kind', 'words'),
-    [
-        ('lab/glue', 'ValueError', "available configs: ['sst2', 'cola', 'away']"),
-        (hub_server.KEYED, 'PermissionError', '`hf auth login`, or set HF_TOKEN'),
-        (
-            'lab/glue/sst',
-            'ValueError',
-            "'sst' not found. Available: ['sst2', 'cola', 'away']",
-        ),
-        ('lab/script', 'FileNotFoundError', "'hub:lab/script@refs/convert/parquet'"),
-        (f'lab/script/big@{hub.CONVERTED}', 'FileNotFoundError', 'only a part of its'),
-        (f'lab/script@{hub.CONVERTED}', 'ValueError', 'several configs: big, en. Say'),
-        (
-            'lab/glue/sst2@v7',
-            'FileNotFoundError',
-            '@v7 does not exist',
-        ),
-        ('lab/none', 'FileNotFoundError', 'hub:lab/none does not exist'),
-        ('lab/gated', 'PermissionError', 'accept the terms on its page'),
-        ('lab/nothing', 'FileNotFoundError', 'no files that can be read here'),
-        ('lab/glue/away', 'FileNotFoundError', 'no files that can be read here'),
-        ('a//b', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
-        ('', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
-        ('lab/..name', 'ValueError', 'is not a valid name on the hub'),
-    ],
-)
+@pytest.mark.parametrize(('name', 'kind', 'words'), ERRORS)
 def test_errors_are_clear(results, name, kind, words):
     assert results[0][name][0] == kind and words in results[0][name][1]
 
