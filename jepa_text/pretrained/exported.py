@@ -4,7 +4,7 @@ import dataclasses
 
 from jepa_text.hf import task_head, to_family
 from jepa_text.models import pooling
-from jepa_text.pretrained import base, labels, saved, spans, tags
+from jepa_text.pretrained import labels, saved, spans, tags
 
 # The labels of spans that are learned per token: whether it belongs to the answer.
 MARKS = ('outside', 'answer')
@@ -93,8 +93,3 @@ def kind_of(head, pair=None):
     if head.is_score:
         return labels.Scores(**given)
     return labels.Labels(labels=head.labels, **given)
-
-
-def params_of(head):
-    """The entry of the head in a model's parameters."""
-    return {base.HEAD: head.params}

@@ -16,7 +16,7 @@ from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.models.network import Network
-from jepa_text.pretrained import exported, saved
+from jepa_text.pretrained import base, exported, saved
 from jepa_text.pretrained.model import Pretrained
 from jepa_text.running import budget, identity, places, restore, xla_flags
 
@@ -48,7 +48,9 @@ def load(workdir, step=None, **options):
         )
     folder = places.model_folder('The model', workdir, step)
     if (folder / saved.FILE).is_file() and step is None:
-        return _finetuned(folder, str(workdir))
+        kind, network, params, tokenizer, reading = saved.read(folder)
+        given = dict(name=str(workdir), kind=kind, **reading)
+        return Pretrained(network, params, tokenizer, **given)
     step, model = _abstract(folder, str(workdir), step)
     names = ('encoder', 'lm_head')
     wanted = {name: shapes for name, shapes in model.params.items() if name in names}
@@ -139,7 +141,7 @@ def _of_import(name, imported):
     pooling_of, params = imported.pooling, imported.params
     kind = imported.task and exported.kind_of(imported.task, imported.pair)
     if kind is not None:
-        objective, params = kind, params | exported.params_of(imported.task)
+        objective, params = kind, params | {base.HEAD: imported.task.params}
     return Pretrained(
         Network(imported.encoder, objective),
         params,
@@ -155,11 +157,6 @@ def _of_import(name, imported):
         record=imported.record,
         kind=kind,
     )
-
-
-def _finetuned(folder, name):
-    kind, network, params, tokenizer, reading, _ = saved.read(folder)
-    return Pretrained(network, params, tokenizer, name=name, kind=kind, **reading)
 
 
 def untrained(workdir):
@@ -200,7 +197,10 @@ def _model(config, tokenizer, meta, phase, name):
     encoder = stack.with_theta(encoder, own.get('rope_theta'))
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
     length = section.changed(config['data'], own.get('data'))['row_length']
-    start, stop = budget.spans(config['phases'], _total(config, meta))[phase]
+    total = config.get('steps') or meta.get('steps')
+    # That of an older run follows from its budget in tokens.
+    total = total or budget.total_steps(config)
+    start, stop = budget.spans(config['phases'], total)[phase]
     objective = resolve.build(
         'objectives',
         own['objective'],
@@ -219,10 +219,3 @@ def _model(config, tokenizer, meta, phase, name):
         causal=token is not None and token.attends == 'causal',
         shift=token.shift if token else 0,
     )
-
-
-def _total(config, meta):
-    """The steps of a run; of an older one, from its budget in tokens."""
-    if steps := config.get('steps') or meta.get('steps'):
-        return steps
-    return budget.total_steps(config)

@@ -67,7 +67,7 @@ def check_free(folder):
 
 
 def read(folder):
-    """(kind, network, params, tokenizer, {key of READING: value}, made) of a folder.
+    """(kind, network, params, tokenizer, {key of READING: value}) of a folder.
 
     Raises ValueError for damaged weights.
     """
@@ -80,7 +80,7 @@ def read(folder):
         )
     leaves = jax.tree.map(jax.numpy.asarray, load_file(folder / WEIGHTS))
     params = traverse_util.unflatten_dict(leaves, sep='/')
-    return kind, network, params, tokenizer, reading, description['made']
+    return kind, network, params, tokenizer, reading
 
 
 def outline(folder):

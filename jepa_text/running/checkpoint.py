@@ -284,7 +284,11 @@ def read(folder, step, abstract_of):
         saved = restore.record(path)
         abstract = abstract_of(step, saved.meta)
         restore.compare(path, saved.kinds, restore.describe(abstract), exactly=True)
-        state = restore.read(path, abstract, _restore_args)
+        state = restore.read(
+            path,
+            abstract,
+            lambda x: ocp.ArrayRestoreArgs(sharding=x.sharding, dtype=x.dtype),
+        )
     except restore.DamagedError as error:
         damage = error
     if processes.maximum(int(damage is not None)):
@@ -292,10 +296,6 @@ def read(folder, step, abstract_of):
         raise damage or restore.DamagedError(path, reason)
     restore.check(path, saved, state)
     return state, saved.meta
-
-
-def _restore_args(leaf):
-    return ocp.ArrayRestoreArgs(sharding=leaf.sharding, dtype=leaf.dtype)
 
 
 def _full(message):

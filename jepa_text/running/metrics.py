@@ -65,8 +65,8 @@ class Writer:
         """
         for reserved in values.keys() & {'step', _CRC}:
             raise ValueError(f'A metric cannot be named "{reserved}": it is reserved.')
-        line = {name: _scalar(name, value) for name, value in values.items()}
-        written = {name: _to_json(value) for name, value in sorted(line.items())}
+        line = {name: _scalar(name, value) for name, value in sorted(values.items())}
+        written = {name: x if math.isfinite(x) else str(x) for name, x in line.items()}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
         data = _with_checksum(text.encode())
         while data:  # a nearly full disk accepts a part without raising an error
@@ -106,7 +106,7 @@ def read(workdir):
             f'There is no {path}. Give the workdir of a run that has logged metrics.'
         )
     return [
-        {name: _from_json(value) for name, value in row.items()}
+        {name: float(x) if isinstance(x, str) else x for name, x in row.items()}
         for row, _ in _complete_lines(path)
     ]
 
@@ -166,14 +166,6 @@ def _scalar(name, value):
         )
     item = array.reshape(()).astype(np.float64) if array.dtype.kind == 'V' else array
     return int(item.item()) if array.dtype.kind in 'iub' else float(item.item())
-
-
-def _to_json(value):
-    return value if math.isfinite(value) else str(value)
-
-
-def _from_json(value):
-    return float(value) if isinstance(value, str) else value
 
 
 def _complete_lines(path):

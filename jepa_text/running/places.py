@@ -11,6 +11,7 @@ machine can resume the run. Only one process may work at an address at a time.
 
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -101,7 +102,8 @@ def model_folder(what, place, step=None):
     files = addresses.list_files(address)
     if not files:
         raise FileNotFoundError(f'There are no files at {address}. Check the address.')
-    steps = {name: int(p[1]) for name in files if _is_of_step(p := name.split('/'))}
+    pattern = re.compile(rf'{restore.STEPS}/(\d+)/')
+    steps = {name: int(at[1]) for name in files if (at := pattern.match(name))}
     is_read_there = bool(steps) and address.startswith(_WRITABLE)
     wanted = {
         name: file
@@ -114,7 +116,3 @@ def model_folder(what, place, step=None):
     if is_read_there:
         atomic.write(folder / restore.STEPS, f'{address}/{restore.STEPS}')
     return folder
-
-
-def _is_of_step(parts):
-    return len(parts) > 2 and parts[0] == restore.STEPS and parts[1].isdecimal()

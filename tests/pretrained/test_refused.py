@@ -63,13 +63,27 @@ def test_texts_of_the_wrong_type_raise(kind, texts, message):
         model.predict(*texts)
 
 
-def test_contexts_and_answers_without_tokens_raise():
-    examples = tasks.Examples(['What?'] * 2, ['The whale.', ''], None)
-    with pytest.raises(ValueError, match='context 1 has no tokens'):
-        spans.Spans().rows(reader(), examples)
-    examples = tasks.Examples(['What?'], ['The whale.'], [[(0, '')]])
-    with pytest.raises(ValueError, match=r"example 0: the answer \(0, ''\) has no token"):
-        spans.Spans().rows(reader(), examples)
+# (kind, first texts, second texts, target, message) of rows of at most 32 tokens.
+UNREADABLE = [
+    (spans.Spans(), ['What?'] * 2, ['The whale.', ''], None, 'context 1 has no tokens'),
+    (
+        *(spans.Spans(), ['What?'], ['The whale.'], [[(0, '')]]),
+        r"example 0: the answer \(0, ''\) has no token",
+    ),
+    (
+        *(spans.Spans(), ['What is it? ' * 20], ['The old man. ' * 40], None),
+        'question 0 has .* larger max_length',
+    ),
+    (LABELS, ['x'], None, ['b'], "'b' is unknown; the model has: 'land', 'sea'"),
+    (TAGS, [['x']], None, [['b']], "'b' is unknown; the model has: 'O', 'X'"),
+    (labels.Scores(), [''], None, None, "the text '' has no tokens"),
+]
+
+
+@pytest.mark.parametrize('kind, first, second, target, message', UNREADABLE)
+def test_examples_that_are_no_rows_raise(kind, first, second, target, message):
+    with pytest.raises(ValueError, match=message):
+        kind.rows(reader(32), tasks.Examples(first, second, target))
 
 
 ODD = ['', ' ', '\u200d', '\U0001f469\u200d\U0001f467', 'e\u0301\u0301', '<mask>', '\t']

@@ -229,15 +229,6 @@ def test_a_step_between_others_can_be_saved_after_a_fall_back(tmp_path):
     assert _steps(tmp_path) == ['2', '3', 'damaged-4']
 
 
-def test_damage_while_open_is_detected(tmp_path):
-    with checkpoint.Checkpointer(tmp_path) as store:
-        store.save(_state(1), {})
-        store.save(_state(2), {})
-        assert int(_restored(store)[0].step) == 2
-        _flip(_largest(tmp_path / '2'))
-        assert int(_restored(store)[0].step) == 1
-
-
 def test_no_good_step_raises_and_moves_nothing(tmp_path):
     _save(tmp_path, 1, 2)
     for step in ('1', '2'):

@@ -88,8 +88,8 @@ def test_disk_errors_are_not_damage(run, monkeypatch):
     assert int(tiny.train(config, workdir).step) == 4
 
 
-def test_a_changed_tokenizer_raises(run):
-    _, workdir = run
+def test_a_changed_tokenizer_raises_and_training_restores_it(run):
+    config, workdir = run
     path = workdir / 'tokenizer.json'
     content = json.loads(path.read_text())
     # Swap two tokens: the file is still valid.
@@ -101,6 +101,9 @@ def test_a_changed_tokenizer_raises(run):
     for read in (load.load, load.untrained):
         with pytest.raises(ValueError, match='tokenizer.json is damaged or was edited'):
             read(workdir)
+    path.write_text('{}')
+    tiny.train(config, workdir)
+    assert load.load(workdir)
 
 
 def test_a_changed_model_config_raises(run):
@@ -114,17 +117,8 @@ def test_a_changed_model_config_raises(run):
     with pytest.raises(ValueError, match='config.json is damaged or was edited'):
         load.load(workdir)
     path.write_text('{')
-    with pytest.raises(
-        ValueError, match=r'config\.json is damaged: it is not valid JSON'
-    ):
+    with pytest.raises(ValueError, match=r'config\.json is damaged: it is not valid'):
         load.load(workdir)
-
-
-def test_training_restores_the_tokenizer_file(run):
-    config, workdir = run
-    (workdir / 'tokenizer.json').write_text('{}')
-    tiny.train(config, workdir)
-    assert load.load(workdir)
 
 
 @pytest.mark.parametrize(

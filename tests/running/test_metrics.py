@@ -54,22 +54,21 @@ def test_not_finite_values_are_strings_in_strict_json_and_floats_when_read(tmp_p
     assert math.isnan(row['a']) and row['b'] == math.inf and row['c'] == -math.inf
 
 
-@pytest.mark.parametrize('value', [np.ones(3), 'text', None, [1, 2], 1j])
-def test_values_must_be_scalars(tmp_path, value):
+@pytest.mark.parametrize(
+    ('name', 'value', 'words'),
+    [
+        *[('train/x', x, "'train/x' must be one number") for x in (np.ones(3), [1, 2])],
+        *[('train/x', x, "'train/x' must be one number") for x in ('text', None, 1j)],
+        *[(name, 1, f'cannot be named "{name}"') for name in ('step', 'crc')],
+    ],
+)
+def test_metrics_are_numbers_with_a_free_name(tmp_path, name, value, words):
     with (
         metrics.Writer(tmp_path, tensorboard=False) as writer,
-        pytest.raises(ValueError, match="'train/x' must be one number"),
+        pytest.raises(ValueError, match=words),
     ):
-        writer.write(1, {'train/x': value})
+        writer.write(1, {name: value})
     assert log(tmp_path) == b''
-
-
-def test_the_name_step_is_reserved(tmp_path):
-    with (
-        metrics.Writer(tmp_path, tensorboard=False) as writer,
-        pytest.raises(ValueError, match='cannot be named "step"'),
-    ):
-        writer.write(1, {'step': 1})
 
 
 @pytest.mark.parametrize('killed_after', range(7))

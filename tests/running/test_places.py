@@ -32,26 +32,12 @@ def test_stores_that_orbax_cannot_write_are_refused_with_the_remedy(address):
         pass
 
 
-@pytest.fixture
-def remote(tmp_path, monkeypatch):
-    """(a folder that stands for an address, a place that copies and sends its files)."""
-    list_files = addresses.list_files
-    monkeypatch.setattr(
-        addresses, 'list_files', lambda path: list_files(f'file://{path}')
-    )
-
-    def opened():
-        folder = tmp_path / 'here'
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        return places.Place(folder, str(tmp_path / 'there'), is_run=True)
-
-    return tmp_path / 'there', opened
-
-
-def test_changed_files_are_sent_and_read_again(remote, monkeypatch):
-    there, opened = remote
-    place = opened()
+def test_changed_files_are_sent_and_read_again(tmp_path, monkeypatch):
+    """To a folder that stands for an address."""
+    there, here, list_files = tmp_path / 'there', tmp_path / 'here', addresses.list_files
+    monkeypatch.setattr(addresses, 'list_files', lambda at: list_files(f'file://{at}'))
+    here.mkdir()
+    place = places.Place(here, str(there), is_run=True)
     assert (place.folder / 'checkpoints').read_text() == f'{there}/checkpoints'
     for name in ('config.json', 'lock', 'profile/trace', 'half.tmp'):
         (place.folder / name).parent.mkdir(exist_ok=True)
@@ -64,7 +50,17 @@ def test_changed_files_are_sent_and_read_again(remote, monkeypatch):
     place.send()
     assert (there / 'config.json').read_text() == '{}'
     assert (there / 'profile' / 'trace').read_text().startswith('kept')
-    assert (opened().folder / 'config.json').read_text() == '{}'
+    shutil.rmtree(here)
+    here.mkdir()
+    places.Place(here, str(there), is_run=True)
+    assert (here / 'config.json').read_text() == '{}'
+
+
+def _flip_largest(store, folder):
+    path = max(store.find(folder), key=store.size)
+    content = bytearray(store.cat(path))
+    content[len(content) // 2] ^= 1
+    store.pipe_file(path, bytes(content))
 
 
 @pytest.mark.slow
@@ -80,11 +76,7 @@ def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
         tiny.train(config, address, stop=stop)
     steps = f'{address}/checkpoints'
     assert restore.steps(steps) == [1, 2]
-    store, path = addresses.filesystem(f'{steps}/2/state')
-    path = max(store.find(path), key=store.size)
-    content = bytearray(store.cat(path))
-    content[len(content) // 2] ^= 1
-    store.pipe_file(path, bytes(content))
+    _flip_largest(*addresses.filesystem(f'{steps}/2/state'))
     assert tiny.fingerprint(tiny.train(config, address)) == straight
     assert f'{steps}/2 was deleted' in caplog.text
     assert restore.steps(steps) == [4, 6]
@@ -116,11 +108,7 @@ def test_a_run_at_another_address_is_copied(tmp_path, monkeypatch, caplog):
     with pytest.raises(FileNotFoundError, match=f'step 7 in .*There are: .*{step}'):
         load.load(address, step=7)
     # A flipped byte is found, also at the address.
-    state = f'{path}/checkpoints/{step}/state'
-    largest = max(store.find(state), key=store.size)
-    content = bytearray(store.cat(largest))
-    content[len(content) // 2] ^= 1
-    store.pipe_file(largest, bytes(content))
+    _flip_largest(store, f'{path}/checkpoints/{step}/state')
     with pytest.raises(restore.DamagedError, match='content of state/.* has changed'):
         load.load(address, step=step)
     folder = places.model_folder('the run', address)
