@@ -32,7 +32,8 @@ def plan(config, workdir=None):
         options = schema.read(hardware.Options, run['plan'], 'plan')
         _, devices = hardware.find(options.target)
         mesh = sharding.abstract_mesh(devices, **run['mesh'])
-        plans[name] = make(completion.as_planned(run, mesh), options)
+        run = completion.with_baseline(completion.with_init_from(run), None, mesh)
+        plans[name] = make(run, options)
         tables.show(name, plans[name])
     return plans
 

@@ -15,8 +15,6 @@ from jepa_text.parallel import processes
 from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 
-BASELINES = ('none', 'flops')
-
 
 def with_init_from(config, folder=None):
     """Returns the config with the model section and `tied` of heads from `init_from`.
@@ -63,12 +61,6 @@ def with_baseline(config, folder, mesh=None):
     }
 
 
-def as_planned(config, mesh):
-    """Returns the config with its start and its baseline on a mesh, before it has a
-    folder."""
-    return with_baseline(with_init_from(config), None, mesh)
-
-
 def _stretched(config, steps, sections):
     """Returns the config with other phases; its schedule and steps stretch with them."""
     total = sum(section['steps'] for section in sections)
@@ -84,7 +76,7 @@ def _mlm_section(phase):
 
 def _check_baseline(kind, phases):
     """Raises ValueError for an unknown kind, and if no phase has a latent term."""
-    resolve.check_choice('baseline', kind, BASELINES)
+    resolve.check_choice('baseline', kind, ('none', 'flops'))
     if not any(map(_mlm_section, phases)):
         raise ValueError(
             f'baseline={kind!r}, but no phase has a latent term: '

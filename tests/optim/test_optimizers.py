@@ -362,6 +362,13 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
         (dict(name='muon', ns_lower=1.0), 'ns_lower=1.0 must be .* below 1'),
         (dict(name='muon', ns_steps=0), 'ns_steps=0 must be an integer at least 1'),
         (
+            # A pair is not a list of pairs.
+            dict(name='sgd', lr_multipliers=('embedding$', 0.0)),
+            r"pairs of a pattern.*\(\('embedding\$', 0.1",
+        ),
+        (dict(name='sgd', lr_multipliers='embedding$'), 'pairs of a pattern'),
+        (dict(name='sgd', lr_multipliers=0.0), 'pairs of a pattern'),
+        (
             dict(name='sgd', lr_multipliers=(('norm', 0.1), ('norm', 0.5))),
             'has a pattern twice',
         ),

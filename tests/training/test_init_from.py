@@ -519,14 +519,6 @@ def test_multipliers_that_match_nothing_are_rejected():
     section = {'name': 'adamw', 'lr_multipliers': (('layer_7/', 0.0),)}
     with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
         optimizers.check_multipliers(section, [params_of(True)])
-    # A pair is not a list of pairs.
-    for lr_multipliers in (('embedding$', 0.0), 'embedding$', 0.0):
-        with pytest.raises(
-            ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
-        ):
-            optimizers.check_multipliers(
-                {'lr_multipliers': lr_multipliers}, [params_of(True)]
-            )
 
 
 # The config.
@@ -567,4 +559,4 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
     assert len(set(folders)) == 6 and 'runs/rows-cpt-x-' in folders[0]
     for argument in (f'{old},soon', f'{old},2k,clm', f'{old},2k,mlm,big'):
         with pytest.raises(ValueError, match='soon|clm|big'):
-            cpt.get_config(argument)
+            settings.plain(cpt.get_config(argument))
