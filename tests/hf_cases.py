@@ -16,11 +16,6 @@ DOCUMENTS = [
     np.array([1, 30, 6, 17, 25, 11, 2], np.int32),
 ]
 
-QWEN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
-    r' ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
-)
-
 _SIZES = dict(
     vocab_size=V,
     hidden_size=32,
@@ -186,35 +181,8 @@ def write(folder, config, tensors):
     folder = Path(folder)
     (folder / 'config.json').write_text(json.dumps(config))
     save_file(tensors, folder / 'model.safetensors', metadata={'format': 'pt'})
-    if config['model_type'] == 'qwen2':
-        (folder / 'tokenizer.json').write_text(json.dumps(letters_of_qwen()))
-    else:
-        write_tokenizer(folder)
+    write_tokenizer(folder)
     return folder
-
-
-def letters_of_qwen():
-    """The content of a tokenizer.json of V letters in bytes, as Qwen2Tokenizer has it."""
-    special = ['<|endoftext|>', '<bos>', '<eos>']
-    letters = [chr(ord('A') + i) for i in range(V - len(special) - 1)]
-    vocabulary = [*special, 'Ġ', *letters]
-    backend = tokenizers.Tokenizer(
-        tokenizers.models.BPE({w: i for i, w in enumerate(vocabulary)}, [])
-    )
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.add_special_tokens(special)
-    return as_qwen(json.loads(backend.to_str()))
-
-
-def as_qwen(content):
-    """The content of a tokenizer.json whose texts are divided as in Qwen2Tokenizer."""
-    split = dict(type='Split', pattern={'Regex': QWEN}, behavior='Isolated', invert=False)
-    flags = dict(add_prefix_space=False, trim_offsets=False, use_regex=False)
-    parts = [split, dict(type='ByteLevel', **flags)]
-    return content | {
-        'normalizer': {'type': 'NFC'},
-        'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': parts},
-    }
 
 
 def write_tokenizer(folder, words=WORDS):

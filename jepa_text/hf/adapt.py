@@ -14,8 +14,8 @@ New rows, of the mask token and for padding, are the mean of all tokens' rows (H
 import dataclasses
 import json
 import re
-from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import ranges, resolve
@@ -96,12 +96,6 @@ def with_mask(tokenizer, where, mask):
     return tokenizers.parse(content, where), mask, 'reserved'
 
 
-def tokenizer_of(folder, section):
-    """The Tokenizer of a folder, with the mask token chosen in `section`."""
-    tokenizer = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
-    return with_mask(tokenizer, folder, choices(section).mask)[0]
-
-
 def lines(record):
     """A readable summary of the record of an adaptation, one line per decision."""
     rows = record['rows']
@@ -121,44 +115,25 @@ def lines(record):
     ]
 
 
-class Extended:
-    """Reads tensors with rows per token as if they had more rows, or replaced rows.
+def mean_row(read, shape, count, block=8192):
+    """The mean of the first `count` rows of a tensor, summed in float64 one block of rows
+    at a time.
 
-    Rows from `have` on, and those in `replaced`, are the mean of the first `vocab_size`.
+    `read(*slices)` returns a part of the tensor as float32.
     """
+    total, rest = 0.0, [slice(0, n) for n in shape[1:]]
+    for start in range(0, count, block):
+        part = read(slice(start, min(start + block, count)), *rest)
+        total = total + part.sum(axis=0, dtype=np.float64)
+    return np.asarray(total / count, np.float32)
 
-    def __init__(self, tensors, names, *, have, vocab_size, replaced):
-        self._tensors, self._names = tensors, names
-        self._have, self._vocab_size = have, min(vocab_size, have)
-        self._replaced = replaced
-        self._means = {}
 
-    def __call__(self, name, first, *rest):
-        if name not in self._names:
-            return self._tensors.read(name, first, *rest)
-        stop = min(first.stop, self._have)
-        rows = [i for i in self._replaced if first.start <= i < first.stop]
-        if stop == first.stop and not rows:
-            return self._tensors.read(name, first, *rest)
-        mean = self._mean(name)[tuple(rest)]
-        rows_ND = np.empty((first.stop - first.start, *mean.shape), np.float32)
-        rows_ND[:] = mean
-        if stop > first.start:
-            rows_ND[: stop - first.start] = self._tensors.read(
-                name, slice(first.start, stop), *rest
-            )
-        for row in rows:
-            rows_ND[row - first.start] = mean
-        return rows_ND
-
-    def _mean(self, name, block=8192):
-        """The mean row, summed in float64 one block of rows at a time."""
-        if name not in self._means:
-            total = 0.0
-            for start in range(0, self._vocab_size, block):
-                rows = slice(start, min(start + block, self._vocab_size))
-                width = [slice(0, n) for n in self._tensors.shape(name)[1:]]
-                part = self._tensors.read(name, rows, *width)
-                total = total + part.sum(axis=0, dtype=np.float64)
-            self._means[name] = np.asarray(total / self._vocab_size, np.float32)
-        return self._means[name]
+def extended(leaf, mean, rows, replaced, axis):
+    """`leaf` with `rows` rows; new ones, and those `replaced`, are the `mean`."""
+    rows_ND = jnp.moveaxis(leaf, axis, 0)
+    missing = [(0, rows - len(rows_ND)), *[(0, 0)] * mean.ndim]
+    number = jnp.arange(rows).reshape(-1, *[1] * mean.ndim)
+    is_new = number >= len(rows_ND)
+    for row in replaced:
+        is_new |= number == row
+    return jnp.moveaxis(jnp.where(is_new, mean, jnp.pad(rows_ND, missing)), 0, axis)

@@ -7,21 +7,14 @@ on this machine is reduced to its last component.
 import dataclasses
 from pathlib import PurePosixPath, PureWindowsPath
 
-# Suffix of an architecture's name -> pipeline tag, and the class that loads the model.
+# Suffix of an architecture's name, and of the class that loads it -> pipeline tag.
 TASKS = {
-    'ForMaskedLM': ('fill-mask', 'AutoModelForMaskedLM'),
-    'ForCausalLM': ('text-generation', 'AutoModelForCausalLM'),
-    'ForSequenceClassification': (
-        'text-classification',
-        'AutoModelForSequenceClassification',
-    ),
-    'ForTokenClassification': (
-        'token-classification',
-        'AutoModelForTokenClassification',
-    ),
-    'ForQuestionAnswering': ('question-answering', 'AutoModelForQuestionAnswering'),
+    'ForMaskedLM': 'fill-mask',
+    'ForCausalLM': 'text-generation',
+    'ForSequenceClassification': 'text-classification',
+    'ForTokenClassification': 'token-classification',
+    'ForQuestionAnswering': 'question-answering',
 }
-VECTORS = ('feature-extraction', 'AutoModel')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +78,10 @@ def public_name(value):
 
 def _task(architecture, causal):
     """(pipeline tag, class that loads the model)."""
-    if architecture.endswith('ForCausalLM') and not causal:
-        return VECTORS
-    matching = (task for end, task in TASKS.items() if architecture.endswith(end))
-    return next(matching, VECTORS)
+    for end, task in TASKS.items():
+        if architecture.endswith(end) and (causal or end != 'ForCausalLM'):
+            return task, f'AutoModel{end}'
+    return 'feature-extraction', 'AutoModel'
 
 
 def _training(facts):

@@ -2,15 +2,131 @@
 
 Sections here are canonical: every size is given, and `vocab_rows` is the number of rows
 of the embedding. Keys missing from config.json have the default of its `transformers`
-class.
+class. Values are checked before anything is built from them: null, strings and lists are
+never accepted as numbers. Keys that the family does not read may have any value.
 """
 
 import dataclasses
+import re
+import reprlib
 
-from jepa_text.hf import config_values, families
+from jepa_text.config import ranges, resolve
+from jepa_text.hf import families
+from jepa_text.hf.families import FAMILIES, LAYER_TYPES, STRETCH
+from jepa_text.models import stack
 
 # Options of an encoder that determine how it is computed, but not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
+
+_NUMBER = dict(above=0)
+_WHOLE = dict(whole=True, minimum=1, maximum=ranges.MAX_INT)
+# What a value must be: a type, the bounds of a number, or the items of a list. The others
+# are checked when the encoder is built.
+RULES = {
+    'num_hidden_layers': _WHOLE | stack.BOUNDS['depth'],
+    **dict.fromkeys(
+        (
+            *('vocab_size', 'max_position_embeddings', 'sliding_window'),
+            *('original_max_position_embeddings', 'global_attn_every_n_layers'),
+            'no_rope_layer_interval',
+        ),
+        _WHOLE,
+    ),
+    'local_attention': _WHOLE | dict(minimum=2),
+    **dict.fromkeys(('max_window_layers', 'pad_token_id'), _WHOLE | dict(minimum=0)),
+    **dict.fromkeys(
+        (
+            *('rope_theta', 'global_rope_theta', 'local_rope_theta'),
+            *('partial_rotary_factor', 'factor', 'low_freq_factor', 'high_freq_factor'),
+        ),
+        _NUMBER,
+    ),
+    **dict.fromkeys(
+        ('rms_norm_eps', 'layer_norm_eps', 'norm_eps'), _NUMBER | dict(below=1)
+    ),
+    **dict.fromkeys(
+        ('tie_word_embeddings', 'use_sliding_window', 'is_causal', 'is_decoder'), bool
+    ),
+    **dict.fromkeys(('rope_type', 'type'), str),
+    **dict.fromkeys(('rope_parameters', 'rope_scaling', *LAYER_TYPES), dict),
+    'architectures': (),
+    'layer_types': LAYER_TYPES,
+    'no_rope_layers': (0, 1),
+}
+NULLABLE = (
+    *('sliding_window', 'rope_theta', 'partial_rotary_factor', 'architectures'),
+    *('rope_parameters', 'rope_scaling', 'layer_types', 'no_rope_layers', *LAYER_TYPES),
+)
+# Keys of rotary positions, in the object `rope_parameters`.
+_ROPE = ('rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *STRETCH.values())
+# Keys that are read although no family has a default for them.
+_ALWAYS = (
+    *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
+    *('is_causal', 'is_decoder', 'architectures'),
+)
+
+
+def complete(config, family=None):
+    """(family, config with defaults). Raises ValueError for an unknown family and for
+    invalid values."""
+    family = family or config.get('model_type')
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise ValueError(
+            f'model_type={family!r} is not supported.'
+            f'{resolve.nearest(str(family), FAMILIES)}'
+        )
+    kind = FAMILIES[family]
+    given = {key: value for key, value in config.items() if key not in kind.unread}
+    config = kind.defaults | given
+    read = {*kind.defaults, *families.KEYS[kind.model].values(), *_ALWAYS} & set(RULES)
+    if family == 'bert':
+        read.remove('pad_token_id')
+    for key in sorted(read):
+        if key in config or key not in _ALWAYS:
+            _check_value(key, config.get(key), RULES[key])
+    for key in ('rope_parameters', 'rope_scaling'):
+        _check_rope(key, config.get(key) or {})
+    for key in ('layer_types', 'no_rope_layers'):
+        listed, depth = config.get(key), config['num_hidden_layers']
+        if listed is not None and len(listed) != depth:
+            raise _error(key, listed, f'a list of num_hidden_layers={depth} values')
+    return family, config
+
+
+def _check_value(where, value, rule):
+    key = where.rpartition('.')[2]
+    if value is None and key in NULLABLE:
+        return
+    if isinstance(rule, dict):
+        if 'whole' in rule and type(value) is not int:
+            raise _error(where, value, ranges.describe(**rule))
+        ranges.number(f'config.json: {where}', value, **rule)
+    elif isinstance(rule, type):
+        if not isinstance(value, rule):
+            words = {bool: 'true or false', str: 'a string', dict: 'an object'}
+            raise _error(where, value, words[rule])
+    elif not isinstance(value, list) or any(
+        item not in rule if rule else not isinstance(item, str) for item in value
+    ):
+        words = ', '.join(map(repr, rule))
+        raise _error(where, value, f'a list of {words or "strings"}')
+
+
+def _check_rope(where, rope):
+    known = (*_ROPE, *LAYER_TYPES)
+    if rope and not set(rope) & set(known):
+        raise _error(where, rope, f'null or an object with some of {", ".join(known)}')
+    for key in sorted(set(rope) & set(known)):
+        _check_value(f'{where}.{key}', rope[key], RULES[key])
+        if key in LAYER_TYPES:
+            _check_rope(f'{where}.{key}', rope[key] or {})
+    low, high = rope.get('low_freq_factor'), rope.get('high_freq_factor')
+    if None not in (low, high) and low >= high:
+        raise _error(f'{where}.high_freq_factor', high, f'above low_freq_factor, {low}')
+
+
+def _error(key, value, words):
+    return ValueError(f'config.json: {key}={reprlib.repr(value)} must be {words}.')
 
 
 def to_section(config, family=None):
@@ -20,19 +136,30 @@ def to_section(config, family=None):
     anything that the models here compute differently, such as other activations or
     other scaling of positions.
     """
-    family, config = families.complete(config, family)
-    config_values.check(config, family)
-    model = families.KINDS[family].model
+    family, config = complete(config, family)
+    model = FAMILIES[family].model
     read = {
         'transformer': _read_transformer,
         'bert': _read_bert,
         'modernbert': _read_modern,
     }
+    names = families.KEYS[model]
+    section = {ours: config.get(key) for ours, key in names.items()}
+    for ours in section.keys() & {'act', 'head_act'}:
+        _require(config, names[ours], *families.ACTIVATIONS)
+        section[ours] = families.ACTIVATIONS[section[ours]]
+    section |= read[model](family, config, section)
     try:
-        sizes = {ours: config[key] for ours, key in families.SIZES[model].items()}
-        return {'name': model, **sizes, **read[model](family, config, sizes)}
-    except KeyError as error:
-        raise ValueError(f'The config of this {family} lacks {error}.') from error
+        return canonical(encoder_of({'name': model, **section}))
+    except ValueError as error:
+        text = re.sub(r'\w+(?==)', lambda x: names.get(x[0], x[0]), str(error))
+        raise ValueError(f'config.json: {text}') from error
+
+
+def encoder_of(section):
+    """The encoder module of a canonical section."""
+    section = {'vocab_size': section['vocab_rows'], **section}
+    return resolve.build('models', section)
 
 
 def to_config(section, family, tied, causal):
@@ -41,26 +168,27 @@ def to_config(section, family, tied, causal):
     A decoder that is not `causal` gets is_causal=false, which makes it bidirectional in
     transformers. Raises ValueError if the family cannot express an option of the section.
     """
-    kind = families.KINDS[family]
+    kind = FAMILIES[family]
     if section['name'] != kind.model:
-        matching = [f for f, k in families.KINDS.items() if k.model == section['name']]
+        matching = [f for f, k in FAMILIES.items() if k.model == section['name']]
         raise ValueError(
             f'A {section["name"]} is no {family}; use one of: {", ".join(matching)}.'
         )
-    write = {
-        'transformer': _write_transformer,
-        'bert': _write_bert,
-        'modernbert': _write_modern,
-    }
     config = {
         'model_type': family,
         'architectures': [kind.architecture],
         'tie_word_embeddings': tied,
-        **{key: section[ours] for ours, key in families.SIZES[kind.model].items()},
-        **write[kind.model](family, section),
     }
+    for ours, key in families.KEYS[kind.model].items():
+        is_act = ours in ('act', 'head_act')
+        value = section[ours]
+        config[key] = families.THEIR_ACTIVATIONS[value] if is_act else value
     if kind.model == 'transformer':
-        config |= _write_window(family, section, causal)
+        config |= _write_transformer(family, section, causal)
+    elif kind.model == 'modernbert':
+        config |= _write_modern(section)
+    elif family != 'bert':
+        config['pad_token_id'] = section['position_offset'] - 1
     if kind.causal and not causal:
         config['is_causal'] = False
     again = to_section(config)
@@ -74,8 +202,13 @@ def to_config(section, family, tied, causal):
     return config
 
 
-def canonical(name, encoder):
-    """The canonical section of an encoder module; `name` is the model's file."""
+def name_of(encoder):
+    """The file of an encoder's class, as a section names it."""
+    return type(encoder).__module__.rsplit('.', 1)[-1]
+
+
+def canonical(encoder):
+    """The canonical section of an encoder module."""
     fields = {f.name: getattr(encoder, f.name) for f in dataclasses.fields(encoder)}
     section = {k: v for k, v in fields.items() if k not in _HOW}
     section['vocab_rows'] = section.pop('vocab_size')
@@ -85,40 +218,46 @@ def canonical(name, encoder):
     scaling = section.get('rope_scaling')
     if scaling is not None:
         section['rope_scaling'] = dict(scaling)
-    return {'name': name, **section}
+    return {'name': name_of(encoder), **section}
 
 
-def _read_transformer(family, config, sizes):
+def _read_transformer(family, config, section):
     _require(config, 'hidden_act', 'silu', 'swish')
-    theta, scaling = _read_rope(config, config)
-    depth, bias = sizes['depth'], config['attention_bias']
+    theta, scaling = _read_rope(config)
+    depth = section['depth']
     if family == 'smollm3':
         theta = _merged(theta if rotary else None for rotary in _rotary(config, depth))
     return {
-        'kv_heads': sizes['kv_heads'] or sizes['heads'],
-        'head_width': sizes['head_width'] or sizes['width'] // sizes['heads'],
+        'kv_heads': section['heads' if section['kv_heads'] is None else 'kv_heads'],
         'rope_theta': theta,
         'rope_scaling': scaling,
         'window': _read_window(family, config, depth),
-        'qkv_bias': bias or family == 'qwen2',
-        'o_bias': bias,
+        'qkv_bias': bool(section['o_bias']) or family == 'qwen2',
         'qk_norm': family == 'qwen3',
-        'ffn_bias': config['mlp_bias'],
     }
 
 
-def _write_transformer(family, section):
-    thetas = section['rope_theta']
-    thetas = thetas if isinstance(thetas, tuple) else (thetas,) * section['depth']
+def _write_transformer(family, section, causal):
+    thetas, windows = (
+        value if isinstance(value, tuple) else (value,) * section['depth']
+        for value in (section['rope_theta'], section['window'])
+    )
     theta = next((t for t in thetas if t is not None), 10_000.0)
+    size = next((w + int(causal) for w in windows if w is not None), None)
     config = {
         'hidden_act': 'silu',
         'rope_parameters': _write_rope(theta, section['rope_scaling']),
-        'attention_bias': section['o_bias'],
-        'mlp_bias': section['ffn_bias'],
     }
     if family == 'smollm3':
         config['no_rope_layers'] = [int(t is not None) for t in thetas]
+    if family == 'mistral':
+        config['sliding_window'] = size
+    elif 'use_sliding_window' in FAMILIES[family].defaults:
+        config |= {
+            'use_sliding_window': size is not None,
+            'sliding_window': size,
+            'layer_types': [LAYER_TYPES[w is not None] for w in windows],
+        }
     return config
 
 
@@ -134,51 +273,34 @@ def _read_window(family, config, depth):
     In transformers, causal windows count the position itself, i - j < sliding_window;
     bidirectional windows do not, |i - j| <= sliding_window.
     """
-    own = int(bool(config.get('is_causal', families.KINDS[family].causal)))
+    own = int(bool(config.get('is_causal', FAMILIES[family].causal)))
     # Llama has no windows, whatever its config says.
-    has_windows = 'sliding_window' in families.KINDS[family].defaults
+    has_windows = 'sliding_window' in FAMILIES[family].defaults
     size = config['sliding_window'] if has_windows else None
     if size is None or not config.get('use_sliding_window', True):
         return None
-    slides = [True] * depth
-    if family.startswith('qwen'):
-        slides = [i >= config['max_window_layers'] for i in range(depth)]
-    elif family == 'smollm3':
-        slides = [not rotary for rotary in _rotary(config, depth)]
     if config.get('layer_types'):
         slides = [kind == 'sliding_attention' for kind in config['layer_types']]
+    elif family == 'smollm3':
+        slides = [not rotary for rotary in _rotary(config, depth)]
+    else:
+        first = config['max_window_layers'] if family.startswith('qwen') else 0
+        slides = [i >= first for i in range(depth)]
     return _merged(size - own if sliding else None for sliding in slides)
 
 
-def _write_window(family, section, causal):
-    windows = section['window']
-    if not isinstance(windows, tuple):
-        windows = (windows,) * section['depth']
-    size = next((w + int(causal) for w in windows if w is not None), None)
-    if family == 'mistral':
-        return {'sliding_window': size}
-    if 'use_sliding_window' not in families.KINDS[family].defaults:
-        return {}
-    slides = ['full_attention' if w is None else 'sliding_attention' for w in windows]
-    return {
-        'use_sliding_window': size is not None,
-        'sliding_window': size,
-        'layer_types': slides,
-    }
-
-
-def _read_rope(config, whole):
+def _read_rope(config):
     """(theta, scaling) from `rope_scaling`, which takes precedence as in transformers,
     `rope_parameters`, or the keys that preceded both."""
     rope = config.get('rope_scaling') or config.get('rope_parameters') or {}
-    if nested := [key for key in families.LAYER_TYPES if key in rope]:
+    if nested := [key for key in LAYER_TYPES if key in rope]:
         raise ValueError(
             f'config.json: rope_parameters has values for {" and ".join(nested)}, but '
             'the layers of this family share their positions: give one set of values, '
             'without types of layers.'
         )
     kind = rope.get('rope_type', rope.get('type', 'default'))
-    part = rope.get('partial_rotary_factor') or whole.get('partial_rotary_factor') or 1
+    part = rope.get('partial_rotary_factor') or config.get('partial_rotary_factor') or 1
     if kind not in ('default', 'llama3') or part != 1:
         raise ValueError(
             f'config.json: rope_type={kind!r} with partial_rotary_factor={part}: only '
@@ -186,73 +308,46 @@ def _read_rope(config, whole):
         )
     theta = rope.get('rope_theta', config.get('rope_theta'))
     if theta is None:
-        raise ValueError('config.json: rope_theta=None must be a number above 0.')
+        raise _error('rope_theta', None, 'a number above 0')
     if kind == 'default':
         return float(theta), None
-    rope = {families.STRETCH['length']: whole['max_position_embeddings']} | rope
-    return float(theta), {ours: rope[theirs] for ours, theirs in families.STRETCH.items()}
+    rope = {STRETCH['length']: config['max_position_embeddings']} | rope
+    if lacking := set(STRETCH.values()) - set(rope):
+        raise ValueError(f"config.json: rope_type='llama3' lacks {', '.join(lacking)}.")
+    return float(theta), {ours: rope[theirs] for ours, theirs in STRETCH.items()}
 
 
 def _write_rope(theta, scaling=None):
     if scaling is None:
         return {'rope_type': 'default', 'rope_theta': theta}
-    stretch = {theirs: scaling[ours] for ours, theirs in families.STRETCH.items()}
+    stretch = {theirs: scaling[ours] for ours, theirs in STRETCH.items()}
     return {'rope_type': 'llama3', 'rope_theta': theta, **stretch}
 
 
-def _read_bert(family, config, sizes):
+def _read_bert(family, config, section):
     _require(config, 'position_embedding_type', 'absolute')
+    if family == 'bert':
+        return {'position_offset': 0}
+    offset, maximum = config['pad_token_id'] + 1, config['max_position_embeddings']
+    if offset >= maximum:
+        raise _error(
+            'max_position_embeddings', maximum, f'above pad_token_id + 1, {offset}'
+        )
+    # RobertaLMHead and the classes derived from it use gelu in any case.
+    return {'position_offset': offset, 'head_act': 'gelu'}
+
+
+def _read_modern(family, config, section):
     return {
-        'position_offset': 0 if family == 'bert' else config['pad_token_id'] + 1,
-        'act': _activation(config, 'hidden_act'),
-        # RobertaLMHead and the classes derived from it use gelu in any case.
-        'head_act': _activation(config, 'hidden_act') if family == 'bert' else 'gelu',
-        'head_width': sizes['width'] // sizes['heads'],
-    }
-
-
-def _write_bert(family, section):
-    config = {'hidden_act': families.THEIR_ACTIVATIONS[section['act']]}
-    if family != 'bert':
-        config['pad_token_id'] = section['position_offset'] - 1
-    return config
-
-
-def _read_modern(family, config, sizes):
-    return {
-        'head_width': sizes['width'] // sizes['heads'],
         'global_every': _read_every(config),
         'rope_theta': _read_theta(config, 'full_attention', 'global_rope_theta'),
         'local_theta': _read_theta(config, 'sliding_attention', 'local_rope_theta'),
         'local_window': config['local_attention'] // 2,
-        'act': _activation(config, 'hidden_activation'),
-        'head_act': _activation(config, 'classifier_activation'),
     }
 
 
-def _read_theta(config, layers, before):
-    """The theta of a kind of layers, or of the key `before` that preceded it."""
-    nested = config['rope_parameters'] or {}
-    if flat := sorted(set(nested) - set(families.LAYER_TYPES)):
-        raise ValueError(
-            f'config.json: rope_parameters has {", ".join(flat)}, but the layers of this '
-            f'family differ: give values for {" and ".join(families.LAYER_TYPES)}.'
-        )
-    merged = (nested.get(layers) or {}) | (config.get('rope_scaling') or {})
-    rope = {'rope_theta': config[before], 'rope_parameters': merged}
-    theta, scaling = _read_rope(rope, config)
-    if scaling is not None:
-        raise ValueError(
-            f"config.json: rope_type='llama3' of {layers} is not supported, only "
-            "'default' is."
-        )
-    return theta
-
-
-def _write_modern(family, section):
+def _write_modern(section):
     return {
-        'hidden_activation': families.THEIR_ACTIVATIONS[section['act']],
-        'classifier_activation': families.THEIR_ACTIVATIONS[section['head_act']],
         'local_attention': 2 * section['local_window'],
         'layer_types': _modern_layers(section['global_every'], section['depth']),
         'rope_parameters': {
@@ -260,6 +355,26 @@ def _write_modern(family, section):
             'sliding_attention': _write_rope(section['local_theta']),
         },
     }
+
+
+def _read_theta(config, layers, before):
+    """The theta of a kind of layers, or of the key `before` that preceded it."""
+    nested = config['rope_parameters'] or {}
+    flat = sorted(set(nested) - set(LAYER_TYPES))
+    if flat or config.get('rope_scaling'):
+        raise ValueError(
+            f'config.json: rope_parameters has {", ".join(flat) or "rope_scaling"}, but '
+            'the layers of this family differ: give values for '
+            f'{" and ".join(LAYER_TYPES)} in rope_parameters.'
+        )
+    own = {'rope_theta': config[before], 'rope_parameters': nested.get(layers)}
+    theta, scaling = _read_rope(config | own)
+    if scaling is not None:
+        raise ValueError(
+            f"config.json: rope_type='llama3' of {layers} is not supported, only "
+            "'default' is."
+        )
+    return theta
 
 
 def _read_every(config):
@@ -277,7 +392,7 @@ def _read_every(config):
 
 
 def _modern_layers(every, depth):
-    return ['sliding_attention' if i % every else 'full_attention' for i in range(depth)]
+    return [LAYER_TYPES[i % every != 0] for i in range(depth)]
 
 
 def _merged(values):
@@ -289,14 +404,6 @@ def _merged(values):
 def _require(config, key, *wanted):
     if config[key] not in wanted:
         raise ValueError(
-            f'config.json: {key}={config[key]!r} is not supported, only {wanted[0]!r} is.'
+            f'config.json: {key}={config[key]!r} is not supported; use one of: '
+            f'{", ".join(wanted)}.'
         )
-
-
-def _activation(config, key):
-    if config[key] not in families.ACTIVATIONS:
-        known = ', '.join(families.ACTIVATIONS)
-        raise ValueError(
-            f'config.json: {key}={config[key]!r} is not supported; use one of: {known}.'
-        )
-    return families.ACTIVATIONS[config[key]]

@@ -15,7 +15,7 @@ from jepa_text.files import addresses, checksums, copies, extras
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
-PICKLES = ('*.bin', '*.pt', '*.pth', '*.ckpt')
+WEIGHTS = ('*.safetensors', '*.bin', '*.pt', '*.pth', '*.ckpt')
 SINGLE = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 FLOATS = ('F64', 'F32', 'F16', 'BF16')
@@ -74,28 +74,14 @@ def _download(name, revision, wanted):
             allow_patterns=list(wanted),
             ignore_patterns=list(UNWANTED),
         )
-    except errors.GatedRepoError as error:
-        raise PermissionError(
-            f'{where} is gated: accept its terms on its page, then log in '
-            'with `hf auth login` or set HF_TOKEN.'
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise FileNotFoundError(
-            f'{where} is not on the hub: no such revision.'
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise FileNotFoundError(
-            f'{where} is neither a local folder nor a model on the hub; private models '
-            'need HF_TOKEN.'
-        ) from error
     except errors.HFValidationError as error:
         raise FileNotFoundError(
             f'{where} is no local folder, and not a valid name on the hub: {error}.'
         ) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         raise FileNotFoundError(
-            f'{where} is not in the local cache, and the hub cannot be reached: go '
-            'online once, unset HF_HUB_OFFLINE, or give a folder.'
+            f'{where} is neither a local folder nor in the local cache, and the hub '
+            'cannot be reached: go online once, unset HF_HUB_OFFLINE, or give a folder.'
         ) from error
     except errors.HfHubHTTPError as error:
         if barred := addresses.final_error(f'hf:{where}', error):
@@ -127,8 +113,7 @@ def is_plain(name):
     """Whether a name from a file is a plain file name, unlike '../x', '/x' and 'a/b'."""
     return (
         isinstance(name, str)
-        and name not in ('', '.', '..')
-        and '\0' not in name
+        and name not in ('', '..')
         and name == PurePosixPath(name).name == PureWindowsPath(name).name
     )
 
@@ -228,21 +213,12 @@ def _shards(folder):
         return {folder / SINGLE: None}
     if is_file(folder / INDEX):
         return _indexed(folder, folder / INDEX)
-    files = sorted(folder.glob('*.safetensors'))
-    if len(files) == 1:
-        return {files[0]: None}
-    if files:
-        raise FileNotFoundError(
-            f'{folder} contains {", ".join(path.name for path in files)} without '
-            f'{INDEX}, which lists the files that belong together: add it, or name one '
-            f'of them {SINGLE}.'
-        )
-    pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
-    instead = f'only {", ".join(pickles)}, which can run code' if pickles else 'none'
+    others = [path.name for kind in WEIGHTS for path in sorted(folder.glob(kind))]
     raise FileNotFoundError(
-        f'{folder} must contain safetensors, but there is {instead}. Write them with '
-        '`model.save_pretrained(folder)` in transformers, or use a revision that has '
-        'them.'
+        f'{folder} must contain {SINGLE}, or shards with {INDEX}, but has '
+        f'{", ".join(others) or "no weights"}. Only safetensors are read, as pickles can '
+        'run code: write them with `model.save_pretrained(folder)` in transformers, or '
+        'use a revision that has them.'
     )
 
 

@@ -9,11 +9,14 @@ from flax import traverse_util
 
 from jepa_text.data import tokenizers
 from jepa_text.hf import adapt as adapting
-from jepa_text.hf import files, layout, names, placement, sentence, task_head
-from jepa_text.hf.source import Source, SourceConfig, encoder_of, init, shapes_of
+from jepa_text.hf import files, sentence, task_head, weights
+from jepa_text.hf.configs import encoder_of
+from jepa_text.hf.source import Source, init, shapes_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
+# Parameters with one row or column per token.
+BY_TOKEN = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
 # The inputs of a tokenizer that does not list them, such as BERT's.
 TYPED = ('input_ids', 'token_type_ids', 'attention_mask')
 
@@ -81,12 +84,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
         # A decoder's head was trained to predict the next token.
         shift=source.shift if 'lm_head' in params and head != 'new' else 0,
         pooling=pooling,
-        record={
-            'source': str(name),
-            'revision': revision,
-            'commit': files.commit_of(source.folder),
-            'family': source.family,
-        },
+        record={'source': str(name), 'revision': revision},
         task=source.task() if adapt is None and not source.causal else None,
         pair=None if source.causal or adapt is not None else _pair(source),
     )
@@ -100,24 +98,22 @@ def sketch(name, revision=None, *, family=None, adapt=None):
     return section, _tied(source, head), source.family
 
 
-def outline(name, weights=False):
+def outline(name, has_weights=False):
     """The Imported that `load` would return, without parameters, task and record.
 
     Reads only JSON files, so nothing else is downloaded from the hub, and it has no
-    'lm_head'; with `weights`, all is downloaded, and the tensors are checked.
+    'lm_head'; with `has_weights`, all is downloaded, and the tensors are checked.
     """
-    if weights:
-        source = Source(files.folder_of(name), None)
-    else:
-        source = SourceConfig(files.folder_of(name, wanted=files.JSON), None)
-    has_head = weights and source.has_head
+    wanted = files.WANTED if has_weights else files.JSON
+    source = Source(files.folder_of(name, wanted=wanted), has_weights=has_weights)
+    has_head = has_weights and source.has_head
     begin, end = ends(source.tokenizer)
     pooling = sentence.read(source.folder)
     return Imported(
         section=source.section,
         encoder=encoder_of(source.section),
         params={'lm_head': {}} if has_head else {},
-        tied=weights and source.tied,
+        tied=has_weights and source.tied,
         tokenizer=source.tokenizer,
         length=_length(source, pooling),
         causal=source.causal,
@@ -148,11 +144,13 @@ def _tied(source, head):
 
 
 def _decided(imported, source, mask, head, used):
-    """The rest of the record: findings and decisions."""
+    """The rest of the record: the origin, findings and decisions."""
     tokenizer, has_head = imported.tokenizer, 'lm_head' in imported.params
     if mask is None and tokenizer.mask_id is not None:
         mask = (tokenizer.backend.id_to_token(tokenizer.mask_id), 'found')
     return {
+        'commit': files.commit_of(source.folder),
+        'family': source.family,
         'attends': 'causal' if imported.causal else 'bidirectional',
         'window': imported.section.get('window'),
         'mask': mask and {'token': mask[0], 'how': mask[1], 'id': tokenizer.mask_id},
@@ -181,26 +179,34 @@ def _params(source, section, head, replaced, mesh):
             "head has a dense layer, which is needed: take head='new'."
         )
     tied = _tied(source, head)
-    original = source.section, source.tied, source.has_head
-    chosen = section, tied, has_head
-    shapes = source.shapes if chosen == original else shapes_of(*chosen)
-    bound = layout.bindings(source.names, shapes)
+    shapes = shapes_of(source.section, tied, has_head)
+    bound = weights.bindings(source.kind, shapes)
     if head == 'new':
         bound = {n: p for n, p in bound.items() if not p[0].path.startswith('lm_head/')}
-    by_token = {source.names.theirs(path) for path in names.BY_TOKEN}
-    read = adapting.Extended(
-        source,
-        by_token,
-        have=source.section['vocab_rows'],
-        vocab_size=source.tokenizer.vocab_size,
-        replaced=replaced,
-    )
-    flat = placement.place(shapes, bound, read, mesh)
+    flat = weights.place(shapes, bound, source.read, mesh)
+    if replaced or section['vocab_rows'] != source.section['vocab_rows']:
+        for name, (part, *_) in bound.items():
+            if part.path in BY_TOKEN:
+                extend = functools.partial(_extended, source, name, part, mesh)
+                flat[part.path] = extend(flat[part.path], section['vocab_rows'], replaced)
     params = {'encoder': {}} | ({'lm_head': {}} if has_head else {})
     params |= traverse_util.unflatten_dict(flat, sep='/')
     if head == 'new':
         params['lm_head'] = _new_head(section, mesh)
     return params, tied, set(bound)
+
+
+def _extended(source, name, part, mesh, leaf, rows, replaced):
+    """A parameter of `rows` tokens; new rows, and those `replaced`, are the mean."""
+    count = min(source.tokenizer.vocab_size, source.section['vocab_rows'])
+    read = functools.partial(source.read, name)
+    mean = adapting.mean_row(read, source.shape(name), count)
+    axis = -1 if part.transposed else 0
+    shape = [*leaf.shape]
+    shape[axis] = rows
+    extend = functools.partial(adapting.extended, rows=rows, replaced=replaced, axis=axis)
+    placed = weights.sharding_of(part.path, tuple(shape), mesh)
+    return jax.jit(extend, out_shardings=placed)(leaf, mean)
 
 
 def _new_head(section, mesh):

@@ -104,6 +104,8 @@ def _of_start(source):
     if not path.startswith(paths.MODEL):
         return Opened(tokenizers.load(f'{path}/{FILE}'), path)
     folder = files.folder_of(path.removeprefix(paths.MODEL), source.get('revision'))
-    tokenizer = adapt.tokenizer_of(folder, source.get('adapt') or {})
+    tokenizer = tokenizers.load(folder / FILE, optional=('mask',))
+    choices = adapt.choices(source.get('adapt') or {})
+    tokenizer, *_ = adapt.with_mask(tokenizer, folder, choices.mask)
     commit = files.commit_of(folder)
     return Opened(tokenizer, path, notes=(f'commit {commit}',) if commit else ())

@@ -9,19 +9,16 @@ from jepa_text.hf import files
 _MODULES = 'sentence_transformers.models'
 _PARTS = ['Transformer', 'Pooling', 'Normalize']
 
-# Older files enable one of several flags, newer ones name the pooling.
+# Older files set one of several flags, pooling_mode_..., newer ones name the pooling.
+FLAG = 'pooling_mode_'
 POOLINGS = {
-    'pooling_mode_mean_tokens': 'mean',
-    'pooling_mode_cls_token': 'cls',
-    'pooling_mode_max_tokens': 'max',
-    'pooling_mode_weightedmean_tokens': 'position',
-    'pooling_mode_lasttoken': 'last',
-    'mean': 'mean',
-    'cls': 'cls',
-    'max': 'max',
-    'weightedmean': 'position',
+    'mean_tokens': 'mean',
+    'cls_token': 'cls',
+    'max_tokens': 'max',
+    'weightedmean_tokens': 'position',
     'lasttoken': 'last',
 }
+NAMED = {theirs.removesuffix('s').removesuffix('_token'): theirs for theirs in POOLINGS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +51,13 @@ def read(folder):
         )
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
     own = _optional(folder / 'sentence_bert_config.json')
-    prompt = _prompt(_optional(folder / 'config_sentence_transformers.json'), folder)
+    prompts = _optional(folder / 'config_sentence_transformers.json')
+    name, given = prompts.get('default_prompt_name'), prompts.get('prompts')
+    is_empty = isinstance(given, dict) and given.get(str(name)) == ''
+    has_prompt = name is not None and not is_empty
     for is_used, what in (
         (own.get('do_lower_case'), 'lowercases texts (do_lower_case)'),
-        (prompt, f'puts {prompt!r} before texts (default_prompt_name)'),
+        (has_prompt, f'puts a prompt before texts (default_prompt_name={name!r})'),
     ):
         if is_used:
             raise ValueError(
@@ -69,20 +69,6 @@ def read(folder):
         normalize='Normalize' in kinds,
         length=_length(folder, own),
     )
-
-
-def _prompt(own, folder):
-    """The text that is put before each text; '' if none."""
-    name, prompts = own.get('default_prompt_name'), own.get('prompts')
-    if name is None:
-        return ''
-    if not isinstance(prompts, dict) or not isinstance(name, str):
-        raise ValueError(
-            f'{folder}/config_sentence_transformers.json has default_prompt_name={name!r}'
-            f' and prompts={prompts!r}: they must be a name and an object with it, or '
-            'be left out.'
-        )
-    return prompts.get(name, '')
 
 
 def _module(module, folder):
@@ -116,10 +102,11 @@ def _optional(path):
 
 
 def _pool(section, folder):
-    modes = [key for key, on in section.items() if key.startswith('pooling_mode_') and on]
+    modes = [key.removeprefix(FLAG) for key, on in section.items() if on and FLAG in key]
     named = section.get('pooling_mode')
     if named is not None:
-        modes = [str(mode) for mode in (named if isinstance(named, list) else [named])]
+        named = named if isinstance(named, list) else [named]
+        modes = [NAMED.get(str(mode), str(mode)) for mode in named]
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ValueError(
             f'{folder} pools by {", ".join(modes) or "nothing"}; exactly one of '
@@ -133,14 +120,13 @@ def write(folder, pooling, width):
 
     Raises ValueError for a pooling that sentence-transformers does not have.
     """
-    ours = {POOLINGS[mode]: mode for mode in POOLINGS if mode.startswith('pooling_')}
-    if pooling.pool not in ours:
+    if pooling.pool not in POOLINGS.values():
         raise ValueError(
             f'pool={pooling.pool!r} is not supported by sentence-transformers, which '
-            f'counts every token; use one of {", ".join(ours)}, for example with '
-            "dataclasses.replace(model, pool='mean')."
+            f'counts every token; use one of {", ".join(POOLINGS.values())}, for example '
+            "with dataclasses.replace(model, pool='mean')."
         )
-    modes = {mode: pool == pooling.pool for pool, mode in ours.items()}
+    modes = {f'{FLAG}{mode}': pool == pooling.pool for mode, pool in POOLINGS.items()}
     parts = {'Transformer': '', 'Pooling': '1_Pooling'}
     parts |= {'Normalize': '2_Normalize'} if pooling.normalize else {}
     modules = [

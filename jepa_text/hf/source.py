@@ -6,22 +6,25 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
-from jepa_text.hf import configs, families, files, layout, names, placement, task_head
+from jepa_text.hf import configs, files, task_head, weights
+from jepa_text.hf.configs import encoder_of
+from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, memo
 from jepa_text.models.network import key_of
 
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
 
-class SourceConfig:
-    """The JSON files of a folder: config, section, tensor names, tokenizer, attention.
+class Source:
+    """A folder: config, section, families.Family, tokenizer, attention, and its tensors.
 
-    `task_class` is the task_head.Class that its config names, or None.
+    `task_class` is the families.TaskClass that its config names, or None. Raises
+    ValueError for tensors that do not match the config; without `has_weights`, they are
+    not read.
     """
 
-    def __init__(self, folder, family):
+    def __init__(self, folder, family=None, has_weights=True):
         self.folder = folder
         config = files.read_json(folder / 'config.json')
         if config.get('quantization_config') is not None:
@@ -29,14 +32,26 @@ class SourceConfig:
                 f'{folder / "config.json"} has a quantization_config: its weights are '
                 'quantized. Use the folder with the unquantized ones.'
             )
-        self.family, self.config = families.complete(config, family)
-        self.section = configs.to_section(self.config, self.family)
-        self.names = names.FAMILIES[self.family]
-        is_causal = families.KINDS[self.family].causal or self.config.get('is_decoder')
+        self.family, self.config = configs.complete(config, family)
+        self.section = configs.to_section(config, family)
+        self.kind = FAMILIES[self.family]
+        is_causal = self.kind.causal or self.config.get('is_decoder')
         self.causal = bool(self.config.get('is_causal', is_causal))
-        self.shift = families.shift_of(config, self.causal)
+        self.shift = _shift_of(config, self.causal)
         self.tokenizer = self._tokenizer()
         self.task_class, _ = task_head.class_of(self.config, self.family)
+        if has_weights:
+            self._open()
+
+    def _open(self):
+        self.tensors = files.Tensors(self.folder)
+        self.file_names = weights.canonical(self.kind, self.tensors.names)
+        self.tied = self._is_tied()
+        self.has_head = self._has_head()
+        shapes = shapes_of(self.section, self.tied, self.has_head)
+        sizes = {name: self.shape(name) for name in self.file_names}
+        bound = weights.bindings(self.kind, shapes)
+        weights.check(bound, shapes, sizes, self._ignored())
 
     def _tokenizer(self):
         tokenizer = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
@@ -48,35 +63,19 @@ class SourceConfig:
             )
         return tokenizer
 
-
-class Source(SourceConfig):
-    """A SourceConfig with its tensors, which match the config."""
-
-    def __init__(self, folder, family):
-        super().__init__(folder, family)
-        self.tensors = files.Tensors(folder)
-        self.file_names = layout.canonical(self.names, self.tensors.names)
-        self.tied = self._is_tied()
-        self.has_head = self._has_head()
-        self.shapes = shapes_of(self.section, self.tied, self.has_head)
-        sizes = {name: self.shape(name) for name in self.file_names}
-        bound = layout.bindings(self.names, self.shapes)
-        placement.check(bound, self.shapes, sizes, self._ignored())
-
     def _is_tied(self):
         """Whether the head is tied; as in transformers, not if its values differ."""
-        paths = 'encoder/embedding', 'lm_head/output/kernel'
-        stored = [self.file_names.get(name) for name in map(self.names.theirs, paths)]
+        names = self.kind.embedding, self.kind.output
+        stored = [self.file_names.get(name) for name in names]
         wanted = bool(self.config['tie_word_embeddings'])
         return wanted and (None in stored or self.tensors.equal(*stored))
 
     def _has_head(self):
         if self.task_class is not None:
             return False
-        if self.names.of_head() & set(self.file_names):
+        if any(map(self.kind.is_of_head, self.file_names)):
             return True
-        usual = families.KINDS[self.family].architecture
-        listed = self.config.get('architectures') or [usual]
+        listed = self.config.get('architectures') or [self.kind.architecture]
         return self.tied and self.plain_head and listed[0].endswith(LM_MODELS)
 
     @property
@@ -86,12 +85,13 @@ class Source(SourceConfig):
 
     def _ignored(self):
         """Tensors of task heads and poolers, and a tied head that was saved anyway."""
+        of_task = self.task_class.names.values() if self.task_class else ()
         return {
             name
             for name in self.file_names
-            if self.names.is_left_out(name)
-            or (self.tied and name == self.names.theirs('lm_head/output/kernel'))
-            or (self.task_class is not None and task_head.is_of(self.task_class, name))
+            if self.kind.is_left_out(name)
+            or (self.tied and name == self.kind.output)
+            or name.rpartition('.')[0] in of_task
         }
 
     def task(self):
@@ -114,10 +114,19 @@ class Source(SourceConfig):
         return self.tensors.shape(self.file_names[name])
 
 
-def encoder_of(section):
-    """The encoder module of a canonical section."""
-    section = {'vocab_size': section['vocab_rows'], **section}
-    return resolve.build('models', section)
+def _shift_of(config, causal):
+    """How many positions before a token the LM head predicts it: 0 or 1.
+
+    Given by the `jepa_text` entry of our exports, else 1 if causal.
+    """
+    own = config.get('jepa_text', {})
+    shift = own.get('shift', int(causal)) if isinstance(own, dict) else None
+    if shift not in (0, 1):
+        raise ValueError(
+            f'config.json: jepa_text={own!r} must be {{"shift": 0}} or {{"shift": 1}}, '
+            'or be left out.'
+        )
+    return shift
 
 
 def shapes_of(section, tied, has_head):

@@ -10,16 +10,20 @@ from flax import traverse_util
 
 from jepa_text.config import resolve
 from jepa_text.data.tokenizers.roles import ROLES
-from jepa_text.hf import configs, families, task_head, vocabulary
+from jepa_text.hf import configs
+from jepa_text.hf.families import FAMILIES
 
 _POSITIONS = 'encoder/position_embedding'
+# transformers (5.24) replaces the tokenizer of a Qwen2 by one of its own, whatever
+# tokenizer_class says. It is read, but exported as a Llama with the same biases.
+WRITTEN = tuple(family for family in FAMILIES if family != 'qwen2')
 
 
-def usual_family(encoder, causal, origin, tokenizer):
+def usual_family(encoder, causal, origin):
     """The default family of an encoder; `origin` is the family it came from, or None."""
-    name = _name(encoder)
-    if origin in families.KINDS and vocabulary.is_kept(tokenizer, origin):
-        kind = families.KINDS[origin]
+    name = configs.name_of(encoder)
+    if origin in WRITTEN:
+        kind = FAMILIES[origin]
         if kind.model == name and kind.causal == causal:
             return origin
     if name == 'bert':
@@ -35,9 +39,9 @@ def tuned_family(model, form):
     It expresses the encoder and has a class for the form of its head, a key of
     task_head.WHAT, or None for a model without head. None if there is no such family.
     """
-    first = usual_family(model.network.encoder, False, None, model.tokenizer)
-    for family in dict.fromkeys((first, *families.KINDS)):
-        classes = task_head.CLASSES.get(family, {})
+    first = usual_family(model.network.encoder, False, None)
+    for family in dict.fromkeys((first, *WRITTEN)):
+        classes = FAMILIES[family].tasks
         if (form is None or form in classes) and _expresses(model, family):
             # transformers finds the last token by the id of padding.
             is_found = model.tokenizer.pad_id not in model.ends()[1]
@@ -47,31 +51,29 @@ def tuned_family(model, form):
 
 
 def _expresses(model, family):
-    """Whether a family has the layers of a bidirectional model, and its tokenizer."""
+    """Whether a family has the layers of a bidirectional model."""
     try:
-        configs.to_config(section_of(model, family), family, True, causal=False)
+        configs.to_config(_section_of(model, family), family, True, causal=False)
     except ValueError:
         return False
-    return vocabulary.is_kept(model.tokenizer, family)
+    return True
 
 
-def converted(model, causal, family):
-    """(canonical section, {path: array}) of a load.Pretrained, as the family needs them.
+def converted(model, family, origin=None):
+    """(config.json, {path: array}) of a load.Pretrained, as the family needs them.
 
     If the family has one flag for the biases of q, k, v and o, a missing bias of o
     becomes 0. Positions that a model does not use, and that BERT cannot express, are
     removed. Raises ValueError for a family that would compute something else, and for
-    NaN.
+    NaN. `origin` is the family that the model came from, or None.
     """
-    resolve.check_choice('family', family, families.KINDS)
-    kind = families.KINDS[family]
-    if causal and not kind.causal:
+    resolve.check_choice('family', family, WRITTEN)
+    if model.causal and not FAMILIES[family].causal:
         raise ValueError(
             f'{model.name} is causal, and {family} bidirectional: leave the family '
             'out, or train it with an objective that is bidirectional first.'
         )
-    vocabulary.check(model.tokenizer, family)
-    section = section_of(model, family)
+    section = _section_of(model, family)
     params = {name: model.params.get(name, {}) for name in ('encoder', 'lm_head')}
     leaves = traverse_util.flatten_dict(params, sep='/')
     for path, leaf in leaves.items():
@@ -85,17 +87,20 @@ def converted(model, causal, family):
         unused = encoder.position_offset - section['position_offset']
         leaves[_POSITIONS] = leaves[_POSITIONS][unused:]
     if section.get('o_bias') and not encoder.o_bias:
-        leaves |= _zero_biases(leaves, 'attention/o/kernel')
-    return section, leaves
+        for path in [path for path in leaves if path.endswith('attention/o/kernel')]:
+            *layers, _, width = leaves[path].shape
+            bias = np.zeros((*layers, width), np.float32)
+            leaves[path.replace('kernel', 'bias')] = bias
+    return _config_of(model, section, family, origin), leaves
 
 
-def section_of(model, family):
+def _section_of(model, family):
     """The canonical section of a load.Pretrained, as `converted` gives it."""
     encoder = model.network.encoder
-    section = configs.canonical(_name(encoder), encoder)
+    section = configs.canonical(encoder)
     if section['name'] == 'bert':
         return section | _positions(model, section, family)
-    if section.get('qkv_bias') and family != 'qwen2':
+    if section.get('qkv_bias'):
         section['o_bias'] = True
     return section
 
@@ -114,34 +119,33 @@ def _positions(model, section, family):
     return {}
 
 
-def config_of(model, section, causal, family, origin=None):
-    """The config.json of a canonical section.
-
-    Raises ValueError if the family cannot express what the model computes.
-    """
+def _config_of(model, section, family, origin):
+    """The config.json of a canonical section."""
+    has_head = 'lm_head' in model.params
     try:
-        config = configs.to_config(section, family, tied(model), causal)
+        config = configs.to_config(section, family, tied(model), model.causal)
+        if family == 'eurobert' and section['ffn_bias'] and has_head:
+            raise ValueError(
+                'This model has biases in its feed-forward layers. A EuroBERT with these '
+                'also has a bias in its LM head, which this model lacks.'
+            )
     except ValueError as error:
         if family != 'eurobert':
             raise
-        raise ValueError(f'{error} {_alternative(origin)}') from error
-    has_head = 'lm_head' in model.params
-    if family == 'eurobert' and section['ffn_bias'] and has_head:
+        other = origin if origin in WRITTEN else 'llama'
         raise ValueError(
-            'This model has biases in its feed-forward layers. A EuroBERT with these '
-            'also has a bias in its LM head, which this model lacks. '
-            f'{_alternative(origin)}'
-        )
-    kind, tokenizer = families.KINDS[family], model.tokenizer
+            f'{error} Or use family={other!r}: its config.json then has is_causal=false, '
+            'with which AutoModel of transformers attends bidirectionally.'
+        ) from error
+    kind, tokenizer = FAMILIES[family], model.tokenizer
     ids = {f'{role}_token_id': getattr(tokenizer, f'{role}_id') for role in ROLES}
     if family != 'eurobert' or tokenizer.mask_id is None:
         ids.pop('mask_token_id')
     if family == 'modernbert':
         ids |= {'cls_token_id': tokenizer.bos_id, 'sep_token_id': tokenizer.eos_id}
     if not has_head:
-        base = kind.architecture.removesuffix('ForMaskedLM').removesuffix('ForCausalLM')
-        config['architectures'] = [f'{base}Model']
-    elif model.shift != int(causal):
+        config['architectures'] = [f'{kind.stem}Model']
+    elif model.shift != int(model.causal):
         # Imports assume 1 for decoders and 0 for encoders, which would be wrong here.
         config['jepa_text'] = {'shift': model.shift}
     length = model.length + section.get('position_offset', 0)
@@ -151,26 +155,3 @@ def config_of(model, section, causal, family, origin=None):
 def tied(model):
     """Whether the LM head shares the embedding."""
     return 'output' not in model.params.get('lm_head', {})
-
-
-def _zero_biases(leaves, kernel):
-    """Zero biases for the kernels whose path ends with `kernel`."""
-    biases = {}
-    for path, leaf in leaves.items():
-        if path.endswith(kernel):
-            shape = (*leaf.shape[:-2], leaf.shape[-1])
-            biases[path.replace('kernel', 'bias')] = np.zeros(shape, np.float32)
-    return biases
-
-
-def _alternative(origin):
-    family = origin if origin in families.KINDS else 'the decoder that it came from'
-    return (
-        f'Or use family={family!r}: its config.json then has is_causal=false, with which '
-        'AutoModel of transformers attends bidirectionally.'
-    )
-
-
-def _name(encoder):
-    """The file of an encoder's class, as a section names it."""
-    return type(encoder).__module__.rsplit('.', 1)[-1]

@@ -13,21 +13,7 @@ from pathlib import Path
 
 from jepa_text.data.tokenizers import declared
 from jepa_text.data.tokenizers.roles import ROLES
-from jepa_text.hf import files
-
-# transformers (5.24) builds the tokenizer of these families by a class of its own from
-# the vocabulary and the template alone, whatever tokenizer_class says: with this division
-# of texts, and without the space before a mask token.
-REBUILT = ('qwen2',)
-_QWEN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
-    r' ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
-)
-_OPTIONS_OF_BPE = (
-    *('unk_token', 'dropout', 'continuing_subword_prefix', 'end_of_word_suffix'),
-    *('fuse_unk', 'byte_fallback', 'ignore_merges'),
-)
-_UNKNOWN = '<|endoftext|>'  # added by that class if it is missing
+from jepa_text.hf import files, load
 
 # Texts whose ids are compared: contractions, numbers, spaces, scripts, a combining mark.
 PROBES = (
@@ -36,37 +22,6 @@ PROBES = (
     'Кит плывёт на север. الحوت يسبح. व्हेल तैरती है।',
     '鲸鱼在海里游泳，鯨は海を泳ぐ。วาฬว่ายน้ำ',
 )
-
-
-def is_kept(tokenizer, family):
-    """Whether AutoTokenizer gives the ids of a tokenizer in a folder of a family."""
-    if family not in REBUILT:
-        return True
-    content = json.loads(tokenizer.content)
-    model, steps = content['model'], content['pre_tokenizer'] or {}
-    split, last = [*steps.get('pretokenizers', ()), {}, {}][:2]
-    return (
-        tokenizer.mask_id is None
-        and tokenizer.backend.token_to_id(_UNKNOWN) is not None
-        and model.get('type') == 'BPE'
-        and not any(model.get(key) for key in _OPTIONS_OF_BPE)
-        and content['normalizer'] == {'type': 'NFC'}
-        and split.get('pattern') == {'Regex': _QWEN}
-        and (split['behavior'], split['invert']) == ('Isolated', False)
-        and (last.get('type'), last.get('use_regex')) == ('ByteLevel', False)
-        and not last['add_prefix_space']
-    )
-
-
-def check(tokenizer, family):
-    """Raises ValueError for a tokenizer that AutoTokenizer would change."""
-    if not is_kept(tokenizer, family):
-        raise ValueError(
-            f'family={family!r}: for this family, AutoTokenizer of transformers replaces '
-            f'every tokenizer by one that divides texts as {family} does and has no mask '
-            'token, so that this model would read other ids. Leave the family out, or '
-            'take llama, or for a bidirectional model eurobert.'
-        )
 
 
 def difference(folder, model):
@@ -101,15 +56,14 @@ def difference(folder, model):
     return None
 
 
-def write(folder, model, family, template):
+def write(folder, model, family):
     """Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
-    `template` are the ids that the tokenizer adds before and after a text; it is kept if
-    the model expects the same.
+    The tokenizer's template is kept if it adds what the model expects around a text.
     """
     tokenizer, content = model.tokenizer, json.loads(model.tokenizer.content)
     begin, end = model.ends()
-    if template != (begin, end):
+    if load.ends(tokenizer) != (begin, end):
         content['post_processor'] = _processor(tokenizer, content, begin, end)
     for token in content['added_tokens']:
         token.pop(declared.MARK, None)  # tokenizer_config.json has the roles

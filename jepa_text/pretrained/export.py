@@ -1,7 +1,7 @@
 """Exports a model to a folder for `transformers` and `sentence-transformers`.
 
     config.json                                                       to_family.py
-    model.safetensors, or shards and their index                      names.py, layout.py
+    model.safetensors, or shards and their index                      weights.py
     tokenizer.json, tokenizer_config.json, special_tokens_map.json    vocabulary.py
     modules.json, 1_Pooling/, sentence_bert_config.json               sentence.py
     README.md                                                         card.py
@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.files import addresses, atomic, checksums, paths
-from jepa_text.hf import card, files, load, sentence, shards, to_family, vocabulary
+from jepa_text.hf import card, files, load, sentence, to_family, vocabulary, weights
+from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, pooling
 from jepa_text.pretrained import base, exported, saved
 from jepa_text.pretrained import load as loading
@@ -114,18 +115,16 @@ def write(
     *,
     family=None,
     facts=None,
-    task=None,
     license_name=None,
-    shard_bytes=shards.MAXIMUM,
+    shard_bytes=weights.MAXIMUM,
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
-    `family` is one of families.KINDS, None for the default; `facts` are shown on the
-    model card. The head of a `task` (a task_head.TaskHead), or of the model's
-    fine-tuning, replaces the LM head. Returns {'family', 'architecture', 'parameters',
-    'difference'}. Raises FileExistsError for a folder that is not empty, ValueError if
-    the family cannot express the model, RuntimeError if it reads back as another model;
-    then nothing is left behind.
+    `family` is one of families.FAMILIES, None for the default; `facts` are shown on the
+    model card. The head of the model's fine-tuning replaces the LM head. Returns
+    {'family', 'architecture', 'parameters', 'difference'}. Raises FileExistsError for a
+    folder that is not empty, ValueError if the family cannot express the model,
+    RuntimeError if it reads back as another model; then nothing is left behind.
     """
     folder = check_free(folder)
     origin = _origin(model, facts)
@@ -134,16 +133,15 @@ def write(
     if family is None and model.kind is not None:
         family = exported.family_of(model, model.kind)
     if family is None:
-        family = to_family.usual_family(encoder, model.causal, origin, model.tokenizer)
-    if task is None and model.params.get(base.HEAD):
+        family = to_family.usual_family(encoder, model.causal, origin)
+    task = None
+    if model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
-    if task is not None:
         # Checked first: whether the family has its layers.
         task.fitting(family)
         params = {'encoder': model.params['encoder']}
         model = dataclasses.replace(model, params=params)
-    section, leaves = to_family.converted(model, model.causal, family)
-    config = to_family.config_of(model, section, model.causal, family, origin)
+    config, leaves = to_family.converted(model, family, origin)
     config |= task.config(family) if task else {}
     own = task.tensors(family) if task else {}
     info = {
@@ -154,8 +152,8 @@ def write(
     with atomic.folder(folder) as partial:
         files.write_json(partial / 'config.json', config)
         prefix = task.fitting(family).prefix if task else None
-        shards.write(leaves, own, family, partial, shard_bytes, prefix)
-        vocabulary.write(partial, model, family, load.ends(model.tokenizer))
+        weights.write(leaves, own, FAMILIES[family], partial, shard_bytes, prefix)
+        vocabulary.write(partial, model, family)
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
         about = (info['architecture'], info['parameters'], facts, license_name)

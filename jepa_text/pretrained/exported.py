@@ -3,6 +3,7 @@
 import dataclasses
 
 from jepa_text.hf import task_head, to_family
+from jepa_text.hf.families import FAMILIES
 from jepa_text.models import pooling
 from jepa_text.pretrained import labels, saved, spans, tags
 
@@ -35,7 +36,7 @@ def with_usual_head(kind, model):
     family = family_of(model, kind)
     if family is None:
         return kind
-    theirs = task_head.CLASSES[family][form]
+    theirs = FAMILIES[family].tasks[form]
     if not theirs.pools:
         return dataclasses.replace(kind, act=theirs.act)
     pools = [pool for pool in theirs.pools if pool != 'cls' or model.ends()[0]]
@@ -72,9 +73,8 @@ def head_of(kind, params):
 
 
 def kind_of(head, pair=None):
-    """The kind of a TaskHead, or None if it lacks information.
+    """The kind of a TaskHead; None if the format of question and context is unknown.
 
-    That is the format of question and context in a row, or the positions that it pools.
     `pair` is (ids between two texts, type of the second's tokens or None), None if
     unknown. Imported heads without a described kind read single texts, except for
     question answering; for other pairs the kind needs their template.
@@ -87,7 +87,7 @@ def kind_of(head, pair=None):
     if head.kind == 'question' and pair is not None:
         between, second_type = pair
         return spans.Spans(act=act, between=between, second_type=second_type)
-    if head.kind == 'question' or head.pool == 'late':
+    if head.kind == 'question':
         return None
     given = dict(template='{first}', pool=head.pool, act=act)
     if head.is_score:

@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 from hf_cases import CASES, WORDS, V
 from numpy.testing import assert_allclose, assert_array_equal
-from test_hf_import import flat, folder, logits_of, references, tensors_of
+from references import make_hf
+from test_hf_import import (
+    check_logits,
+    expected,
+    flat,
+    folder,
+    logits_of,
+    tensors_of,
+)
 
 from jepa_text.data import tokenizers
-from jepa_text.hf import adapt, configs, load, sentence
+from jepa_text.hf import adapt, load, sentence
 from jepa_text.pretrained import load as loading
 
 folder = folder  # Fixtures are found by name.
@@ -29,10 +37,7 @@ def test_the_same_weights_with_bidirectional_attention_are_eurobert(folder):
     path = folder('eurobert', model_type='llama', rms_norm_eps=1e-5)
     imported = load.load(path, adapt={})
     assert not imported.causal
-    _, expected = references()
-    padded, packed = hf_cases.by_document(logits_of(imported))[0]
-    assert_allclose(padded, expected['eurobert/0'], atol=1e-4, rtol=0)
-    assert_allclose(packed, expected['eurobert/0'], atol=1e-4, rtol=0)
+    check_logits(imported, expected('eurobert'))
     assert imported.record['advice'] == 'mntp'
     assert load.load(path).causal
 
@@ -188,35 +193,29 @@ def test_poolings_of_old_and_new_files(tmp_path, section, pool):
     assert found == sentence.Pooling(pool, False, 8)
 
 
-def test_unsupported_poolings_and_modules_raise(tmp_path):
-    sentences(tmp_path, pooling_mode_mean_sqrt_len_tokens=True)
-    with pytest.raises(ValueError, match='mean_sqrt_len'):
-        sentence.read(tmp_path)
-    modules = [dict(path='2_Dense', type='sentence_transformers.models.Dense')]
-    (tmp_path / 'modules.json').write_text(json.dumps(modules))
-    with pytest.raises(ValueError, match='has the modules Dense'):
-        sentence.read(tmp_path)
-    (tmp_path / 'modules.json').unlink()
-    assert sentence.read(tmp_path) is None
+PROMPTS = 'config_sentence_transformers.json'
+FIND = dict(prompts=dict(query='Find: '), default_prompt_name='query')
+UNREADABLE = [
+    ('1_Pooling/config.json', dict(pooling_mode_mean_sqrt_len_tokens=True), 'mean_sqrt_'),
+    ('modules.json', [dict(path='2_Dense', type='x.Dense')], 'has the modules Dense'),
+    *(
+        ('modules.json', [dict(path=path, type='x.Pooling')], 'the name of a folder')
+        for path in ('../1_Pooling', '/1_Pooling', 'a/b', None, 7)
+    ),
+    ('sentence_bert_config.json', dict(do_lower_case=True), 'lowercases.*switch it off'),
+    (PROMPTS, FIND, "a prompt before texts .default_prompt_name='query'.*switch it off"),
+    (PROMPTS, FIND | dict(prompts=[1]), 'a prompt before texts'),
+    (PROMPTS, FIND | dict(default_prompt_name={}), 'a prompt before texts'),
+]
 
 
-@pytest.mark.parametrize(
-    'file, content, words',
-    [
-        ('sentence_bert_config.json', dict(do_lower_case=True), 'lowercases texts'),
-        (
-            'config_sentence_transformers.json',
-            dict(prompts=dict(query='Find: '), default_prompt_name='query'),
-            "puts 'Find: ' before texts",
-        ),
-    ],
-)
-def test_preprocessing_of_texts_raises(tmp_path, file, content, words):
+@pytest.mark.parametrize('file, content, words', UNREADABLE)
+def test_sentence_models_that_cannot_be_read_raise(tmp_path, file, content, words):
     sentences(tmp_path, pooling_mode_mean_tokens=True)
-    (tmp_path / 'config_sentence_transformers.json').write_text('{"prompts": {}}')
+    (tmp_path / PROMPTS).write_text(json.dumps(FIND | dict(prompts=dict(query=''))))
     assert sentence.read(tmp_path).length == 8
     (tmp_path / file).write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=f'{words}.*switch it off'):
+    with pytest.raises(ValueError, match=words):
         sentence.read(tmp_path)
 
 
@@ -300,22 +299,8 @@ def test_hf_options_raise_for_a_workdir(tmp_path):
 def test_logits_equal_those_of_transformers(case, tmp_path):
     pytest.importorskip('torch')
     pytest.importorskip('transformers')
-    from references import make_hf
-
     config, is_decoder = CASES[case]
     model, _ = make_hf.model_of(config, is_decoder)
     model.save_pretrained(tmp_path)
     hf_cases.write_tokenizer(tmp_path)
-    imported = load.load(tmp_path)
-    found = hf_cases.by_document(logits_of(imported))
-    for wanted, (padded, packed) in zip(make_hf.logits_of(model), found, strict=True):
-        assert_allclose(padded, wanted, atol=1e-4, rtol=0)
-        assert_allclose(packed, wanted, atol=1e-4, rtol=0)
-    # transformers also reads our export of the same model.
-    section = configs.to_config(
-        imported.section, imported.record['family'], imported.tied, is_decoder
-    )
-    ids = {key: value for key, value in config.items() if key.endswith('_token_id')}
-    again, _ = make_hf.model_of(section | ids, is_decoder)
-    for wanted, found in zip(make_hf.logits_of(model), make_hf.logits_of(again)):
-        assert_array_equal(found, wanted)
+    check_logits(load.load(tmp_path), make_hf.logits_of(model))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_hf_adapt import sentences
 from test_hf_export import trained
-from test_hf_import import folder, shard, tensors_of
+from test_hf_import import folder, tensors_of
 
 from jepa_text.hf import files, load
 from jepa_text.pretrained import export
@@ -32,47 +32,19 @@ def at_once():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize('up', [True, False])
-def test_index_entries_outside_the_folder_raise(folder, tmp_path_factory, up):
-    path, other = folder(), tmp_path_factory.mktemp('elsewhere')
-    index = shard(path)
-    file = index['model.norm.weight']
-    (path / file).rename(other / file)
-    outside = os.path.relpath(other / file, path) if up else str(other / file)
-    places = {n: outside if f == file else f for n, f in index.items()}
-    (path / files.INDEX).write_text(json.dumps({'weight_map': places}))
-    with pytest.raises(ValueError, match=r'places .*only the name .*never another place'):
-        load.load(path)
-
-
 @pytest.mark.parametrize(
-    'file', ['a/b.safetensors', r'a\b.safetensors', '', '..', None, 3]
+    'file',
+    [
+        *('../x.safetensors', '/x.safetensors', 'a/b.safetensors', r'a\b.safetensors'),
+        *('', '..', None, 3),
+    ],
 )
-def test_index_entries_must_be_plain_names(folder, file):
+def test_index_entries_outside_the_folder_raise(folder, file):
     path = folder()
     (path / files.SINGLE).unlink()
     (path / files.INDEX).write_text(json.dumps({'weight_map': {'x': file}}))
-    with pytest.raises(ValueError, match='index.json places x in '):
+    with pytest.raises(ValueError, match='places x in .*only the name .*never another'):
         load.load(path)
-
-
-@pytest.mark.parametrize('path', ['../1_Pooling', '/1_Pooling', 'a/b', None, 7])
-def test_module_paths_outside_the_folder_raise(folder, path):
-    source = sentences(folder('bert'), pooling_mode_mean_tokens=True)
-    listed = json.loads((source / 'modules.json').read_text())
-    listed[1]['path'] = path
-    (source / 'modules.json').write_text(json.dumps(listed))
-    with pytest.raises(ValueError, match='modules.json has .*the name of a folder'):
-        load.load(source)
-
-
-@pytest.mark.parametrize('own', [{'prompts': [1]}, {'default_prompt_name': {}}])
-def test_prompts_that_are_not_named_texts_raise(folder, own):
-    source = sentences(folder('bert'), pooling_mode_mean_tokens=True)
-    own = {'default_prompt_name': 'query', 'prompts': {'query': ''}} | own
-    (source / 'config_sentence_transformers.json').write_text(json.dumps(own))
-    with pytest.raises(ValueError, match='default_prompt_name=.* must be a name'):
-        load.load(source)
 
 
 def test_inputs_that_are_no_list_are_those_of_the_default(folder):
@@ -177,10 +149,3 @@ def test_ignored_tensors_may_have_any_type(folder):
     tensors = dict(tensors_of('bert'))
     tensors['bert.embeddings.position_ids'] = np.arange(64)[None]
     load.load(folder('bert', tensors))
-
-
-def test_deeply_nested_json_raises(folder):
-    path = folder()
-    (path / 'config.json').write_text('[' * 100_000 + ']' * 100_000)
-    with pytest.raises(ValueError, match=r'config\.json is not JSON'):
-        load.load(path)

@@ -3,6 +3,7 @@ errors."""
 
 import functools
 import json
+import types
 from pathlib import Path
 
 import hf_cases
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 from hf_cases import CASES, V
 from numpy.testing import assert_allclose, assert_array_equal
+from references import make_hf
 from safetensors.numpy import save_file
 
 from jepa_text.config import resolve
-from jepa_text.hf import configs, families, files, layout, load, names
+from jepa_text.hf import configs, files, load, weights
+from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import load as of_any
@@ -29,6 +32,11 @@ def references():
     with np.load(REFERENCES) as found:
         arrays = dict(found)
     return json.loads(str(arrays.pop('about'))), arrays
+
+
+def expected(case):
+    """The saved logits of each document by transformers."""
+    return [references()[1][f'{case}/{index}'] for index in range(2)]
 
 
 def tensors_of(case):
@@ -61,6 +69,25 @@ def logits_of(imported, causal=None):
     return np.asarray(jax.jit(logits)(imported.params, *hf_cases.batch()))
 
 
+def check_logits(imported, wanted, atol=1e-4):
+    """Compares with the logits of each document, padded and packed."""
+    found = hf_cases.by_document(logits_of(imported))
+    for (padded, packed), logits in zip(found, wanted, strict=True):
+        assert np.abs(logits).max() > 1
+        assert_allclose(padded, logits, atol=atol, rtol=0)
+        assert_allclose(packed, logits, atol=atol, rtol=0)
+
+
+def their_logits(folder):
+    """The logits of each document by transformers."""
+    pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    family = json.loads((folder / 'config.json').read_text())['model_type']
+    kind = getattr(transformers, FAMILIES[family].architecture)
+    options = dict(attn_implementation='eager', dtype='float32')
+    return make_hf.logits_of(kind.from_pretrained(folder, **options).eval())
+
+
 def flat(tree):
     return {
         jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(leaf)
@@ -71,22 +98,16 @@ def flat(tree):
 def exported(params, family):
     """The tensors in the format of the file, from our parameters."""
     leaves = flat(params)
-    bound = layout.bindings(family, {path: x.shape for path, x in leaves.items()})
-    return {name: layout.join(parts, leaves) for name, parts in bound.items()}
+    bound = weights.bindings(family, {path: x.shape for path, x in leaves.items()})
+    return {name: weights.join(parts, leaves) for name, parts in bound.items()}
 
 
 @pytest.mark.parametrize('case', CASES)
 def test_logits_equal_those_of_transformers_and_tensors_round_trip(folder, case):
     imported = load.load(folder(case))
     assert imported.causal == CASES[case][1]
-    _, expected = references()
-    found = hf_cases.by_document(logits_of(imported))
-    for index, (padded, packed) in enumerate(found):
-        wanted = expected[f'{case}/{index}']
-        assert np.abs(wanted).max() > 1
-        assert_allclose(padded, wanted, atol=1e-4, rtol=0)
-        assert_allclose(packed, wanted, atol=1e-4, rtol=0)
-    back = exported(imported.params, names.FAMILIES[imported.record['family']])
+    check_logits(imported, expected(case))
+    back = exported(imported.params, FAMILIES[imported.record['family']])
     tensors = tensors_of(case)
     for name in set(tensors) - set(imported.record['left_out']):
         # A bias that is saved under two names is exported under one.
@@ -99,13 +120,12 @@ def test_config_and_section_round_trip(case):
     config, _ = CASES[case]
     family = config['model_type']
     section = configs.to_section(config)
-    tied = families.complete(config)[1]['tie_word_embeddings']
-    causal = families.KINDS[family].causal
+    tied = configs.complete(config)[1]['tie_word_embeddings']
+    causal = FAMILIES[family].causal
     again = configs.to_config(section, family, tied, causal)
     assert configs.to_section(again) == section
     assert configs.to_config(configs.to_section(again), family, tied, causal) == again
     module = resolve.build('models', section, vocab_size=V)
-    assert configs.canonical(section['name'], module) == section
     # Saved sections are JSON, which has no tuples.
     saved = json.loads(json.dumps(section))
     assert resolve.build('models', saved, vocab_size=V) == module
@@ -132,14 +152,14 @@ def test_scanned_and_unrolled_layers_agree(folder):
     assert_allclose(every, scanned[1], atol=1e-5)
     # The names are the same for both layouts.
     ours = {'encoder': params, 'lm_head': {}}
-    wanted = exported(imported.params, names.LLAMA)
-    for name, tensor in exported(ours, names.LLAMA).items():
+    wanted = exported(imported.params, FAMILIES['llama'])
+    for name, tensor in exported(ours, FAMILIES['llama']).items():
         assert_array_equal(tensor, wanted[name])
 
 
 @pytest.mark.parametrize('case', ['llama_tied', 'bert', 'modernbert'])
 def test_files_of_the_encoder_alone_lack_prefix_and_head(folder, case):
-    family = names.FAMILIES[CASES[case][0]['model_type']]
+    family = FAMILIES[CASES[case][0]['model_type']]
     bare = {
         name.removeprefix(family.prefix): x
         for name, x in tensors_of(case).items()
@@ -178,16 +198,11 @@ def shard(folder, case='llama', parts=3, tensors=None):
 def test_a_single_file_takes_precedence_over_shards(folder):
     """As in transformers: shards of an older export may have been left behind."""
     path = folder('llama')
-    new = (path / files.SINGLE).read_bytes()
-    old = {name: 2 * x for name, x in tensors_of('llama').items()}
-    shard(path, tensors=old)
-    assert (
-        flat(load.load(path).params)['encoder/embedding'][0, 0]
-        == 2 * (tensors_of('llama')['model.embed_tokens.weight'][0, 0])
-    )
+    wanted, new = flat(load.load(path).params), (path / files.SINGLE).read_bytes()
+    shard(path, tensors={name: 2 * x for name, x in tensors_of('llama').items()})
     (path / files.SINGLE).write_bytes(new)
     for name, leaf in flat(load.load(path).params).items():
-        assert_array_equal(leaf, flat(load.load(folder('llama')).params)[name])
+        assert_array_equal(leaf, wanted[name])
 
 
 def test_shards_are_read_onto_the_mesh_part_by_part(folder, tmp_path, monkeypatch):
@@ -265,8 +280,7 @@ def test_families_without_windows_ignore_the_config(folder, case):
     """As in transformers, whose classes for these ignore it."""
     imported = load.load(folder(case, sliding_window=2, use_sliding_window=True))
     assert imported.section['window'] is None
-    padded, _ = hf_cases.by_document(logits_of(imported))[0]
-    assert_allclose(padded, references()[1][f'{case}/0'], atol=1e-4, rtol=0)
+    check_logits(imported, expected(case))
 
 
 @pytest.mark.parametrize(
@@ -280,10 +294,6 @@ def test_families_without_windows_ignore_the_config(folder, case):
         (dict(rope_scaling=dict(sliding_attention={})), 'values for sliding_attention'),
         (dict(quantization_config={}), 'has a quantization_config'),
         (dict(vocab_size=39), '40 tokens, but the embedding has 39 rows'),
-        (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),
-        (dict(hidden_size='32'), "json: hidden_size='32' must be a whole number"),
-        (dict(num_hidden_layers=0), 'num_hidden_layers=0 must be .* at least 1'),
-        (dict(max_position_embeddings=None), 'max_position_embeddings=None must be'),
         (dict(jepa_text=dict(shift=2)), 'jepa_text=.*must be .*or be left out'),
         (dict(jepa_text=3), 'jepa_text=3 must be'),
     ],
@@ -293,25 +303,56 @@ def test_unsupported_configs_raise(folder, changes, words):
         load.load(folder('llama', **changes))
 
 
-def test_json_of_another_type_raises(folder):
-    path = folder('llama')
-    (path / files.SINGLE).unlink()
-    for index in ('{}', '{"weight_map": []}'):
-        (path / files.INDEX).write_text(index)
-        with pytest.raises(ValueError, match='has no "weight_map"'):
-            load.load(path)
-    (path / files.INDEX).write_text('[]')
-    with pytest.raises(ValueError, match='contains no JSON object, but a list'):
-        load.load(path)
-    (path / 'config.json').write_text('[]')
-    with pytest.raises(ValueError, match=r'config\.json contains no JSON object'):
-        load.load(path)
+def written(name, text):
+    return lambda path: (path / name).write_text(text)
 
 
-def test_tokenizers_of_other_formats_raise_with_a_remedy(folder):
+def renamed(old, new):
+    return lambda path: (path / old).rename(path / new)
+
+
+def indexed(text):
+    """An index instead of the single file."""
+
+    def change(path):
+        (path / files.SINGLE).unlink()
+        (path / files.INDEX).write_text(text)
+
+    return change
+
+
+def halved(path):
+    whole = (path / files.SINGLE).read_bytes()
+    (path / files.SINGLE).write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    'change, words',
+    [
+        (indexed('{}'), 'has no "weight_map"'),
+        (indexed('{"weight_map": []}'), 'has no "weight_map"'),
+        (indexed('[]'), 'contains no JSON object, but a list'),
+        (written('config.json', '[]'), r'config\.json contains no JSON object'),
+        (
+            written('config.json', 100_000 * '[' + 100_000 * ']'),
+            'config.json is not JSON',
+        ),
+        (
+            renamed('tokenizer.json', 'tokenizer.model'),
+            'tokenizer.json.*Other formats: Auto',
+        ),
+        (
+            renamed(files.SINGLE, 'pytorch_model.bin'),
+            r'has pytorch_model\.bin\. .*run code',
+        ),
+        (renamed(files.SINGLE, 'other.safetensors'), r'has other\.safetensors\. '),
+        (halved, r'model\.safetensors is damaged'),
+    ],
+)
+def test_damaged_folders_raise_with_a_remedy(folder, change, words):
     path = folder('llama')
-    (path / 'tokenizer.json').rename(path / 'tokenizer.model')
-    with pytest.raises(FileNotFoundError, match='tokenizer.json.*Other formats: Auto'):
+    change(path)
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
         load.load(path)
 
 
@@ -326,8 +367,7 @@ def test_a_head_with_other_values_is_not_tied(folder, case, written):
     path = folder(case, tensors, tie_word_embeddings=True)
     imported = load.load(path)
     assert imported.tied == written == load.sketch(path)[1]
-    padded, _ = hf_cases.by_document(logits_of(imported))[0]
-    assert_allclose(padded, references()[1][f'{case}/0'], atol=1e-4, rtol=0)
+    check_logits(imported, expected(case))
 
 
 def test_tensors_are_compared_a_block_of_rows_at_a_time(folder, tmp_path):
@@ -342,8 +382,9 @@ def test_tensors_are_compared_a_block_of_rows_at_a_time(folder, tmp_path):
 
 
 def test_a_missing_size_raises():
-    with pytest.raises(ValueError, match="llama lacks 'hidden_size'"):
-        configs.to_section(dict(model_type='llama', vocab_size=3))
+    config = {k: v for k, v in CASES['llama'][0].items() if k != 'hidden_size'}
+    with pytest.raises(ValueError, match='hidden_size=None must be an integer'):
+        configs.to_section(config)
 
 
 def test_options_that_a_family_cannot_express_raise():
@@ -352,21 +393,6 @@ def test_options_that_a_family_cannot_express_raise():
         configs.to_config(section, 'llama', False, True)
     with pytest.raises(ValueError, match='A transformer is no bert'):
         configs.to_config(section, 'bert', True, False)
-
-
-def test_only_safetensors_are_read(folder, tmp_path):
-    path = folder('llama')
-    (path / 'model.safetensors').rename(path / 'pytorch_model.bin')
-    with pytest.raises(FileNotFoundError, match=r'only pytorch_model\.bin.*run code'):
-        load.load(path)
-
-
-def test_a_truncated_file_raises(folder):
-    path = folder('llama')
-    whole = (path / 'model.safetensors').read_bytes()
-    (path / 'model.safetensors').write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r'model\.safetensors is damaged'):
-        load.load(path)
 
 
 def test_missing_shards_and_tensors_raise(folder):
@@ -382,23 +408,30 @@ def test_missing_shards_and_tensors_raise(folder):
 
 
 @pytest.mark.parametrize(
-    ('error', 'kind', 'words'),
+    ('error', 'status', 'kind', 'words'),
     [
-        ('GatedRepoError', PermissionError, 'accept its terms'),
-        ('RepositoryNotFoundError', FileNotFoundError, 'nor a model on the hub'),
-        ('RevisionNotFoundError', FileNotFoundError, 'no such revision'),
-        ('LocalEntryNotFoundError', FileNotFoundError, 'cannot be reached'),
-        ('OfflineModeIsEnabled', FileNotFoundError, 'cannot be reached'),
+        ('GatedRepoError', 403, PermissionError, 'hf auth login'),
+        (
+            'RepositoryNotFoundError',
+            401,
+            FileNotFoundError,
+            'something at .* does not exist',
+        ),
+        ('RevisionNotFoundError', 404, FileNotFoundError, 'revision v2 does not exist'),
+        ('LocalEntryNotFoundError', None, FileNotFoundError, 'cannot be reached'),
+        ('OfflineModeIsEnabled', None, FileNotFoundError, 'cannot be reached'),
     ],
 )
-def test_hub_errors_are_converted(monkeypatch, error, kind, words):
+def test_hub_errors_are_converted(monkeypatch, error, status, kind, words):
     hub = pytest.importorskip('huggingface_hub')
     asked = {}
 
     def refuse(name, **options):
         asked.update(options)
         refusal = getattr(hub.errors, error)
-        raise refusal.__new__(refusal)
+        made = refusal.__new__(refusal)
+        made.response = types.SimpleNamespace(status_code=status)
+        raise made
 
     monkeypatch.setattr(hub, 'snapshot_download', refuse)
     with pytest.raises(kind, match=words):
@@ -445,10 +478,10 @@ def test_cached_models_are_checked_without_reading_weights(folder, monkeypatch):
     path = folder('bert')
     monkeypatch.setattr(hub, 'snapshot_download', lambda *_, **__: str(path))
     monkeypatch.setattr(files.Tensors, 'read', None)
-    of_any.check('hf:somebody/something')
+    of_any.outline('hf:somebody/something', weights=True)
     (path / 'model.safetensors').unlink()
-    with pytest.raises(FileNotFoundError, match='must contain safetensors'):
-        of_any.check('hf:somebody/something')
+    with pytest.raises(FileNotFoundError, match=r'must contain model\.safetensors'):
+        of_any.outline('hf:somebody/something', weights=True)
 
 
 def test_a_revision_of_a_folder_raises(folder):
@@ -460,33 +493,15 @@ def test_a_revision_of_a_folder_raises(folder):
 @pytest.mark.parametrize('case', ['mistral', 'qwen2', 'qwen3', 'smollm3'])
 def test_bidirectional_windows_equal_those_of_transformers(case, folder):
     """Decoders with is_causal=false and a window, including short ones."""
-    torch = pytest.importorskip('torch')
-    transformers = pytest.importorskip('transformers')
     changes = dict(is_causal=False, use_sliding_window=True, sliding_window=2)
     path = folder(case, max_window_layers=1, **changes)
     imported = load.load(path)
     assert not imported.causal and 2 in np.atleast_1d(imported.section['window'])
-    auto = transformers.AutoModelForCausalLM
-    model = auto.from_pretrained(path, attn_implementation='eager', dtype='float32')
-    tokens, segments = (torch.tensor(x[:2]).long() for x in hf_cases.batch()[:2])
-    with torch.no_grad():
-        wanted = model.eval()(tokens, attention_mask=(segments > 0).long()).logits
-    found = hf_cases.by_document(logits_of(imported))
-    for row, (padded, packed) in enumerate(found):
-        assert_allclose(padded, wanted[row, : len(padded)], atol=1e-4, rtol=0)
-        assert_allclose(packed, wanted[row, : len(padded)], atol=1e-4, rtol=0)
+    check_logits(imported, their_logits(path))
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize('case', ['llama', 'bert_untied', 'modernbert_biases'])
 def test_transformers_unties_heads_with_other_values_too(case, folder):
-    torch = pytest.importorskip('torch')
-    transformers = pytest.importorskip('transformers')
     path = folder(case, tie_word_embeddings=True)
-    kind = f'AutoModelFor{"CausalLM" if CASES[case][1] else "MaskedLM"}'
-    model = getattr(transformers, kind).from_pretrained(path, dtype='float32').eval()
-    tokens = torch.tensor(hf_cases.DOCUMENTS[0][None]).long()
-    with torch.no_grad():
-        wanted = model(tokens).logits[0]
-    padded, _ = hf_cases.by_document(logits_of(load.load(path)))[0]
-    assert_allclose(padded, wanted, atol=1e-4, rtol=0)
+    check_logits(load.load(path), their_logits(path))

@@ -1,6 +1,5 @@
 """AutoTokenizer of transformers reads the tokenizers of exported folders as they are."""
 
-import dataclasses
 import json
 
 import foreign_tokenizers
@@ -9,9 +8,9 @@ import pytest
 from test_hf_export import imported
 
 import jepa_text
-from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import training
-from jepa_text.hf import families, load, vocabulary
+from jepa_text.hf import files, to_family, vocabulary
+from jepa_text.hf.families import FAMILIES
 from jepa_text.pretrained import export
 from jepa_text.pretrained.model import Pretrained
 
@@ -27,19 +26,13 @@ TEXTS = (
     'วาฬว่ายน้ำในทะเล',
     ' two  spaces,\n\na tab\there, cafe\u0301 and 🐋🐋 ',
 )
-KINDS = ('bpe', 'wordpiece', 'unigram', 'qwen', 'qwen and mask')
+KINDS = ('bpe', 'wordpiece', 'unigram')
 
 
 def tokenizer_of(kind):
-    """A small tokenizer of a kind; 'qwen' is byte BPE that divides texts as Qwen's."""
     if kind == 'wordpiece':
         return foreign_tokenizers.trained_wordpiece(TEXTS * 3)
-    if not kind.startswith('qwen'):
-        return training.train(TEXTS * 3, 700, kind)
-    content = hf_cases.as_qwen(json.loads(training.train(TEXTS * 3, 700).content))
-    replaced = '<mask>' if kind == 'qwen' else '<reserved_0>'
-    text = json.dumps(content).replace(replaced, '<|endoftext|>')
-    return tokenizers.parse(json.loads(text), kind, ('mask',))
+    return training.train(TEXTS * 3, 700, kind)
 
 
 def read_by_others(folder, tokenizer, family):
@@ -47,35 +40,33 @@ def read_by_others(folder, tokenizer, family):
     transformers = pytest.importorskip('transformers')
     (folder / 'config.json').write_text(json.dumps({'model_type': family}))
     model = Pretrained(None, {}, tokenizer, 512)
-    vocabulary.write(folder, model, family, load.ends(tokenizer))
+    vocabulary.write(folder, model, family)
     return transformers.AutoTokenizer.from_pretrained(folder), model
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('family', families.KINDS)
+@pytest.mark.parametrize('family', to_family.WRITTEN)
 def test_transformers_gives_the_same_ids(tmp_path, family, kind):
-    """For every family and tokenizer that is not refused."""
     tokenizer = tokenizer_of(kind)
     other, model = read_by_others(tmp_path, tokenizer, family)
     found = [other(text, split_special_tokens=True)['input_ids'] for text in TEXTS]
-    is_same = found == [model.row(text).tolist() for text in TEXTS]
-    if tokenizer.mask_id is not None:
-        masked = other('The white <mask>, a', add_special_tokens=False)['input_ids']
-        is_same &= masked == tokenizer.encode_masked('The white <mask>, a').tolist()
-    assert is_same == vocabulary.is_kept(tokenizer, family)
+    assert found == [model.row(text).tolist() for text in TEXTS]
+    masked = other('The white <mask>, a', add_special_tokens=False)['input_ids']
+    assert masked == tokenizer.encode_masked('The white <mask>, a').tolist()
 
 
 @pytest.mark.parametrize('adapt, chosen', [(None, 'llama'), ({}, 'eurobert')])
-def test_qwen2_with_another_tokenizer_becomes_another_family(tmp_path, adapt, chosen):
-    changes = dict(use_sliding_window=False, tie_word_embeddings=False)
-    model, folder = imported(tmp_path, 'qwen2', adapt, **changes)
-    hf_cases.write_tokenizer(folder)
-    model = dataclasses.replace(model, tokenizer=tokenizers.load(folder))
-    with pytest.raises(ValueError, match="family='qwen2'.*Leave the family out"):
+def test_qwen2_is_exported_as_another_family(tmp_path, adapt, chosen):
+    """Biases that these need and Qwen2 lacks are 0, which is equivalent."""
+    model, _ = imported(tmp_path, 'qwen2', adapt, use_sliding_window=False)
+    with pytest.raises(ValueError, match="family='qwen2'. .*Available: bert, .* llama"):
         export.write(model, tmp_path / 'out', family='qwen2')
     found = export.write(model, tmp_path / 'out')
     assert found['family'] == chosen and found['difference'] < 1e-5
+    tensors = files.Tensors(tmp_path / 'out')
+    assert not tensors.read('model.layers.0.self_attn.o_proj.bias', slice(None)).any()
+    assert tensors.read('model.layers.0.self_attn.q_proj.bias', slice(None)).any()
 
 
 def test_declared_special_tokens_are_exported(tmp_path):
@@ -96,17 +87,18 @@ def test_declared_special_tokens_are_exported(tmp_path):
 @pytest.mark.peer
 def test_ids_that_transformers_changes_end_an_export(tmp_path, monkeypatch):
     transformers = pytest.importorskip('transformers')
-    monkeypatch.setattr(vocabulary, 'REBUILT', ())
-    model, folder = imported(tmp_path, 'qwen2', use_sliding_window=False)
-    hf_cases.write_tokenizer(folder)
-    model = dataclasses.replace(model, tokenizer=tokenizers.load(folder))
+    model, _ = imported(tmp_path, 'llama')
+    export.write(model, tmp_path / 'out')
+    assert vocabulary.difference(tmp_path / 'out', model) is None
+    config = json.loads((tmp_path / 'out' / 'config.json').read_text())
+    files.write_json(tmp_path / 'out' / 'config.json', config | {'model_type': 'qwen2'})
+    difference = vocabulary.difference(tmp_path / 'out', model)
+    monkeypatch.setattr(vocabulary, 'difference', lambda *_: difference)
     with pytest.raises(RuntimeError, match='AutoTokenizer of transformers .* encodes'):
-        export.write(model, tmp_path / 'out')
-    assert not (tmp_path / 'out').exists()
+        export.write(model, tmp_path / 'other')
+    assert not (tmp_path / 'other').exists()
     auto = transformers.models.auto.tokenization_auto
-    classes = {f: auto.TOKENIZER_MAPPING_NAMES.get(f) for f in families.KINDS}
+    classes = {f: auto.TOKENIZER_MAPPING_NAMES.get(f) for f in FAMILIES}
     forced = auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
-    monkeypatch.undo()
-    assert set(vocabulary.REBUILT) == {
-        f for f in forced & set(classes) if classes[f] != 'TokenizersBackend'
-    }
+    rebuilt = {f for f in forced & set(classes) if classes[f] != 'TokenizersBackend'}
+    assert rebuilt == set(FAMILIES) - set(to_family.WRITTEN)

@@ -107,7 +107,10 @@ STRETCHED = dict(rope_type='llama3', factor=2.0, low_freq_factor=1, high_freq_fa
     'changes, words',
     [
         (dict(rope_parameters=dict(full_attention=STRETCHED)), "'llama3' of full_att"),
-        (dict(rope_scaling=STRETCHED | {'rope_theta': 7.0}), "'llama3' of full_att"),
+        (
+            dict(rope_scaling=STRETCHED | {'rope_theta': 7.0}),
+            'rope_parameters has rope_sc',
+        ),
         (dict(partial_rotary_factor=0.5), 'partial_rotary_factor=0.5'),
         (dict(rope_parameters=dict(rope_theta=7.0)), 'rope_parameters has rope_theta'),
     ],
