@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jepa_text import losses
 from jepa_text.config import ranges, resolve
 from jepa_text.models import layers, memo, stack
-from jepa_text.models.block import Block
+from jepa_text.models.block import Block, Layer
 from jepa_text.parallel import activations
 
 
@@ -224,25 +224,17 @@ def _blocks(predictor, x, segment_ids, positions):
     """Applies the layers of a predictor and their last norm; called in its `__call__`."""
     head_width = predictor.hidden // predictor.heads
     angles = layers.rotary_angles(positions, head_width, theta=10_000.0)
-    block = dict(
+    layer = Layer(
         heads=predictor.heads,
-        kv_heads=predictor.heads,
         head_width=head_width,
         ffn_width=4 * predictor.hidden,
         norm_eps=1e-5,
         attention=predictor.attention,
         causal=False,
-        keep=False,
     )
-    x, _ = stack.run(
-        Block,
-        block,
-        x,
-        (angles, segment_ids, None, None),
-        kinds=(0,) * predictor.depth,
-        scan=False,
-        remat='none',
-    )
+    inputs = (angles, segment_ids, None, None)
+    kinds = (0,) * predictor.depth
+    x, _ = stack.run(Block, layer, x, inputs, kinds, scan=False, remat='none')
     return activations.by_rows(layers.RMSNorm(1e-5, name='norm')(x))
 
 

@@ -81,35 +81,29 @@ class Linear(nn.Module):
         return flat.reshape(*x.shape[:-1], self.features)
 
 
-class GatedFFN(nn.Module):
-    """down(act(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu (Shazeer 2020)."""
+class FFN(nn.Module):
+    """down(act(up(x))) (Vaswani et al. 2017); if gated, down(act(gate(x)) * up(x)).
+
+    Gated, it is SwiGLU with silu and GeGLU with gelu (Shazeer 2020).
+    """
 
     hidden: int
     act: str = 'silu'
+    gated: bool = True
     bias: bool = False
 
     @nn.compact
     def __call__(self, x_BLD):
-        def linear(features, name):
-            return Linear(features, self.bias, name=name)
+        def widened(name):
+            linear = Linear(self.hidden, self.bias, name=name)
+            return checkpoint_name(linear(x_BLD), name)
 
-        gate_BLF = checkpoint_name(linear(self.hidden, 'gate')(x_BLD), 'gate')
-        up_BLF = checkpoint_name(linear(self.hidden, 'up')(x_BLD), 'up')
-        wide_BLF = ACTIVATIONS[self.act](gate_BLF) * up_BLF
-        return linear(x_BLD.shape[-1], 'down')(wide_BLF)
-
-
-class FFN(nn.Module):
-    """down(act(up(x))), both with biases (Vaswani et al. 2017)."""
-
-    hidden: int
-    act: str = 'gelu'
-
-    @nn.compact
-    def __call__(self, x_BLD):
-        up_BLF = checkpoint_name(Linear(self.hidden, True, name='up')(x_BLD), 'up')
-        wide_BLF = ACTIVATIONS[self.act](up_BLF)
-        return Linear(x_BLD.shape[-1], True, name='down')(wide_BLF)
+        act = ACTIVATIONS[self.act]
+        if self.gated:
+            wide_BLF = act(widened('gate')) * widened('up')
+        else:
+            wide_BLF = act(widened('up'))
+        return Linear(x_BLD.shape[-1], self.bias, name='down')(wide_BLF)
 
 
 def rotary_angles(positions_BL, head_width, theta, scaling=None):

@@ -19,6 +19,8 @@ import jax.numpy as jnp
 from jepa_text.config import ranges, resolve
 from jepa_text.models import flops, layers
 from jepa_text.models.attention import attend
+from jepa_text.models.block import NORMS, Block, Layer
+from jepa_text.parallel import activations
 
 # Maximum of sizes that must be at least 1.
 MAX_INT = dict(width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22)
@@ -91,7 +93,7 @@ def _check_model(model):
             'head_width, or change one of them.'
         )
     head_width = model.head_width or model.width // model.heads
-    if hasattr(model, 'rope_theta') and head_width % 2:
+    if model.is_rotary and head_width % 2:
         raise ValueError(
             f'width={model.width}, heads={model.heads}, head_width={model.head_width}: '
             'the width of a head must be even, for rotary positions. Change one of them.'
@@ -175,30 +177,129 @@ def angles(positions_BL, head_width, kinds, scaling=None):
     return jax.tree.map(lambda *arrays: jnp.stack(arrays), *each)
 
 
-def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
-    """Returns hidden_BLD after a layer `cls` for each of `kinds`, and all outputs.
+class Encoder(nn.Module):
+    """tokens, segment_ids, positions [B, L] -> hidden_BLD after the last norm.
+
+    The base of all encoders. A subclass gives the options of its layers in `layer`, the
+    rotary base and window of each in `rope_theta` and `window`, and in `head` the
+    keywords of heads.DenseHead; if that is None, tokens are scored by heads.LMHead.
+    """
+
+    vocab_size: int
+    width: int
+    depth: int
+    heads: int
+    ffn_width: int
+    head_width: int | None = None
+    norm_eps: float = 1e-5
+    scan: bool = True
+    remat: str = 'none'
+    attention: str = 'auto'
+    dtype: str = 'float32'
+
+    is_rotary = True
+    rope_scaling = None
+    # With an embedding that is already normed, the first layer lacks a norm, and so it is
+    # not part of the stack.
+    embeds_normed = False
+    head = None
+
+    def kinds(self):
+        """Returns the kinds of the layers, as the function `kinds`."""
+        return kinds(self.depth, self.rope_theta, self.window)
+
+    def table(self, name, rows):
+        """Returns the embedding table of this name, [rows, D]."""
+        return self.param(name, layers.INIT, (rows, self.width), jnp.float32)
+
+    def embed(self, tokens_BL, positions_BL):
+        """Returns embedded_BLD, the input of the first layer."""
+        embedding_VD = self.table('embedding', self.vocab_size).astype(self.dtype)
+        return activations.embedding_lookup(embedding_VD, tokens_BL)
+
+    @nn.compact
+    def __call__(
+        self,
+        tokens_BL,
+        segment_ids_BL,
+        positions_BL,
+        order_BL=None,
+        *,
+        causal,
+        every_layer=False,
+        gaps=False,
+        **inputs,
+    ):
+        """Returns hidden_BLD; with `every_layer`, also layers_NBLD.
+
+        These are the embedding and the output of each layer, before the last norm: depth
+        + 1 arrays. With `gaps`, rows are cut out of others, and windows are measured in
+        `positions_BL`. `inputs` are further ones of `embed`.
+        """
+        embedded_BLD = self.embed(tokens_BL, positions_BL, **inputs)
+        ways, kinds = self.kinds()
+        layer = Layer(
+            heads=self.heads,
+            head_width=self.head_width or self.width // self.heads,
+            ffn_width=self.ffn_width,
+            norm_eps=self.norm_eps,
+            attention=self.attention,
+            causal=causal,
+            keep=every_layer,
+            windows=tuple(window for _, window in ways),
+            **self.layer,
+        )
+        rotation = None
+        if self.is_rotary:
+            rotation = angles(positions_BL, layer.head_width, ways, self.rope_scaling)
+        inputs = (rotation, segment_ids_BL, order_BL, positions_BL if gaps else None)
+        hidden_BLD, early = embedded_BLD, [embedded_BLD]
+        if self.embeds_normed:
+            kind = None if len(ways) == 1 else jnp.int32(0)
+            first = Block(layer, first=True, name='first')
+            hidden_BLD, _ = first(hidden_BLD, *inputs, kind)
+            early.append(hidden_BLD)
+        hidden_BLD, outputs = run(
+            Block,
+            layer,
+            hidden_BLD,
+            inputs,
+            kinds[len(early) - 1 :],
+            scan=self.scan,
+            remat=self.remat,
+        )
+        if not layer.post_norm:
+            hidden_BLD = NORMS[layer.norm](self.norm_eps, name='norm')(hidden_BLD)
+            hidden_BLD = activations.by_rows(hidden_BLD)
+        if not every_layer:
+            return hidden_BLD
+        return hidden_BLD, jnp.concatenate([jnp.stack(early), outputs])
+
+
+def run(cls, layer, hidden_BLD, inputs, kinds, *, scan, remat):
+    """Returns hidden_BLD after modules `cls(layer)` for all `kinds`, and all outputs.
 
     Called inside an encoder's `__call__`, so that the layers belong to the encoder: one
-    stack `layers`, or `layer_0`, `layer_1`... `block` has the keywords of a layer,
-    `inputs` its other inputs besides `hidden_BLD`. The outputs [N, B, L, D] are None
-    unless `block['keep']`.
+    stack `layers`, or `layer_0`, `layer_1`... `layer` is a Layer, `inputs` are those of
+    the module besides `hidden_BLD`. The outputs [N, B, L, D] are None unless
+    `layer.keep`.
     """
     if not kinds:
-        return hidden_BLD, hidden_BLD[None][:0] if block['keep'] else None
+        return hidden_BLD, hidden_BLD[None][:0] if layer.keep else None
     indices = _kind_indices(kinds)
     if not scan:
         cls = cls if remat == 'none' else nn.remat(cls, policy=REMAT[remat])
         traced_once = nn.jit(_call)  # layers of the same shapes share their trace
         outputs = []
         for index in range(len(kinds)):
-            layer = cls(**block, name=f'layer_{index}')
+            module = cls(layer, name=f'layer_{index}')
             kind = None if indices is None else indices[index]
             # At initialization, jit would change the random keys.
-            call = _call if layer.is_initializing() else traced_once
+            call = _call if module.is_initializing() else traced_once
             with flops.layer_kinds(kinds):
-                hidden_BLD, _ = call(layer, hidden_BLD, *inputs, kind)
+                hidden_BLD, _ = call(module, hidden_BLD, *inputs, kind)
             outputs.append(hidden_BLD)
-        return hidden_BLD, jnp.stack(outputs) if block['keep'] else None
+        return hidden_BLD, jnp.stack(outputs) if layer.keep else None
     if remat != 'none':
         # Under scan prevent_cse is unnecessary and prevents fusions.
         cls = nn.remat(cls, policy=REMAT[remat], prevent_cse=False)
@@ -212,11 +313,11 @@ def run(cls, block, hidden_BLD, inputs, *, kinds, scan, remat):
         check_constancy_invariants=False,
     )
     with flops.layer_kinds(kinds):
-        return stack(**block, name='layers')(hidden_BLD, *inputs, indices)
+        return stack(layer, name='layers')(hidden_BLD, *inputs, indices)
 
 
-def _call(layer, *inputs):
-    return layer(*inputs)
+def _call(module, *inputs):
+    return module(*inputs)
 
 
 def _kind_indices(kinds):

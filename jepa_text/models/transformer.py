@@ -12,14 +12,11 @@ is plain Llama. The options cover related models:
     qk_norm               Qwen3
 """
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from jepa_text.config import ranges
-from jepa_text.models import layers, stack
-from jepa_text.models.block import Block
-from jepa_text.parallel import activations
+from jepa_text.models import stack
 
 # Keywords of `Transformer`: sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary
 # 128,256), and smaller ones, of which 'tiny' is for tests.
@@ -65,22 +62,11 @@ def _check_scaling(scaling):
         )
 
 
-class Transformer(nn.Module):
+class Transformer(stack.Encoder, kw_only=True):
     """tokens, segment_ids, positions [B, L] -> hidden_BLD after the last norm."""
 
-    vocab_size: int
-    width: int
-    depth: int
-    heads: int
     kv_heads: int
-    ffn_width: int
-    head_width: int | None = None
     rope_theta: float | tuple | None = 10_000.0
-    norm_eps: float = 1e-5
-    scan: bool = True
-    remat: str = 'none'
-    attention: str = 'auto'
-    dtype: str = 'float32'
     rope_scaling: dict | None = None
     window: int | tuple | None = None
     qkv_bias: bool = False
@@ -88,64 +74,11 @@ class Transformer(nn.Module):
     qk_norm: bool = False
     ffn_bias: bool = False
 
-    # None: tokens are scored by heads.LMHead, a product with a kernel.
-    head = None
-
-    @nn.compact
-    def __call__(
-        self,
-        tokens_BL,
-        segment_ids_BL,
-        positions_BL,
-        order_BL=None,
-        *,
-        causal,
-        every_layer=False,
-        gaps=False,
-    ):
-        """Returns hidden_BLD; with `every_layer`, also layers_NBLD.
-
-        These are the embedding and the output of each layer, before the last norm: depth
-        + 1 arrays. With `gaps`, rows are cut out of others, and windows are measured in
-        `positions_BL`.
-        """
-        shape = (self.vocab_size, self.width)
-        embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
-        embedded_BLD = activations.embedding_lookup(
-            embedding_VD.astype(self.dtype), tokens_BL
-        )
-        head_width = self.head_width or self.width // self.heads
-        ways, kinds = stack.kinds(self.depth, self.rope_theta, self.window)
-        angles = stack.angles(positions_BL, head_width, ways, self.rope_scaling)
-        block = dict(
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_width=head_width,
-            ffn_width=self.ffn_width,
-            norm_eps=self.norm_eps,
-            attention=self.attention,
-            causal=causal,
-            keep=every_layer,
-            windows=tuple(window for _, window in ways),
-            qkv_bias=self.qkv_bias,
-            o_bias=self.o_bias,
-            qk_norm=self.qk_norm,
-            ffn_bias=self.ffn_bias,
-        )
-        hidden_BLD, outputs = stack.run(
-            Block,
-            block,
-            embedded_BLD,
-            (angles, segment_ids_BL, order_BL, positions_BL if gaps else None),
-            kinds=kinds,
-            scan=self.scan,
-            remat=self.remat,
-        )
-        hidden_BLD = layers.RMSNorm(self.norm_eps, name='norm')(hidden_BLD)
-        hidden_BLD = activations.by_rows(hidden_BLD)
-        if not every_layer:
-            return hidden_BLD
-        return hidden_BLD, jnp.concatenate([embedded_BLD[None], outputs])
+    @property
+    def layer(self):
+        """The options of block.Layer."""
+        names = ('kv_heads', 'qkv_bias', 'o_bias', 'qk_norm', 'ffn_bias')
+        return {name: getattr(self, name) for name in names}
 
 
 def stack_layers(encoder):

@@ -1,5 +1,7 @@
 """Layers of a trunk, scanned or unrolled, cost one trace."""
 
+import types
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from jepa_text.models import stack
 class Counted(nn.Module):
     """A layer that counts how often Python runs it."""
 
-    keep: bool
+    layer: types.SimpleNamespace
     calls = 0
 
     @nn.compact
@@ -28,10 +30,10 @@ class Trunk(nn.Module):
     def __call__(self, hidden_BLD):
         return stack.run(
             Counted,
-            dict(keep=False),
+            types.SimpleNamespace(keep=False),
             hidden_BLD,
             (),
-            kinds=(0, 0, 0),
+            (0, 0, 0),
             scan=self.scan,
             remat=self.remat,
         )[0]
