@@ -14,37 +14,35 @@ configs/small_gpu.py, compiled for it. It is not measured.
 
 import dataclasses
 import re
+from typing import NamedTuple
 
 from jepa_text.config import schema
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Chip:
+class Chip(NamedTuple):
     """An accelerator.
 
     peak          FLOP/s
     memory        bytes
     bandwidth     of the memory, bytes/s
+    links         bytes/s in each direction to the other chips of the machine, or None
     price         US dollars per hour, or None
-    mfu           share of the peak to plan with; the comment is its bound
-    kind          regular expression of jax's `device_kind`
-    source        source of the speeds and the memory
-    links         bytes/s in each direction to the other chips of the machine
-    capability    compute capability of NVIDIA GPUs
+    mfu           share of the peak to plan with
     float32       speed of float32 products as a share of the peak. By default they are
                   computed in TF32, on TPUs in bfloat16
+    capability    compute capability of NVIDIA GPUs, or None
+    kind          regular expression of jax's `device_kind`
     """
 
     peak: float
     memory: float
     bandwidth: float
+    links: float | None
     price: float | None
     mfu: float
+    float32: float
+    capability: tuple[int, int] | None
     kind: str
-    source: str
-    links: float | None = None
-    capability: tuple[int, int] | None = None
-    float32: float = 0.5
 
     @property
     def dtype(self):
@@ -65,120 +63,34 @@ USABLE = 0.92
 # code reached 0.25 of the peak.
 REACHED = 0.65
 
+# Peak, memory, bandwidth, links, price, MFU, float32, capability and kind, as in Chip.
 CHIPS = {
+    # NVIDIA H100 data sheet, SXM.
     'h100': Chip(
-        peak=989e12,
-        memory=80e9,
-        bandwidth=3.35e12,
-        links=450e9,
-        price=2.69,
-        mfu=0.29,  # 0.44
-        kind=r'H100(?!.*(PCIe|NVL))',
-        source='NVIDIA H100 data sheet, SXM',
-        capability=(9, 0),
+        989e12, 80e9, 3.35e12, 450e9, 2.69, 0.29, 0.5, (9, 0), r'H100(?!.*(PCIe|NVL))'
     ),
+    # NVIDIA H200 data sheet, SXM.
     'h200': Chip(
-        peak=989e12,
-        memory=141e9,
-        bandwidth=4.8e12,
-        links=450e9,
-        price=3.59,
-        mfu=0.31,  # 0.48
-        kind=r'(?<!G)H200(?!.*NVL)',
-        source='NVIDIA H200 data sheet, SXM',
-        capability=(9, 0),
+        989e12, 141e9, 4.8e12, 450e9, 3.59, 0.31, 0.5, (9, 0), r'(?<!G)H200(?!.*NVL)'
     ),
-    'b200': Chip(
-        peak=2250e12,
-        memory=180e9,
-        bandwidth=7.7e12,
-        links=900e9,
-        price=None,
-        mfu=0.29,  # 0.44
-        kind=r'(?<!G)B200',
-        source='NVIDIA HGX B200 data sheet',
-        capability=(10, 0),
-    ),
-    'a100': Chip(
-        peak=312e12,
-        memory=80e9,
-        bandwidth=2.039e12,
-        links=300e9,
-        price=1.39,
-        mfu=0.33,  # 0.51
-        kind=r'A100',
-        source='NVIDIA A100 data sheet, 80 GB SXM',
-        capability=(8, 0),
-    ),
-    'l4': Chip(
-        peak=121e12,
-        memory=24e9,
-        bandwidth=300e9,
-        links=32e9,
-        price=None,
-        mfu=0.25,  # 0.39
-        kind=r'L4$',
-        source='NVIDIA L4 data sheet; links are PCIe 4',
-        capability=(8, 9),
-    ),
-    't4': Chip(
-        peak=8.1e12,
-        memory=16e9,
-        bandwidth=320e9,
-        links=16e9,
-        price=None,
-        mfu=0.39,  # 0.6
-        kind=r'T4$',
-        source='NVIDIA T4 data sheet, float32, as it has no bfloat16; links are PCIe 3',
-        capability=(7, 5),
-        float32=1.0,
-    ),
-    'v5e': Chip(
-        peak=197e12,
-        memory=16e9,
-        bandwidth=819e9,
-        links=100e9,
-        price=1.20,
-        mfu=0.3,  # 0.46
-        kind=r'TPU v5( lite|e)',
-        source='Google Cloud, TPU v5e',
-        float32=1.0,
-    ),
-    'v5p': Chip(
-        peak=459e12,
-        memory=95e9,
-        bandwidth=2.765e12,
-        links=300e9,
-        price=4.20,
-        mfu=0.33,  # 0.5
-        kind=r'TPU v5p?$',
-        source='Google Cloud, TPU v5p',
-        float32=1.0,
-    ),
-    'v6e': Chip(
-        peak=918e12,
-        memory=32e9,
-        bandwidth=1.64e12,
-        links=224e9,
-        price=2.70,
-        mfu=0.22,  # 0.34
-        kind=r'TPU v6( lite|e)',
-        source='Google Cloud, TPU v6e',
-        float32=1.0,
-    ),
+    # NVIDIA HGX B200 data sheet.
+    'b200': Chip(2250e12, 180e9, 7.7e12, 900e9, None, 0.29, 0.5, (10, 0), r'(?<!G)B200'),
+    # NVIDIA A100 data sheet, 80 GB SXM.
+    'a100': Chip(312e12, 80e9, 2.039e12, 300e9, 1.39, 0.33, 0.5, (8, 0), r'A100'),
+    # NVIDIA L4 data sheet; links are PCIe 4.
+    'l4': Chip(121e12, 24e9, 300e9, 32e9, None, 0.25, 0.5, (8, 9), r'L4$'),
+    # NVIDIA T4 data sheet, float32, as it has no bfloat16; links are PCIe 3.
+    't4': Chip(8.1e12, 16e9, 320e9, 16e9, None, 0.39, 1.0, (7, 5), r'T4$'),
+    # Google Cloud, TPU v5e.
+    'v5e': Chip(197e12, 16e9, 819e9, 100e9, 1.2, 0.3, 1.0, None, r'TPU v5( lite|e)'),
+    # Google Cloud, TPU v5p.
+    'v5p': Chip(459e12, 95e9, 2.765e12, 300e9, 4.2, 0.33, 1.0, None, r'TPU v5p?$'),
+    # Google Cloud, TPU v6e.
+    'v6e': Chip(918e12, 32e9, 1.64e12, 224e9, 2.7, 0.22, 1.0, None, r'TPU v6( lite|e)'),
     # One of the two dies of a module, which arXiv 2507.00994 counts as a GPU. The MFU is
     # fitted to the 16,000 hours that the paper reports for 120,000 steps at 610M; its 15
-    # base models would then take 10% more than reported.
-    'mi250x': Chip(
-        peak=191.5e12,
-        memory=64e9,
-        bandwidth=1.638e12,
-        price=None,
-        mfu=0.105,
-        kind=r'MI250',
-        source='AMD Instinct MI250X data sheet, one die',
-        float32=0.25,
-    ),
+    # base models would then take 10% more than reported. AMD Instinct MI250X data sheet.
+    'mi250x': Chip(191.5e12, 64e9, 1.638e12, None, None, 0.105, 0.25, None, r'MI250'),
 }
 
 

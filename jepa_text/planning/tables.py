@@ -189,7 +189,7 @@ def notes(plan):
     elif plan.bound:
         mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of the compiled program'
     else:
-        mfu = 'from parallel/hardware.py'
+        mfu = 'of the chip, from the same file'
         if chip.share(plan.dtype) != chip.mfu:
             mfu += f'; times {chip.float32}, the relative speed of float32 products'
     yield ''
@@ -203,7 +203,7 @@ def notes(plan):
         f'assumed to store {attention} of row length squared; at most {USABLE:.0%} of a '
         'device is used.'
     )
-    yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
+    yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s, from parallel/hardware.py. MFU: {mfu}.'
     if options.price is None:
         yield 'Prices: see parallel/hardware.py; they change monthly.'
     if plan.dtype != chip.dtype:

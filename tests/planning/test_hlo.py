@@ -117,7 +117,7 @@ def test_a_collective_has_the_bytes_of_its_end(shape, result, held):
 
 @pytest.mark.parametrize('links', [450e9, 1e3])
 def test_roofline_overlaps_asynchronous_collectives(links):
-    chip = dataclasses.replace(CHIP, links=links)
+    chip = CHIP._replace(links=links)
     count = flops.Count({'encoder': 6e12}, 8e12, products=7e12, attention=1e12)
     alone, overlapped = (hlo.Collective('all-gather', 2, 2000, 3, x) for x in (0, 1))
     moved = hlo.Traffic(1e9, (alone, overlapped))
