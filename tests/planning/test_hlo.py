@@ -1,6 +1,5 @@
 """Programs read from their text: small ones with known costs, and a GPU program."""
 
-import dataclasses
 import functools
 from pathlib import Path
 
