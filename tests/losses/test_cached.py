@@ -56,17 +56,6 @@ def split(batch, count):
     return jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), batch)
 
 
-@pytest.mark.slow
-def test_info_nce_of_pairs_is_the_cross_entropy_of_their_cosines(params, batch):
-    found = encode(params, batch)
-    query, document = (np.asarray(found[k], np.float64) for k in ('query', 'document'))
-    query /= np.linalg.norm(query, axis=1, keepdims=True)
-    document /= np.linalg.norm(document, axis=1, keepdims=True)
-    scores_NN = 20 * query @ document.T
-    loss_N = np.log(np.exp(scores_NN).sum(1)) - np.diag(scores_NN)
-    assert_allclose(info_nce(found), loss_N.mean(), rtol=1e-5)
-
-
 @pytest.mark.parametrize('count', [1, 4, 16])
 def test_gradients_of_parts_equal_those_of_the_whole_batch(params, batch, count):
     value, slope = whole(params, batch)

@@ -237,6 +237,8 @@ def test_values_and_gradients_are_finite_for_extreme_inputs(name):
         for shape in (ones, signs)
         for is_kept in (False, True)
     ]
+    one = np.arange(B * M).reshape(B, M) == 3
+    inputs += [(ones, ones, one), (0 * ones, ones, one)]
     # Small divisors near 0, and a mask with some true positions.
     inputs += [(1e-3 * x, 1e3 * y, where) for x, y, where in map(given, range(3))]
     values, slopes = jax.jit(jax.vmap(with_slopes(CASES[name])))(*stacked(inputs))
@@ -263,10 +265,14 @@ def test_bfloat16_input_gives_float32_output(name):
         'vectors.info_nce',
         'vectors.instance_normalize',
         'regularizers.sigreg',
+        'regularizers.vicreg_variance',
+        'regularizers.vicreg_covariance',
     ],
 )
-def test_an_empty_mask_gives_zero(name):
+@pytest.mark.parametrize('number', [1, np.nan])
+def test_an_empty_mask_gives_zero(name, number):
     x, y, where = given(0)
-    values, slopes = jax.jit(with_slopes(CASES[name]))(x, y, np.zeros_like(where))
+    inputs = number * x, number * y, np.zeros_like(where)
+    values, slopes = jax.jit(with_slopes(CASES[name]))(*inputs)
     for leaf in (*values, *slopes):
         assert_array_equal(leaf, 0)

@@ -104,9 +104,8 @@ def test_fused_matches_torch(inputs):
     z = logits.logsumexp(-1)
     weight = torch.tensor(np.asarray(weights(inputs[2])), requires_grad=True)
     (3 * (weight * (loss + 0.1 * z**2)).sum()).backward()
-    assert_allclose(
-        fused_by(4)(*inputs, weights(inputs[2]))[1][0], loss.detach(), atol=1e-5
-    )
+    ours = fused_by(4)(*inputs, weights(inputs[2]))[1][0]
+    assert_allclose(ours, loss.detach(), atol=1e-5)
     theirs = [np.asarray(x.grad) for x in (hidden, kernel, weight)]
     close(gradients(fused_by(4), *inputs), theirs)
 
@@ -119,18 +118,12 @@ def test_bfloat16_accumulates_in_float32():
     # bfloat16 values in float32, where their products are exact.
     exact = (hidden.astype(jnp.float32), kernel.astype(jnp.bfloat16).astype(jnp.float32))
     form = fused_by(4)
-    for ours, expected in zip(
-        form(hidden, kernel, labels, weights(labels))[1],
-        plain(*exact, labels, weights(labels))[1],
-        strict=True,
-    ):
-        assert ours.dtype == jnp.float32
-        assert_allclose(ours, expected, atol=1e-5)
-    d_hidden, d_kernel, _ = gradients(form, hidden, kernel, labels)
-    assert (d_hidden.dtype, d_kernel.dtype) == (jnp.bfloat16, jnp.float32)
-    for ours, expected in zip(
-        (d_hidden, d_kernel), gradients(plain, *exact, labels)[:2], strict=True
-    ):
+    found = form(hidden, kernel, labels, weights(labels))[1]
+    assert {x.dtype for x in found} == {jnp.dtype('float32')}
+    close(found, plain(*exact, labels, weights(labels))[1])
+    slopes = gradients(form, hidden, kernel, labels)[:2]
+    assert [x.dtype for x in slopes] == [jnp.bfloat16, jnp.float32]
+    for ours, expected in zip(slopes, gradients(plain, *exact, labels)[:2], strict=True):
         scale = float(jnp.abs(expected).max())
         assert_allclose(ours.astype(jnp.float32), expected, atol=0.004 * scale)
 
@@ -305,9 +298,7 @@ def test_lm_head_loss_equals_that_of_the_heads_logits(inputs, head):
     expected = jax.jit(slopes(plainly))(params, hidden)
     for mib in (128, 4e-4, 0):
         scores = jax.jit(slopes(ours), static_argnums=2)(params, hidden, mib)
-        for one, other in zip(
-            jax.tree.leaves(scores), jax.tree.leaves(expected), strict=True
-        ):
+        for one, other in zip(*map(jax.tree.leaves, (scores, expected)), strict=True):
             # Small values are sums of large ones that were rounded to float32.
             rounding = np.finfo(np.float32).eps * abs(other).max()
             assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))

@@ -54,9 +54,11 @@ BACKENDS = {
     'blockwise': blockwise.attend,
     'pallas': functools.partial(pallas.attend, interpret=True),
     'splash': functools.partial(splash.attend, interpret=True),
+    # Its only implementation that runs on a CPU.
+    'tokamax': functools.partial(tokamax.attend, kernel='xla_chunked'),
+    # With the fixture `emulated`.
+    'cudnn': cudnn.attend,
 }
-# Tokamax with its only implementation that runs on a CPU.
-TOKAMAX = functools.partial(tokamax.attend, kernel='xla_chunked')
 EVERY = [(True, None), (False, 20), (True, 20), (False, None)]
 
 
@@ -108,44 +110,47 @@ def program(attend, segments=SEGMENTS, order=None, **options):
     return lambda inputs: [np.asarray(x) for x in step(*inputs)]
 
 
-def check(attend, inputs, segments=SEGMENTS, order=None, **options):
-    got = program(attend, segments, order, **options)(inputs)
-    expected = reference(*inputs, segments, order=order, **options)
+def close(got, expected, tolerance=2e-5):
     for one, other in zip(got, expected, strict=True):
-        assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+        assert_allclose(one, other, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize(('causal', 'window'), EVERY)
-@pytest.mark.parametrize('name', ['xla', 'blockwise'])
-def test_plain_backends_equal_float64(name, causal, window, monkeypatch):
-    # Several blocks in a short row.
-    monkeypatch.setattr(blockwise, 'BLOCKS', (64,))
-    check(BACKENDS[name], draw(16), causal=causal, window=window)
+def check(attend, inputs, segments=SEGMENTS, order=None, causal=False, window=None):
+    masked = dict(order=order, causal=causal, window=window)
+    got = program(attend, segments, **masked)(inputs)
+    close(got, reference(*inputs, segments, **masked))
+
+
+def promotion(name):
+    """Tokamax uses rank promotion, which conftest forbids."""
+    if name == 'tokamax':
+        pytest.importorskip('tokamax')
+    return jax.numpy_rank_promotion('allow' if name == 'tokamax' else 'raise')
 
 
 @pytest.mark.parametrize(
-    ('name', 'width', 'kv_heads', 'causal', 'window'),
+    ('name', 'width', 'heads', 'kv_heads', 'causal', 'window'),
     [
-        ('pallas', 64, 2, False, None),
-        ('pallas', 96, 1, True, None),
-        ('pallas', 128, 2, False, None),
-        ('splash', 64, 2, False, 20),
-        ('splash', 96, 1, True, None),
-        ('splash', 128, 1, True, 20),
-        ('splash', 128, 2, False, None),
+        *((name, 16, 4, 2, *mask) for name in ('xla', 'blockwise') for mask in EVERY),
+        *(('tokamax', 96, 4, 2, *mask) for mask in EVERY),
+        *(('cudnn', 16, 2, 1, *mask) for mask in EVERY if mask != (False, 20)),
+        ('pallas', 64, 2, 2, False, None),
+        ('pallas', 96, 2, 1, True, None),
+        ('pallas', 128, 2, 2, False, None),
+        ('splash', 64, 2, 2, False, 20),
+        ('splash', 96, 2, 1, True, None),
+        ('splash', 128, 2, 1, True, 20),
+        ('splash', 128, 2, 2, False, None),
     ],
 )
-def test_kernels_equal_float64(name, width, kv_heads, causal, window):
-    inputs = draw(width, heads=2, kv_heads=kv_heads)
-    check(BACKENDS[name], inputs, causal=causal, window=window)
-
-
-@pytest.mark.parametrize(('causal', 'window'), EVERY)
-def test_tokamax_equals_float64(causal, window):
-    pytest.importorskip('tokamax')
-    # It uses rank promotion, which conftest forbids.
-    with jax.numpy_rank_promotion('allow'):
-        check(TOKAMAX, draw(96), causal=causal, window=window)
+def test_backends_equal_float64(
+    name, width, heads, kv_heads, causal, window, emulated, monkeypatch
+):
+    # Several blocks in a short row.
+    monkeypatch.setattr(blockwise, 'BLOCKS', (64,))
+    with promotion(name):
+        inputs = draw(width, heads, kv_heads)
+        check(BACKENDS[name], inputs, causal=causal, window=window)
 
 
 @pytest.mark.parametrize('name', ['xla', 'blockwise'])
@@ -154,8 +159,7 @@ def test_order_per_row(name, window):
     order = np.zeros((2, L), np.int32)
     order[0, 40:] = np.arange(L - 40)
     order[1] = np.random.default_rng(0).permutation(L)
-    inputs = draw(16)
-    check(BACKENDS[name], inputs, order=order, causal=False, window=window)
+    check(BACKENDS[name], draw(16), order=order, window=window)
 
 
 @pytest.mark.parametrize('name', ['xla', 'blockwise'])
@@ -199,15 +203,12 @@ def test_blockwise_memory_grows_with_the_length_not_its_square():
     assert blocks[1] < whole[1] / 3
 
 
-@pytest.mark.parametrize('name', [*BACKENDS, 'cudnn', 'tokamax'])
+@pytest.mark.parametrize('name', BACKENDS)
 def test_documents_do_not_attend_to_each_other(name, emulated):
-    if name == 'tokamax':
-        pytest.importorskip('tokamax')
-    attend = (BACKENDS | {'cudnn': cudnn.attend, 'tokamax': TOKAMAX})[name]
     inputs = draw(32, heads=1, kv_heads=1)
     changed = [np.where(SEGMENTS[..., None, None] == 2, 7 * x + 1, x) for x in inputs]
-    step = program(attend, causal=False, window=None)
-    with jax.numpy_rank_promotion('allow' if name == 'tokamax' else 'raise'):
+    step = program(BACKENDS[name], causal=False, window=None)
+    with promotion(name):
         before, after = step(inputs), step(changed)
     for one, other in zip(before, after, strict=True):
         assert_array_equal(one[SEGMENTS != 2], other[SEGMENTS != 2])
@@ -268,11 +269,6 @@ def emulated(monkeypatch):
     monkeypatch.setattr(inner, 'dot_product_attention', emulate)
 
 
-@pytest.mark.parametrize(('causal', 'window'), [(False, None), (True, None), (True, 20)])
-def test_cudnn_gets_all_documents(emulated, causal, window):
-    check(cudnn.attend, draw(16, heads=2, kv_heads=1), causal=causal, window=window)
-
-
 def test_lengths_and_offsets_of_documents():
     segments = jnp.array([[1] * 3 + [2] * 4 + [0], [5] * 8])
     lengths, offsets = cudnn.ranges(segments, cudnn.max_documents(8))
@@ -288,11 +284,8 @@ def test_rows_with_too_many_documents_use_blockwise(emulated, count, fits):
     assert bool(cudnn.fits(jnp.asarray(segments))) is fits
     request = dataclasses.replace(HOPPER, batch=1, length=128)
     inputs = draw(16, heads=2, batch=1, length=128)
-    attend = split.adapted(cudnn, request)
-    got = program(attend, segments)(inputs)
-    expected = reference(*inputs, segments, causal=False)
-    for one, other in zip(got, expected, strict=True):
-        assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+    got = program(split.adapted(cudnn, request), segments)(inputs)
+    close(got, reference(*inputs, segments, causal=False))
 
 
 def test_rows_with_a_known_number_of_documents_need_no_fallback(emulated):
@@ -302,17 +295,12 @@ def test_rows_with_a_known_number_of_documents_need_no_fallback(emulated):
     inputs = draw(16, heads=2, batch=1, length=100)
     request = dataclasses.replace(HOPPER, batch=1, length=100, documents=9)
     attend = split.adapted(cudnn, request)
-    program_ = jax.make_jaxpr(lambda *x: attend(*x, segments, None))(*inputs[:3])
-    names = {each.primitive.name for each in equations(program_.jaxpr)}
-    assert 'cond' not in names
-    unknown = dataclasses.replace(request, documents=None)
-    other = split.adapted(cudnn, unknown)
-    program_ = jax.make_jaxpr(lambda *x: other(*x, segments, None))(*inputs[:3])
-    assert 'cond' in {each.primitive.name for each in equations(program_.jaxpr)}
-    got = program(attend, segments)(inputs)
-    expected = reference(*inputs, segments, causal=False)
-    for one, right in zip(got, expected, strict=True):
-        assert_allclose(one, right, atol=2e-5, rtol=2e-5)
+    checked = split.adapted(cudnn, dataclasses.replace(request, documents=None))
+    for one, has_fallback in ((attend, False), (checked, True)):
+        made = jax.make_jaxpr(lambda *x, one=one: one(*x, segments, None))(*inputs[:3])
+        names = {each.primitive.name for each in equations(made.jaxpr)}
+        assert ('cond' in names) == has_fallback
+    close(program(attend, segments)(inputs), reference(*inputs, segments, causal=False))
 
 
 def test_with_max_documents_applies_while_tracing():
@@ -338,13 +326,18 @@ def lowered(attend, platform, width):
     return traced.lower(lowering_platforms=(platform,)).as_text()
 
 
-@pytest.mark.parametrize('width', [64, 96, 128])
-def test_kernels_lower_for_their_platforms(width, monkeypatch):
+@pytest.fixture
+def lowerable(monkeypatch):
+    """Lets cuDNN be lowered on a machine without it."""
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
     monkeypatch.setattr(inner, 'check_cudnn_version', lambda: 91000)
     monkeypatch.setattr(inner, 'check_compute_capability', lambda _: True)
     monkeypatch.setattr(inner, 'is_cuda_compute_capability_equal', lambda _: False)
+
+
+@pytest.mark.parametrize('width', [64, 96, 128])
+def test_kernels_lower_for_their_platforms(width, lowerable):
     text = lowered(cudnn.attend, 'cuda', width)
     assert 'fmhaSoftmaxBackward' in text and 'PADDING_CAUSAL' in text
     # The number of documents that the kernel was compiled for, in escaped JSON.
@@ -383,6 +376,9 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
         ('tokamax', REQUEST, {}, 'NVIDIA'),
         ('tokamax', HOPPER, dict(dtype='float32'), 'float32'),
         ('tokamax', HOPPER, dict(order=True), 'order'),
+        ('splash', TPU, dict(window=20, gaps=True), 'rows have gaps'),
+        ('tokamax', HOPPER, dict(window=20, gaps=True), 'rows have gaps'),
+        ('cudnn', HOPPER, dict(window=20, gaps=True, causal=True), 'rows have gaps'),
     ],
 )
 def test_an_unsupported_backend_is_an_error_that_names_others(
@@ -426,9 +422,6 @@ def test_auto_chooses_the_fastest_supported_backend():
 def test_an_unknown_backend_is_named():
     with pytest.raises(ValueError, match="'magic' does not exist.*blockwise"):
         attention.choose('magic', REQUEST)
-    with pytest.raises(ValueError, match='magic'):
-        attention.check('magic')
-    attention.check('auto')
 
 
 def test_explain_gives_the_choice_and_a_reason_for_each_other():
@@ -508,16 +501,7 @@ def test_windows_use_positions_in_rows_with_gaps(name, causal):
     slope = np.zeros_like(whole[3])
     slope[:, kept] = whole[3][:, kept]
     inputs = [*whole[:3], slope]
-    for one, other in zip(got, reference(*inputs, alone, causal, 20), strict=True):
-        assert_allclose(one, other[:, kept], atol=2e-5, rtol=2e-5)
-
-
-@pytest.mark.parametrize('name', ['splash', 'tokamax', 'cudnn'])
-def test_kernels_do_not_support_windows_over_gaps(name):
-    request = dataclasses.replace(
-        TPU if name == 'splash' else HOPPER, window=20, gaps=True, causal=True
-    )
-    assert 'rows have gaps' in attention.why_not(name, request)
+    close(got, [x[:, kept] for x in reference(*inputs, alone, causal, 20)])
 
 
 def test_kernels_are_tried_during_tracing(monkeypatch):
@@ -599,17 +583,10 @@ def test_rematerialization_does_not_recompute_attention(name, options, products)
         for each in (found, twice)
     ]
     assert counted[0] < counted[1]
-    plain = layer(name, **options)(*inputs)
-    for one, other in zip(with_names(*inputs), plain, strict=True):
-        assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    close(with_names(*inputs), layer(name, **options)(*inputs), 1e-6)
 
 
-def test_rematerialization_does_not_run_cudnn_again(monkeypatch):
-    from jax._src.cudnn import fused_attention_stablehlo as inner
-
-    monkeypatch.setattr(inner, 'check_cudnn_version', lambda: 91000)
-    monkeypatch.setattr(inner, 'check_compute_capability', lambda _: True)
-    monkeypatch.setattr(inner, 'is_cuda_compute_capability_equal', lambda _: False)
+def test_rematerialization_does_not_run_cudnn_again(lowerable):
     inputs = [x.astype(jnp.bfloat16) for x in draw(64, heads=2, kv_heads=1)[:3]]
     for policy, times in (('names', 1), ('full', 2)):
         program = jax.make_jaxpr(layer('cudnn', stack.REMAT[policy]))(*inputs).jaxpr
@@ -644,9 +621,7 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
     assert (request.rows, request.tensor, request.devices) == (2, 2, 1)
     # Rows whose number is not a multiple of the devices are not split.
     assert set(shapes) == {(2 if batch == 4 else 3, 128, 2, 16)}
-    expected = reference(*inputs, segments, causal=False, window=30)
-    for one, other in zip(got, expected, strict=True):
-        assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+    close(got, reference(*inputs, segments, causal=False, window=30))
 
 
 @pytest.mark.parametrize('groups, repeated', [(1, 4), (2, 4), (4, 4), (3, 12)])
@@ -664,10 +639,8 @@ def test_groups_of_keys_are_repeated_if_there_are_more_devices(groups, repeated)
     assert_allclose(got, expected, atol=1e-6)
     # Keys are not repeated if heads are not a multiple of the devices.
     with jax.set_mesh(mesh()):
-        assert [x.shape[2] for x in split.repeat_groups(3, k[:, :, :1], v[:, :, :1])] == [
-            1,
-            1,
-        ]
+        alone = split.repeat_groups(3, k[:, :, :1], v[:, :, :1])
+        assert [x.shape[2] for x in alone] == [1, 1]
 
 
 def test_a_request_has_the_number_of_devices_without_a_mesh():

@@ -1,6 +1,7 @@
 """FLOP counts of a step compared with a formula and with XLA's count."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from jepa_text.config import config_file, resolve
 from jepa_text.data import tokenizers
 from jepa_text.models import flops, memo
+from jepa_text.models.attention import masks
 from jepa_text.models.network import Network
 from jepa_text.objectives import hybrid
 from jepa_text.training import preflight
@@ -228,13 +230,10 @@ def test_the_count_follows_the_shape(model):
 
 
 def test_attention_counts_visible_positions():
-    for causal in (False, True):
-        for window in (None, 0, 3, 11, 40):
-            far = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
-            mask = far <= (40 if window is None else window)
-            mask = np.tril(mask) if causal else mask
-            seen = flops.visible(12, causal, window)
-            assert seen == pytest.approx(mask.sum() / 12)
+    ids = np.ones((1, 12), np.int32)
+    for causal, window in itertools.product((False, True), (None, 0, 3, 11, 40)):
+        mask = masks.visible(ids, causal, window=window)
+        assert flops.visible(12, causal, window) == pytest.approx(mask.sum() / 12)
 
 
 @pytest.mark.parametrize(
@@ -247,13 +246,6 @@ def test_attention_is_counted_apart(attends, share):
     whole = 3 * 2 * 2 * (2 * 16 * 16 * encoder.width) * encoder.depth
     assert count.attention == pytest.approx(share * whole)
     assert count.program - count.products == pytest.approx(whole)
-
-
-def test_parts_are_named_and_the_target_is_a_third_of_the_encoder():
-    _, _, count = compare(LATENT)
-    assert set(count.parts) == {'encoder', 'lm_head', 'target', 'predictor'}
-    assert count.parts['target'] == count.parts['encoder'] / 3
-    assert count.model == sum(count.parts.values())
 
 
 def test_padding_of_logits_chunks_counts_only_in_the_program():
@@ -310,10 +302,8 @@ def test_loops_count_once_per_iteration():
     def dearer(y):
         return y @ x @ x
 
-    assert (
-        flops.count(lambda: jax.lax.cond(True, dearer, lambda y: y @ x, x)).program
-        == 2 * once
-    )
+    either = flops.count(lambda: jax.lax.cond(True, dearer, lambda y: y @ x, x))
+    assert either.program == 2 * once
     with pytest.raises(ValueError, match='fori_loop whole numbers'):
         flops.count(lambda: jax.lax.while_loop(lambda y: y[0, 0] < 9, dearer, x))
 

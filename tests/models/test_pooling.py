@@ -24,10 +24,6 @@ EXPECTED = {
 every = pytest.mark.parametrize('name', sorted(pooling.POOLINGS))
 
 
-def test_all_poolings_have_a_reference():
-    assert set(EXPECTED) == set(pooling.POOLINGS)
-
-
 @every
 def test_equals_numpy_on_the_valid_rows(name):
     pooled_BD = jax.jit(pooling.POOLINGS[name])(HIDDEN_BLD, VALID_BL)
@@ -45,16 +41,6 @@ def test_invalid_positions_have_no_effect_not_even_nan(name):
 
 
 @every
-def test_padding_changes_nothing(name):
-    pool = pooling.POOLINGS[name]
-    longer_BLD = np.pad(HIDDEN_BLD, ((0, 0), (0, 3), (0, 0)), constant_values=9)
-    longer_BL = np.pad(VALID_BL, ((0, 0), (0, 3)))
-    np.testing.assert_allclose(
-        pool(longer_BLD, longer_BL), pool(HIDDEN_BLD, VALID_BL), rtol=1e-6
-    )
-
-
-@every
 def test_gradients_are_finite_and_stay_within_valid_positions(name):
     def total(hidden_BLD):
         return jnp.sum(jnp.sin(pooling.POOLINGS[name](hidden_BLD, VALID_BL)))
@@ -64,12 +50,6 @@ def test_gradients_are_finite_and_stay_within_valid_positions(name):
     assert np.isfinite(gradient_BLD).all()
     np.testing.assert_array_equal(gradient_BLD[~VALID_BL], 0)
     assert (np.abs(gradient_BLD).sum(axis=(1, 2))[:3] > 0).all()
-
-
-@every
-def test_all_positions_negative_stays_negative(name):
-    hidden_BLD = -1 - np.abs(HIDDEN_BLD)
-    assert (pooling.POOLINGS[name](hidden_BLD, VALID_BL)[:3] < 0).all()
 
 
 @every

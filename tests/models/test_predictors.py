@@ -60,27 +60,30 @@ def predicted(name):
 
 
 @pytest.mark.slow
-def test_a_backend_with_runs_attends_to_the_whole_context(monkeypatch):
-    monkeypatch.setitem(attention.BACKENDS, 'cudnn', kernel(in_runs))
+@pytest.mark.parametrize(
+    ('name', 'attend', 'options', 'tolerance'),
+    [
+        ('cudnn', in_runs, {}, 1e-5),
+        (
+            'pallas',
+            functools.partial(pallas.attend, interpret=True),
+            dict(MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS),
+            1e-4,
+        ),
+    ],
+)
+def test_a_kernel_attends_to_the_whole_context(
+    name, attend, options, tolerance, monkeypatch
+):
+    monkeypatch.setitem(attention.BACKENDS, name, kernel(attend, **options))
     monkeypatch.setattr(attention, 'why_not', lambda name, request: '')
-    one, other = predicted('xla'), predicted('cudnn')
+    one, other = predicted('xla'), predicted(name)
     real = TARGET_IDS > 0
-    assert_allclose(other[0][real], one[0][real], atol=1e-5)
-    assert_allclose(other[1], one[1], atol=1e-5)
+    assert_allclose(other[0][real], one[0][real], atol=tolerance)
+    assert_allclose(other[1], one[1], atol=tolerance)
     # All positions of a context that share a document with a target are used.
     assert (np.abs(other[1]).max(-1) > 1e-4)[CONTEXT_IDS > 0].all()
     assert not other[1][CONTEXT_IDS == 0].any()
-
-
-@pytest.mark.slow
-def test_an_interpreted_kernel_attends_to_the_whole_context(monkeypatch):
-    attend = functools.partial(pallas.attend, interpret=True)
-    real = kernel(attend, MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS)
-    monkeypatch.setitem(attention.BACKENDS, 'pallas', real)
-    monkeypatch.setattr(attention, 'why_not', lambda name, request: '')
-    one, other = predicted('xla'), predicted('pallas')
-    assert_allclose(other[1], one[1], atol=1e-4)
-    assert np.abs(other[1]).max() > 1e-2
 
 
 @pytest.mark.slow
@@ -113,12 +116,9 @@ def test_the_predictor_uses_the_configured_backend(name):
 @pytest.mark.parametrize('model', ['modernbert', 'transformer'])
 def test_windows_in_a_context_are_measured_in_positions(model):
     """A row cut out of another is read as in the other row with the rest masked."""
-    makes = {
-        'modernbert': (modernbert.make, dict(local_window=4)),
-        'transformer': (transformer.make, dict(window=4)),
-    }
-    make, window = makes[model]
-    encoder = make('tiny', vocab_size=V, attention='xla', **window)
+    window = {'local_window' if model == 'modernbert' else 'window': 4}
+    section = dict(name=model, preset='tiny', attention='xla', **window)
+    encoder = resolve.build('models', section, vocab_size=V)
     rng = np.random.default_rng(0)
     tokens_BL = jnp.asarray(rng.integers(4, V, (1, 32)))
     positions_BL = jnp.arange(32)[None]

@@ -94,18 +94,6 @@ def test_muon_updates_hidden_matrices_and_adamw_all_other_leaves():
     }
 
 
-def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
-    gradients = [tree(seed) for seed in range(1, 5)]
-    found, _ = updates_of(muon.muon(weight_decay=0.0), tree(0), gradients)
-    for path, update in by_path(found[-1]).items():
-        if 'kernel' not in path or 'lm_head' in path:
-            continue
-        values = np.linalg.svdvals(update) / (0.2 * max(update.shape[-2:]) ** 0.5)
-        assert values.min() > 0.6 and values.max() < 1.25, path
-        # It would be 0.2, as AdamW's updates usually have, if all values were 1.
-        assert 0.12 < np.sqrt(np.mean(update**2)) < 0.24, path
-
-
 @pytest.mark.parametrize('shape', [(8, 8), (5, 12), (12, 5), (2, 3, 6, 4), (1, 7)])
 def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
     rng = np.random.default_rng(0)
@@ -196,15 +184,6 @@ def test_the_first_step_of_muon_matches_optax():
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
 
 
-def test_adamw_matches_optax_with_decay_by_path():
-    gradients = [tree(seed) for seed in range(1, 4)]
-    ours, _ = updates_of(adam.adamw(weight_decay=0.3), tree(0), gradients)
-    decayed = leaves.mask(tree(0), '(kernel|embedding)$')
-    reference = optax.adamw(1.0, 0.9, 0.95, weight_decay=0.3, mask=decayed)
-    theirs, _ = updates_of(reference, tree(0), gradients)
-    jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
-
-
 def test_decay_is_by_path_in_both_optimizers():
     zeros = [jax.tree.map(jnp.zeros_like, tree(0))]
     optimizer = muon.muon(weight_decay=0.5, decay_paths='(up|output)/kernel$')
@@ -227,38 +206,6 @@ def test_momentum_in_half_precision_is_nearly_the_same(name):
         assert ours.dtype == jnp.float32
         assert_allclose(ours, theirs, atol=0.05)
         assert not np.array_equal(ours, theirs)
-
-
-@pytest.mark.parametrize('name', ['muon', 'adamw'])
-def test_optimizers_minimize_a_loss(name):
-    """Fits the product of two matrices to a third, with unevenly scaled inputs."""
-    rng = np.random.default_rng(0)
-    wanted = np.linalg.qr(rng.normal(size=(8, 8)))[0]
-    inputs = np.float32(rng.normal(size=(64, 8)) * np.geomspace(1, 0.03, 8))
-    params = {
-        'encoder': {
-            'up': {'kernel': jnp.float32(0.3 * rng.normal(size=(8, 16)))},
-            'down': {'kernel': jnp.float32(0.3 * rng.normal(size=(16, 8)))},
-        }
-    }
-
-    def loss(params):
-        encoder = params['encoder']
-        made = inputs @ encoder['up']['kernel'] @ encoder['down']['kernel']
-        return jnp.mean((made - inputs @ wanted) ** 2)
-
-    def train(optimizer):
-        def step(number, carry):
-            params, state = carry
-            updates, state = optimizer.update(jax.grad(loss)(params), state, params)
-            rate = 0.03 * (1 - number / 300)
-            return jax.tree.map(lambda p, u: p + rate * u, params, updates), state
-
-        start = params, optimizer.init(params)
-        return loss(jax.lax.fori_loop(0, 300, step, start)[0])
-
-    optimizer = optimizers.make({'name': name, 'weight_decay': 0.0})
-    assert jax.jit(lambda: train(optimizer))() < 1e-3 * loss(params)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ import test_partitioning as small
 from numpy.testing import assert_allclose
 
 from jepa_text.parallel import sharding
-from jepa_text.training import config as settings
-from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -19,21 +17,6 @@ MESHES = {
     4: (dict(context=4), dict(fsdp=2, context=2), dict(context=2, tensor=2)),
     8: (dict(fsdp=2, context=2, tensor=2),),
 }[jax.device_count()]
-
-
-def outlined(objective, sizes, **changes):
-    """Returns the outline of a compiled step of small.ROWS rows on a mesh."""
-    config = small.tiny.SETTINGS | dict(
-        model=small.section(),
-        phases=[dict(objective=dict(name=objective, **small.OBJECTIVES[objective][0]))],
-        data=dict(folder='', row_length=small.LENGTH, batch_size=small.ROWS),
-        mesh=sizes,
-        telemetry=dict(every=0),
-    )
-    config = settings.plain(config | changes)
-    devices = jax.devices()[: 1 if not sizes else None]
-    mesh = sharding.make_mesh(devices=devices, **sizes)
-    return recipes.outline(config, mesh, small.WORDS)
 
 
 def batch_of(made, seed=0):
@@ -76,10 +59,10 @@ def test_every_objective_matches_a_single_device(objective, sizes):
     # An update as long as its gradient: Adam would make as much of rounding where a
     # gradient is almost 0 as of the gradient itself.
     linear = dict(optimizer=dict(name='sgd'), schedule=dict(name='constant', value=1.0))
-    alone = outlined(objective, {}, **linear)
+    alone = small.outline(objective, {}, **linear)
     batch = batch_of(alone)
     expected, params = stepped(alone, batch)
-    found, others = stepped(outlined(objective, sizes, **linear), batch)
+    found, others = stepped(small.outline(objective, sizes, **linear), batch)
     assert_allclose(found, expected, rtol=1e-5)
     for one, other in zip(*map(jax.tree.leaves, (others, params)), strict=True):
         assert_allclose(one, other, atol=2e-6)
@@ -89,17 +72,19 @@ def test_every_objective_matches_a_single_device(objective, sizes):
 @pytest.mark.parametrize('model, sizes', taken_turns(small.MODELS))
 def test_every_trunk_matches_a_single_device(model, sizes):
     own = small.section(model, 'blockwise', scan=False, remat='names')
-    alone = outlined('mlm', {}, model=own)
+    alone = small.outline('mlm', {}, model=own)
     batch = batch_of(alone)
     expected, _ = stepped(alone, batch)
-    assert_allclose(stepped(outlined('mlm', sizes, model=own), batch)[0], expected, 1e-5)
+    assert_allclose(
+        stepped(small.outline('mlm', sizes, model=own), batch)[0], expected, 1e-5
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('sizes', MESHES)
 def test_no_device_holds_the_positions_of_others(sizes, capfd):
     """Except in attention, which exchanges q, k, v and its output both ways."""
-    made = outlined('clm', sizes)
+    made = small.outline('clm', sizes)
     text = small.lower(made).compile().as_text()
     assert 'full rematerialization' not in capfd.readouterr().err
     shape, encoder = made.mesh.shape, made.phases[0].network.encoder
@@ -121,25 +106,30 @@ def test_no_device_holds_the_positions_of_others(sizes, capfd):
     assert sent['all-gather'] <= 1.1 * (2 * layers + tables + 2 * others) + 2**15
 
 
-@pytest.mark.parametrize('context', [4, -1])
-def test_indivisible_heads_are_rejected(context):
+def predicting(name, **options):
+    section = dict(name=name, predictor_heads=2, predictor_width=16, **options)
+    return dict(phases=[dict(objective=section)])
+
+
+@pytest.mark.parametrize(
+    ('context', 'changes', 'words'),
+    [
+        (4, dict(model=small.section(heads=2, kv_heads=2)), 'the 2 heads'),
+        (-1, dict(model=small.section(heads=2, kv_heads=2)), 'the 2 heads'),
+        (4, predicting('ijepa'), 'the 2 heads of the predictor'),
+        (
+            4,
+            predicting('hybrid', predictor='transformer'),
+            'the 2 heads of the predictor',
+        ),
+        (
+            4,
+            dict(data=dict(folder='', row_length=42, batch_size=small.ROWS)),
+            'rows of 42 tokens',
+        ),
+    ],
+)
+def test_indivisible_heads_and_rows_are_rejected(context, changes, words):
     sizes = dict(data=jax.device_count() // 4, context=context)
-    with pytest.raises(ValueError, match='context x tensor = .* must divide the 2 heads'):
-        outlined('mlm', sizes, model=small.section(heads=2, kv_heads=2))
-
-
-@pytest.mark.parametrize('objective', ['ijepa', 'hybrid'])
-def test_indivisible_heads_of_a_predictor_are_rejected(objective):
-    section = dict(name=objective, predictor_heads=2, predictor_width=16)
-    if objective == 'hybrid':
-        section['predictor'] = 'transformer'
-    phases = [dict(objective=section)]
-    sizes = dict(data=jax.device_count() // 4, context=4)
-    with pytest.raises(ValueError, match='must divide the 2 heads of the predictor'):
-        outlined(objective, sizes, phases=phases)
-
-
-def test_indivisible_rows_are_rejected():
-    data = dict(folder='', row_length=small.LENGTH + 2, batch_size=small.ROWS)
-    with pytest.raises(ValueError, match='mesh.context=4 must divide rows of 42 tokens'):
-        outlined('mlm', dict(context=4), data=data)
+    with pytest.raises(ValueError, match=f'mesh.*context.* must divide {words}'):
+        small.outline('mlm', sizes, **changes)

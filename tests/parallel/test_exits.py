@@ -12,24 +12,18 @@ from jepa_text.parallel import exits
 PACKAGE = Path(exits.__file__).parents[1]
 
 
-def refused(function, *arguments):
+def refused(function):
     """Returns the exception of a call within `exits.config_errors`."""
     with pytest.raises(Exception) as caught, exits.config_errors():  # noqa: PT011
-        function(*arguments)
+        function()
     return caught.value
 
 
-def missing(text):
-    raise FileNotFoundError(text)
+def raising(error):
+    def function():
+        raise error
 
-
-def test_our_errors_become_config_errors_of_the_same_type():
-    error = refused(lambda: ranges.number('rate', -1, minimum=0))
-    assert isinstance(error, exits.ConfigError) and 'rate' in str(error)
-    assert isinstance(error.__cause__, ValueError)
-    assert exits.code_of(error) == exits.USAGE
-    with pytest.raises(FileNotFoundError), exits.config_errors():
-        exits_of_this_package(missing_rows)
+    return function
 
 
 def missing_rows():
@@ -38,53 +32,40 @@ def missing_rows():
     row_folder.read_manifest('nowhere')
 
 
-def test_only_our_module_errors_become_config_errors():
-    def ask():
-        raise ModuleNotFoundError("pip install 'jepa-text[gs]'")
-
-    def load():
-        import nobody_has_this  # noqa: F401
-
-    assert exits.code_of(refused(ask)) == exits.USAGE
-    assert isinstance(refused(ask), ModuleNotFoundError)
-    assert exits.code_of(refused(load)) == exits.FAILED
+def missing_package():
+    import nobody_has_this  # noqa: F401
 
 
-def test_only_our_permission_errors_become_config_errors():
-    def barred():
-        raise PermissionError('Access to s3://b/x is denied')
-
-    def locked():
-        raise PermissionError(13, 'Permission denied', '/x')
-
-    error = refused(barred)
-    assert isinstance(error, PermissionError) and 's3://b/x' in str(error)
-    assert exits.code_of(error) == exits.USAGE
-    assert exits.code_of(refused(locked)) == exits.FAILED
-
-
-def exits_of_this_package(function):
+@pytest.mark.parametrize(
+    ('function', 'kind', 'words'),
+    [
+        (lambda: ranges.number('rate', -1, minimum=0), ValueError, 'rate'),
+        (missing_rows, FileNotFoundError, 'nowhere'),
+        (raising(ModuleNotFoundError("'jepa-text[gs]'")), ModuleNotFoundError, 'gs'),
+        (raising(PermissionError('s3://b/x is denied')), PermissionError, 's3://b/x'),
+    ],
+)
+def test_our_errors_become_config_errors_of_the_same_type(function, kind, words):
     error = refused(function)
-    assert isinstance(error, exits.ConfigError)
-    raise error
+    assert isinstance(error, exits.ConfigError) and isinstance(error, kind)
+    assert words in str(error) and isinstance(error.__cause__, kind)
+    assert exits.code_of(error) == exits.USAGE
 
 
 @pytest.mark.parametrize(
     'function',
     [
         lambda: Path('/nowhere/at/all').read_text(),  # of the operating system
+        raising(PermissionError(13, 'Permission denied', '/x')),
+        raising(FileExistsError(17, 'File exists', 'x')),
         lambda: json.loads('{'),  # of a library
-        lambda: missing_with_number(),
+        missing_package,
     ],
 )
 def test_errors_of_the_system_or_a_library_are_not_converted(function):
     error = refused(function)
     assert not isinstance(error, exits.ConfigError)
     assert exits.code_of(error) == exits.FAILED
-
-
-def missing_with_number():
-    raise FileExistsError(17, 'File exists', 'x')
 
 
 def test_errors_of_compiled_programs_are_not_converted(monkeypatch):

@@ -51,8 +51,8 @@ def section(model='transformer', attention='xla', **changes):
     return named | sizes | MODELS[model] | changes
 
 
-def compiled(objective, sizes, words=WORDS, **changes):
-    """Returns the compiled step of an objective on a mesh, and its outline."""
+def outline(objective, sizes, words=WORDS, **changes):
+    """Returns the outline of an objective on a mesh; without sizes, on one device."""
     config = tiny.SETTINGS | dict(
         model=section(),
         phases=[dict(objective=dict(name=objective, **OBJECTIVES[objective][0]))],
@@ -61,7 +61,13 @@ def compiled(objective, sizes, words=WORDS, **changes):
         telemetry=dict(every=0),
     )
     config = settings.plain(config | changes)
-    made = recipes.outline(config, sharding.make_mesh(**sizes), words)
+    mesh = sharding.make_mesh(devices=jax.devices()[: None if sizes else 1], **sizes)
+    return recipes.outline(config, mesh, words)
+
+
+def compiled(*given, **changes):
+    """Returns the compiled step of an `outline`, and the outline."""
+    made = outline(*given, **changes)
     return lower(made).compile(), made
 
 
