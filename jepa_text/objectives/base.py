@@ -19,8 +19,7 @@ import numpy as np
 from jepa_text import losses
 from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
-from jepa_text.models.head_loss import lm_head_loss
-from jepa_text.models.heads import lm_head
+from jepa_text.models.heads import lm_head, lm_head_loss
 from jepa_text.models.network import key_from
 from jepa_text.optim import schedules
 

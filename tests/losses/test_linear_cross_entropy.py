@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import losses
 from jepa_text.losses import linear_cross_entropy
-from jepa_text.models import head_loss, heads
+from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
 B, M, D, V = 2, 7, 5, 23
@@ -289,7 +289,7 @@ def test_lm_head_loss_equals_that_of_the_heads_logits(inputs, head):
         return jnp.sum(weights(labels) * loss), scores
 
     def ours(params, hidden, mib):
-        total, scores = head_loss.lm_head_loss(
+        total, scores = heads.lm_head_loss(
             apply, params, hidden, labels, weights(labels), 0.1, mib
         )
         return total, (scores['loss'], scores['correct'])
