@@ -61,19 +61,6 @@ def test_token_losses_match_optax_and_scipy(rng):
     assert_array_equal(losses.correct(logits, labels), logits.argmax(-1) == labels)
 
 
-def test_masked_mean_equals_the_mean_of_true_positions(rng):
-    values, where = rng.normal(size=(3, 9)), rng.random((3, 9)) < 0.4
-    assert_allclose(
-        losses.masked_mean(np.float32(values), where), values[where].mean(), rtol=1e-5
-    )
-
-
-def test_layer_normalize(rng):
-    x = np.asarray(losses.layer_normalize(np.float32(rng.normal(3, 5, (2, 3, 64)))))
-    assert_allclose(x.mean(-1), 0, atol=1e-5)
-    assert_allclose(x.std(-1), 1, atol=1e-4)
-
-
 def test_select_returns_the_true_positions_in_order(rng):
     mask = rng.random((20, 33)) < 0.2
     index, where = map(np.asarray, losses.select(mask, 20))

@@ -1,4 +1,4 @@
-"""Properties of the trunks: attention masks, layouts, sizes; and parity with Llama."""
+"""Properties of the trunks: attention masks, layouts, sizes; for parity see tests/hf."""
 
 import functools
 
@@ -370,52 +370,6 @@ def test_kinds_of_layers_are_shared():
     ways, kinds = stack.kinds(4, (1e4, None, 1e4, None), 3)
     assert ways == [(1e4, 3), (None, 3)] and kinds == [0, 1, 0, 1]
     assert stack.kinds(3, 1e4, None) == ([(1e4, None)], [0, 0, 0])
-
-
-@pytest.mark.peer
-def test_parity_with_transformers_llama(tokens):
-    torch = pytest.importorskip('torch')
-    transformers = pytest.importorskip('transformers')
-    model = build()
-    params = init(model)
-    config = transformers.LlamaConfig(
-        vocab_size=V,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        rms_norm_eps=1e-5,
-        rope_theta=10_000.0,
-        attn_implementation='eager',
-    )
-    peer = transformers.LlamaModel(config).eval()
-    names = {
-        'self_attn.q_proj': ('attention', 'q', 'kernel'),
-        'self_attn.k_proj': ('attention', 'k', 'kernel'),
-        'self_attn.v_proj': ('attention', 'v', 'kernel'),
-        'self_attn.o_proj': ('attention', 'o', 'kernel'),
-        'mlp.gate_proj': ('ffn', 'gate', 'kernel'),
-        'mlp.up_proj': ('ffn', 'up', 'kernel'),
-        'mlp.down_proj': ('ffn', 'down', 'kernel'),
-        'input_layernorm': ('attention_norm', 'scale'),
-        'post_attention_layernorm': ('ffn_norm', 'scale'),
-    }
-    weights = {
-        'embed_tokens.weight': params['embedding'],
-        'norm.weight': params['norm']['scale'],
-    }
-    for layer in range(2):
-        for name, keys in names.items():
-            leaf = params['layers']
-            for key in keys:
-                leaf = leaf[key]
-            weights[f'layers.{layer}.{name}.weight'] = leaf[layer].T
-    peer.load_state_dict({k: torch.tensor(np.asarray(w)) for k, w in weights.items()})
-    with torch.no_grad():
-        expected = peer(torch.tensor(tokens[:, :5])).last_hidden_state.numpy()
-    ours = run(model, params, tokens, causal=True)[:, :5]
-    assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_order_is_causal_bidirectional_or_mixed_per_row(tokens):

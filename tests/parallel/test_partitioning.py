@@ -172,15 +172,6 @@ def wide(shapes, made, objective):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    'attention, sizes', [('xla', MESHES[0]), ('blockwise', MESHES[1]), ('xla', MESHES[2])]
-)
-def test_activations_stay_with_their_rows(attention, sizes, capfd):
-    check(*compiled('mlm', sizes, model=section(attention=attention)), 'mlm')
-    assert 'full rematerialization' not in capfd.readouterr().err
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize('objective', OBJECTIVES)
 def test_activations_stay_with_their_rows_for_every_objective(objective, capfd):
     # On eight devices, each objective has one mesh, I-JEPA that with `tensor`. The meshes
@@ -192,25 +183,23 @@ def test_activations_stay_with_their_rows_for_every_objective(objective, capfd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('model', ['bert', 'modernbert'])
-def test_activations_stay_with_their_rows_for_every_trunk(model, capfd):
-    for sizes, attention in zip(MESHES[1:], ('xla', 'blockwise')):
-        step, made = compiled('mlm', sizes, model=section(model, attention))
-        check(step, made, 'mlm')
+@pytest.mark.parametrize(
+    ('objective', 'sizes', 'changes', 'options'),
+    [
+        ('mlm', MESHES[1], dict(model=section(attention='blockwise')), {}),
+        ('mlm', MESHES[1], dict(model=section('bert')), {}),
+        ('mlm', MESHES[2], dict(model=section('bert', 'blockwise')), {}),
+        ('mlm', MESHES[1], dict(model=section('modernbert')), {}),
+        ('mlm', MESHES[2], dict(model=section('modernbert', 'blockwise')), {}),
+        ('hybrid', MESHES[0], dict(telemetry=dict(every=2)), dict(looks=1)),
+        ('mlm', MESHES[0], dict(accumulate=3), dict(parts=3)),
+        ('mlm', MESHES[0], dict(model=section(scan=False, remat='full')), {}),
+    ],
+)
+def test_activations_stay_with_their_rows(objective, sizes, changes, options, capfd):
+    """For every trunk, in diagnostics, in microbatches and if computed again."""
+    check(*compiled(objective, sizes, **changes), objective, **options)
     assert 'full rematerialization' not in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_activations_stay_with_their_rows_in_diagnostics():
-    look = dict(every=2)
-    check(*compiled('hybrid', MESHES[0], telemetry=look), 'hybrid', looks=1)
-
-
-@pytest.mark.slow
-def test_activations_stay_with_their_rows_in_microbatches():
-    check(*compiled('mlm', MESHES[0], accumulate=3), 'mlm', parts=3)
-    model = section(scan=False, remat='full')
-    check(*compiled('mlm', MESHES[0], model=model), 'mlm')
 
 
 @pytest.fixture
