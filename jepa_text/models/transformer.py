@@ -41,7 +41,7 @@ def make(preset=None, **keywords):
         raise ValueError(
             f'heads={model.heads} is not a multiple of kv_heads={model.kv_heads}.'
         )
-    stack.kinds(model.depth, model.rope_theta, model.window)
+    model.kinds()
     if model.rope_scaling is not None:
         _check_scaling(model.rope_scaling)
     return model

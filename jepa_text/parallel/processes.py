@@ -196,16 +196,8 @@ def _explained():
 
 def _jax_arguments(environ):
     """Returns the arguments that JAX_ variables give; jax finds the others by itself."""
-    variables = {
-        'coordinator_address': ('JAX_COORDINATOR_ADDRESS', str),
-        'num_processes': ('JAX_NUM_PROCESSES', int),
-        'process_id': ('JAX_PROCESS_ID', int),
-    }
-    return {
-        key: convert(environ[name])
-        for key, (name, convert) in variables.items()
-        if name in environ
-    }
+    variables = {'num_processes': 'JAX_NUM_PROCESSES', 'process_id': 'JAX_PROCESS_ID'}
+    return {key: int(environ[name]) for key, name in variables.items() if name in environ}
 
 
 def _local_device_ids(environ):
