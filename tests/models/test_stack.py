@@ -1,19 +1,21 @@
 """Layers of a trunk, scanned or unrolled, cost one trace."""
 
-import types
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 
-from jepa_text.models import stack
+from jepa_text.models import block, stack
+
+LAYER = block.Layer(
+    heads=1, head_width=4, ffn_width=4, norm_eps=1e-5, attention='xla', causal=False
+)
 
 
 class Counted(nn.Module):
     """A layer that counts how often Python runs it."""
 
-    layer: types.SimpleNamespace
+    layer: block.Layer
     calls = 0
 
     @nn.compact
@@ -30,7 +32,7 @@ class Trunk(nn.Module):
     def __call__(self, hidden_BLD):
         return stack.run(
             Counted,
-            types.SimpleNamespace(keep=False),
+            LAYER,
             hidden_BLD,
             (),
             (0, 0, 0),
