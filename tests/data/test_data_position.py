@@ -233,17 +233,21 @@ def test_a_model_has_the_length_and_rope_theta_of_its_phase(straight):
         assert model.network.encoder.rope_theta == theta
 
 
-def iter_of(phase, start=None, index=0, count=1):
-    return stream.batches(
+def take(phase, start, index=0, count=1):
+    """Returns one batch, or a process's part of it."""
+    batches = stream.batches(
         phase.mixture,
         phase.corrupt,
         batch_size=phase.batch_size,
         seed=0,
-        start=phase.start if start is None else start,
+        start=start,
         row_of=phase.row,
         process_index=index,
         process_count=count,
     )
+    batch = next(batches)
+    batches.close()
+    return batch
 
 
 @pytest.mark.parametrize('count', [2, 4, 8])
@@ -263,14 +267,6 @@ def test_processes_share_the_masked_batches_of_every_phase(folder, count):
             for key, whole in alone.items():
                 together = np.concatenate([part[key] for part in parts])
                 np.testing.assert_array_equal(together, whole, err_msg=key)
-
-
-def take(phase, start, index=0, count=1):
-    """Returns one batch, or a process's part of it."""
-    batches = iter_of(phase, start, index, count)
-    batch = next(batches)
-    batches.close()
-    return batch
 
 
 # Changes in a resumed run.

@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 from jepa_text.data import mixture as mixtures
 
 
-def mixture(*weights, begins=0, before=None):
-    before = before or [0] * len(weights)
+def mixture(*weights):
     return mixtures.Mixture(
         [
-            mixtures.Part(name=str(n), rows=range(9), weight=Fraction(str(w)), before=b)
-            for n, (w, b) in enumerate(zip(weights, before))
-        ],
-        begins=begins,
+            mixtures.Part(name=str(n), rows=range(9), weight=Fraction(str(weight)))
+            for n, weight in enumerate(weights)
+        ]
     )
 
 
@@ -63,12 +61,6 @@ def test_seven_to_three():
     # 0.7 is seven tenths, not the nearest binary fraction: ten rows are a period.
     assert made.counts(10**15) == [7 * 10**14, 3 * 10**14]
     assert made.shares == [Fraction(7, 10), Fraction(3, 10)]
-
-
-def test_rows_read_before_are_counted():
-    made = mixture(1, 1, begins=100, before=[80, 3])
-    assert made.read(100) == [80, 3]
-    assert made.read(110) == [85, 8]
 
 
 def test_the_fingerprint_depends_on_rows_order_and_weights():

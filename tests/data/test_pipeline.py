@@ -100,9 +100,7 @@ def test_record_is_little_endian_tokens_then_lengths():
             row_folder.from_record(bad, 8, '<u2', 99)
 
 
-def test_missing_rows_raise(tmp_path, whole):
-    with pytest.raises(FileNotFoundError, match='no prepared rows in.*jepa-text prepare'):
-        pipeline.Rows(tmp_path, 'train')
+def test_a_misspelt_split_raises(whole):
     with pytest.raises(ValueError, match="no split 'trian'.*Did you mean 'train'"):
         pipeline.Rows(whole, 'trian')
 

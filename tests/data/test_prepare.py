@@ -155,7 +155,7 @@ def test_other_settings_raise_and_are_named(make, tmp_path, ours):
     assert pipeline.verify(tmp_path / 'rows')['row_length'] == 32
 
 
-def test_changed_settings_are_reported(make, corpus, tmp_path, capsys):
+def test_changed_settings_are_reported(make, corpus, tmp_path):
     about = {'name': 'bundled'}
     make(tokenizer=tokenizers.load(tokenizers.BUNDLED), tokenizer_about=about)
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
@@ -173,14 +173,6 @@ def test_changed_settings_are_reported(make, corpus, tmp_path, capsys):
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")
     (other,) = changed(tokenizer=str(words))
     assert other.startswith('tokenizer was')
-    folder = str(tmp_path / 'rows')
-    preparing.if_missing(asked, folder)
-    assert capsys.readouterr().out == ''
-    preparing.if_missing(asked | {'row_length': 64}, folder)
-    assert (
-        'row_length was 32 and is now 64. The existing rows are used.'
-        in capsys.readouterr().out
-    )
 
 
 def test_a_folder_with_other_content_raises(make, tmp_path):
@@ -215,6 +207,8 @@ def test_a_damaged_finished_folder_raises(make, tmp_path):
         ({'source': {'name': 'bundle'}}, "Did you mean 'bundled'"),
         ({'source': {'name': 'text', 'path': 'nowhere'}}, 'no file or folder at nowhere'),
         ({'engine': {'name': 'beam'}}, "engine.name='beam' is invalid.*'ray'"),
+        ({'clean': {'min_char': 3}}, "prepare.clean has no key 'min_char'"),
+        ({'clean': {'decontaminate': [{'path': 'no/quiz'}]}}, 'no file or folder.*quiz'),
     ],
 )
 def test_invalid_settings_raise(make, tmp_path, changed, message):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jepa_text.data import partial, pipeline, prepare, units
-from jepa_text.data.corpora import corpus, invalid_text, reading
+from jepa_text.data.corpora import corpus, reading
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
@@ -130,19 +130,6 @@ def test_row_groups_are_divided_by_file_size(tmp_path, monkeypatch):
         assert sum(read, []) == texts
         # Groups have ten rows, the last one five.
         assert all(len(some) % 10 in (0, 5 * (some[-1:] == texts[-1:])) for some in read)
-
-
-def test_rows_are_named_by_their_number_in_the_file(tmp_path):
-    path = tmp_path / 'a.parquet'
-    texts = [f'number {n}' for n in range(90)] + [None, 'a \0']
-    parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
-    one = parquet_source.make('train', path)
-    pieces = [piece for piece, _ in one.cut(one.listed.files[0], 999)]
-    assert len(pieces) > 5
-    bad = [d for p in pieces for d in one.documents(p) if isinstance(d, invalid_text.Bad)]
-    assert [one.where for one in bad] == [f'{path}, row 91', f'{path}, row 92']
-    with pytest.raises(ValueError, match='row 91: null, not text'):
-        list(one)
 
 
 @pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])

@@ -25,12 +25,6 @@ def decide(folder, parts, **more):
     ]
 
 
-def test_the_first_is_kept(tmp_path):
-    parts = [['x', 'twice', 'twice'], ['twice', 'y'], [], ['y', 'Twice']]
-    expected = [[(0, 'x'), (1, 'twice')], [(1, 'y')], [], [(1, 'Twice')]]
-    assert decide(tmp_path, parts) == expected
-
-
 @hypothesis_settings(max_examples=30, deadline=None)
 @given(
     parts=st.lists(

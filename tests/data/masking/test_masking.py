@@ -23,11 +23,6 @@ from jepa_text.training import step as steps
 SPECIAL = (0, 1, 2, 3)
 
 
-# The row of the module docstring.
-ROW = '<bos> Call me Ish ma el . Some years ago <eos> <pad> <pad>'
-WORDS = np.array(ROW.split())
-TOKENS = np.array([1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0])
-SEGMENTS = np.array([1] * 11 + [0] * 2)
 STARTS_V = ~np.isin(np.arange(50), [7, 8])
 
 
@@ -93,42 +88,6 @@ def test_every_position_is_equally_likely(sampler):
     hits = sum(sampler(allowed, 0.4, rng) for _ in range(4000))
     # Four standard errors: sqrt(0.4 * 0.6 / 4000) is 0.0077.
     assert (np.abs(hits[allowed] / 4000 - 0.4) < 0.03).all()
-
-
-def test_worked_example():
-    allowed = token_masks.maskable(TOKENS, SEGMENTS, SPECIAL)
-    starts = token_masks.word_starts(TOKENS, SEGMENTS, STARTS_V)
-    assert WORDS[~starts].tolist() == ['ma', 'el']
-    rng, masked = np.random.default_rng(0), set()
-    for _ in range(300):
-        mask = token_masks.whole_word(allowed, 1 / 3, rng, starts)
-        masked.add(' '.join(WORDS[mask]))
-    assert {'Ish ma el', 'Call me Some'} <= masked
-    assert not any(('ma' in words) != ('Ish' in words) for words in masked)
-
-
-def test_replacement_shares():
-    rng = np.random.default_rng(0)
-    tokens = np.full(100_000, 7, np.int32)
-    mask = np.arange(100_000) % 2 == 0
-    random_ids = np.array([8, 9])
-    inputs = token_masks.replace(
-        tokens,
-        mask,
-        rng,
-        mask_id=3,
-        random_ids=random_ids,
-        mask_share=0.8,
-        random_share=0.1,
-    )
-    masked = inputs[mask]
-    for share, expected in (
-        ((masked == 3).mean(), 0.8),
-        (np.isin(masked, random_ids).mean(), 0.1),
-        ((masked == 7).mean(), 0.1),
-    ):
-        assert abs(share - expected) < 5 * 0.5 / np.sqrt(50_000)
-    assert_array_equal(inputs[~mask], tokens[~mask])
 
 
 def test_words_are_masked_whole_up_to_the_count():

@@ -85,8 +85,11 @@ def test_rows_are_prepared_at_an_address(store, local, capsys):
     assert 'memory://shelf/new: uploaded' in capsys.readouterr().out
     assert len(pipeline.Rows('memory://shelf/new', 'heldout')) > 0
     # It exists: only differences are reported.
+    preparing.if_missing(section, 'memory://shelf/new')
+    assert 'and is now' not in capsys.readouterr().out
     preparing.if_missing(section | {'seed': 1}, 'memory://shelf/new')
-    assert 'seed was 0 and is now 1' in capsys.readouterr().out
+    words = 'seed was 0 and is now 1. The existing rows are used.'
+    assert words in capsys.readouterr().out
     with pytest.raises(FileExistsError, match='not overwritten'):
         preparing.make(section, 'memory://shelf/new')
 
