@@ -60,12 +60,12 @@ class Machine:
         output, _ = process.communicate(timeout=60)
         return process.returncode, output
 
-    def shell(self, text):
-        """(exit code, output) of a line of bash in the repository."""
+    def shell(self, text, folder=ROOT, **env):
+        """(exit code, output) of a line of bash in a folder."""
         ended = subprocess.run(
             [self.bin / 'bash', '-c', text],
-            cwd=ROOT,
-            env=self.env,
+            cwd=folder,
+            env={**self.env, **env},
             capture_output=True,
             text=True,
             timeout=60,

@@ -65,7 +65,6 @@ FAULTS = {
         (dict(steps=10**10), 'steps=10000000000 must be an integer at least 0 and'),
         (dict(seed=-1), 'seed=-1'),
         (dict(accumulate=0), 'accumulate=0 must be an integer at least 1'),
-        (dict(clip_norm=-1.0), 'clip_norm=-1.0 must be a number above 0'),
         (dict(log_every=1.5), 'log_every=1.5'),
         (dict(stop_after_skips=0), 'stop_after_skips=0'),
         (dict(name=object), 'The config contains a value that JSON does not support'),
@@ -96,7 +95,6 @@ FAULTS = {
         (dict(model__window=-1), 'window=-1 must be an integer at least 0'),
         (dict(model__depth=0), 'model: depth=0'),
         (dict(model__depth=10**9), 'model: depth=1000000000'),
-        (dict(model__dtype='float99'), "dtype='float99'.*Available: bfloat16, float32"),
         *(
             (dict(model=dict(name=name, preset='tiny', dtype='float16')), HALF)
             for name in ('transformer', 'bert', 'modernbert')
@@ -119,7 +117,6 @@ FAULTS = {
     'objective': (
         (objective(name='mlm', rate=None), 'rate=None must be a finite'),
         (objective(name='mlm', rate=1e-4), 'rate=0.0001 masks less than one'),
-        (objective(name='clmm'), "'clm'"),
         (objective(name='hybrid', rate=0.3), "'rate'"),
         (objective(name='mlm', tied='no'), "tied='no' must be True or False"),
         (objective(name='hybrid', latent=dict(top=0)), 'latent: top=0'),
@@ -140,7 +137,6 @@ FAULTS = {
         (dict(optimizer=dict(name='adam')), 'adamw'),
         (dict(optimizer=dict(name='adamw', beta1=0.9)), 'beta1'),
         (dict(optimizer=dict(name='adamw', b1=2.0)), 'b1=2.0'),
-        (dict(optimizer=dict(name='adamw', momentum_dtype='int32')), 'int32'),
         (dict(optimizer=dict(name='adamw', momentum_dtype='float16')), HALF),
         (dict(optimizer=dict(name='muon', momentum_dtype='float16')), HALF),
         (dict(optimizer=dict(name='muon', momentum=1.0)), 'momentum=1.0'),
@@ -148,10 +144,6 @@ FAULTS = {
         (
             dict(optimizer=dict(name='adamw', decay_paths='(')),
             'not a valid regular expression',
-        ),
-        (
-            dict(optimizer=dict(name='adamw', lr_multipliers=('embedding$', 0.0))),
-            'pairs of a pattern and a factor',
         ),
         (
             dict(optimizer=dict(name='adamw', lr_multipliers=(('(', 0.0),))),
@@ -186,10 +178,7 @@ def test_the_config_of_a_workdir_is_checked_on_resume(folder, tmp_path):
         tiny.train(config, tmp_path)
 
 
-def test_configs_of_other_commands_are_recognized(tmp_path):
-    quickstart = config_file.shared('quickstart').get_config()
-    with pytest.raises(ValueError, match='config of a study: use `jepa-text study`'):
-        tiny.train(quickstart, tmp_path / 'run')
+def test_a_config_without_runs_is_no_study(tmp_path):
     with pytest.raises(ValueError, match='A study needs `runs`'):
         study.study(config_file.shared('toy').get_config(), tmp_path / 'study')
     assert not list(tmp_path.iterdir())

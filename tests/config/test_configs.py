@@ -65,7 +65,9 @@ def step_of_every_phase(preset, folder):
 @pytest.mark.parametrize(
     ('name', 'argument', 'words'),
     [
-        ('toy', 'clm_mml', 'clm_mlm'),
+        ('small_gpu', 'mlm,h100', "'h100' is not one of t4, l4"),
+        ('benchmark', 'speed', 'objectives'),
+        ('benchmark', 'batch,16,many', "'batch,16,many'.*batch,16,32"),
         ('finetune', 'model=a,b,task=bundled', 'one model and one task'),
         ('finetune', 'task=a.jsonl,b.jsonl', 'one model and one task'),
         ('cpt', 'hf:x,2k,mlm,toy,toy', 'must be a model, steps, an objective and `toy`'),

@@ -9,8 +9,9 @@ from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import training
 
 
-def wordpiece(path, special=('[UNK]', '[CLS]', '[SEP]')):
+def wordpiece(path):
     """A WordPiece tokenizer without mask and pad."""
+    special = ('[UNK]', '[CLS]', '[SEP]')
     names = [*special, '[unused0]', *'thewalsnd', *(f'##{c}' for c in 'thewalsnd')]
     model = library.models.WordPiece(
         {n: i for i, n in enumerate(names)}, unk_token='[UNK]'
@@ -40,7 +41,7 @@ def sentencepiece(path, pieces=None, kind=1, suffix=False, escapes=True):
     return path
 
 
-def trained_wordpiece(texts, size=700):
+def trained_wordpiece(texts):
     """A WordPiece tokenizer with our special tokens."""
     backend = library.Tokenizer(library.models.WordPiece(unk_token='<unk>'))
     backend.normalizer = library.normalizers.BertNormalizer(lowercase=False)
@@ -48,7 +49,7 @@ def trained_wordpiece(texts, size=700):
     backend.decoder = library.decoders.WordPiece()
     special = [*training.ROLES, '<unk>']
     trainer = library.trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=special, show_progress=False
+        vocab_size=700, special_tokens=special, show_progress=False
     )
     backend.train_from_iterator(texts, trainer)
     return tokenizers.parse(json.loads(backend.to_str()), 'trained')

@@ -130,14 +130,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return [p.name.replace('%', '/') for p in (self.top / name).iterdir()]
 
     def _list(self, place, name, revision, what, folder, recursive):
-        files = sorted(p for p in place.rglob('*') if p.is_file())
-        names = [p.relative_to(place).as_posix() for p in files]
         if what == 'tree':
             answer = _tree(place, folder, recursive)
         else:
-            siblings = [{'rfilename': path} for path in names]
-            answer = {'id': name, 'sha': commit(name, revision), 'siblings': siblings}
-            answer['gated'] = name == GATED
+            answer = {'id': name, 'sha': commit(name, revision), 'gated': name == GATED}
         self._send(200, json.dumps(answer).encode(), {'Content-Type': 'application/json'})
 
     def _file(self, path, name, revision):

@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 
-def printed(program, count=3):
-    """Returns what each process prints, as bytes; none may fail."""
+def printed(program):
+    """Returns what each of three processes prints, as bytes; none may fail."""
     running = [
         subprocess.Popen([sys.executable, '-c', program], stdout=subprocess.PIPE)
-        for _ in range(count)
+        for _ in range(3)
     ]
     outputs = [process.communicate(timeout=60)[0] for process in running]
-    assert [process.returncode for process in running] == [0] * count
+    assert [process.returncode for process in running] == [0] * 3
     return outputs

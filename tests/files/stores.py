@@ -122,7 +122,7 @@ def _program(name):
 
 
 @contextlib.contextmanager
-def _served(command, patience=30):
+def _served(command):
     """Waits until a server listens, and returns its port."""
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
@@ -130,7 +130,7 @@ def _served(command, patience=30):
     silent = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
     with subprocess.Popen(command(port), **silent) as server:
         try:
-            end = time.monotonic() + patience
+            end = time.monotonic() + 30
             while True:
                 try:
                     socket.create_connection(('127.0.0.1', port)).close()

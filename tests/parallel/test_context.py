@@ -36,13 +36,13 @@ def batch_of(made, seed=0):
     return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
-def stepped(made, batch, count=2):
-    """Returns (losses, parameters) after steps on a batch."""
+def stepped(made, batch):
+    """Returns (losses, parameters) after two steps on a batch."""
     (phase,) = made.phases
     state = states.first(made, phase)
     step, losses = steps.jitted(made, phase), []
     with jax.set_mesh(made.mesh):
-        for _ in range(count):
+        for _ in range(2):
             state, metrics = step(state, sharding.put_batch(batch, made.mesh))
             losses.append(float(metrics['train/loss']))
     return losses, jax.device_get(state.params)

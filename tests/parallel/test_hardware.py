@@ -42,11 +42,6 @@ def test_figures_are_plausible(name):
     assert 0.1 < chip.mfu < hardware.REACHED
 
 
-def test_only_chips_without_bfloat16_have_a_peak_of_float32():
-    old = {name for name, chip in hardware.CHIPS.items() if chip.dtype == 'float32'}
-    assert old == {'t4'} and hardware.CHIPS['t4'].float32 == 1
-
-
 def test_count_after_the_colon():
     assert hardware.find('h100:8') == (hardware.CHIPS['h100'], 8)
     assert hardware.find('h100:08') == hardware.find('H100:8')

@@ -43,8 +43,8 @@ def settings(folder, **changes):
     return tiny.config(folder, **changes)
 
 
-def pair(folder, *arguments, logs=(subprocess.PIPE, subprocess.PIPE)):
-    """Starts a program in two processes, whose output goes to `logs`."""
+def pair(folder, *arguments):
+    """Starts a program in two processes."""
     with socket.socket() as probe:
         probe.bind(('localhost', 0))
         port = probe.getsockname()[1]
@@ -60,11 +60,11 @@ def pair(folder, *arguments, logs=(subprocess.PIPE, subprocess.PIPE)):
         subprocess.Popen(
             [sys.executable, *arguments],
             env=environment | {'JAX_PROCESS_ID': str(index)},
-            stdout=subprocess.PIPE if log == subprocess.PIPE else subprocess.DEVNULL,
-            stderr=log,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        for index, log in enumerate(logs)
+        for index in range(2)
     ]
 
 

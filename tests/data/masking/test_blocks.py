@@ -7,10 +7,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from jepa_text.data.masking import blocks
 
 
-def random_rows(rng, documents, longest=30):
+def random_rows(rng, documents):
     """Returns (valid_L, segment_ids_L) of a row of many documents of random length, with
     specials at their ends and sometimes in the middle, and padding."""
-    lengths = rng.integers(1, longest, documents)
+    lengths = rng.integers(1, 30, documents)
     segments = np.repeat(np.arange(1, documents + 1), lengths)
     valid = rng.random(len(segments)) > 0.05
     ends = np.cumsum(lengths)

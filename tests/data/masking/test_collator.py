@@ -84,8 +84,8 @@ def ours(ids, sampler, shares):
     return tuple(np.stack([row[key] for row in made]) for key in ('inputs', 'loss_mask'))
 
 
-def is_near(count, n, share, sigmas=4.5):
-    return abs(count - n * share) < sigmas * np.sqrt(n * share * (1 - share))
+def is_near(count, n, share):
+    return abs(count - n * share) < 4.5 * np.sqrt(n * share * (1 - share))
 
 
 @pytest.mark.peer

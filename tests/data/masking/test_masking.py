@@ -119,9 +119,9 @@ def test_words_that_do_not_fit_are_skipped_or_cut_if_first():
 
 def test_word_starts():
     # A document may begin within a word.
-    tokens, segments = np.array([4, 7, 7, 8]), np.array([1, 1, 2, 2])
+    tokens, segments = np.array([4, 7, 7, 8, 5]), np.array([1, 1, 2, 2, 2])
     starts = token_masks.word_starts(tokens, segments, STARTS_V)
-    assert_array_equal(starts, [True, False, True, False])
+    assert_array_equal(starts, [True, False, True, False, True])
 
 
 def runs(mask):

@@ -101,8 +101,6 @@ def sets(tmp_path_factory):
     converted = {'en/train/0000.parquet': 'x', 'en/test/0000.parquet': 'y'}
     converted |= {'big/partial-train/0000.parquet': 'p'}
     write(top / 'lab/script' / hub.CONVERTED.replace('/', '%'), converted)
-    named = ('impartial-train.csv', 'impartial-test.csv', 'impartial-dev.csv')
-    write(top / 'lab/named/main', dict.fromkeys(named, 'x'))
     write(top / 'lab/nothing/main', {'script.py': 'code'})
     write(top / 'lab/gated/main', {'train.jsonl': 'a'})
     return top
@@ -114,8 +112,7 @@ def results(sets, tmp_path_factory):
     cache = tmp_path_factory.mktemp('cache')
     names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
     names += [f'lab/script/{x}@{hub.CONVERTED}' for x in ('en', 'big')]
-    names += ['lab/named', *(name for name, *_ in ERRORS)]
-    names = ['hub:' + name for name in names]
+    names = ['hub:' + name for name in (*names, *(name for name, *_ in ERRORS))]
     with hub_server.serving(sets) as (address, asked):
         commit = hub_server.commit('lab/glue', 'v1')
         names.append(f'hub:lab/glue/sst2@{commit}')
@@ -155,12 +152,6 @@ def test_only_one_format_is_downloaded_without_a_card(results):
         for path in results[1]
         if path.endswith(('.png', '.csv', '.bin')) and 'lab/plain' in path
     ]
-
-
-def test_splits_are_found_anywhere_in_names(results):
-    splits = {'train': ['impartial-train.csv'], 'test': ['impartial-test.csv']}
-    splits |= {'validation': ['impartial-dev.csv']}
-    assert results[0]['lab/named'][1] == splits
 
 
 def test_script_datasets_are_read_from_the_hubs_conversion(results):

@@ -126,13 +126,11 @@ READ = """
         'v2': texts('lab/web/sample-10@v2'),
         'script': texts('lab/script/en@refs/convert/parquet'),
         'plain': texts('lab/plain'),
-        'config': texts('lab/web/sample-11'),
         'split': texts('lab/web', splits=['test']),
         'column': texts('lab/web/sample-10', field='body'),
         'field': texts('lab/plain', field='body'),
         'sheets': texts('lab/web/sheets'),
         'tables': texts('lab/web/tables', 200_000),
-        'none': texts('lab/none'),
     })
 """
 
@@ -207,12 +205,10 @@ def test_only_cards_are_downloaded(results):
 @pytest.mark.parametrize(
     ('what', 'kind', 'words'),
     [
-        ('config', 'ValueError', "'sample-11' not found. Available: ["),
         ('split', 'ValueError', "split='test'. Available: train."),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
         ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
         ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .ar'),
-        ('none', 'FileNotFoundError', 'hub:lab/none does not exist'),
     ],
 )
 def test_errors_are_clear(results, what, kind, words):

@@ -9,10 +9,10 @@ from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import measures, training
 
 
-def words_of(vocabulary, unknown='<unk>'):
+def words_of(vocabulary):
     """Returns a tokenizer of whole words separated by whitespace."""
-    names = [*training.ROLES, unknown, *vocabulary]
-    model = library.models.WordLevel({n: i for i, n in enumerate(names)}, unknown)
+    names = [*training.ROLES, '<unk>', *vocabulary]
+    model = library.models.WordLevel({n: i for i, n in enumerate(names)}, '<unk>')
     backend = library.Tokenizer(model)
     backend.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
     backend.add_special_tokens(list(training.ROLES))

@@ -1,4 +1,3 @@
-import functools
 import json
 
 import numpy as np
@@ -9,16 +8,6 @@ from jepa_text.data import tokenizers
 from jepa_text.data.sources import bundled
 from jepa_text.data.tokenizers import roles, training
 from jepa_text.objectives import clm
-
-
-@functools.cache
-def _bundled():
-    return tokenizers.load(tokenizers.BUNDLED)
-
-
-@pytest.fixture
-def ours():
-    return _bundled()
 
 
 def test_names_of_special_tokens_in_text_stay_text(ours):
