@@ -132,7 +132,9 @@ HELP = ('-h', '--help', '-help', 'help')
 # Flags of all commands that only change what is printed.
 PRINT_CONFIG, TRACEBACK = '--print-config', '--traceback'
 AS_SETTINGS = 'Config keys are set as --config.KEY=VALUE.'
-USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+USAGE = """jepa-text COMMAND CONFIG[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+
+CONFIG is a file, or the name of a shipped config, such as toy; also as --config=CONFIG.
 
 Commands:
 
@@ -300,10 +302,13 @@ def read(argv):
         )
     command = COMMANDS[name]
     words, settings = config_file.split_settings([argv[0], *argv[2:]])
+    words = [word for word in words if word not in (PRINT_CONFIG, TRACEBACK)]
     # The first word after the command may be the config.
     if command.config_module and len(words) > 1 and not words[1].startswith('-'):
+        if any(word.startswith('--config') for word in words):
+            raise ValueError(f'{words[1]!r} and --config are two configs: give only one.')
         words[1] = f'--config={words[1]}'
-    flags = _flags(command, [w for w in words if w not in (PRINT_CONFIG, TRACEBACK)])
+    flags = _flags(command, words)
     if flags['workdir']:
         addresses.location('--workdir', flags['workdir'], model=name == 'export')
     switches = {x.replace('-', '_'): True for x in command.switches if flags[x]}
@@ -380,9 +385,7 @@ def usage(arguments):
         keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
     flags = {flag: keys.get(key, key) for flag, key in command.keys.items()}
     flags |= command.switches | SHARED_FLAGS
-    lines = [
-        f'jepa-text {name} {"--config=FILE[:ARG] " * has_config}--workdir=DIR [FLAGS]'
-    ]
+    lines = [f'jepa-text {name} {"CONFIG[:ARG] " * has_config}--workdir=DIR [FLAGS]']
     lines += ['', f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:

@@ -161,6 +161,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('train --config=configs/quikstart.py --workdir=x', "mean 'quickstart'?"),
         ('train README.md --workdir=x', "'README.md' is neither the name"),
         ('train toy:clm_mlm toy --workdir=x', "'toy'"),
+        ('train toy --workdir=x --config=toy', "'toy' and --config are two configs"),
         ('train toy:no --workdir=x', "'no' is not one of"),
         (f'train --config={TOY}', '--workdir is missing'),
         (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),

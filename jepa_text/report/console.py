@@ -12,8 +12,8 @@ class Progress:
     Elsewhere (CI, a log file), a plain line for the first and the last update, every
     tenth of the run, and any update at least ten seconds after the previous line.
 
-    The remaining time assumes that the other steps take as long as those so far, or as
-    `update` was told.
+    The remaining time assumes that the other steps take as long as those after the first
+    update, before which models are loaded and programs compiled, or as `update` was told.
     """
 
     def __init__(self, description, total, start=0, stream=None, now=time.monotonic):
@@ -21,7 +21,7 @@ class Progress:
         self.total, self._start = total, start
         self._stream = sys.stderr if stream is None else stream
         self._start_time = now()
-        self.step, self._seconds, self._numbers = start, None, {}
+        self.step, self._seconds, self._numbers, self._first = start, None, {}, None
         self._printed_step, self._printed_tenth, self._printed_at = None, None, 0.0
         self._bar = _bar(self._stream) if _is_terminal(self._stream) else None
         if self._bar is not None:
@@ -37,6 +37,8 @@ class Progress:
         `seconds` are those of a step, without compiling or evaluating; 0 if unknown.
         """
         self.step, self._seconds = step, seconds
+        if self._first is None and step > self._start:
+            self._first = step, self._now()
         self._description = description or self._description
         given = {'loss': loss, 'rate': tokens_per_second}
         self._numbers |= {key: float(v) for key, v in given.items() if v is not None}
@@ -60,9 +62,9 @@ class Progress:
             self._bar.console.print(text, markup=False, highlight=False)
 
     def _left(self):
-        seconds, done = self._seconds, self.step - self._start
-        if seconds is None and done:
-            seconds = (self._now() - self._start_time) / done
+        seconds, (first, began) = self._seconds, self._first or (self.step, 0.0)
+        if seconds is None and self.step > first:
+            seconds = (self._now() - began) / (self.step - first)
         return f'{_duration(seconds * (self.total - self.step))} left' if seconds else ''
 
     def _text(self):

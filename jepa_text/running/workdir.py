@@ -101,12 +101,20 @@ def _make(path):
     # At an address, the folder is new, and has a file with the address of checkpoints.
     pointer = {restore.STEPS} if (path / restore.STEPS).is_file() else set()
     others = sorted(names - {LOCK} - pointer)
-    if others and not (path / CONFIG).exists():
+    if others and not (_is_of_run(path / CONFIG) or restore.steps(path / restore.STEPS)):
         raise ValueError(
-            f'The folder {path} is not empty and has no {CONFIG}, so it is not the '
-            f'workdir of a run (it contains {", ".join(others[:5])}). Nothing was '
+            f'The folder {path} is not empty and has no {CONFIG} of a run, so it is not '
+            f'the workdir of one (it contains {", ".join(others[:5])}). Nothing was '
             'written. Give an empty or new folder as --workdir.'
         )
+
+
+def _is_of_run(file):
+    """Whether a file is the config of a run; exported models have a config.json too."""
+    try:
+        return 'phases' in json.loads(file.read_text(encoding='utf-8'))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return False
 
 
 def _write(path, config):

@@ -9,10 +9,9 @@ inferred     settings that follow from the start: the model section (keys withou
              `name` are changes to it, and None means no change: dtype, depth,
              rope_theta, ...), whether heads are tied, and, with
              prepare.tokenizer='init_from', the tokens
-initialize   the first state: encoder and LM head of the start, converted to fit
-             ; other modules are new, and the target is a copy of the
-             encoder. With optimizer='kept', all modules and moments of a run whose
-             shapes are equal
+initialize   the first state: encoder and LM head of the start, converted to fit;
+             other modules are new, and the target is a copy of the encoder. With
+             optimizer='kept', all modules and moments of a run whose shapes are equal
 
 Conversion to fit:
 

@@ -71,6 +71,16 @@ def test_the_time_left_is_that_of_steps(terminal, monkeypatch):
     assert left[-1] == '0:40' and {*left} <= {f'0:{60 - n}' for n in range(12, 21)}
 
 
+def test_the_time_left_does_not_count_what_precedes_the_first_update():
+    stream, now = io.StringIO(), Clock()
+    with console.Progress('exam', 60, 10, stream, now) as progress:
+        for step in (10, 20, 30, 40):
+            now.time += 500 if step == 20 else 10
+            progress.update(step)
+    left = re.findall(r'elapsed(?:  (\d+:\d\d) left)?', stream.getvalue())
+    assert left == ['', '', '0:30', '0:20']
+
+
 def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
     monkeypatch.setenv('TERM', 'xterm-256color')
     monkeypatch.setenv('COLUMNS', '110')

@@ -20,7 +20,7 @@ CONFIG = {
 HOLD = """
 import sys, time
 from jepa_text.running import workdir
-with workdir.open_workdir(sys.argv[1], {'a': 1}):
+with workdir.open_workdir(sys.argv[1], {'phases': []}):
     print('held', flush=True)
     time.sleep(60)
 """
@@ -57,7 +57,7 @@ def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(
     assert (path / 'config.json').read_text() == text
     assert {p.name for p in path.iterdir()} == {'config.json', 'lock'}
     # Until a checkpoint is complete, there is nothing to lose.
-    assert _opened(path, {'a': 1}) == {'a': 1}
+    assert _opened(path, {'phases': []}) == {'phases': []}
 
 
 def test_another_config_raises_with_dotted_paths(begun):
@@ -132,11 +132,19 @@ def test_the_saved_config_is_completed_or_raises(begun):
         _opened(path, config)
 
 
-def test_foreign_folder_is_not_written_into(tmp_path):
-    (tmp_path / 'thesis.tex').write_text('years of work')
-    with pytest.raises(ValueError, match=r'not the workdir of a run.*thesis\.tex'):
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        ('thesis.tex', 'years of work'),
+        ('config.json', '{"model_type": "bert"}'),  # of an exported model
+        ('config.json', '{"phases": '),  # it may have been edited by hand
+    ],
+)
+def test_foreign_folder_is_not_written_into(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=f'not the workdir of one .*{name}'):
         _opened(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ['thesis.tex']
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, text)]
 
 
 def test_folder_of_a_run_that_died_immediately_is_accepted(tmp_path):
@@ -172,11 +180,11 @@ def test_second_process_raises_and_the_lock_ends_with_its_holder(tmp_path):
         assert workdir.is_locked(path)
         for _ in range(2):  # a rejected process does not change the name in the lock
             with pytest.raises(RuntimeError, match='in use by') as caught:
-                _opened(path, {'a': 1})
+                _opened(path, {'phases': []})
             assert f'process {holder.pid} on {os.uname().nodename}' in str(caught.value)
             assert 'very process' not in str(caught.value)
     assert not workdir.is_locked(path) and not workdir.is_locked(tmp_path / 'none')
-    with workdir.open_workdir(path, {'a': 1}):
+    with workdir.open_workdir(path, {'phases': []}):
         assert str(os.getpid()) in (path / 'lock').read_text()
 
 
