@@ -18,12 +18,26 @@ For example, `hidden_BLD` has shape [batch, length, width] and `mask_B1LL` broad
 heads. Importing this package imports none of its modules.
 """
 
+import importlib
+
+# The public names, imported when they are asked for: a program that only uses losses
+# needs jax alone.
+_PUBLIC = {
+    'load': 'pretrained.load',
+    'config': 'api',
+    'train': 'api',
+    'steps': 'training.own_loop',
+    'Run': 'api',
+}
+
 
 def __getattr__(name):
-    """`jepa_text.load`, imported when it is asked for: of a program that only uses
-    losses, importing needs jax alone."""
-    if name != 'load':
+    """Imports a public name, as `jepa_text.load`, or a module, as `jepa_text.losses`."""
+    if name not in _PUBLIC:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from jepa_text.pretrained.load import load
+    module = importlib.import_module(f'{__name__}.{_PUBLIC[name]}')
+    return getattr(module, name)
 
-    return load
+
+def __dir__():
+    return sorted([*globals(), *_PUBLIC])

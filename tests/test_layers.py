@@ -36,6 +36,7 @@ LAYERS = [
     'planning',
     'study',
     'main',
+    'api',
 ]
 
 FILES = sorted(PACKAGE.rglob('*.py'))

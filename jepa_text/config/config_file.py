@@ -126,10 +126,10 @@ def split_settings(argv):
 def with_settings(root, config, settings):
     """Returns the config, as plain dicts, with all settings [(path, text)] applied.
 
-    A text stays one where `root` has only a string, or where the config has one in a
-    section that `root` does not describe. A dict is merged into an existing
-    section unless it has another `name`. Raises ValueError for a path through what is
-    neither a section nor a list.
+    A value that is not a text is taken as it is. A text stays one where `root` has only a
+    string, or where the config has one in a section that `root` does not describe. A dict
+    is merged into an existing section unless it has another `name`. Raises ValueError for
+    a path through what is neither a section nor a list.
     """
     for path, text in settings:
         pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
@@ -175,6 +175,8 @@ def _kinds(kind, keys):
 
 def _parsed(kinds, text, old):
     """Returns the value of a Python or JSON literal, or else the text itself."""
+    if not isinstance(text, str):
+        return schema.plain({'value': text})['value']
     is_text = isinstance(old, str) if kinds == {None} else kinds <= {str, types.NoneType}
     is_none = text in ('None', 'null') and kinds != {str}
     if is_text and not is_none:

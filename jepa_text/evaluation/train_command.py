@@ -5,14 +5,19 @@ import jax
 from jepa_text.training import train
 
 
+def trained(config, workdir, **keywords):
+    """Trains with all evaluations; arguments and result are those of `train`."""
+    return train.train(config, workdir, (_probes,), **keywords)
+
+
 def run(config, workdir, **keywords):
-    """Runs `train`, then prints two commands to continue with."""
-    train.train(config, workdir, (_probes,), **keywords)
+    """Runs `trained`, then prints two commands to continue with."""
+    trained(config, workdir, **keywords)
     if jax.process_index() == 0:
         run = str(workdir).rstrip('/')
         print(
             f'\nDone: {run}\nNext, for example:\n'
-            f"  jepa-text analyze --config='configs/analyze.py:models={run}' "
+            f"  jepa-text analyze 'analyze:models={run}' "
             f"--workdir='{run}-analysis'\n"
             f"  jepa-text export --workdir='{run}' --to='{run}-exported'"
         )

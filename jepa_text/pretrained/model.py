@@ -1,5 +1,6 @@
 """A loaded model with its methods `encode`, `fill` and `predict`."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -15,11 +16,16 @@ from jepa_text.models import memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, prediction
+from jepa_text.report import console
 
 
+@jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pretrained:
     """An encoder with its tokenizer. params: {'encoder': ..., 'lm_head': ...}.
+
+    It is a pytree whose leaves are the parameters, so jax.jit, jax.tree.map and
+    jax.device_put take it; a function of a reloaded copy is not compiled again.
 
     causal         tokens attend only to those before them
     begin, end     ids around a text; <bos> and <eos> if None
@@ -44,6 +50,13 @@ class Pretrained:
     record: dict | None = None
     kind: Any = None
 
+    def tree_flatten_with_keys(self):
+        return [(jax.tree_util.GetAttrKey('params'), self.params)], _Rest(self)
+
+    @classmethod
+    def tree_unflatten(cls, rest, children):
+        return dataclasses.replace(rest.model, params=children[0])
+
     def __getstate__(self):
         """What is pickled and copied: not the compiled functions, nor what else than
         tokens its objective predicts, as a schedule cannot be pickled."""
@@ -54,46 +67,72 @@ class Pretrained:
             state['network'] = Network(self.network.encoder, token)
         return state
 
-    def encode(self, texts, layer=-1, pool=None, batch_tokens=None):
-        """One vector per text, [N, D] float32 in numpy.
+    def encode(
+        self,
+        texts,
+        layer=-1,
+        pool=None,
+        normalize=None,
+        batch_size=None,
+        progress=False,
+    ):
+        """One vector per text, float32 in numpy: [D] of a string, [N, D] of several.
 
-        `layer` counts as in Python: -1 (or depth) is the last, after its norm; 0 the
-        embedding, before the first. Texts are truncated to `length` tokens, with a
-        warning that says how many. `pool` is one of pooling.POOLINGS, over all tokens
-        including special ones, or without these if its name ends in '-specials'; None
-        uses `pool` and `normalize` of the model. `batch_tokens` is the number of tokens
-        per batch including padding; None: prediction.usual_tokens(). If the parameters
-        are on a mesh, the rows of a batch are sharded over it. Raises ValueError for a
-        text without tokens, for 'cls' if no special token begins a text, and for an
-        unknown pool or layer.
+        texts        a string, or any iterable of strings, as a list or a pandas Series.
+                     They are truncated to `length` tokens, with a warning that says how
+                     many
+        layer        as in Python: -1 (or depth) is the last, after its norm; 0 the
+                     embedding, before the first
+        pool         one of pooling.POOLINGS, over all tokens including special ones, or
+                     without these if its name ends in '-specials'; None: that of the
+                     model
+        normalize    whether vectors have length 1; None: as the model, and False for
+                     another `pool` than its own
+        batch_size   texts of `length` tokens per batch, or more shorter ones; None: what
+                     has prediction.usual_tokens()
+        progress     shows a progress bar
+
+        If the parameters are on a mesh, the rows of a batch are sharded over it. Raises
+        ValueError for a text without tokens, for 'cls' if no special token begins a text,
+        and for an unknown pool or layer.
         """
-        normalize = self.normalize and pool is None
+        if normalize is None:
+            normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
         resolve.check_choice('pool', pooling.base(pool), pooling.POOLINGS)
-        depth = self.network.encoder.depth + 1
-        if not -depth <= layer < depth:
-            raise ValueError(
-                f'layer={layer} must be from -{depth} to {depth - 1}: there are {depth}.'
-            )
-        rows = self.rows(texts)
+        layer = self._layer(layer)
+        is_one = isinstance(texts, str)
+        rows = self.rows([texts] if is_one else texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
-        encode, devices = sharding.on_rows(self._encode(layer % depth, pool), self.params)
-        if batch_tokens is None:
-            batch_tokens = prediction.usual_tokens()
+        encode, devices = sharding.on_rows(self._encode(layer, pool), self.params)
+        tokens = batch_size * self.length if batch_size else prediction.usual_tokens()
         lengths_N, computed = [len(row) for row in rows], []
-        shapes = batching.batches(lengths_N, batch_tokens, self.length, devices)
-        for index_M, *shape in shapes:
-            batch = self.pad([rows[i] for i in index_M], *shape)
-            computed.append((index_M, encode(self.params, *batch)))
-            # The next batch is prepared while the device computes; at most two exist.
-            jax.block_until_ready(computed[-2:-1])
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
+        shown = console.Progress('encode', len(rows)) if progress else None
+        with shown or contextlib.nullcontext():
+            for index_M, *shape in batching.batches(
+                lengths_N, tokens, self.length, devices
+            ):
+                batch = self.pad([rows[i] for i in index_M], *shape)
+                computed.append((index_M, encode(self.params, *batch)))
+                # The next batch is prepared while the device computes; two exist.
+                jax.block_until_ready(computed[-2:-1])
+                if shown:
+                    shown.update(shown.step + len(index_M))
         for index_M, pooled_BD in computed:
             vectors_ND[index_M] = np.asarray(pooled_BD)[: len(index_M)]
         if normalize:
             lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
             vectors_ND /= np.maximum(lengths_N1, 1e-12)
-        return vectors_ND
+        return vectors_ND[0] if is_one else vectors_ND
+
+    def _layer(self, layer):
+        count = self.network.encoder.depth + 1
+        if not -count <= layer < count:
+            raise ValueError(
+                f'layer={layer} must be from -{count} to {count - 1}: there are {count}.'
+            )
+        return layer % count
 
     def fill(self, text, top=3):
         """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
@@ -238,6 +277,27 @@ class Pretrained:
     def _probabilities(self):
         network = self.network
         return _probabilities_of(network.encoder, network.modules['lm_head'], self.causal)
+
+
+class _Rest:
+    """A model without its parameters; equal for models that compute the same."""
+
+    def __init__(self, model):
+        self.model = dataclasses.replace(model, params=None)
+        names = {f.name for f in dataclasses.fields(model)} - {
+            *('params', 'network', 'tokenizer', 'name', 'record')
+        }
+        self._parts = [
+            model.network,
+            model.tokenizer.fingerprint,
+            {name: getattr(model, name) for name in sorted(names)},
+        ]
+
+    def __eq__(self, other):
+        return isinstance(other, _Rest) and memo.equal(self._parts, other._parts)
+
+    def __hash__(self):
+        return hash((self.model.network.encoder, self.model.tokenizer.fingerprint))
 
 
 def _shown(tokenizer, i):

@@ -148,17 +148,24 @@ def initialize(recipe, state, folder):
     folder, and prints it. Raises ValueError for a start that does not fit.
     """
     source = recipe.settings.init_from
-    if source.weights == 'new':
-        lines = [f'from      {source.path}: only shape and tokenizer', 'weights   new']
-    elif source.optimizer == 'kept':
-        state, lines = _continued(source, recipe, state)
-    else:
-        state, lines = _fitted(source, recipe, state)
+    state, lines = started(recipe, state)
     text = json.dumps({**describe(source), 'lines': lines}, indent=2) + '\n'
     processes.on_first(lambda: atomic.write(Path(folder, FILE), text), 'init_from.json')
     if jax.process_index() == 0:
         print('\n'.join(['init_from', *(f'  {line}' for line in lines)]))
     return state
+
+
+def started(recipe, state):
+    """Returns (the new `state` with the parameters of the start, lines that describe it);
+    writes nothing. Raises ValueError as `initialize`."""
+    source = recipe.settings.init_from
+    if source.weights == 'new':
+        lines = [f'from      {source.path}: only shape and tokenizer', 'weights   new']
+        return state, lines
+    if source.optimizer == 'kept':
+        return _continued(source, recipe, state)
+    return _fitted(source, recipe, state)
 
 
 def _fitted(source, recipe, state):

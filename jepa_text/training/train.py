@@ -63,6 +63,21 @@ def train(config, workdir, evaluations=(), stop=None, trunk=None):
         return state
 
 
+def batches_of(recipe, phase, start):
+    """Returns this process's part of the batches of a phase from step `start` on."""
+    index, count = sharding.part_of_batch(recipe.mesh)
+    return stream.batches(
+        phase.mixture,
+        phase.corrupt,
+        batch_size=phase.batch_size,
+        seed=recipe.seed,
+        start=start,
+        row_of=phase.row,
+        process_index=index,
+        process_count=count,
+    )
+
+
 def _check_end(state):
     """Raises Diverged if the final state is not finite or its last steps were skipped."""
 
@@ -117,17 +132,7 @@ class _Loop:
             lambda: recipe.cost(phase).model / phase.tokens_per_step,
             descriptions.program(recipe, phase),
         )
-        index, count = sharding.part_of_batch(recipe.mesh)
-        batches = stream.batches(
-            phase.mixture,
-            phase.corrupt,
-            batch_size=phase.batch_size,
-            seed=recipe.seed,
-            start=int(state.step),
-            row_of=phase.row,
-            process_index=index,
-            process_count=count,
-        )
+        batches = batches_of(recipe, phase, int(state.step))
         saved = self.settings.checkpoint
         with contextlib.closing(batches):
             batch = next(batches)

@@ -5,7 +5,9 @@ import dataclasses
 import pickle
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 from numpy.testing import assert_allclose
 
@@ -62,7 +64,7 @@ def test_vectors_do_not_depend_on_the_batch(model, pool):
         hidden_1LD = apply(model.params, *batch)
         alone_1D = pooling.POOLINGS[pool](hidden_1LD, batch[1] > 0)
         assert_allclose(together[number], alone_1D[0], atol=1e-5)
-    assert_allclose(model.encode(TEXTS, pool=pool, batch_tokens=100), together, atol=1e-5)
+    assert_allclose(model.encode(TEXTS, pool=pool, batch_size=2), together, atol=1e-5)
     assert_allclose(model.encode(TEXTS[::-1], pool=pool)[::-1], together, atol=1e-5)
 
 
@@ -92,8 +94,42 @@ def test_what_is_not_a_text_is_rejected(model, other):
     """A pair of texts would become a single vector."""
     with pytest.raises(ValueError, match=r'texts\[1\]=.* is not a text, but a '):
         model.encode(['the whale', other])
-    with pytest.raises(ValueError, match='a single text: put it in'):
-        model.encode('The whale')
+
+
+def test_texts_may_be_one_string_or_any_iterable(model):
+    """As in sentence-transformers."""
+    texts = ['the whale', 'a captain']
+    vectors_ND = model.encode(texts, progress=True)
+    given = (tuple(texts), np.array(texts), iter(texts), pandas.Series(texts, [7, 9]))
+    for other in given:
+        np.testing.assert_array_equal(model.encode(other), vectors_ND)
+    vector_D = model.encode('the whale', normalize=True)
+    unit_D = vectors_ND[0] / np.linalg.norm(vectors_ND[0])
+    assert_allclose(vector_D, unit_D, atol=1e-5)
+
+
+def test_a_model_is_a_pytree(model):
+    """A function of it, of a copy and of other parameters is compiled once."""
+    traced = []
+
+    @jax.jit
+    def norm(model):
+        traced.append(model)
+        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(model))
+
+    reloaded = copy.deepcopy(model)
+    first = norm(model)
+    assert first == norm(dataclasses.replace(reloaded, name='elsewhere'))
+    halved = jax.tree.map(lambda x: x / 2, model)
+    assert_allclose(norm(halved), first / 4, rtol=1e-5)
+    assert len(traced) == 1
+    norm(dataclasses.replace(model, pool='max'))
+    assert len(traced) == 2
+    assert halved.encode('the whale').shape == (64,)
+    (path, _), *_ = jax.tree_util.tree_leaves_with_path(model)
+    assert jax.tree_util.keystr(path).startswith(".params['encoder']")
+    moved = jax.device_put(model, jax.devices()[1])
+    assert moved.params['encoder']['embedding'].devices() == {jax.devices()[1]}
 
 
 def test_truncated_texts_are_reported_once(model):

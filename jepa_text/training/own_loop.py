@@ -1,0 +1,63 @@
+"""The parts of a run for a training loop of one's own: state, compiled step, batches.
+
+The loop of `train` has more: checkpoints, metrics, evaluations, signals, a watchdog.
+"""
+
+import contextlib
+
+from jepa_text.parallel import sharding
+from jepa_text.running import compilation, numerics
+from jepa_text.training import completion, init_from, prepare, switches, train
+from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
+from jepa_text.training import state as states
+from jepa_text.training import step as compiling
+
+
+def steps(config, state=None):
+    """Returns (state, step, batches) of one phase of a run, for a loop of one's own:
+
+        state, step, batches = steps(config)
+        for batch in batches:
+            state, metrics = step(state, batch)
+
+    `batches` ends with the phase. They are those of `train`, on the devices of
+    config.mesh. `step` is compiled, and donates the state; `metrics` is {name: scalar},
+    which may still be computed. Given a state, `steps` continues from there: with the
+    rest of the phase, as after a restart, or with the next one. Rows that do not exist
+    are prepared. Raises ValueError for an invalid config, and if no step is left.
+    """
+    recipe = _recipe(config)
+    done = 0 if state is None else int(state.step)
+    phase = next((phase for phase in recipe.phases if phase.stop > done), None)
+    if phase is None:
+        raise ValueError(
+            f'The state is at step {done:,}, and the run has {recipe.steps:,} steps: '
+            'none is left. Set more config.steps to continue.'
+        )
+    if state is None:
+        state = states.first(recipe, phase)
+        if recipe.settings.init_from:
+            state, _ = init_from.started(recipe, state)
+    elif done == phase.start:
+        state = switches.entered(recipe, phase, state)
+    return state, compiling.compiled(recipe, phase), _batches(recipe, phase, done)
+
+
+def _batches(recipe, phase, done):
+    """Yields the batches of a phase after `done` steps of the run, on the mesh."""
+    with contextlib.closing(train.batches_of(recipe, phase, done)) as batches:
+        for _, batch in zip(range(done, phase.stop), batches):
+            yield sharding.put_batch(batch, recipe.mesh)
+
+
+def _recipe(config):
+    """Returns the Recipe of a config; prepares rows that do not exist."""
+    numerics.check()
+    compilation.use_cache()
+    config = completion.with_init_from(settings.plain(config))
+    rows, source = config['data']['folder'], config.get('init_from')
+    prepare.if_missing(config.get('prepare'), rows, source)
+    recipe = recipes.make(completion.with_baseline(config, None))
+    switches.check(recipe)
+    return recipe

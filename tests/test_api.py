@@ -1,0 +1,82 @@
+"""The public names: `import jepa_text as jt`."""
+
+import children
+import jax
+import numpy as np
+import pytest
+
+import jepa_text as jt
+from jepa_text import api, main
+
+TINY = dict(
+    steps=6,
+    model=dict(preset='tiny'),
+    evaluate=dict(every=0),
+    checkpoint=dict(every=3, keep=1),
+    log_every=1,
+)
+
+
+@pytest.fixture(scope='module')
+def config(tmp_path_factory):
+    rows = str(tmp_path_factory.mktemp('data') / 'rows')
+    return api.config('toy:clm_mlm', **TINY, **{'data.folder': rows})
+
+
+def test_importing_the_package_imports_none_of_its_modules():
+    code = 'import jepa_text, sys; print([m for m in sys.modules if "jepa_text." in m])'
+    assert children.run('-c', code).stdout.strip() == '[]'
+    assert {'load', 'train', 'steps'} < {*dir(jt)}
+    with pytest.raises(AttributeError, match='no attribute'):
+        jt.nothing  # noqa: B018
+
+
+def test_a_config_is_that_of_the_command_line():
+    made = api.config('toy:clm', steps=7, optimizer={'weight_decay': 0.05})
+    words = ['--config.steps=7', "--config.optimizer={'weight_decay': 0.05}"]
+    call = main.read(['jepa-text', 'train', 'toy:clm', '--workdir=x', *words])
+    assert made.to_dict() == call.config
+    made = api.config('quickstart', jobs=2, **{'runs[0].name': 'first'})
+    assert made.engine.jobs == 2 and made.runs[0]['name'] == 'first'
+
+
+@pytest.mark.parametrize(
+    ('name', 'keys', 'words'),
+    [
+        ('tuy', {}, "Did you mean 'toy'"),
+        ('toy', {'stesp': 3}, "Did you mean 'steps'"),
+        ('toy', {'steps': 'many'}, "steps='many' must be an integer"),
+        ('toy', {'model.deth': 3}, 'deth'),
+        ('evaluate:models=a,tasks=b', {'sedes': 1}, "Did you mean 'seeds'"),
+    ],
+)
+def test_a_wrong_config_is_explained(name, keys, words):
+    with pytest.raises(ValueError, match=words):
+        api.config(name, **keys)
+
+
+def test_steps_are_those_of_train(config, tmp_path):
+    """A loop of one's own over both phases ends in the bits of `train`, also if it is
+    restarted in the middle of a phase."""
+    run = jt.train(config, tmp_path / 'run')
+    state = None
+    numbers, losses = [], []
+    for _ in range(2):
+        state, step, batches = jt.steps(config, state)
+        for batch in batches:
+            state, metrics = step(state, batch)
+            numbers.append(int(state.step))
+            losses.append(float(metrics['train/loss']))
+            if numbers[-1] == 3:
+                saved = jax.tree.map(np.asarray, state)
+    assert numbers == [1, 2, 3, 4, 5, 6]
+    jax.tree.map(np.testing.assert_array_equal, state.params, run.state.params)
+    np.testing.assert_array_equal(run.metrics['train/loss'], losses)
+    state, step, batches = jt.steps(config, saved)
+    for batch in batches:
+        state, _ = step(state, batch)
+    jax.tree.map(np.testing.assert_array_equal, state.params, run.state.params)
+    with pytest.raises(ValueError, match='none is left'):
+        jt.steps(config, state)
+    vectors_ND = run.model().encode(['Call me Ishmael.'])
+    assert vectors_ND.shape == (1, 64)
