@@ -38,6 +38,7 @@ CORE = [
 EVAL = [
     'datasets>=5,<6',
     'ir-measures>=0.4.3,<0.5',
+    'pandas>=2.3,<4',
     'scikit-learn>=1.7,<2',
     'seqeval>=1.2.2,<2',
 ]

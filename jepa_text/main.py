@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import logging
 import os
+import re
 import sys
 import traceback
 
@@ -33,6 +34,9 @@ class Command:
     keys             {flag: config key} of flags that are short for --config.KEY;
                      {flag: help} of flags that are the config, if there is no file
     switches         {flag: help} of flags passed to the function as `flag=True`
+    arguments        {flag: (key, help)} of flags that are keys of the argument of the
+                     shipped config with the name of the command; with them, the workdir
+                     may be left out
     """
 
     summary: str
@@ -41,8 +45,15 @@ class Command:
     example: str
     keys: dict = dataclasses.field(default_factory=dict)
     switches: dict = dataclasses.field(default_factory=dict)
+    arguments: dict = dataclasses.field(default_factory=dict)
 
 
+STEPS = {'steps': 'steps', 'tokenizer': 'prepare.tokenizer'}
+FINETUNING = {'steps': 'finetuning.steps'}
+EXAMINED = {
+    'model': ('models', "a run, or 'hf:' and a name or folder; several: A,B"),
+    'task': ('tasks', 'a file of texts and labels, or NAME or NAME@PATH; several: A,B'),
+}
 ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
 DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
 COMMANDS = {
@@ -50,65 +61,69 @@ COMMANDS = {
         'train a tokenizer on a corpus, or adapt an existing one',
         'jepa_text.training.tokenizer:run',
         'jepa_text.training.tokenizer',
-        '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer-2048',
+        '--config=tokenizer:bpe,2048 --workdir=runs/tokenizer-2048',
     ),
     'prepare': Command(
         'tokenize a corpus and pack it into rows; `train` does so by itself',
         'jepa_text.training.prepare:run',
         TRAIN,
-        '--config=configs/toy.py:mlm --workdir=runs/rows-64',
-        {flag: f'prepare.{key}' for flag, key in ENGINE.items()},
+        'toy:mlm --workdir=runs/rows-64',
+        {'tokenizer': 'prepare.tokenizer'}
+        | {flag: f'prepare.{key}' for flag, key in ENGINE.items()},
         {'verify': 'verify the checksums of the rows in the workdir, and exit'},
     ),
     'train': Command(
         'pretrain a model, or resume from the newest valid checkpoint',
         'jepa_text.evaluation.train_command:run',
         TRAIN,
-        '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',
+        'toy:clm_mlm --workdir=runs/clm_mlm',
+        STEPS | {'seed': 'seed'},
     ),
     'study': Command(
         'train several runs on the same rows and compare them in a report',
         f'{STUDY}:study',
         STUDY,
-        '--config=configs/quickstart.py --workdir=runs/quickstart',
-        ENGINE,
+        'quickstart --workdir=runs/quickstart',
+        STEPS | ENGINE,
         DRY_RUN,
     ),
     'analyze': Command(
         'analyze the representations of models layer by layer, beside controls',
         'jepa_text.analysis.analyze:analyze',
         'jepa_text.analysis.analyze',
-        '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
+        '--model=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
         ENGINE,
+        arguments=EXAMINED,
     ),
     'evaluate': Command(
         'fine-tune models on tasks, for all rates and seeds, and compare them',
         'jepa_text.evaluation.evaluate:evaluate',
         'jepa_text.evaluation.config',
-        '--config=configs/evaluate.py:models=runs/clm_mlm,tasks=bundled '
-        '--workdir=runs/exam',
-        ENGINE,
+        '--model=runs/clm_mlm --task=bundled --workdir=runs/exam',
+        FINETUNING | ENGINE,
         DRY_RUN,
+        arguments=EXAMINED,
     ),
     'finetune': Command(
         'fine-tune one model on one task and save it for prediction',
         'jepa_text.evaluation.finetune_command:finetune',
         'jepa_text.evaluation.finetune_command',
-        '--config=configs/finetune.py:model=runs/clm_mlm,task=bundled '
-        '--workdir=runs/tuned',
+        '--model=runs/clm_mlm --task=bundled --workdir=runs/tuned',
+        FINETUNING,
+        arguments=EXAMINED,
     ),
     'plan': Command(
         'estimate the memory, time and price of a run; needs no accelerator',
         'jepa_text.planning.plan:plan',
         TRAIN,
-        '--config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64',
+        'pretrain:jepa_mlm,610m --hardware=h100:64',
         {key: f'plan.{key}' for key in ('hardware', 'mfu', 'price', 'compile')},
     ),
     'benchmark': Command(
         'time training steps against each other',
         'jepa_text.planning.benchmark:benchmark',
         'jepa_text.planning.benchmark',
-        '--config=configs/benchmark.py:objectives --workdir=runs/speed',
+        '--config=benchmark:objectives --workdir=runs/speed',
     ),
     'export': Command(
         'export the run or hf: model in the workdir for transformers',
@@ -309,18 +324,39 @@ def read(argv):
             raise ValueError(f'{words[1]!r} and --config are two configs: give only one.')
         words[1] = f'--config={words[1]}'
     flags = _flags(command, words)
-    if flags['workdir']:
-        addresses.location('--workdir', flags['workdir'], model=name == 'export')
+    workdir, place = _of_arguments(name, flags)
+    if workdir:
+        addresses.location('--workdir', workdir, model=name == 'export')
     switches = {x.replace('-', '_'): True for x in command.switches if flags[x]}
     given = {flag: flags[flag] for flag in command.keys if flags[flag] is not None}
     file, config = {}, given
     if command.config_module is not None:
-        file = config_file.read(flags['config'])
+        file = config_file.read(place)
         root = root_of(name, file)
         settings += [(command.keys[flag], text) for flag, text in given.items()]
         config = config_file.with_settings(root, file, settings)
         schema.read(root, config)
-    return Call(name, config, file, flags['workdir'], switches, flags['distributed'])
+    return Call(name, config, file, workdir, switches, flags['distributed'])
+
+
+def _of_arguments(name, flags):
+    """Returns (workdir, place of the config), which flags such as --model may imply."""
+    workdir, place = flags['workdir'], flags.get('config')
+    given = {flag: flags[flag] for flag in COMMANDS[name].arguments if flags[flag]}
+    if not given:
+        return workdir, place
+    if place:
+        flag = next(iter(given))
+        raise ValueError(
+            f'--{flag}={given[flag]} and the config {place!r} are both given. Leave out '
+            f'one: --{flag} is a part of --config={name}:ARGUMENT.'
+        )
+    words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
+    if not workdir:
+        parts = re.findall(r'[\w.-]+(?=,|$)', ','.join(given.values()))
+        workdir = f'runs/{"-".join([name, *parts])}'
+        print(f'--workdir={workdir}')
+    return workdir, f'{name}:{",".join(words)}'
 
 
 def _flags(command, words):
@@ -329,7 +365,7 @@ def _flags(command, words):
 
     values = flags.FlagValues()
     # Without help texts: `usage` prints them.
-    names = ['workdir', *command.keys]
+    names = ['workdir', *command.keys, *command.arguments]
     for name in names if command.config_module is None else [*names, 'config']:
         define = flags.DEFINE_integer if name == 'step' else flags.DEFINE_string
         define(name, None, '', flag_values=values)
@@ -384,6 +420,7 @@ def usage(arguments):
     if has_config:
         keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
     flags = {flag: keys.get(key, key) for flag, key in command.keys.items()}
+    flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
     lines = [f'jepa-text {name} {"CONFIG[:ARG] " * has_config}--workdir=DIR [FLAGS]']
     lines += ['', f'{command.summary.capitalize()}.', '', 'Flags:']

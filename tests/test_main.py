@@ -94,6 +94,30 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
     assert 'presets' not in config_file.shipped()
 
 
+@pytest.mark.parametrize(
+    ('words', 'same', 'workdir'),
+    [
+        (
+            'evaluate --model=runs/a,hf:b/c --task=x/y.csv --steps=9',
+            'evaluate:models=runs/a,hf:b/c,tasks=x/y.csv --config.finetuning.steps=9',
+            'runs/evaluate-a-c-y.csv',
+        ),
+        ('analyze --model=runs/a', 'analyze:models=runs/a', 'runs/analyze-a'),
+        (
+            'finetune --model=a --task=b@c',
+            'finetune:model=a,task=b@c',
+            'runs/finetune-a-c',
+        ),
+        ('finetune --model=a --workdir=w', 'finetune:models=a,tasks=bundled', 'w'),
+    ],
+)
+def test_models_and_tasks_are_a_whole_command(words, same, workdir):
+    command, *_ = words.split()
+    call = main.read(['jepa-text', *words.split()])
+    longer = main.read(['jepa-text', command, *same.split(), '--workdir=w'])
+    assert call.config == longer.config and call.workdir == workdir
+
+
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):
     # An absolute path after a bare file name is no address.
     (tmp_path / 'my.py').write_text(
@@ -162,6 +186,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('train README.md --workdir=x', "'README.md' is neither the name"),
         ('train toy:clm_mlm toy --workdir=x', "'toy'"),
         ('train toy --workdir=x --config=toy', "'toy' and --config are two configs"),
+        ('evaluate evaluate:models=a --model=b', 'Leave out one'),
         ('train toy:no --workdir=x', "'no' is not one of"),
         (f'train --config={TOY}', '--workdir is missing'),
         (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),
