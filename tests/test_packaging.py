@@ -80,25 +80,8 @@ def test_what_is_declared(package):
     assert package['entry_points'] == {
         'console_scripts': ['jepa-text = jepa_text.main:run']
     }
-    assert set(package['extras_require']) == {
-        *(
-            'cuda',
-            'cuda12',
-            'tpu',
-            'gs',
-            's3',
-            'https',
-            'hf',
-            'eval',
-            'viz',
-            'kernels',
-            'docs',
-            'stores',
-            'ray',
-            'test',
-            'dev',
-        )
-    }
+    others = {'kernels', 'docs', 'dev'}
+    assert set(package['extras_require']) == {*LOCKED, *others}
     assert set(package['extras_require']['test']) < set(package['extras_require']['dev'])
 
 

@@ -13,13 +13,16 @@ LENGTH = 32
 
 
 def rows(folder):
-    """Prepared rows from made-up text, in folder/rows."""
+    """Prepared rows from folder/text.txt, else from made-up text, in folder/rows."""
     from jepa_text.data import prepare, tokenizers
 
     folder = Path(folder)
     if not (folder / 'rows').exists():
-        text = [f'The {a} of {b} saw {c}.' for a in NOUNS for b in NOUNS for c in NOUNS]
-        (folder / 'text.txt').write_text('\n\n'.join(text))
+        if not (folder / 'text.txt').exists():
+            text = [
+                f'The {a} of {b} saw {c}.' for a in NOUNS for b in NOUNS for c in NOUNS
+            ]
+            (folder / 'text.txt').write_text('\n\n'.join(text))
         prepare.prepare(
             source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
             tokenizer=tokenizers.load(tokenizers.BUNDLED),

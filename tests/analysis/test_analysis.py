@@ -25,7 +25,6 @@ from jepa_text.report import console
 from jepa_text.running import metrics
 from jepa_text.training import geometry as geometry_eval
 
-pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')
 
 

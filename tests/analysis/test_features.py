@@ -1,33 +1,21 @@
 """Cached vectors equal those of `encode`; damaged ones are computed again."""
 
 import dataclasses
-import functools
 
+import examined
 import jax
 import numpy as np
 import pytest
 
 from jepa_text.analysis import features, measuring
-from jepa_text.config import resolve
-from jepa_text.data import tokenizers
 from jepa_text.evaluation import controls
-from jepa_text.models.network import Network
-from jepa_text.pretrained import load
 
 TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
 
 
 @pytest.fixture(scope='module')
 def model():
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    section = {'name': 'transformer', 'preset': 'tiny', 'depth': 2, 'scan': False}
-    encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
-    objective = resolve.build(
-        'objectives', {'name': 'mlm'}, tokenizer=tokenizer, length=32, steps=1
-    )
-    network = Network(encoder, objective)
-    params = jax.jit(functools.partial(network.init, 0))()
-    return load.Pretrained(network, params, tokenizer, 32, 'tiny')
+    return examined.model(length=32)
 
 
 POOLINGS = ('mean', 'max', 'cls', 'last4', 'mean-specials')

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from member_lines import CONFIG
 from scipy import stats
+from sklearn import linear_model, model_selection, pipeline
+from sklearn.feature_extraction import text
 
 from jepa_text.analysis import measuring
 from jepa_text.evaluation import controls, representation
@@ -18,8 +20,6 @@ from jepa_text.evaluation.controls import ranking as word_ranking
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import Examples, Task
 from jepa_text.evaluation.tasks import bundled
-
-pytest.importorskip('sklearn')
 
 
 def task(kind, train, validation=None, test=None, metric='accuracy'):
@@ -171,7 +171,6 @@ def test_words_of_one_text_are_kept_and_bigrams_of_one_text_are_not():
 
 
 def test_tf_idf_is_that_of_scikit_learn_and_knows_the_commonest_words():
-    text = pytest.importorskip('sklearn.feature_extraction.text')
     texts = ['The whale sank the ship.', 'A ship, a sea!', 'The Sea; the whale', 'à Dax']
     theirs = text.TfidfVectorizer(analyzer=words.words, sublinear_tf=True).fit(texts)
     ours = word_features.vectorizer(texts)
@@ -212,18 +211,12 @@ COMMON = [f'c{n}' for n in range(1500)]
     ids=['rare words', 'order of words', 'bundled'],
 )
 def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, train, test):
-    text = pytest.importorskip('sklearn.feature_extraction.text')
-    selection = pytest.importorskip('sklearn.model_selection')
-    linear = pytest.importorskip('sklearn.linear_model')
     words_of = {'tokenizer': words.words, 'token_pattern': None}
-    pipeline = pytest.importorskip('sklearn.pipeline').Pipeline(
-        [
-            ('words', text.TfidfVectorizer(sublinear_tf=True, **words_of)),
-            ('fit', linear.LogisticRegression(max_iter=1000)),
-        ]
-    )
+    vectorizer = text.TfidfVectorizer(sublinear_tf=True, **words_of)
+    fit = linear_model.LogisticRegression(max_iter=1000)
+    made = pipeline.Pipeline([('words', vectorizer), ('fit', fit)])
     grid = {'words__ngram_range': [(1, 1), (1, 2)], 'fit__C': [1, 10, 100]}
-    theirs = selection.GridSearchCV(pipeline, grid, scoring='neg_log_loss', cv=3)
+    theirs = model_selection.GridSearchCV(made, grid, scoring='neg_log_loss', cv=3)
     with measuring.one_blas_thread():
         theirs.fit(train.first, train.target)
     right_N = theirs.predict(test.first) == test.target

@@ -4,7 +4,9 @@ import json
 
 import examined
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from jepa_text.evaluation import finetune, identity, tasks
 from jepa_text.evaluation.config import Finetuning
@@ -27,9 +29,6 @@ def write(path, values):
         lines = [f'{row["text"]},{row["label"]}' for row in rows]
         path.write_text('\n'.join(['text,label', *lines]) + '\n')
     else:
-        pyarrow = pytest.importorskip('pyarrow')
-        from pyarrow import parquet
-
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     return path
 
@@ -87,8 +86,6 @@ def test_names_of_class_labels_are_kept_in_order(tmp_path):
     """Also those of classes that do not occur; rows without a class are dropped."""
     names = ['world', 'sport', 'art', 'none']
     path = write(tmp_path / 'a.parquet', [2, 0, 1, -1])
-    from pyarrow import parquet
-
     feature = {'label': {'names': names, '_type': 'ClassLabel'}}
     info = json.dumps({'info': {'features': feature}}).encode()
     table = parquet.read_table(path).replace_schema_metadata({b'huggingface': info})

@@ -10,6 +10,7 @@ from pathlib import Path
 import children
 import examined
 import fsspec
+import huggingface_hub as hub
 import jax
 import numpy as np
 import pytest
@@ -217,7 +218,6 @@ def test_models_that_cannot_be_examined_raise_before_training(place, model, word
 def test_a_model_missing_on_the_hub_raises_before_training(
     place, monkeypatch, refusal, words
 ):
-    hub = pytest.importorskip('huggingface_hub')
     asked = []
 
     def refuse(name, **options):

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 from member_lines import CONFIG, lines, outcome
-from scipy import stats
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.results import page, published, result_files, selection, summary
@@ -205,16 +204,6 @@ def test_means_by_rate_leave_out_members_without_a_value():
     assert list(runs) == list(MODELS) and list(runs['mlm']) == list(RATES)
     values = [line['test']['standard']['accuracy'] for line in given['lines'][1:5]]
     assert runs['mlm'][RATES[0]].value == pytest.approx(np.mean(values))
-
-
-def test_rows_are_means_with_students_interval():
-    chosen = examined()['chosen']
-    row, *_ = summary.rows(chosen)
-    values = [line['test']['standard']['accuracy'] for line in chosen[0].members]
-    low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
-    assert row['standard']['accuracy'] == pytest.approx((np.mean(values), low, high))
-    assert {'accuracy', 'macro_f1'} == set(row['standard']) and row['n'] == 5
-    assert (row['model'], row['task'], row['by']) == ('mlm', 'trec', 'standard')
 
 
 def test_the_summary_of_one_seed_is_valid_json(tmp_path):

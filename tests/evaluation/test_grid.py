@@ -228,14 +228,6 @@ def test_a_member_trains_only_used_tokens(rows):
     assert grid.Grid(examined.model(), KIND, pure)._used_tokens(rows) is None
 
 
-def test_the_decay_factor_of_unused_tokens():
-    factors = np.linspace(0, 1, 7)
-    wanted = 1.0
-    for factor in factors:
-        wanted -= 0.2 * factor * 0.1 * wanted
-    assert grid.decay_factor(0.2, factors, 0.1) == pytest.approx(wanted, rel=1e-6)
-
-
 @pytest.mark.peer
 def test_losses_of_fifty_steps_equal_transformers(tmp_path):
     """With the same rows, order and head, and no dropout, so that both are certain."""

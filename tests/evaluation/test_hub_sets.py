@@ -5,10 +5,10 @@ import textwrap
 from pathlib import Path
 
 import hub_server
+import pyarrow
 import pytest
+from pyarrow import parquet
 
-pytest.importorskip('huggingface_hub')
-pyarrow = pytest.importorskip('pyarrow')
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
     import json
@@ -27,8 +27,6 @@ PROGRAM = """
 
 def write(top, name, files, revision='main'):
     """A set of {file: rows of parquet, or text}."""
-    from pyarrow import parquet
-
     for file, rows in files.items():
         path = top / name / revision / file
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from jepa_text.evaluation.controls import lexical, words
-from jepa_text.measures import correlations, statistics
+from jepa_text.measures import statistics
 
-RNG = np.random.default_rng(0)
 VOCABULARY = [f'word{i}' for i in range(60)]
 SHARE_W = 1 / np.arange(5, 65)
 
@@ -56,19 +55,6 @@ def test_texts_without_known_words_raise():
         lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST)[:2], ['?', '!'], VOCABULARY)
     with pytest.raises(ValueError, match='300 test vectors, but 2'):
         lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST), TEST[:2], VOCABULARY)
-
-
-def test_partial_correlation_removes_agreement_by_shared_words():
-    overlap_N = RNG.random(400)
-    human_N = overlap_N + 0.3 * RNG.normal(size=400)
-    lexical_only_N = overlap_N + 0.1 * RNG.normal(size=400)
-    meaning_N = human_N + 0.1 * RNG.normal(size=400)
-    words_alone, beyond = (
-        correlations.partial_spearman_influence(values_N, human_N, overlap_N).mean()
-        for values_N in (lexical_only_N, meaning_N)
-    )
-    assert abs(words_alone) < 0.1 and beyond > 0.8
-    assert correlations.spearman_influence(lexical_only_N, human_N).mean() > 0.6
 
 
 def test_balance_corrects_both_for_chance():

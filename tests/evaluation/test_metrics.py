@@ -167,7 +167,8 @@ def test_intervals_of_sentences_are_those_of_the_accuracy_per_word():
     ).confidence_interval
     one = statistics.mean_interval(found.per_instance['token_accuracy'], 'share')
     assert one[1:] == pytest.approx(whole, abs=0.005)
-    assert one.value == pytest.approx(found.standard['token_accuracy'])
+    # Parts of speech have no entities.
+    assert found.standard == {'token_accuracy': pytest.approx(one.value)}
 
 
 def test_the_papers_examples():
@@ -179,18 +180,6 @@ def test_the_papers_examples():
     assert missed.standard['entity_f1'] == 0
     both = tags.measure([outside, ['O', 'O', 'B-PER', 'O', 'O']], [outside, outside])
     assert both.paper['sentence_macro_f1'] == pytest.approx((1 + 4 / 9) / 2)
-
-
-def test_entities_must_start_with_b():
-    for said in (['I-PER', 'I-PER', 'O'], ['B-PER', 'O', 'O']):
-        found = tags.measure([['B-PER', 'I-PER', 'O']], [said]).standard
-        assert found['entity_f1'] == 0
-
-
-def test_parts_of_speech_have_no_entities():
-    found = tags.measure([['NOUN', 'VERB'], ['ADV']], [['NOUN', 'NOUN'], ['ADV']])
-    assert set(found.standard) == {'token_accuracy'}
-    assert found.standard['token_accuracy'] == pytest.approx(2 / 3)
 
 
 # Answers drawn from awkward words, and what the script of SQuAD 2.0 says of them, in the
@@ -207,22 +196,16 @@ POSITIONS = st.sets(st.integers(0, 9), max_size=6)
 
 @pytest.mark.parametrize('case', SQUAD, ids=range(len(SQUAD)))
 def test_spans_equal_squads_script(case):
-    found = spans.measure(case['references'], case['predicted']).standard
-    said = case['said']
+    made, said = spans.measure(case['references'], case['predicted']), case['said']
+    found = made.standard
+    means = {name: made.per_instance[name].mean() for name in ('em', 'f1')}
+    assert means == pytest.approx({name: found[name] for name in means})
+    assert made.paper == {}
     expected = {ours: said[name] / 100 for name, ours in NAMES.items() if name in said}
     if 'NoAns_f1' in said and 'HasAns_f1' in said:
         expected['has_answer_em'] = said['HasAns_exact'] / 100
         expected['has_answer_f1'] = said['HasAns_f1'] / 100
     assert found == pytest.approx(expected)
-
-
-def test_the_best_reference_counts():
-    references = [[(3, 'the Whale!'), (9, 'a big grey whale')], [(0, 'Ahab')]]
-    found = spans.measure(references, ['grey whale', 'ahab.'])
-    assert found.per_instance['f1'].tolist() == pytest.approx([0.8, 1])
-    assert found.per_instance['em'].tolist() == [0, 1]
-    assert found.standard == {'em': 0.5, 'f1': pytest.approx(0.9)}
-    assert found.paper == {}
 
 
 @settings(max_examples=25, deadline=None)
@@ -245,12 +228,6 @@ def test_never_answering_scores_the_share_of_unanswerable_questions():
     assert 100 * found.paper['token_f1'] == pytest.approx(50.07, abs=5e-3)
     assert found.standard['f1'] == found.standard['em'] == found.paper['token_f1']
     assert found.standard['no_answer_f1'] == 1 and found.standard['has_answer_f1'] == 0
-
-
-def test_the_papers_f1_ignores_contiguity_and_other_references():
-    gold, said = [{3, 4}], [{3, 9}]
-    found = spans.measure([['grey whale', 'x']], ['x'], positions=(gold, said))
-    assert found.paper['token_f1'] == 0.5 and found.standard['em'] == 1
 
 
 DOCUMENTS = [f'd{number}' for number in range(14)]
@@ -312,12 +289,9 @@ def test_the_papers_ndcg_is_one_for_three_of_twenty_on_top():
     assert found.standard['ndcg@10'] == pytest.approx(0.469, abs=5e-4)
 
 
-def test_the_papers_ndcg_averages_ties_and_is_binary():
+def test_the_papers_ndcg_averages_ties():
     tied = ranking.measure({'q': {'a': 1}}, {'q': {'b': 0.5, 'a': 0.5}})
     assert tied.paper['ndcg@10'] == pytest.approx((1 + 1 / np.log2(3)) / 2)
-    graded = ranking.measure({'q': {'a': 1, 'b': 3}}, {'q': {'a': 2.0, 'b': 1.0}})
-    assert graded.paper['ndcg@10'] == pytest.approx(1)
-    assert graded.standard['ndcg@10'] < 0.9
 
 
 def test_ties_are_broken_alike_by_all_metrics_and_in_the_order_of_trec_eval():

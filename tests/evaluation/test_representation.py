@@ -8,8 +8,6 @@ from jepa_text.data import tokenizers
 from jepa_text.data.sources import bundled
 from jepa_text.evaluation import controls, representation
 
-pytest.importorskip('sklearn')
-
 TOKENIZER = tokenizers.load(tokenizers.BUNDLED)
 NAMES = ('word_order', 'bigram_shift')
 

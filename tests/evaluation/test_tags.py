@@ -5,8 +5,12 @@ import json
 
 import examined
 import hypothesis
+import pyarrow
 import pytest
 from hypothesis import strategies
+from pyarrow import parquet
+from seqeval import scheme
+from seqeval.metrics import sequence_labeling as labeling
 
 from jepa_text.data.sets import columns
 from jepa_text.evaluation import tasks
@@ -62,14 +66,6 @@ def test_conll_2003_files_are_converted_to_iob2(tmp_path):
         assert part.first[:3] == WORDS and part.target[:3] == TAGS and len(part) == 12
 
 
-def test_adjacent_iob1_entities_stay_separate(tmp_path):
-    splits(tmp_path, 'a I-X\nb B-X\nc I-Y\nd O\ne I-Y\n', '.conll')
-    task = build(path=str(tmp_path), scheme='iob1')
-    assert task.test.target[0] == ['B-X', 'B-X', 'B-Y', 'O', 'B-Y']
-    with pytest.raises(ValueError, match="line 1: word 1 has the tag 'I-X' after 'O'"):
-        build(path=str(tmp_path))
-
-
 @hypothesis.given(
     strategies.lists(
         strategies.sampled_from(['O', 'I-X', 'I-Y', 'B-X', 'B-Y']), min_size=1, max_size=9
@@ -78,8 +74,6 @@ def test_adjacent_iob1_entities_stay_separate(tmp_path):
 @hypothesis.settings(max_examples=50, deadline=None)
 def test_converted_entities_equal_conlleval(given):
     """seqeval's lenient entities of the file equal the strict ones after conversion."""
-    labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
-    scheme = pytest.importorskip('seqeval.scheme')
     one = columns.Sentence('here', ['a'] * len(given), list(given))
     made = tags.to_iob2(one, 'iob1', ()).tags
     found = scheme.Entities([made], scheme.IOB2).entities[0]
@@ -97,6 +91,8 @@ MEDICAL = 'a\tB-medical condition\nb\tI-medical condition\nc\tO\n'
     [
         (MEDICAL, '', ['B-medical condition', 'I-medical condition', 'O']),
         ('a B-X\nb I-X\n', '', ['B-X', 'I-X']),
+        ('a I-X\nb B-X\nc I-Y\nd I-X\n', 'iob1', ['B-X', 'B-X', 'B-Y', 'B-X']),
+        ('a I-X\nb B-X\n', '', "line 1: word 1 has the tag 'I-X' after 'O'"),
         (BMES, '', "line 1: word 2 has the tag 'M-X', but other tags .*'B-X'"),
         ('a B-X\nb 0\n', '', "line 1: word 2 has the tag '0', but other .*'B-X'.*be O"),
         ('a B-X\nb 0\n', 'iob2', "word 2 has the tag '0', but in the scheme 'iob2'"),
@@ -192,9 +188,6 @@ def test_named_and_numbered_tags_are_equal(tmp_path):
 
 
 def test_hugging_face_parquet_names_its_numbers(tmp_path):
-    pyarrow = pytest.importorskip('pyarrow')
-    from pyarrow import parquet
-
     names = ['O', 'B-ORG', 'B-MISC', 'B-PER', 'I-PER']
     label = {'names': names, '_type': 'ClassLabel'}
     numbers = [[names.index(tag) for tag in tags] for tags in TAGS] * 4

@@ -3,8 +3,10 @@
 import re
 import types
 
+import pyarrow
 import pytest
 from examined import jsonl
+from pyarrow import parquet
 
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import bundled
@@ -37,9 +39,6 @@ GLUE = {
 @pytest.mark.parametrize('name', GLUE)
 def test_glue_files_are_read(name, tmp_path):
     """As on the hub; MNLI's rows without a class are dropped."""
-    pyarrow = pytest.importorskip('pyarrow')
-    from pyarrow import parquet
-
     fields, template, first = GLUE[name]
     columns = dict.fromkeys(fields, TEXTS)
     columns['label'] = [0, 1, -1, 1, 0] * 2 if name == 'mnli' else [0, 1] * 5
@@ -289,7 +288,6 @@ def test_invalid_files_raise(name, file, content, words, tmp_path):
 
 
 def test_unprepared_tensorflow_datasets_raise(monkeypatch):
-    pytest.importorskip('tensorflow_datasets')
     with pytest.raises(ValueError, match='prepared on this machine as array') as found:
         tables.splits('tfds:no_such_set')
     assert len(str(found.value)) < 400  # and no list of all sets that there are

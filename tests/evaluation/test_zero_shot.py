@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.feature_extraction import text
 
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import (
@@ -131,7 +132,6 @@ def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section
 
 
 def test_tf_idf_of_a_task_without_training_is_fitted_on_the_scored_texts(tmp_path):
-    text = pytest.importorskip('sklearn.feature_extraction.text')
     rows = [row | dict(text_a=f'{row["text_a"]} or war') for row in ALL_PAIRS]
     path = examined.jsonl(tmp_path / 'near.jsonl', rows)
     task = examiner.task_of(dict(name='own', path=path, zero_shot=True))

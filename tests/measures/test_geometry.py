@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 from scipy.spatial import distance
+from sklearn import decomposition
+from sklearn import neighbors as sklearn_neighbors
 
 from jepa_text.measures import class_geometry, cloud, geometry, neighbors
 
@@ -134,7 +136,6 @@ def test_ranks_against_scipy_entropy():
 
 
 def test_variance_shares_against_scikit_learn():
-    decomposition = pytest.importorskip('sklearn.decomposition')
     shares = decomposition.PCA().fit(CLOUD_ND).explained_variance_ratio_
     assert geometry.stable_rank(CLOUD_ND) == pytest.approx(1 / shares[0])
     assert geometry.rank90(CLOUD_ND) == decomposition.PCA(0.9).fit(CLOUD_ND).n_components_
@@ -258,7 +259,6 @@ def test_two_nn_ignores_duplicate_rows():
 
 
 def test_neighbors_against_scikit_learn():
-    sklearn_neighbors = pytest.importorskip('sklearn.neighbors')
     search = sklearn_neighbors.NearestNeighbors(metric='cosine').fit(CLOUD_ND)
     nearest_NK = search.kneighbors(n_neighbors=10, return_distance=False)
     counts_N = np.bincount(nearest_NK.ravel(), minlength=len(CLOUD_ND))

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn import metrics
 
 from jepa_text.measures import probes
 
@@ -102,7 +103,6 @@ def test_majority_is_the_highest_accuracy_of_a_constant_prediction():
 
 
 def test_balanced_accuracy_matches_scikit_learn_and_constants_are_at_chance():
-    metrics = pytest.importorskip('sklearn.metrics')
     truth_N, predicted_N = np.random.default_rng(0).choice(list('aaabbc'), (2, 200))
     found = probes.balanced_accuracy(truth_N == predicted_N, truth_N)
     expected = metrics.balanced_accuracy_score(truth_N, predicted_N)

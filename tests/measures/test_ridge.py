@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn import linear_model
 
 from jepa_text.measures import ridge
 
@@ -14,10 +15,9 @@ TARGETS_NT = ROWS_ND @ WEIGHTS_DT + RNG.normal(size=(120, 3))
 @pytest.mark.parametrize('width', [10, 300])
 @pytest.mark.parametrize('share', [1e-3, 1.0])
 def test_predictions_match_scikit_learn(width, share):
-    linear = pytest.importorskip('sklearn.linear_model')
     rows_ND = np.concatenate([ROWS_ND, RNG.normal(size=(120, width - 10))], axis=1)
     standard_ND = (rows_ND - rows_ND.mean(axis=0)) / rows_ND.std(axis=0)
-    theirs = linear.Ridge(alpha=share * 120).fit(standard_ND, TARGETS_NT)
+    theirs = linear_model.Ridge(alpha=share * 120).fit(standard_ND, TARGETS_NT)
     ours = ridge.fit(rows_ND, TARGETS_NT, penalties=(share,))
     expected = theirs.predict(standard_ND)
     np.testing.assert_allclose(ours.predict(rows_ND), expected, rtol=1e-8, atol=1e-8)

@@ -379,15 +379,6 @@ def test_old_step_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, cap
     assert restore.newest_good(tmp_path)[0] == 2
 
 
-def test_a_declined_save_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(ocp.CheckpointManager, 'save', lambda *_, **__: False)
-    with (
-        checkpoint.Checkpointer(tmp_path) as store,
-        pytest.raises(RuntimeError, match='Orbax declined'),
-    ):
-        store.save(_state(1), {})
-
-
 # A full disk
 
 
@@ -440,11 +431,14 @@ def _fill_and_recover(disk, caplog):
     assert not [r for r in caplog.records if r.name == 'absl' and r.levelno > 20]
 
 
-def test_early_save_failure_raises_immediately(tmp_path, monkeypatch):
+def test_an_early_failure_of_a_save_raises_immediately(tmp_path, monkeypatch):
     with checkpoint.Checkpointer(tmp_path) as store:
         with monkeypatch.context() as patch:
             patch.setattr(ocp.CheckpointManager, 'save', _raise(ValueError('odd')))
             with pytest.raises(RuntimeError, match='ValueError: odd'):
+                store.save(_state(1), {})
+            patch.setattr(ocp.CheckpointManager, 'save', lambda *_, **__: False)
+            with pytest.raises(RuntimeError, match='Orbax declined'):
                 store.save(_state(1), {})
             quota = OSError(errno.EDQUOT, 'quota')
             patch.setattr(ocp.CheckpointManager, 'save', _raise(quota))

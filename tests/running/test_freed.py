@@ -4,29 +4,18 @@ import dataclasses
 import gc
 import weakref
 
+import examined
 import jax
 import pytest
 
 from jepa_text.analysis import features
-from jepa_text.config import resolve
-from jepa_text.data import tokenizers
 from jepa_text.evaluation import identity
-from jepa_text.models import transformer
-from jepa_text.models.network import Network
-from jepa_text.pretrained import load
 
 
 @pytest.fixture
 def model():
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    objective = resolve.build(
-        'objectives', dict(name='mlm'), tokenizer=tokenizer, length=32, steps=1
-    )
-    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=1)
-    network = Network(encoder, objective)
-    return load.Pretrained(
-        network, jax.jit(lambda: network.init(0))(), tokenizer, 32, 'made up'
-    )
+    """One that nothing else holds."""
+    return examined.model.__wrapped__(32, 1)
 
 
 @pytest.mark.slow

@@ -70,20 +70,6 @@ def test_throughput_counts_training_time_only():
     }
 
 
-def test_what_precedes_the_first_step_is_not_training_time():
-    """A run is evaluated, or restored, before its first phase begins."""
-    now = Clock()
-    clock = reporter.Throughput(now=now)
-    with clock.paused():
-        now.time += 60  # evaluates
-    clock.restart()
-    now.time += 30  # compiles
-    clock.step(1)
-    now.time += 2
-    clock.step(1)
-    assert clock.window()['throughput/step_time'] == 2
-
-
 def test_throughput_windows_are_separate_and_restart_excludes_compilation():
     now = Clock()
     clock = reporter.Throughput(now=now)

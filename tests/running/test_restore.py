@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from test_checkpoint import _raise
+from test_checkpoint import _raise, _shape
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
@@ -46,10 +46,6 @@ def _wanted(**params):
         'head': {'bias': jax.ShapeDtypeStruct((3,), jnp.bfloat16)},
     }
     return State(jax.ShapeDtypeStruct((), jnp.int32), {**shapes, **params})
-
-
-def _shape(*shape, dtype=jnp.float32):
-    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 def _read(folder, **params):

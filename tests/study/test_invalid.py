@@ -31,7 +31,6 @@ def exam(**keys):
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
     """The config of a study of the runs a and b, and the folder of its text."""
-    pytest.importorskip('sklearn')
     folder = tmp_path_factory.mktemp('invalid')
     parts = [
         f'The {a} of {b} saw {c}.' for a in tiny.NOUNS for b in tiny.NOUNS for c in 'xy'

@@ -44,7 +44,6 @@ def test_a_run_is_judged_by_its_own_masked_loss():
 @pytest.fixture(scope='module')
 def own_text(tmp_path_factory):
     """A study of one run of two steps, on documents without fields."""
-    pytest.importorskip('sklearn')
     folder = tmp_path_factory.mktemp('study')
     config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every=0))
     config |= dict(telemetry=dict(every=0), checkpoint=dict(every=2, keep=1))

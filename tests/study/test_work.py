@@ -40,7 +40,6 @@ RUNS = dict(
 
 def config(folder, **changes):
     """Returns a study of four runs of one seed; two of them continue from another."""
-    pytest.importorskip('sklearn')
     made = tiny.config(folder, steps=14, evaluate=dict(every=5, max_rows=16))
     del made['phases']
     made |= dict(

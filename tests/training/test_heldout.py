@@ -11,7 +11,7 @@ import pytest
 import tiny
 
 from jepa_text.config import resolve
-from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data import pipeline, tokenizers
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.objectives import mntp
@@ -22,7 +22,6 @@ from jepa_text.report import frequencies
 from jepa_text.running import metrics
 from jepa_text.training import heldout
 
-LENGTH = 32
 CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')
 
 
@@ -36,29 +35,22 @@ def folder(tmp_path_factory):
         for length in range(16, 50)
     }
     (folder / 'text.txt').write_text('\n\n'.join(sorted(texts)))
-    prepare.prepare(
-        source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
-        tokenizer=tokenizers.load(tokenizers.BUNDLED),
-        folder=folder / 'rows',
-        row_length=LENGTH,
-        shards=2,
-    )
+    tiny.rows(folder)
     return folder
 
 
 def config(folder, *objectives, **changes):
     """Returns the config of a run on the cycle, with one phase per objective."""
     given = dict(
-        data=dict(
-            folder=str(folder / 'rows'), row_length=LENGTH, batch_size=16, repeat=True
-        ),
         telemetry=dict(every=0),
         phases=tuple(
             dict(objective=one, **({} if one is objectives[-1] else {'steps': 1}))
             for one in objectives
         ),
     )
-    return tiny.config(folder, **(given | changes))
+    made = tiny.config(folder, **(given | changes))
+    made['data']['batch_size'] = 16
+    return made
 
 
 def heldout_of(log):
@@ -93,10 +85,10 @@ SCORED = {
 }
 
 
-def network_of(section, length=LENGTH):
+def network_of(section):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     objective = resolve.build(
-        'objectives', section, tokenizer=tokenizer, length=length, steps=1
+        'objectives', section, tokenizer=tokenizer, length=32, steps=1
     )
     encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=1)
     return Network(encoder, objective)

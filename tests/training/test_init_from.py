@@ -515,12 +515,6 @@ def test_multipliers_scale_updates_exactly(name, scan):
         assert_array_equal(scaled[path], leaf * np.float32(factor), err_msg=path)
 
 
-def test_multipliers_that_match_nothing_are_rejected():
-    section = {'name': 'adamw', 'lr_multipliers': (('layer_7/', 0.0),)}
-    with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
-        optimizers.check_multipliers(section, [params_of(True)])
-
-
 # The config.
 
 

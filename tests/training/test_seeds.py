@@ -94,24 +94,3 @@ def test_a_run_does_not_depend_on_the_default_implementation_of_keys(tmp_path, c
 def test_a_config_accepts_any_seed(seed, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     settings.plain(tiny.config(folder, seed=seed))
-
-
-@pytest.mark.slow
-def test_random_directions_depend_on_seed_and_step():
-    latent = dict(regularizer=dict(name='sigreg', weight=0.1, directions=2))
-    objective = test_objectives.build('hybrid', latent=latent)
-    network = test_objectives.network_of(objective)
-    params = test_objectives.init(network)
-    batch = test_objectives.batch_of(objective)
-
-    @jax.jit
-    def penalty(key, step):
-        view = test_objectives.view_of(objective, network, batch, None, params['encoder'])
-        memory = view.memory | {'key': key}
-        view = view.replace(memory=memory, run_step=step)
-        return objective.forward(params, view)[0]['sigreg']
-
-    keys = [jax.random.key_data(key_of(seed)) for seed in (0, 1, 2**32)]
-    found = [float(penalty(key, step)) for key in keys for step in (0, 1)]
-    assert len(set(found)) == 6
-    assert float(penalty(keys[1], 1)) == found[3]

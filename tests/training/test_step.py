@@ -378,12 +378,6 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     assert max(abs(move - 1) for move in largest('encoder')) > 0.05
 
 
-def test_different_objectives_start_from_the_same_encoder():
-    first, second = setup('mlm').create(), setup('hybrid').create()
-    equal(first.params['encoder'], second.params['encoder'])
-    equal(first.params['lm_head'], second.params['lm_head'])
-
-
 def test_the_state_is_complete():
     fields = {field.name for field in dataclasses.fields(states.TrainState)}
     assert fields == {
