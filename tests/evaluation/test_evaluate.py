@@ -211,8 +211,11 @@ def test_models_that_cannot_be_examined_raise_before_training(place, model, word
 @pytest.mark.parametrize(
     ('refusal', 'words'),
     [
-        ('RepositoryNotFoundError', 'lab/misspelt is neither a local folder nor a model'),
-        ('LocalEntryNotFoundError', 'lab/misspelt is not in the local cache'),
+        ('RepositoryNotFoundError', 'hf:lab/misspelt does not exist'),
+        (
+            'LocalEntryNotFoundError',
+            'misspelt is neither a local folder nor in the local',
+        ),
     ],
 )
 def test_a_model_missing_on_the_hub_raises_before_training(

@@ -207,9 +207,9 @@ def test_a_name_on_the_hub(tmp_path):
         code, said = asked('hf:lab/small@v1')
         assert code == 0 and 'nothing added' in said, said
         for name, words in (
-            ('hf:lab/none', 'lab/none is neither a local folder nor a model on the hub'),
-            ('hf:lab/small@v7', 'no such revision'),
-            ('hf:lab/gated', 'is gated: accept its terms'),
+            ('hf:lab/none', 'hf:lab/none does not exist'),
+            ('hf:lab/small@v7', 'hf:lab/small at revision v7 does not exist'),
+            ('hf:lab/gated', 'Access to hf:lab/gated is denied'),
             (f'hf:{hub_server.KEYED}', '`hf auth login`, or set HF_TOKEN'),
             ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
         ):
