@@ -20,6 +20,7 @@ import sys
 import grain
 import numpy as np
 
+from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
 
 PREFETCH = 2  # maximum number of groups of batches read ahead
@@ -43,10 +44,10 @@ def batches(
     `corrupt(row, rng, step)` returns an example; `rng` is keyed by (seed, row of the
     run), and `step` is the one whose batch has the row. `row_of(step)` is the first row
     of a step; by default all steps of the run have the same size. If there are several
-    parts, batches have the part of each row as mixture.PART. Raises ValueError if the
-    batch size is not divisible by the number of processes.
+    parts, batches have the part of each row as mixture.PART. Raises as
+    `local_batch_size`.
     """
-    local = local_batch_size(batch_size, process_count)
+    local = local_batch_size(batch_size, process_index, process_count)
     rows = _Rows(mixture, corrupt, seed)
 
     def batch(step):
@@ -115,8 +116,12 @@ def stacked(examples):
     return {key: np.stack([example[key] for example in examples]) for key in examples[0]}
 
 
-def local_batch_size(batch_size, process_count):
-    """Returns the rows of each process. Raises ValueError if they would be unequal."""
+def local_batch_size(batch_size, process_index, process_count):
+    """Returns the rows of each process. Raises ValueError if they would be unequal, and
+    for the index of no process, which would read rows of another step."""
+    ranges.number(
+        'process_index', process_index, whole=True, minimum=0, below=process_count
+    )
     if batch_size % process_count:
         raise ValueError(
             f'batch_size {batch_size} cannot be divided evenly among {process_count} '

@@ -170,7 +170,7 @@ def find(address, is_pattern=False):
 
 def list_files(address):
     """Returns {path below the address: File}; {} if nothing exists there."""
-    top = os.path.join(address, '')
+    top = f'{address.rstrip("/")}/'
     return {file.path.removeprefix(top): file for file in find(address)}
 
 

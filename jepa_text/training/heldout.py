@@ -265,7 +265,7 @@ def one_pass(rows, corrupt, batch_size, max_rows, process_index=0, process_count
     The last batch is padded with rows of zeros: segment_ids 0, masks False. The generator
     of row i is keyed by (0, i), the same in every pass.
     """
-    local = stream.local_batch_size(batch_size, process_count)
+    local = stream.local_batch_size(batch_size, process_index, process_count)
     count, first = min(max_rows, len(rows)), process_index * local
     for begin in range(first, count + first, batch_size):
         indices = range(begin, min(begin + local, count))

@@ -303,10 +303,18 @@ def test_a_stream_can_be_closed_at_any_time():
         next(made)
 
 
-def test_a_batch_that_processes_cannot_share_raises():
+@pytest.mark.parametrize(
+    'index, count, message',
+    [
+        (0, 4, 'batch_size 6 cannot be divided evenly among 4'),
+        (2, 2, 'process_index=2 must be an integer at least 0 and below 2'),
+    ],
+)
+def test_a_batch_that_processes_cannot_share_raises(index, count, message):
+    given = dict(batch_size=6, seed=0, process_index=index, process_count=count)
     # Raised by the call, not by the first batch.
-    with pytest.raises(ValueError, match='batch_size 6 cannot be divided evenly among 4'):
-        stream.batches(of(Numbers(9)), draw, batch_size=6, seed=0, process_count=4)
+    with pytest.raises(ValueError, match=message):
+        stream.batches(of(Numbers(9)), draw, **given)
 
 
 # Held-out batches.

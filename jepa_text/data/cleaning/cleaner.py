@@ -13,9 +13,10 @@ phrases that occur in more than ten documents; neither is done here.)
 """
 
 import dataclasses
+import itertools
 import unicodedata
 
-from jepa_text.data.cleaning.words import Phrases
+from jepa_text.data.cleaning.words import Phrases, folded
 from jepa_text.data.sets import tables
 
 
@@ -41,7 +42,7 @@ class Cleaner:
         """Raises ValueError for a set without a text that is long enough to be searched
         for, and what tables.read raises."""
         self.config = config
-        read = [_read(one) for one in config.decontaminate]
+        read = [_read(one, config.min_overlap) for one in config.decontaminate]
         texts = [texts for texts, _ in read]
         self._phrases = Phrases(texts, config.min_overlap, config.overlap)
         self.sets = ()
@@ -73,31 +74,38 @@ class Cleaner:
         return text, ''
 
 
-def _read(evaluation_set):
-    """Returns the texts of a set and the names of its files.
+def _read(evaluation_set, shortest):
+    """Returns the texts of a set and the names of its files; for `shortest`, see
+    `_strings`.
 
     Of a set with several splits, the validation and test splits are read, otherwise all.
     """
     by_split, _ = tables.files(evaluation_set.path)
     tested = [name for name in by_split if name in (*tables.VALIDATION, *tables.TEST)]
     files = [file for split in tested or by_split for file in by_split[split]]
-    texts = [text for file in files for text in _texts(file, evaluation_set.fields)]
+    values = (value for file in files for value in _values(file, evaluation_set.fields))
+    texts = [text for value in values for text in _strings(value, shortest)]
     return texts, tuple(file.name for file in files)
 
 
-def _texts(file, fields):
-    """The texts of a file: those of the named fields, or of all if none are named."""
+def _values(file, fields):
+    """Returns the values of the named fields of a file, or of all if none are named."""
     rows = tables.read(file)
-    if not fields:
-        return [text for row in rows for text in _strings(list(row.values()))]
-    columns = tables.columns(rows, fields, file)
-    return [text for column in columns for text in _strings(column)]
+    columns = tables.columns(rows, fields, file) if fields else map(dict.values, rows)
+    return itertools.chain.from_iterable(columns)
 
 
-def _strings(value):
-    """Yields all strings in nested lists and dicts."""
+def _strings(value, shortest):
+    """Yields all strings in nested lists and dicts. Strings of a list that all have fewer
+    than `shortest` words, such as the words of a sentence, are joined."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner, shortest)
+    elif isinstance(value, list | tuple):
+        is_text = all(isinstance(inner, str) for inner in value)
+        if is_text and all(len([*folded(inner)]) < shortest for inner in value):
+            value = [' '.join(value)] if value else []
+        for inner in value:
+            yield from _strings(inner, shortest)

@@ -204,7 +204,7 @@ def _at(maskable_L, positions):
 
 
 def _whole(maskable_L, rate, rng, unit_L):
-    """Masks whole units (words, sentences), never more than the count."""
+    """Masks whole units (words), never more than the count."""
     candidates = np.flatnonzero(maskable_L)
     left = _count(len(candidates), rate, rng)
     unit_N = unit_L[candidates]

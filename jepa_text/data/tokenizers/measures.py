@@ -11,6 +11,7 @@ import json
 import numpy as np
 
 from jepa_text.data import tokenizing
+from jepa_text.data.tokenizers import training
 
 
 def measure(tokenizer, texts):
@@ -25,12 +26,16 @@ def measure(tokenizer, texts):
     """
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     total = collections.Counter()
-    documents = ({'text': text} for text in texts)
-    for document, ids in tokenizing.encoded(documents, tokenizer):
-        text = document['text']
+
+    def parts():  # bounds the memory of a long text, also of one that cannot be cut
+        for text in texts:
+            total['documents'] += 1
+            yield from ({'text': part} for part in training.pieces(text))
+
+    for part, ids in tokenizing.encoded(parts(), tokenizer):
+        text = part['text']
         np.add.at(counts_V, ids, 1)
         total.update(
-            documents=1,
             bytes=len(text.encode('utf-8')),
             characters=len(text),
             words=len(text.split()),

@@ -97,12 +97,12 @@ def _not_blank(texts):
     for text in texts:
         if text and not text.isspace():
             has_text = True
-            yield from _pieces(text)
+            yield from pieces(text)
     if not has_text:
         raise ValueError('No text to train a tokenizer on: every document was blank.')
 
 
-def _pieces(text):
+def pieces(text):
     """Yields parts of a text that end with a word, as the library needs about 170 bytes
     per character of each part."""
     start = 0

@@ -123,6 +123,16 @@ def test_fields(tmp_path):
     assert some.clean(SHORT)[1] and not some.clean(QUESTION)[1]
 
 
+def test_lists_of_words_are_texts(tmp_path):
+    path = tmp_path / 'tags.jsonl'
+    sentences = [dict(words=text.split(), label='A', n=[1]) for text in (SHORT, SEVEN)]
+    path.write_text('\n'.join(map(json.dumps, sentences)))
+    for chosen, short in (({}, 3), ({'fields': ('words',)}, 1)):
+        one = made(decontaminate=[dict(path=str(path), **chosen)])
+        assert (one.sets[0].texts, one.sets[0].short) == (short + 1, short)
+        assert one.clean(f'So: {SHORT}')[1] and not one.clean(SEVEN)[1]
+
+
 @pytest.mark.parametrize(
     'config, words',
     [

@@ -60,6 +60,13 @@ def test_an_unknown_token_with_id_0_is_counted():
     assert found['vocabulary']['entries'] == 2
 
 
+def test_long_texts_that_cannot_be_cut_are_measured():
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    found = measures.measure(ours, ['the sea', 'ab' * 600_000])['counts']
+    assert (found['documents'], found['words']) == (2, 2 + 10)
+    assert found['characters'] == 1_200_007
+
+
 def test_missing_text_raises():
     with pytest.raises(ValueError, match='no text to measure'):
         measures.measure(tokenizers.load(tokenizers.BUNDLED), [])

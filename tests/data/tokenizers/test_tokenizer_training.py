@@ -54,10 +54,10 @@ def test_encoding_is_lossless(kind):
 @pytest.mark.parametrize('kind', KINDS)
 def test_long_texts_are_trained_on_in_pieces(kind, monkeypatch):
     monkeypatch.setattr(training, 'PIECE', 100)
-    pieces = [piece for text in texts() for piece in training._pieces(text)]
+    pieces = [piece for text in texts() for piece in training.pieces(text)]
     assert max(map(len, pieces)) <= 200 and ''.join(pieces) == ''.join(texts())
     assert training.train(texts(), 1000, kind).fingerprint == made(kind).fingerprint
-    assert [*training._pieces('x' * 450)] == ['x' * 200, 'x' * 200, 'x' * 50]
+    assert [*training.pieces('x' * 450)] == ['x' * 200, 'x' * 200, 'x' * 50]
 
 
 @pytest.mark.parametrize('kind', KINDS)
