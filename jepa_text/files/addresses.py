@@ -164,7 +164,7 @@ def find(address, is_pattern=False):
     return [
         _file(start + name, info)
         for name, info in infos.items()
-        if info['type'] == 'file'
+        if info['type'] != 'directory'  # 'other' is a link, as in caches of the Hub
     ]
 
 

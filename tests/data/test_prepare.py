@@ -223,6 +223,7 @@ def test_an_empty_corpus(make, corpus, tmp_path, content):
     with pytest.raises(ValueError, match="no text in the split 'train'.*not blank"):
         make()
     assert not (tmp_path / 'rows').exists()
+    assert not list(tmp_path.glob('.rows.partial/part-*'))  # it starts over
 
 
 def test_a_corpus_of_one_document_makes_one_split(make, corpus, tmp_path):

@@ -361,3 +361,8 @@ def test_a_complete_folder_is_locked_until_it_is_renamed(tmp_path, monkeypatch):
     with partial.open_folder(tmp_path / 'a', {}) as here:
         (here / 'x').write_text('x')
     assert os.listdir(tmp_path / 'a') == ['x']
+
+
+def test_a_source_without_files_is_one_unit():
+    found = units.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
+    assert units.of(found) == [None]

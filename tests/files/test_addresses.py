@@ -165,3 +165,5 @@ def test_a_folder_is_uploaded(store, tmp_path):
         addresses.check_free('memory://shelf/x')
     addresses.upload_folder(tmp_path / 'deep', f'file://{tmp_path}/new')
     assert (tmp_path / 'new' / 'a.txt').read_text() == 'deep/a.txt'
+    (tmp_path / 'new' / 'link.txt').symlink_to('a.txt')  # as in a cache of the Hub
+    assert {*addresses.list_files(f'file://{tmp_path}/new//')} == {'a.txt', 'link.txt'}

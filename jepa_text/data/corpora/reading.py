@@ -40,7 +40,9 @@ def split_of(text, heldout_every):
     digest = hashlib.sha256()
     for part in invalid_text.encoded(text):
         digest.update(part)
-    is_heldout = int.from_bytes(digest.digest()[:8], 'little') % heldout_every == 0
+    number = int.from_bytes(digest.digest()[:8], 'little')
+    # 100.0 is valid, but a remainder by it would be rounded.
+    is_heldout = number % int(heldout_every) == 0
     return 'heldout' if is_heldout else 'train'
 
 

@@ -185,6 +185,8 @@ def _clear_errors(path):
                 f'{path}: the hub cannot be reached, or HF_HUB_OFFLINE is set ({error}): '
                 'unset it, or download the files and give their path.'
             ) from error
-        if final := addresses.final_error(path, error):
+        # An error of the system, as of a cache that cannot be written, has a number.
+        is_system = getattr(error, 'errno', None) is not None
+        if not is_system and (final := addresses.final_error(path, error)):
             raise final from error
         raise

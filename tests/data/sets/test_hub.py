@@ -184,6 +184,11 @@ def test_the_cache_is_read_without_a_network(results, sets):
     assert kind == 'FileNotFoundError' and 'not complete in the local cache' in words
 
 
+def test_errors_of_the_system_are_raised_as_they_are():
+    with pytest.raises(PermissionError, match='Errno 13'), hub._clear_errors('hub:a/b'):
+        raise PermissionError(13, 'Permission denied', 'a cache that is read-only')
+
+
 def test_a_missing_package_raises_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):

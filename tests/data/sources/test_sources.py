@@ -202,7 +202,7 @@ def test_the_heldout_rule_depends_only_on_the_text(tmp_path):
     assert sorted(one + rest) == sorted(documents)
     assert set(one) == set(two) and len(two) == 2 * len(one)
     assert 140 < len(one) < 260
-    assert [t for t in documents if reading.split_of(t, 10) == 'heldout'] == one
+    assert [t for t in documents if reading.split_of(t, 10.0) == 'heldout'] == one
 
 
 def test_prepare_reports_read_and_skipped_files(tmp_path, capsys):
