@@ -159,7 +159,7 @@ def find(address, is_pattern=False):
         return (system.glob if is_pattern else system.find)(path, detail=True)
 
     # Names in a file system lack the start of the address.
-    start = address.rstrip('/').removesuffix(path.rstrip('/'))
+    start = os.fspath(address).rstrip('/').removesuffix(path.rstrip('/'))
     infos = with_retries(address, request)
     return [
         _file(start + name, info)
@@ -170,7 +170,7 @@ def find(address, is_pattern=False):
 
 def list_files(address):
     """Returns {path below the address: File}; {} if nothing exists there."""
-    top = f'{address.rstrip("/")}/'
+    top = f'{os.fspath(address).rstrip("/")}/'
     return {file.path.removeprefix(top): file for file in find(address)}
 
 
