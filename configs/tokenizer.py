@@ -17,10 +17,9 @@ An existing tokenizer is measured, and missing special tokens are added:
 
 from ml_collections import ConfigDict
 
+from jepa_text.data import sources
+
 KINDS = ('bpe', 'unigram')
-# {suffix of a file: source}; everything else is plain text.
-SOURCES = {'.jsonl': 'jsonl', '.ndjson': 'jsonl', '.parquet': 'parquet'}
-SOURCES |= {'.json': 'jsonl', '.arrow': 'parquet', '.csv': 'csv', '.tsv': 'csv'}
 
 
 def get_config(chosen=''):
@@ -32,6 +31,5 @@ def get_config(chosen=''):
         elif word.isdecimal():
             config.train.vocab_size = int(word)
         elif word != 'bundled':
-            found = [name for end, name in SOURCES.items() if end in word.lower()]
-            config.source = dict(name=[*found, 'text'][0], path=word)
+            config.source = sources.section_of(word)
     return config

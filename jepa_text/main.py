@@ -34,6 +34,7 @@ class Command:
     keys             {flag: config key} of flags that are short for --config.KEY;
                      {flag: help} of flags that are the config, if there is no file
     switches         {flag: help} of flags passed to the function as `flag=True`
+    has_text         whether it has the flag --text, the texts that it reads
     arguments        {flag: (key, help)} of flags that are keys of the argument of the
                      shipped config with the name of the command; with them, the workdir
                      may be left out
@@ -46,6 +47,7 @@ class Command:
     keys: dict = dataclasses.field(default_factory=dict)
     switches: dict = dataclasses.field(default_factory=dict)
     arguments: dict = dataclasses.field(default_factory=dict)
+    has_text: bool = False
 
 
 STEPS = {'steps': 'steps', 'tokenizer': 'prepare.tokenizer'}
@@ -54,6 +56,11 @@ EXAMINED = {
     'model': ('models', "a run, or 'hf:' and a name or folder; several: A,B"),
     'task': ('tasks', 'a file of texts and labels, or NAME or NAME@PATH; several: A,B'),
 }
+TOKENIZER = 'bpe:8192'
+TEXT = (
+    'a file or folder of texts to train on: .txt, .jsonl, .csv or .parquet. The rows go '
+    f'to WORKDIR-rows; without --tokenizer, one is trained on the text ({TOKENIZER})'
+)
 ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
 DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
 COMMANDS = {
@@ -71,6 +78,7 @@ COMMANDS = {
         {'tokenizer': 'prepare.tokenizer'}
         | {flag: f'prepare.{key}' for flag, key in ENGINE.items()},
         {'verify': 'verify the checksums of the rows in the workdir, and exit'},
+        has_text=True,
     ),
     'train': Command(
         'pretrain a model, or resume from the newest valid checkpoint',
@@ -78,6 +86,7 @@ COMMANDS = {
         TRAIN,
         'toy:clm_mlm --workdir=runs/clm_mlm',
         STEPS | {'seed': 'seed'},
+        has_text=True,
     ),
     'study': Command(
         'train several runs on the same rows and compare them in a report',
@@ -86,6 +95,7 @@ COMMANDS = {
         'quickstart --workdir=runs/quickstart',
         STEPS | ENGINE,
         DRY_RUN,
+        has_text=True,
     ),
     'analyze': Command(
         'analyze the representations of models layer by layer, beside controls',
@@ -334,9 +344,24 @@ def read(argv):
         file = config_file.read(place)
         root = root_of(name, file)
         settings += [(command.keys[flag], text) for flag, text in given.items()]
+        if text := flags.get('text'):
+            settings = [*_of_text(name, text, workdir, file), *settings]
         config = config_file.with_settings(root, file, settings)
         schema.read(root, config)
     return Call(name, config, file, workdir, switches, flags['distributed'])
+
+
+def _of_text(name, text, workdir, file):
+    """Returns the settings that --text implies: the source; for training also a folder of
+    rows of the run's own, and a tokenizer of the text unless the config names one."""
+    from jepa_text.data import sources
+
+    settings = [('prepare.source', sources.section_of(text))]
+    if name != 'prepare':
+        settings.append(('data.folder', f'{workdir}-rows'))
+    if file['prepare'].get('tokenizer') in (None, 'bundled'):
+        settings.append(('prepare.tokenizer', TOKENIZER))
+    return settings
 
 
 def _of_arguments(name, flags):
@@ -365,7 +390,7 @@ def _flags(command, words):
 
     values = flags.FlagValues()
     # Without help texts: `usage` prints them.
-    names = ['workdir', *command.keys, *command.arguments]
+    names = ['workdir', *command.keys, *command.arguments, *['text'] * command.has_text]
     for name in names if command.config_module is None else [*names, 'config']:
         define = flags.DEFINE_integer if name == 'step' else flags.DEFINE_string
         define(name, None, '', flag_values=values)
@@ -420,6 +445,7 @@ def usage(arguments):
     if has_config:
         keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
     flags = {flag: keys.get(key, key) for flag, key in command.keys.items()}
+    flags |= {'text': TEXT} if command.has_text else {}
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
     lines = [f'jepa-text {name} {"CONFIG[:ARG] " * has_config}--workdir=DIR [FLAGS]']

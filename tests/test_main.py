@@ -1,5 +1,6 @@
 """The command line: commands, help texts, errors and exit codes."""
 
+import json
 import os
 import re
 import subprocess
@@ -116,6 +117,29 @@ def test_models_and_tasks_are_a_whole_command(words, same, workdir):
     call = main.read(['jepa-text', *words.split()])
     longer = main.read(['jepa-text', command, *same.split(), '--workdir=w'])
     assert call.config == longer.config and call.workdir == workdir
+
+
+def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
+    """Rows and tokenizer are made of them, and made once."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'texts').mkdir()
+    lines = [json.dumps({'text': f'{n} whales and {n % 7} ships'}) for n in range(400)]
+    (tmp_path / 'texts' / 'a.jsonl').write_text('\n'.join(lines))
+    (tmp_path / 'texts' / 'notes.md').write_text('no text')
+    words = 'train toy:mlm --text=texts --workdir=r --steps=2 --config.evaluate.every=0'
+    words += ' --config.model.preset=tiny --config.checkpoint.every=2'
+    for _ in range(2):
+        assert main.main(['jepa-text', *words.split()]) == 0
+    out = capsys.readouterr().out
+    assert out.count('r-rows: prepared') == 1 and 'settings differ' not in out.lower()
+    config = json.loads((tmp_path / 'r' / 'config.json').read_text())
+    source = {'name': 'jsonl', 'path': 'texts'}
+    assert config['prepare']['source'] == source
+    assert config['prepare']['tokenizer'] == 'bpe:8192'
+    assert (tmp_path / 'r-rows-tokenizer' / 'tokenizer.json').is_file()
+    words = 'train toy:mlm --text=texts --workdir=r --tokenizer=bundled --print-config'
+    assert main.main(['jepa-text', *words.split()]) == 0
+    assert "prepare.tokenizer = 'bundled'" in capsys.readouterr().out
 
 
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):

@@ -146,8 +146,9 @@ class Prepare:
         given=('split',),
     )
     tokenizer: str = schema.field(
-        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model "
-        "file, or 'init_from': the one of the initial checkpoint"
+        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model file, "
+        "'init_from': the one of the initial checkpoint, or 'bpe:8192': one trained on "
+        'the source first'
     )
     row_length: int = schema.field(doc='tokens per row', minimum=8)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')

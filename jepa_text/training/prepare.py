@@ -1,5 +1,6 @@
 """The command `jepa-text prepare`: turns text into rows on disk."""
 
+import dataclasses
 import os
 import tempfile
 import time
@@ -53,7 +54,7 @@ def make(section, folder, source=None, budget=0):
     if addresses.is_address(folder):
         return _make_remote(section, folder, source, budget)
     section = schema.resolved(Prepare, section, 'prepare')
-    opened = named_tokenizer.opened(section.pop('tokenizer'), source)
+    opened = _opened(section.pop('tokenizer'), section['source'], folder, source)
     existed = Path(folder, row_folder.MANIFEST).exists()
     began = time.monotonic()
     section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.as_dict()}
@@ -68,6 +69,22 @@ def make(section, folder, source=None, budget=0):
         rows_page.write(Path(folder, REPORT), manifest, texts, seconds, budget)
         print(f'  {Path(folder, REPORT)}: this report, with {len(texts)} of the rows')
     return manifest
+
+
+def _opened(name, texts, folder, source):
+    """Returns the named_tokenizer.Opened; one as 'bpe:8192' is trained on the texts of a
+    section `source` first, in a folder beside that of the rows."""
+    trained = named_tokenizer.TRAINED.fullmatch(name)
+    if not trained:
+        return named_tokenizer.opened(name, source)
+    from jepa_text.training import tokenizer
+
+    kind, size = trained.groups()
+    place = f'{str(folder).rstrip("/")}-tokenizer'
+    train = {'kind': kind, 'vocab_size': int(size)}
+    tokenizer.run({'source': texts, 'train': train}, place)
+    opened = named_tokenizer.opened(f'{place}/{named_tokenizer.FILE}')
+    return dataclasses.replace(opened, name=name)
 
 
 def _sample(folder, manifest, tokenizer):

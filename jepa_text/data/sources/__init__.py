@@ -1,7 +1,31 @@
 """Corpus sources, one per module: make(split, **section) returns the documents."""
 
+import os
+from pathlib import Path
+
 from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, invalid_text
+
+# {what a file's name contains: its source}; all others are plain text.
+KINDS = dict.fromkeys(('.json', '.ndjson'), 'jsonl')
+KINDS |= dict.fromkeys(('.parquet', '.arrow'), 'parquet')
+KINDS |= dict.fromkeys(('.csv', '.tsv'), 'csv')
+
+
+def section_of(path):
+    """Returns the section of the source of a file or folder, by the names of its files.
+
+    >>> section_of('texts/a.csv.gz')
+    {'name': 'csv', 'path': 'texts/a.csv.gz'}
+    """
+    path = os.fspath(path)
+    files = sorted(p.name for p in Path(path).rglob('*')) if Path(path).is_dir() else []
+    # A folder with some text has its other files left out, such as tables beside it.
+    name = (
+        path if not files else next((f for f in files if '.txt' in f.lower()), files[0])
+    )
+    kinds = (kind for end, kind in KINDS.items() if end in name.lower())
+    return {'name': next(kinds, 'text'), 'path': path}
 
 
 def build(section, split):
