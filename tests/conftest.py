@@ -106,3 +106,13 @@ def bucket(monkeypatch):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         yield f'gs://{stores.BUCKET}/runs'
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A folder of this module's own, with the rows of tests/tiny.py."""
+    import tiny
+
+    path = tmp_path_factory.mktemp('tiny')
+    tiny.rows(path)
+    return path

@@ -23,13 +23,6 @@ ROOT = Path(__file__).parents[2]
 MLM = (dict(objective=dict(name='mlm')),)
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp('rows')
-    tiny.rows(path)
-    return path
-
-
 @pytest.mark.parametrize(
     'count, seed', [(25, 0), pytest.param(300, draws.seed(), marks=pytest.mark.slow)]
 )

@@ -15,11 +15,6 @@ from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp('rows')
-
-
 @pytest.mark.slow
 def test_a_step_of_every_phase_of_presets(folder):
     for preset in random.Random(draws.seed()).sample(

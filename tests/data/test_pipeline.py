@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 import read_back
-from read_back import assert_same, draw, joined
+from read_back import Numbered, assert_same, draw, joined
 
 from jepa_text.data import data_position, pipeline, prepare, stream
 from jepa_text.data import mixture as mixtures
@@ -33,21 +33,6 @@ def whole(tmp_path_factory, ours):
 def folder(whole, tmp_path):
     """A copy that a test may modify."""
     return shutil.copytree(whole, tmp_path / 'rows')
-
-
-class Numbers:
-    """Rows that contain their own index."""
-
-    fingerprint = 'numbers'
-
-    def __init__(self, count):
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return {'row': np.array([index]), 'segment_ids': np.ones(3, np.int32)}
 
 
 def of(rows):
@@ -225,14 +210,14 @@ def test_a_changed_stream_raises():
         phase = types.SimpleNamespace(mixture=rows, batch_size=batch_size, start=0)
         return data_position.fingerprint([phase], seed)
 
-    saved = of(Numbers(9), 16, 0)
-    assert saved == of(Numbers(9), 16, 0) and len(bytes.fromhex(saved)) == 24
+    saved = of(Numbered(9), 16, 0)
+    assert saved == of(Numbered(9), 16, 0) and len(bytes.fromhex(saved)) == 24
     data_position.check_fingerprint(saved, saved)
-    other = Numbers(9)
+    other = Numbered(9)
     other.fingerprint = 'others'
     for now, said in (
-        (of(Numbers(9), 32, 0), r'other batch size \('),
-        (of(Numbers(9), 16, 1), r'other seed \('),
+        (of(Numbered(9), 32, 0), r'other batch size \('),
+        (of(Numbered(9), 16, 1), r'other seed \('),
         (of(other, 16, 1), r'other rows and other seed \('),
     ):
         with pytest.raises(ValueError, match=said):
@@ -244,8 +229,8 @@ def test_a_changed_stream_raises():
 
 @pytest.mark.parametrize('count', [30, 2])  # also fewer than in a batch
 def test_epochs_are_permutations_and_differ(count):
-    batches = take(20, Numbers(count))
-    seen = np.concatenate([batch['row'][:, 0] for batch in batches]).reshape(-1, count)
+    batches = take(20, Numbered(count))
+    seen = np.concatenate([batch['row'][:, 1] for batch in batches]).reshape(-1, count)
     np.testing.assert_array_equal(
         np.sort(seen), np.tile(np.arange(count), (len(seen), 1))
     )
@@ -253,7 +238,7 @@ def test_epochs_are_permutations_and_differ(count):
 
 
 def test_each_row_of_the_stream_has_its_own_generator():
-    batches = take(20, Numbers(30), seed=7)  # four epochs
+    batches = take(20, Numbered(30), seed=7)  # four epochs
     draws = np.concatenate([batch['draw'] for batch in batches])
     assert len(np.unique(draws)) == draws.size
     for position in (0, 5, 100):
@@ -262,7 +247,7 @@ def test_each_row_of_the_stream_has_its_own_generator():
 
 
 def test_the_seed_changes_order_and_masks():
-    (one,), (other,) = take(1, Numbers(50)), take(1, Numbers(50), seed=1)
+    (one,), (other,) = take(1, Numbered(50)), take(1, Numbered(50), seed=1)
     assert (one['row'] != other['row']).any()
     assert not np.isin(one['draw'], other['draw']).any()
 
@@ -271,7 +256,7 @@ def test_errors_in_corrupt_end_the_stream():
     def fails(row, rng, step):
         raise ZeroDivisionError('no such mask')
 
-    made = stream.batches(of(Numbers(9)), fails, batch_size=3, seed=0)
+    made = stream.batches(of(Numbered(9)), fails, batch_size=3, seed=0)
     with pytest.raises(ZeroDivisionError, match='no such mask'):
         next(made)
     with pytest.raises(StopIteration):
@@ -285,7 +270,7 @@ def test_prefetching_is_bounded():
         read.append(step)
         return draw(row, rng, step)
 
-    made = stream.batches(of(Numbers(99)), noted, batch_size=3, seed=0, start=5)
+    made = stream.batches(of(Numbered(99)), noted, batch_size=3, seed=0, start=5)
     for _ in range(3):
         next(made)
     made.close()
@@ -294,8 +279,8 @@ def test_prefetching_is_bounded():
 
 
 def test_a_stream_can_be_closed_at_any_time():
-    stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0).close()
-    made = stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0)
+    stream.batches(of(Numbered(9)), draw, batch_size=3, seed=0).close()
+    made = stream.batches(of(Numbered(9)), draw, batch_size=3, seed=0)
     next(made)
     made.close()
     made.close()
@@ -314,21 +299,21 @@ def test_a_batch_that_processes_cannot_share_raises(index, count, message):
     given = dict(batch_size=6, seed=0, process_index=index, process_count=count)
     # Raised by the call, not by the first batch.
     with pytest.raises(ValueError, match=message):
-        stream.batches(of(Numbers(9)), draw, **given)
+        stream.batches(of(Numbered(9)), draw, **given)
 
 
 # Held-out batches.
 
 
 def one_pass(count, max_rows=99, **part):
-    return list(heldout.one_pass(Numbers(count), draw, 4, max_rows, **part))
+    return list(heldout.one_pass(Numbered(count), draw, 4, max_rows, **part))
 
 
 def test_one_ordered_pass_with_full_shapes():
     batches = one_pass(10)
     assert_same(batches, one_pass(10))
-    assert [batch['row'].shape for batch in batches] == [(4, 1)] * 3
-    order = np.concatenate([batch['row'][:, 0] for batch in batches])
+    assert [batch['row'].shape for batch in batches] == [(4, 2)] * 3
+    order = np.concatenate([batch['row'][:, 1] for batch in batches])
     np.testing.assert_array_equal(order, [*range(10), 0, 0])
     assert (batches[-1]['segment_ids'][2:] == 0).all()
     assert (batches[-1]['segment_ids'][:2] == 1).all()

@@ -10,21 +10,8 @@ from read_back import assert_same, joined
 from jepa_text.data import mixture as mixtures
 
 
-class Named:
-    """Rows that contain their part and their index in it."""
-
-    def __init__(self, number, count):
-        self.number, self.count, self.fingerprint = number, count, f'rows {number}'
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return {'row': np.array([self.number, range(self.count)[index]])}
-
-
 def part(number, count, weight=1, before=0):
-    rows = Named(number, count)
+    rows = read_back.Numbered(count, number)
     weight = Fraction(str(weight))
     return mixtures.Part(name=str(number), rows=rows, weight=weight, before=before)
 
@@ -47,7 +34,7 @@ def test_the_order_of_a_single_folder_is_stable():
     first = [1, 2, 11, 5, 9, 7, 10, 6, 0, 3, 8, 4]
     second = [9, 11, 1, 8, 2, 0, 3, 5, 4, 7, 6, 10]
     assert np.concatenate(rows).tolist() == first + second
-    assert set(take(1, alone)[0]) == {'row', 'draw', 'step'}
+    assert set(take(1, alone)[0]) == {'row', 'segment_ids', 'draw', 'step'}
 
 
 @pytest.mark.parametrize('processes, times', [(2, 1), (4, 99), (8, 99)])

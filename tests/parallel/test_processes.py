@@ -1,5 +1,6 @@
 """Multi-process jobs: data, losses, checkpoints and stopping agree."""
 
+import contextlib
 import json
 import os
 import signal
@@ -25,11 +26,6 @@ PROGRAM = tiny.__file__
 STEPS = 24
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp('tiny')
-
-
 def settings(folder, **changes):
     """Returns the metrics of a run; a forgotten step would show in its losses."""
     changes = {
@@ -43,8 +39,9 @@ def settings(folder, **changes):
     return tiny.config(folder, **changes)
 
 
+@contextlib.contextmanager
 def pair(folder, *arguments):
-    """Starts a program in two processes."""
+    """Yields the two processes of a program, which are killed at the end."""
     with socket.socket() as probe:
         probe.bind(('localhost', 0))
         port = probe.getsockname()[1]
@@ -56,7 +53,7 @@ def pair(folder, *arguments):
         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
         'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
     }
-    return [
+    job = [
         subprocess.Popen(
             [sys.executable, *arguments],
             env=environment | {'JAX_PROCESS_ID': str(index)},
@@ -66,16 +63,24 @@ def pair(folder, *arguments):
         )
         for index in range(2)
     ]
+    try:
+        yield job
+    finally:
+        for process in job:
+            process.kill()
 
 
 def ends(job):
     """Returns the exit codes and the output."""
-    try:
-        outputs = [process.communicate(timeout=300)[1] for process in job]
-    finally:
-        for process in job:
-            process.kill()
+    outputs = [process.communicate(timeout=300)[1] for process in job]
     return [process.returncode for process in job], outputs
+
+
+def completed(folder, *arguments):
+    """Asserts that a program ends well in two processes."""
+    with pair(folder, *arguments) as job:
+        codes, outputs = ends(job)
+    assert codes == [exits.DONE, exits.DONE], outputs
 
 
 def wait_for(workdir, step):
@@ -104,14 +109,10 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     thread.join()
     first = stopped_at(tmp_path / 'run')
     # ... then two, one of which is stopped ...
-    job = pair(folder, PROGRAM, folder, tmp_path / 'run')
-    try:
+    with pair(folder, PROGRAM, folder, tmp_path / 'run') as job:
         wait_for(tmp_path / 'run', STEPS - 6)
         job[1].send_signal(signal.SIGTERM)
         codes, outputs = ends(job)
-    finally:
-        for process in job:
-            process.kill()
     assert codes == [exits.RESUME, exits.RESUME], outputs
     assert 'SIGTERM: the state will be saved' in outputs[1]
     assert first < STEPS - 6 <= stopped_at(tmp_path / 'run') < STEPS
@@ -133,8 +134,7 @@ JOB = dict(
 def straight(folder):
     """The folder of a run that two processes completed without interruption."""
     settings(folder, **JOB)
-    codes, outputs = ends(pair(folder, PROGRAM, folder, folder / 'straight'))
-    assert codes == [0, 0], outputs
+    completed(folder, PROGRAM, folder, folder / 'straight')
     return folder / 'straight'
 
 
@@ -144,16 +144,11 @@ def test_two_processes_share_a_run_in_a_bucket(folder, straight, bucket):
     """Killed and resumed, it gives the same bits as in a local folder."""
     settings(folder, **JOB)
     steps = f'{bucket}/run/checkpoints'
-    killed = pair(folder, PROGRAM, folder, f'{bucket}/run')
-    try:
+    with pair(folder, PROGRAM, folder, f'{bucket}/run') as killed:
         children.until(lambda: restore.steps(steps), 240)
-    finally:
-        for process in killed:
-            process.kill()
-        ends(killed)
+    ends(killed)
     assert 0 < max(restore.steps(steps)) < 12
-    codes, outputs = ends(pair(folder, PROGRAM, folder, f'{bucket}/run'))
-    assert codes == [0, 0], outputs
+    completed(folder, PROGRAM, folder, f'{bucket}/run')
     ((step, state), (_, wanted)) = (
         restore.newest(at, lambda at, step: restore.record(restore.folder_of(at, step)))
         for at in (steps, straight / 'checkpoints')
@@ -363,8 +358,7 @@ QUARREL = """
 def answers(folder, tmp_path_factory):
     """{'votes', 'errors', 'saves'} of each process of QUARREL."""
     place = tmp_path_factory.mktemp('quarrel')
-    codes, outputs = ends(pair(folder, '-c', textwrap.dedent(QUARREL), str(place)))
-    assert codes == [0, 0], outputs
+    completed(folder, '-c', textwrap.dedent(QUARREL), str(place))
     return [json.loads((place / name).read_text()) for name in ('0', '1')]
 
 
@@ -449,16 +443,11 @@ def test_saves_and_reads_that_fail_on_one_process_fail_on_all(answers):
 def test_a_killed_job_resumes_with_the_same_result(folder, straight, tmp_path):
     settings(folder, **JOB)
     victim = draws.seed() % 2
-    job = pair(folder, PROGRAM, folder, tmp_path / 'run')
-    try:
+    with pair(folder, PROGRAM, folder, tmp_path / 'run') as job:
         wait_for(tmp_path / 'run', 6)
         job[victim].kill()
         codes, outputs = ends(job)
-    finally:
-        for process in job:
-            process.kill()
     # The other process ends by itself, with a code that says that a retry may succeed.
     assert codes[1 - victim] not in (exits.DONE, exits.USAGE, exits.RESUME), outputs
-    codes, outputs = ends(pair(folder, PROGRAM, folder, tmp_path / 'run'))
-    assert codes == [exits.DONE, exits.DONE], outputs
+    completed(folder, PROGRAM, folder, tmp_path / 'run')
     np.testing.assert_equal(tiny.log(tmp_path / 'run'), tiny.log(straight))

@@ -13,11 +13,6 @@ from jepa_text.running import metrics
 from jepa_text.training import heldout
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp('tiny')
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('learns', [False, True], ids=['idle', 'busy'])
 def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):

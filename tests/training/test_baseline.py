@@ -18,11 +18,6 @@ LATENT = [
 ]
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp('rows')
-
-
 def config(folder, **changes):
     return settings.plain(tiny.config(folder, **changes))
 

@@ -30,11 +30,6 @@ MLM = (dict(objective=dict(name='mlm')),)
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp('warm')
-
-
-@pytest.fixture(scope='module')
 def old(folder):
     """A run of 6 steps of CLM, two layers."""
     config = tiny.config(

@@ -20,13 +20,6 @@ from jepa_text.training import step as steps
 from jepa_text.training import switches
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp('switches')
-    tiny.rows(path)
-    return path
-
-
 def made(folder, *sections, at_switch=None, **changes):
     """Returns the recipe of phases with these objectives, two steps each."""
     phases = [dict(steps=2, objective=section) for section in sections]

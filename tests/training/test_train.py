@@ -24,13 +24,6 @@ STEPS = 24
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp('tiny')
-    tiny.rows(path)
-    return path
-
-
-@pytest.fixture(scope='module')
 def trained(folder):
     """(config, workdir, final state) of four MLM steps on devices with a known peak."""
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
