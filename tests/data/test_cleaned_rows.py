@@ -106,15 +106,3 @@ def test_poor_and_contaminated_texts_are_dropped(folder, ours, tmp_path):
     assert text not in found['train'] + found['heldout']
     line = 'searched for 1 of 2 texts of quiz (quiz.jsonl); the others are too short'
     assert line in rows_page.lines(manifest)
-
-
-def test_changed_cleaning_settings_are_reported(folder, ours, tmp_path):
-    made(folder, 'rows', ours, min_chars=4)
-    asked = {'source': {'name': 'jsonl'}, 'clean': {'min_chars': 4, 'max_chars': 0}}
-    assert pipeline.changed_settings(asked, tmp_path / 'rows') == []
-    asked['clean'] = {'min_chars': 5, 'normalize': 'NFC'}
-    changed = pipeline.changed_settings(asked, tmp_path / 'rows')
-    assert changed == [
-        "clean.normalize was '' and is now 'NFC'",
-        'clean.min_chars was 4 and is now 5',
-    ]

@@ -227,25 +227,6 @@ def test_a_changed_stream_raises():
 # Batches.
 
 
-@pytest.mark.parametrize('count', [30, 2])  # also fewer than in a batch
-def test_epochs_are_permutations_and_differ(count):
-    batches = take(20, Numbered(count))
-    seen = np.concatenate([batch['row'][:, 1] for batch in batches]).reshape(-1, count)
-    np.testing.assert_array_equal(
-        np.sort(seen), np.tile(np.arange(count), (len(seen), 1))
-    )
-    assert len({tuple(epoch) for epoch in seen}) == min(4, count)
-
-
-def test_each_row_of_the_stream_has_its_own_generator():
-    batches = take(20, Numbered(30), seed=7)  # four epochs
-    draws = np.concatenate([batch['draw'] for batch in batches])
-    assert len(np.unique(draws)) == draws.size
-    for position in (0, 5, 100):
-        expected = np.random.default_rng([7, position]).random(2)
-        np.testing.assert_array_equal(draws[position], expected)
-
-
 def test_the_seed_changes_order_and_masks():
     (one,), (other,) = take(1, Numbered(50)), take(1, Numbered(50), seed=1)
     assert (one['row'] != other['row']).any()

@@ -56,6 +56,8 @@ def test_every_token_of_every_document_is_in_the_rows(make, tmp_path, corpus, ou
         counts = manifest['splits'][split]
         assert counts['documents'] == len(pieces)
         assert counts['tokens'] == sum(map(len, pieces))
+        powers_of_2 = np.log2([len(piece) for piece in pieces]).astype(int)
+        assert counts['lengths'] == np.bincount(powers_of_2).tolist()
         texts_of_split = [ours.decode(piece) for piece in pieces]
         assert counts['bytes'] == sum(len(text.encode()) for text in texts_of_split)
     assert sorted(found) == sorted(texts)
@@ -169,6 +171,11 @@ def test_changed_settings_are_reported(make, corpus, tmp_path):
     assert changed(row_length=32, source={'name': asked['source']['name']}) == []
     assert changed(tokenizer='') == changed(tokenizer='init_from') == []
     assert changed(row_length=64) == ['row_length was 32 and is now 64']
+    assert changed(clean={'max_chars': 0}) == []
+    assert changed(clean={'min_chars': 5, 'normalize': 'NFC'}) == [
+        "clean.normalize was '' and is now 'NFC'",
+        'clean.min_chars was 0 and is now 5',
+    ]
     (path,) = changed(source=asked['source'] | {'path': 'mine'})
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")
     (other,) = changed(tokenizer=str(words))

@@ -193,19 +193,6 @@ def test_windows_have_every_token_once(folder, ours, monkeypatch):
         np.testing.assert_array_equal(*counted)
 
 
-def test_lengths_are_counted_by_powers_of_two(folder, ours):
-    _, manifest = made(folder, 'rows', ours, row_length=4096)
-    counts = manifest['splits']['train']
-    data = pipeline.Rows(folder.parent / 'rows', 'train')
-    found = np.concatenate(
-        [np.bincount(data[i]['segment_ids'])[1:] for i in range(len(data))]
-    )
-    found = found[found > 0]
-    expected = [((found >= 2**n) & (found < 2 ** (n + 1))).sum() for n in range(20)]
-    assert counts['lengths'] == np.trim_zeros(expected, 'b')
-    assert sum(counts['lengths']) == counts['documents']
-
-
 # The engine.
 
 

@@ -13,8 +13,6 @@ def test_what_is_an_address():
     for text in ('gs://b/x', 's3://b', 'https://h/a.txt', 'hf://datasets/x', 'a::s3://b'):
         assert addresses.is_address(text)
     assert addresses.is_address(Path('gs://b/x'))  # becomes gs:/b/x
-    for text in ('runs/a', '/a:b/c', 'C:/x', '~/runs', 'a:b', '.'):
-        assert not addresses.is_address(text)
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,6 @@ def test_a_folder_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
     assert set(map(str, inside)) <= before
 
 
-def test_locks_are_exclusive(tmp_path):
-    path = tmp_path / 'lock'
-    with path.open('wb') as one, path.open('ab') as two:
-        assert locks.take(one)
-        with pytest.raises(BlockingIOError):
-            locks.take(two, wait=False)
-
-
 @pytest.mark.parametrize('number', [errno.ENOLCK, errno.ENOTSUP])
 def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, number):
     def fails(*_):

@@ -1,8 +1,6 @@
-"""Checksums of files and values; damaged JSON."""
+"""Checksums of files and values."""
 
 import hashlib
-
-import pytest
 
 from jepa_text.files import checksums
 
@@ -16,11 +14,3 @@ def test_checksums_identify_files_and_values(tmp_path):
         {'b': [2], 'a': 1}
     )
     assert checksums.checksum({'a': 1}) != checksums.checksum({'a': 2})
-
-
-def test_damaged_json_is_named(tmp_path):
-    path = tmp_path / 'x.json'
-    for content in (b'', b'{"files"', b'\xff'):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match='x.json is damaged: it is not valid JSON'):
-            checksums.read_json(path)

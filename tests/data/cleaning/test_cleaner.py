@@ -64,13 +64,6 @@ def test_cleaning_is_idempotent(text, form):
     assert unicodedata.is_normalized(form, once)
 
 
-def test_contaminated_documents_are_dropped(tmp_path):
-    sets = [rows(tmp_path / 'quiz.jsonl', QUESTION, SHORT)]
-    text = f'It begins. {QUESTION} It ends.'
-    assert clean(text, decontaminate=sets) == (None, 'contaminated: quiz')
-    assert clean('It begins. It ends.', decontaminate=sets)[1] == ''
-
-
 def test_thirteen_consecutive_words_are_found(tmp_path):
     one = made(decontaminate=[rows(tmp_path / 'quiz.jsonl', QUESTION, 'no')])
     assert one.sets == (cleaner.SetSummary('quiz', ('quiz.jsonl',), texts=2, short=1),)

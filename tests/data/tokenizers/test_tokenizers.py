@@ -17,12 +17,6 @@ def test_names_of_special_tokens_in_text_stay_text(ours):
     assert ours.decode(ids) == text
 
 
-def test_encode_many_matches_encode(ours):
-    texts = ['', 'Call me Ishmael.', 'the year 1851 — é']
-    for text, ids in zip(texts, ours.encode_many(texts)):
-        np.testing.assert_array_equal(ids, ours.encode(text))
-
-
 def test_decode_skips_specials(ours):
     ids = [ours.bos_id, *ours.encode('the sea'), ours.mask_id, ours.eos_id, ours.pad_id]
     assert ours.decode(ids) == 'the sea'
