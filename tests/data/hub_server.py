@@ -29,6 +29,14 @@ def commit(name, revision):
     return hashlib.sha1(f'{name}@{revision}'.encode()).hexdigest()
 
 
+def write(folder, files):
+    """Writes {path in the folder: text or bytes}."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
 def environment(address, cache):
     """Returns the environment variables that select this hub and a cache folder."""
     quiet = {'HF_HUB_DISABLE_XET': '1', 'HF_HUB_DISABLE_TELEMETRY': '1'}

@@ -188,8 +188,7 @@ def test_a_name_on_the_hub(tmp_path):
     other = foreign_tokenizers.wordpiece(hub / 'lab' / 'small' / 'v1' / 'tokenizer.json')
     whole = training.train(['the sea'] * 9, 300)
     whole.save(other)
-    (hub / 'lab' / 'old' / 'main').mkdir(parents=True)
-    (hub / 'lab' / 'old' / 'main' / 'spiece.model').write_text('x')
+    hub_server.write(hub / 'lab' / 'old' / 'main', {'spiece.model': 'x'})
     foreign_tokenizers.wordpiece(hub / 'lab' / 'gated' / 'main' / 'tokenizer.json')
     with hub_server.serving(hub) as (address, _):
 

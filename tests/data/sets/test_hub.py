@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hub_server
 import pytest
+from hub_server import write
 
 from jepa_text.data.sets import hub
 
@@ -73,13 +74,6 @@ def ask(address, cache, names, **environment):
     asked = f'print(json.dumps({{name: show(name) for name in {list(names)!r}}}))'
     program = f'{textwrap.dedent(EACH)}{asked}'
     return hub_server.run_program(program, address, cache, **environment)
-
-
-def write(folder, files):
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 @pytest.fixture(scope='module')

@@ -91,7 +91,7 @@ def sets(tmp_path_factory):
     files = {f'sample/10/{n}.parquet': packed(sentences(n)) for n in (0, 1)}
     zst = pyarrow.compress(lines(sentences(6)), codec='zstd', asbytes=True)
     web = files | {
-        'README.md': CARD.encode(),
+        'README.md': CARD,
         'data/a/0.parquet': packed(sentences(2)),
         'lines/train.0.json.gz': gzip.compress(lines(sentences(3))),
         'lines/train.1.jsonl': lines(sentences(4, 3600)),
@@ -102,7 +102,7 @@ def sets(tmp_path_factory):
         'tables/a.csv.gz': gzip.compress(cells(sentences(10, 2000), '"{}",1')),
         'tables/b.tsv': cells(sentences(11, 15_000), '{}\t1', '\t'),
     }
-    newer = {'README.md': CARD.encode(), 'sample/10/0.parquet': packed(sentences(7))}
+    newer = {'README.md': CARD, 'sample/10/0.parquet': packed(sentences(7))}
     newer['data/a/0.parquet'] = web['data/a/0.parquet']
     converted = {'en/train/0000.parquet': packed(sentences(8))}
     plain = {'train.jsonl': lines(sentences(9)), 'train.csv': b'text\nx\n'}
@@ -110,10 +110,7 @@ def sets(tmp_path_factory):
     made['script/' + names.CONVERTED.replace('/', '%')] = converted
     made['plain/main'] = plain
     for place, held in made.items():
-        for name, data in held.items():
-            path = top / 'lab' / place / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        hub_server.write(top / 'lab' / place, held)
     return top
 
 
