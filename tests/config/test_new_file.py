@@ -84,22 +84,20 @@ def toy(config, folder):
     return config_file.with_settings(main.root_of('train', config), config, small)
 
 
-# Adapting trains `mlm`.
-TRAINED = ('toy', 'clm_mlm', 'hybrid', 'mlm,210m', 'hybrid,35m')
+TRAINED = (*config_file.shared('toy').PRESETS, 'mlm,210m', 'hybrid,35m')
 
 
 @pytest.mark.slow
-def test_each_trains(tmp_path, tmp_path_factory):
-    preset = random.Random(draws.seed()).choice(TRAINED)
-    print(preset)
-    _, config = init(tmp_path / 'my.py', preset)
-    config = toy(config, tmp_path_factory.getbasetemp())
-    assert int(tiny.train(config, tmp_path / 'run').step) == 4
+def test_each_trains(folder, tmp_path):
+    for preset in random.Random(draws.seed()).sample(TRAINED, 2):
+        print(preset)
+        _, config = init(tmp_path / f'{preset}.py', preset)
+        state = tiny.train(toy(config, folder), tmp_path / preset)
+        assert (int(state.step), int(state.skipped)) == (4, 0)
 
 
 @pytest.mark.slow
-def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
-    folder = tmp_path_factory.getbasetemp()
+def test_adapting_trains(folder, tmp_path, capsys):
     _, first = init(tmp_path / 'first.py', 'mlm')
     tiny.train(toy(first, folder), tmp_path / 'first')
     _, config = init(tmp_path / 'my.py', 'adapt')
@@ -115,3 +113,19 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
     assert line.endswith(' init_from')
+
+
+@pytest.mark.parametrize(
+    ('name', 'argument', 'words'),
+    [
+        ('small_gpu', 'mlm,h100', "'h100' is not one of t4, l4"),
+        ('benchmark', 'speed', 'objectives'),
+        ('benchmark', 'batch,16,many', "'batch,16,many'.*batch,16,32"),
+        ('finetune', 'model=a,b,task=bundled', 'one model and one task'),
+        ('finetune', 'task=a.jsonl,b.jsonl', 'one model and one task'),
+        ('cpt', 'hf:x,2k,mlm,toy,toy', 'must be a model, steps, an objective and `toy`'),
+    ],
+)
+def test_an_invalid_argument_is_named(name, argument, words):
+    with pytest.raises(ValueError, match=words):
+        config_file.shared(name).get_config(argument)
