@@ -155,7 +155,7 @@ WITH_TRAINING_LOOP = ('train', 'study')
 WITHOUT_DEVICE = ('prepare', 'tokenizer')
 HELP = ('-h', '--help', '-help', 'help')
 # Flags of all commands that only change what is printed.
-PRINT_CONFIG, TRACEBACK = '--print-config', '--traceback'
+PRINT_CONFIG, TRACEBACK, VERBOSE = '--print-config', '--traceback', '--verbose'
 AS_SETTINGS = 'Config keys are set as --config.KEY=VALUE.'
 USAGE = """jepa-text COMMAND CONFIG[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
 
@@ -183,6 +183,7 @@ SHARED_FLAGS = {
     'workdir': 'folder to write to',
     'print-config': 'print the resolved config and the origin of each value, and exit',
     'traceback': 'print the traceback of an error',
+    'verbose': 'print more, such as a table of all parameters',
     'distributed': 'auto, on or off: whether this is one process of a multi-process job',
 }
 
@@ -232,6 +233,8 @@ def main(argv):
         print(usage(argv[1:]))
         return exits.DONE
     with_traceback = TRACEBACK in argv
+    if VERBOSE in argv:
+        logging.getLogger('jepa_text').setLevel(logging.INFO)
     try:
         if argv[1:2] == ['init']:
             return _init(argv)
@@ -327,7 +330,7 @@ def read(argv):
         )
     command = COMMANDS[name]
     words, settings = config_file.split_settings([argv[0], *argv[2:]])
-    words = [word for word in words if word not in (PRINT_CONFIG, TRACEBACK)]
+    words = [word for word in words if word not in (PRINT_CONFIG, TRACEBACK, VERBOSE)]
     # The first word after the command may be the config.
     if command.config_module and len(words) > 1 and not words[1].startswith('-'):
         if any(word.startswith('--config') for word in words):

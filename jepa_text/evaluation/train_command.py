@@ -17,8 +17,8 @@ def run(config, workdir, **keywords):
         run = str(workdir).rstrip('/')
         print(
             f'\nDone: {run}\nNext, for example:\n'
-            f"  jepa-text analyze 'analyze:models={run}' "
-            f"--workdir='{run}-analysis'\n"
+            f"  jepa-text evaluate --model='{run}' --task=reviews.csv\n"
+            f"  jepa-text analyze --model='{run}' --workdir='{run}-analysis'\n"
             f"  jepa-text export --workdir='{run}' --to='{run}-exported'"
         )
 

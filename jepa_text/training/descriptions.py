@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import logging
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,11 @@ from jepa_text.running import metrics
 
 
 def introduction(recipe):
-    """Returns lines about devices, parameters, budget and data of a run."""
+    """Returns lines about devices, parameters, budget and data of a run.
+
+    With the logger of the package at INFO, as --verbose sets it, also a table of all
+    parameters.
+    """
     devices = jax.devices()
     params = _params(recipe)
     counts = {
@@ -23,14 +28,20 @@ def introduction(recipe):
         for name, tree in params.items()
     }
     parts = ', '.join(f'{name} {count:,}' for name, count in counts.items())
+    total, embedding = sum(counts.values()), params['encoder']['embedding'].size
+    overview = ()
+    if logging.getLogger('jepa_text').isEnabledFor(logging.INFO):
+        table = parameter_overview.get_parameter_overview(params, include_stats=False)
+        overview = (table,)
     axes = ', '.join(f'{axis} {size}' for axis, size in recipe.mesh.shape.items())
     return (
         f'devices  {len(devices)} x {devices[0].device_kind}, mesh {axes}, '
         + processes_of(devices),
-        f'network  {sum(counts.values()):,} parameters: {parts}',
+        f'network  {total:,} parameters, {total - embedding:,} without the embedding: '
+        + parts,
         *_budget(recipe),
         *itertools.chain(*map(data_position.lines, recipe.phases)),
-        parameter_overview.get_parameter_overview(params, include_stats=False),
+        *overview,
         *_unreached(recipe),
     )
 

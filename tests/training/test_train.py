@@ -125,7 +125,7 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
     assert 'throughput/mfu' not in last  # the peak of a CPU is unknown
 
 
-def test_parameters_and_flops_of_all_modules_are_said(folder):
+def test_parameters_and_flops_of_all_modules_are_said(folder, caplog):
     """Also those of a predictor that only a later phase has."""
     names = ('clm', 'hybrid')
     phases = tuple(dict(objective=dict(name=x), share=0.5) for x in names)
@@ -134,7 +134,13 @@ def test_parameters_and_flops_of_all_modules_are_said(folder):
     params = made.shapes(made.phases[-1]).params
     predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
     assert 'predictor' not in made.shapes(made.phases[0]).params
-    assert f'predictor {predictor:,}' in line and ' parameters: encoder ' in line
+    assert f'predictor {predictor:,}' in line
+    rest = sum(leaf.size for leaf in jax.tree.leaves(params))
+    rest -= params['encoder']['embedding'].size
+    assert f', {rest:,} without the embedding: encoder ' in line
+    assert 'ffn' not in '\n'.join(descriptions.introduction(made))
+    with caplog.at_level('INFO', 'jepa_text'):
+        assert 'ffn/up/kernel' in '\n'.join(descriptions.introduction(made))
     for phase in made.phases:
         flops = made.cost(phase)
         line, attention = descriptions.program(made, phase)
