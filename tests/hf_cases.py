@@ -22,11 +22,12 @@ _SIZES = dict(
     intermediate_size=48,
     num_hidden_layers=4,
     num_attention_heads=4,
+    pad_token_id=0,
     bos_token_id=1,
     eos_token_id=2,
     max_position_embeddings=64,
 )
-_DECODER = _SIZES | dict(num_key_value_heads=2, rms_norm_eps=1e-5, pad_token_id=0)
+_LLAMA = dict(num_key_value_heads=2, rms_norm_eps=1e-5)
 _STRETCHED = dict(
     rope_type='llama3',
     factor=8.0,
@@ -34,135 +35,74 @@ _STRETCHED = dict(
     high_freq_factor=4.0,
     original_max_position_embeddings=16,
 )
-_ROPE = dict(rope_type='default')
 
-# name: (config.json, does the model read causally?)
-CASES = {
-    'llama': (
-        _DECODER
-        | dict(
-            model_type='llama',
-            head_dim=12,
-            attention_bias=True,
-            mlp_bias=True,
-            rope_parameters=_STRETCHED | dict(rope_theta=500.0),
-        ),
-        True,
+
+def _rope(theta):
+    return dict(rope_type='default', rope_theta=theta)
+
+
+# {name, which begins with the model_type: what config.json has beside the sizes}
+DECODERS = {
+    'llama': dict(
+        head_dim=12,
+        attention_bias=True,
+        mlp_bias=True,
+        rope_parameters=_STRETCHED | dict(rope_theta=500.0),
     ),
-    'llama_tied': (
-        _DECODER | dict(model_type='llama', tie_word_embeddings=True, rope_theta=1e3),
-        True,
+    'llama_tied': dict(tie_word_embeddings=True, rope_theta=1e3),
+    'mistral': dict(head_dim=12, sliding_window=3, rope_parameters=_rope(1e3)),
+    'qwen2': dict(
+        tie_word_embeddings=True,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=2,
+        rope_parameters=_rope(1e4),
     ),
-    'mistral': (
-        _DECODER
-        | dict(
-            model_type='mistral',
-            head_dim=12,
-            sliding_window=3,
-            rope_parameters=_ROPE | dict(rope_theta=1e3),
-        ),
-        True,
+    'qwen3': dict(head_dim=12, attention_bias=True, rope_parameters=_rope(1e4)),
+    'smollm3': dict(
+        no_rope_layers=[1, 0, 1, 0],
+        use_sliding_window=True,
+        sliding_window=5,
+        tie_word_embeddings=True,
+        rope_parameters=_rope(5e3),
     ),
-    'qwen2': (
-        _DECODER
-        | dict(
-            model_type='qwen2',
-            tie_word_embeddings=True,
-            use_sliding_window=True,
-            sliding_window=4,
-            max_window_layers=2,
-            rope_parameters=_ROPE | dict(rope_theta=1e4),
-        ),
-        True,
-    ),
-    'qwen3': (
-        _DECODER
-        | dict(
-            model_type='qwen3',
-            head_dim=12,
-            attention_bias=True,
-            rope_parameters=_ROPE | dict(rope_theta=1e4),
-        ),
-        True,
-    ),
-    'smollm3': (
-        _DECODER
-        | dict(
-            model_type='smollm3',
-            no_rope_layers=[1, 0, 1, 0],
-            use_sliding_window=True,
-            sliding_window=5,
-            tie_word_embeddings=True,
-            rope_parameters=_ROPE | dict(rope_theta=5e3),
-        ),
-        True,
-    ),
-    'eurobert': (
-        _DECODER
-        | dict(model_type='eurobert', rope_parameters=_ROPE | dict(rope_theta=1e4)),
-        False,
-    ),
-    'bert': (
-        _SIZES
-        | dict(
-            model_type='bert',
-            hidden_act='gelu_new',
-            layer_norm_eps=1e-6,
-            pad_token_id=0,
-            tie_word_embeddings=True,
-        ),
-        False,
-    ),
-    'bert_untied': (
-        _SIZES | dict(model_type='bert', pad_token_id=0, tie_word_embeddings=False),
-        False,
-    ),
+}
+_MODERNBERT = dict(tie_word_embeddings=True, cls_token_id=1, sep_token_id=2)
+ENCODERS = {
+    'eurobert': _LLAMA | dict(rope_parameters=_rope(1e4)),
+    'bert': dict(hidden_act='gelu_new', layer_norm_eps=1e-6, tie_word_embeddings=True),
+    'bert_untied': dict(tie_word_embeddings=False),
     # Their head is gelu, whatever else they have.
-    'roberta': (
-        _SIZES
-        | dict(model_type='roberta', pad_token_id=0, tie_word_embeddings=True)
-        | dict(hidden_act='relu'),
-        False,
+    'roberta': dict(tie_word_embeddings=True, hidden_act='relu'),
+    'xlm-roberta': dict(
+        tie_word_embeddings=False,
+        hidden_act='gelu_new',
+        layer_norm_eps=1e-6,
+        type_vocab_size=1,
     ),
-    'xlm-roberta': (
-        _SIZES
-        | dict(model_type='xlm-roberta', pad_token_id=0, tie_word_embeddings=False)
-        | dict(hidden_act='gelu_new', layer_norm_eps=1e-6, type_vocab_size=1),
-        False,
+    'modernbert': _MODERNBERT | dict(local_attention=6),
+    'modernbert_one_layer': _MODERNBERT | dict(num_hidden_layers=1),
+    'modernbert_biases': dict(
+        layer_types=['full_attention', 'sliding_attention'] * 2,
+        local_attention=4,
+        rope_parameters=dict(full_attention=_rope(1e3), sliding_attention=_rope(1e2)),
+        norm_bias=True,
+        attention_bias=True,
+        mlp_bias=True,
+        classifier_bias=True,
+        decoder_bias=True,
+        classifier_activation='silu',
+        tie_word_embeddings=False,
     ),
-    'modernbert': (
-        _SIZES
-        | dict(model_type='modernbert', local_attention=6, tie_word_embeddings=True)
-        | dict(pad_token_id=0, cls_token_id=1, sep_token_id=2),
-        False,
-    ),
-    'modernbert_one_layer': (
-        _SIZES
-        | dict(model_type='modernbert', num_hidden_layers=1, tie_word_embeddings=True)
-        | dict(pad_token_id=0, cls_token_id=1, sep_token_id=2),
-        False,
-    ),
-    'modernbert_biases': (
-        _SIZES
-        | dict(
-            model_type='modernbert',
-            layer_types=['full_attention', 'sliding_attention'] * 2,
-            local_attention=4,
-            rope_parameters=dict(
-                full_attention=_ROPE | dict(rope_theta=1e3),
-                sliding_attention=_ROPE | dict(rope_theta=1e2),
-            ),
-            norm_bias=True,
-            attention_bias=True,
-            mlp_bias=True,
-            classifier_bias=True,
-            decoder_bias=True,
-            classifier_activation='silu',
-            tie_word_embeddings=False,
-            pad_token_id=0,
-        ),
-        False,
-    ),
+}
+# {name: (config.json, does the model read causally?)}
+CASES = {
+    name: (_SIZES | dict(model_type=name.split('_')[0]) | own, causal)
+    for made, causal in (
+        ({name: _LLAMA | own for name, own in DECODERS.items()}, True),
+        (ENCODERS, False),
+    )
+    for name, own in made.items()
 }
 
 

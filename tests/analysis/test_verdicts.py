@@ -2,20 +2,12 @@
 
 import numpy as np
 import pytest
+from test_findings import row
 
 from jepa_text.analysis import comparisons, findings, verdicts
 from jepa_text.analysis import results as measured
 from jepa_text.evaluation import controls
 from jepa_text.measures.statistics import Interval
-
-
-def row(model, seed, value, task='t', metric='probe_accuracy', **changes):
-    made = dict(
-        **dict(task=task, model=model, seed=seed, control='', layer=2, other=''),
-        **dict(pooling='mean', form='', metric=metric, value=value, count=9),
-        **dict(low=value - 0.01, high=value + 0.01),
-    )
-    return made | changes
 
 
 def simulated(tasks, seeds, gap, between_seeds=0.04, count=30):
@@ -26,7 +18,8 @@ def simulated(tasks, seeds, gap, between_seeds=0.04, count=30):
         for model, share in (('a', 0.7 + gap), ('b', 0.7)):
             for seed in range(seeds):
                 values_N = share + between_seeds * rng.normal() + hard_N
-                rows.append(row(model, seed, values_N.mean(), task=f't{t}'))
+                mean = values_N.mean()
+                rows.append(row(model, 'probe_accuracy', mean, seed=seed, task=f't{t}'))
                 result = measured.Result(f't{t}', model, seed, '', 2, 'mean')
                 per_example[result] = {
                     'probe_accuracy': values_N + 0.1 * rng.normal(size=count)
@@ -81,7 +74,7 @@ def test_seeds_are_paired_by_their_number():
         shared = 0.2 * rng.normal()
         for model, share in (('a', 0.6), ('b', 0.5)):
             value = share + shared + 0.01 * rng.normal()
-            rows.append(row(model, seed, value))
+            rows.append(row(model, 'probe_accuracy', value, seed=seed))
     rows = rows[:-1]  # seed 5 has only one of them
     rng.shuffle(rows)
     (test,) = findings.compare(rows, {}, {})['tests']
@@ -95,8 +88,7 @@ def test_seeds_are_paired_by_their_number():
 def shapes(uniformity, rank, nearness, **changes):
     values = dict(uniformity=uniformity, effective_rank=rank, class_alignment=nearness)
     return [
-        row('a', 0, value, metric=metric, form='raw', **changes)
-        for metric, value in values.items()
+        row('a', metric, value, form='raw', **changes) for metric, value in values.items()
     ]
 
 

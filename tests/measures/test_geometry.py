@@ -123,30 +123,23 @@ def test_alignment_is_the_mean_distance_to_the_power_alpha():
     assert geometry.alignment(CLOUD_ND, 3 * CLOUD_ND) == pytest.approx(0, abs=1e-15)
 
 
-def test_ranks_against_scipy_entropy():
+def test_measures_against_scipy_and_scikit_learn():
     raw = np.linalg.svd(CLOUD_ND, compute_uv=False)
     centered = np.linalg.svd(CLOUD_ND - CLOUD_ND.mean(axis=0), compute_uv=False)
-    assert geometry.rankme(CLOUD_ND) == pytest.approx(np.exp(stats.entropy(raw)))
-    assert geometry.effective_rank(CLOUD_ND) == pytest.approx(
-        np.exp(stats.entropy(centered))
-    )
-    assert geometry.spectral_entropy(CLOUD_ND) == pytest.approx(
-        stats.entropy(centered**2, base=12)
-    )
-
-
-def test_variance_shares_against_scikit_learn():
     shares = decomposition.PCA().fit(CLOUD_ND).explained_variance_ratio_
-    assert geometry.stable_rank(CLOUD_ND) == pytest.approx(1 / shares[0])
-    assert geometry.rank90(CLOUD_ND) == decomposition.PCA(0.9).fit(CLOUD_ND).n_components_
+    expected = dict(
+        rankme=np.exp(stats.entropy(raw)),
+        effective_rank=np.exp(stats.entropy(centered)),
+        spectral_entropy=stats.entropy(centered**2, base=12),
+        stable_rank=1 / shares[0],
+        rank90=decomposition.PCA(0.9).fit(CLOUD_ND).n_components_,
+        mean_cosine=1 - distance.pdist(CLOUD_ND, 'cosine').mean(),
+    )
+    found = {name: geometry.METRICS[name](CLOUD_ND) for name in expected}
+    assert found == pytest.approx(expected)
     variances = geometry.eigenspectrum(CLOUD_ND)
     np.testing.assert_allclose(variances / variances.sum(), shares)
     np.testing.assert_allclose(variances.sum(), np.trace(np.cov(CLOUD_ND.T)))
-
-
-def test_mean_cosine_against_scipy():
-    expected = 1 - distance.pdist(CLOUD_ND, 'cosine').mean()
-    assert geometry.mean_cosine(CLOUD_ND) == pytest.approx(expected)
 
 
 POWERS_D = np.array([8.0, 4.0, 2.0, 1.0, 1.0])

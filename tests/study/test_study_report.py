@@ -138,29 +138,34 @@ def test_page_and_markdown_have_the_same_contents(tmp_path):
         assert (tmp_path / name).with_suffix('.pdf').is_file()
 
 
-def test_continued_pretraining_is_drawn_over_steps():
-    """The run that decays once has another schedule; after CLM, its share varies, too."""
-    made = made_up.study('cpt', seeds=2)
-    firsts = {arm: made.configs[own[0]] for arm, own in made.members.items()}
-    kinds = {arm: sweeps.traits(config) for arm, config in firsts.items()}
+def kinds_of(name):
+    """{arm: Traits} of a shipped study."""
+    made = made_up.study(name, seeds=1)
+    return {arm: sweeps.traits(made.configs[own[0]]) for arm, own in made.members.items()}
+
+
+# Of cpt, the run that decays once has another schedule; after CLM, its share varies, too.
+@pytest.mark.parametrize(
+    'name, trait, arms_of',
+    [
+        ('cpt', 'steps', [('mlm_22k', 'mlm_12k', 'mlm_2k')]),
+        (
+            *('masking_rate', 'rate'),
+            [[f'{name}{n}' for n in (20, 30, 40, 50)] for name in ('mlm', 'clm_mlm')],
+        ),
+    ],
+)
+def test_runs_that_differ_in_two_traits_make_no_curve(name, trait, arms_of):
+    kinds = kinds_of(name)
     found = {one.trait: sweeps.lines(kinds, one) for one in sweeps.SWEEPS}
-    assert found.pop('steps') == [
-        {kinds[arm].steps: arm for arm in ('mlm_22k', 'mlm_12k', 'mlm_2k')}
+    assert found.pop(trait) == [
+        {getattr(kinds[arm], trait): arm for arm in own} for own in arms_of
     ]
     assert not any(found.values())
 
 
-def test_runs_that_differ_in_two_traits_make_no_curve():
-    made = made_up.study('masking_rate', seeds=1)
-    kinds = {
-        arm: sweeps.traits(made.configs[own[0]]) for arm, own in made.members.items()
-    }
-    found = {one.trait: sweeps.lines(kinds, one) for one in sweeps.SWEEPS}
-    assert found.pop('rate') == [
-        {0.2: f'{name}20', 0.3: f'{name}30', 0.4: f'{name}40', 0.5: f'{name}50'}
-        for name in ('mlm', 'clm_mlm')
-    ]
-    assert not any(found.values())
+def test_each_number_of_steps_has_a_curve_over_peaks():
+    kinds = kinds_of('masking_rate')
     kinds = {
         f'r{peak}{steps}': kind._replace(peak=peak, steps=steps)
         for kind in [kinds['mlm40']]
