@@ -44,12 +44,6 @@ def test_special_tokens_and_last4_change_vectors(found):
     assert found[0].tokens_N.tolist()[1] < found[0].tokens_N.tolist()[2]
 
 
-def test_cached_vectors_are_not_recomputed(found, model, monkeypatch):
-    monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
-    again = features.extract(model, TEXTS, found[1], POOLINGS)
-    np.testing.assert_array_equal(again.vectors(1, 'max'), found[0].vectors(1, 'max'))
-
-
 @pytest.mark.slow
 def test_cache_keys_depend_on_parameters_and_texts(found, model, tmp_path):
     names = found[0].names

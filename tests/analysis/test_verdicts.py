@@ -10,19 +10,19 @@ from jepa_text.evaluation import controls
 from jepa_text.measures.statistics import Interval
 
 
-def simulated(tasks, seeds, gap, between_seeds=0.04, count=30):
+def simulated(tasks, seeds, gap):
     """(rows, per_example): tasks on which two models differ by `gap` on average."""
     rng, rows, per_example = np.random.default_rng(0), [], {}
     for t in range(tasks):
-        hard_N = 0.3 * rng.normal(size=count)
+        hard_N = 0.3 * rng.normal(size=30)
         for model, share in (('a', 0.7 + gap), ('b', 0.7)):
             for seed in range(seeds):
-                values_N = share + between_seeds * rng.normal() + hard_N
+                values_N = share + 0.04 * rng.normal() + hard_N
                 mean = values_N.mean()
                 rows.append(row(model, 'probe_accuracy', mean, seed=seed, task=f't{t}'))
                 result = measured.Result(f't{t}', model, seed, '', 2, 'mean')
                 per_example[result] = {
-                    'probe_accuracy': values_N + 0.1 * rng.normal(size=count)
+                    'probe_accuracy': values_N + 0.1 * rng.normal(size=30)
                 }
     return rows, per_example
 

@@ -28,10 +28,10 @@ def task(kind, train, validation=None, test=None, metric='accuracy'):
     return Task('made', kind, metric, made[0], made[2], validation=made[1])
 
 
-def labeled(seed, count=120):
+def labeled(seed):
     """Texts whose class depends on a word or, for class c, on the order of two words."""
     rng, texts, labels = np.random.default_rng(seed), [], []
-    for _ in range(count):
+    for _ in range(120):
         label = rng.choice(['a', 'a', 'b', 'c'])
         other = rng.choice(['one', 'two', 'three', 'four'], 3).tolist()
         key = {'a': 'apple pear', 'b': 'bear', 'c': 'pear apple'}[label]
@@ -45,8 +45,8 @@ class Model:
 
     name = 'toy'
 
-    def __init__(self, classes=256, width=24):
-        table = np.random.default_rng(0).standard_normal((classes, width))
+    def __init__(self):
+        table = np.random.default_rng(0).standard_normal((256, 24))
         self.params = {'encoder': {'embedding': table.astype(np.float32)}}
 
     def row(self, text):
@@ -182,10 +182,10 @@ def test_tf_idf_is_that_of_scikit_learn_and_knows_the_commonest_words():
     assert not three.transform(['whale unknown']).toarray().any()
 
 
-def zipf(seed, count=400):
+def zipf(seed):
     """Texts of 20 common words and three of 8,000 rare ones, which tell the class."""
     rng, texts, labels = np.random.default_rng(seed), [], []
-    for _ in range(count):
+    for _ in range(400):
         label = rng.integers(4)
         rare = [f'r{n}' for n in 4 * (2000 * rng.random(3) ** 3).astype(int) + label]
         texts.append(' '.join(rng.permutation([*rng.choice(COMMON, 20), *rare])))
@@ -193,11 +193,7 @@ def zipf(seed, count=400):
     return Examples(texts, None, np.array(labels))
 
 
-def bundled_task(seed=0):
-    made = bundled.make()
-    return [part.draw(400, seed) for part in (made.train, made.test)]
-
-
+BUNDLED = bundled.make()
 COMMON = [f'c{n}' for n in range(1500)]
 
 
@@ -206,7 +202,10 @@ COMMON = [f'c{n}' for n in range(1500)]
     [
         pytest.param(zipf(0), zipf(1), marks=pytest.mark.slow),
         (Examples(*labeled(0)), Examples(*labeled(1))),
-        pytest.param(*bundled_task(), marks=pytest.mark.slow),
+        pytest.param(
+            *(part.draw(400, 0) for part in (BUNDLED.train, BUNDLED.test)),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=['rare words', 'order of words', 'bundled'],
 )

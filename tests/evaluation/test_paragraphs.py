@@ -6,8 +6,8 @@ import pytest
 from jepa_text.evaluation.sets.paragraphs import paragraphs
 
 
-def sentence(words, end='.'):
-    return ' '.join(['word'] * (words - 1) + ['last' + end])
+def sentence(words):
+    return 'word ' * (words - 1) + 'last.'
 
 
 def lengths(text, **keywords):

@@ -7,7 +7,7 @@ import pytest
 from jepa_text.evaluation.results import published, selection
 from jepa_text.files import checksums
 
-FIRST, SECOND = '2507.00994', '2606.05173'
+FIRST = '2507.00994'
 PAPERS = checksums.read_json(published.FILE)['papers']
 ROWS = published.rows()
 SUMMARY = published.rows(table='results_summary.json')

@@ -134,7 +134,8 @@ def test_collapsed_members_count_with_their_values():
     assert chosen.rate != 5e-5
 
 
-def chosen_of(seeds=5, tasks=('sst2',), rises=(('a', 0.0), ('b', 0.03), ('c', -0.1))):
+def chosen_of(seeds=5, tasks=('sst2',)):
+    rises = ('a', 0.0), ('b', 0.03), ('c', -0.1)
     return selection.select(
         [
             member

@@ -23,13 +23,7 @@ def test_rotation_scale_offset_and_order_change_nothing(measure):
     moved_ND = (0.01 * FIRST_ND @ rotation_DD + 9)[order_N]
     assert measure(moved_ND, SECOND_ND[order_N]) == pytest.approx(expected, rel=1e-9)
     assert measure(SECOND_ND, FIRST_ND) == pytest.approx(expected)
-
-
-@every
-def test_a_rotation_has_similarity_one(measure):
-    rotation_DD = np.linalg.qr(RNG.normal(size=(7, 7)))[0]
-    found = measure(FIRST_ND, 4 * FIRST_ND @ rotation_DD)
-    assert found == pytest.approx(1)
+    assert measure(moved_ND, FIRST_ND[order_N]) == pytest.approx(1)
 
 
 @every
@@ -47,14 +41,9 @@ def test_fewer_texts_than_dimensions(measure):
     assert measure(wide_ND, wide_ND) == pytest.approx(measure(FIRST_ND, FIRST_ND))
 
 
-def centered_products():
-    for rows_ND in (FIRST_ND, SECOND_ND):
-        rows_ND = rows_ND - rows_ND.mean(axis=0)
-        yield rows_ND @ rows_ND.T
-
-
 def test_linear_cka_from_products_of_all_pairs():
-    one_NN, two_NN = centered_products()
+    centered = (x_ND - x_ND.mean(axis=0) for x_ND in (FIRST_ND, SECOND_ND))
+    one_NN, two_NN = (x_ND @ x_ND.T for x_ND in centered)
     expected = np.sum(one_NN * two_NN) / (np.linalg.norm(one_NN) * np.linalg.norm(two_NN))
     assert similarity.linear_cka(FIRST_ND, SECOND_ND) == pytest.approx(expected)
 

@@ -97,16 +97,16 @@ slope_of = jax.jit(
 )
 
 
-def memory_of(objective, network, seed=0):
+def memory_of(objective, seed=0):
     key = jax.random.key_data(key_of(seed))
     return {**objective.memory(), 'key': key}
 
 
-def view_of(objective, network, batch, counts=None, target=None, seed=0):
+def view_of(objective, network, batch, counts=None, target=None):
     return View(
         apply=network.apply,
         target=target,
-        memory=memory_of(objective, network, seed),
+        memory=memory_of(objective),
         batch=batch,
         step=jnp.int32(0),
         counts=objective.counts(batch) if counts is None else counts,
@@ -646,7 +646,7 @@ def test_no_key_is_used_twice(latent, monkeypatch):
     cases = (0, 0, 0), (1, 0, 0), (2, 2, 0), (3, 2, 0), (0, 0, 1)
     with jax.debug_key_reuse(True):
         found = [
-            keys_of(step, start, memory_of(objective, network, seed))
+            keys_of(step, start, memory_of(objective, seed))
             for step, start, seed in cases
         ]
     keys = [tuple(np.asarray(key).tolist()) for each in found for key in each]

@@ -40,19 +40,13 @@ def _state():
     return State(jnp.int32(5), params)
 
 
-def _wanted(**params):
-    shapes = {
-        'encoder': {'kernel': jax.ShapeDtypeStruct((8, 4), jnp.float32)},
-        'head': {'bias': jax.ShapeDtypeStruct((3,), jnp.bfloat16)},
-    }
-    return State(jax.ShapeDtypeStruct((), jnp.int32), {**shapes, **params})
-
-
 def _read(folder, **params):
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    encoder, bias = {'kernel': _shape(8, 4)}, _shape(3, dtype=jnp.bfloat16)
+    shapes = {'encoder': encoder, 'head': {'bias': bias}} | params
     placed = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
-        _wanted(**params),
+        State(_shape(dtype=jnp.int32), shapes),
     )
     return checkpoint.read(folder, 5, lambda *_: placed)[0]
 

@@ -10,11 +10,11 @@ SPAN = 0.02  # half width of the interval of a probe
 CONTROLS = {'largest class': 0.5, 'TF-IDF': 0.53}
 
 
-def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivity=None):
+def study(name='pfs', seeds=5, loss=None, sensitivity=None):
     """Returns a report.Study of a shipped study at its smallest scale.
 
-    `loss(config)` and `probe(config)` are the means over seeds. Noise of `deviation` is
-    added per seed, and as much again per member.
+    `loss(config)` is the mean over seeds. Noise is added per seed, and as much again per
+    member.
     """
     config = shipped(name, 'smoke', seeds)
     configs = {
@@ -22,12 +22,12 @@ def study(name='pfs', seeds=5, loss=None, probe=None, deviation=0.02, sensitivit
         for member, one in members.configs(config, 'rows').items()
     }
     rng = np.random.default_rng(0)
-    of_seed = rng.normal(size=(seeds, 2)) * deviation
+    of_seed = rng.normal(size=(seeds, 2)) * 0.02
     models = {'untrained': values(7.6, 0.5)}
     examined = {'values': {}, 'beside': {}}
     for member, one in configs.items():
-        noise = rng.normal(size=2) * deviation + of_seed[one['seed']]
-        means = loss(one) if loss else 5.0, probe(one) if probe else 0.6
+        noise = rng.normal(size=2) * 0.02 + of_seed[one['seed']]
+        means = loss(one) if loss else 5.0, 0.6
         models[member] = values(*(np.array(means) + noise))
         if sensitivity:
             examined['values'][member] = sensitivity(one, rng)

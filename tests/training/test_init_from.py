@@ -145,11 +145,11 @@ def test_layout_and_positions_may_differ(folder, old, tmp_path):
     same(stacked, kept['encoder'])
 
 
-def extended(folder, words=('<new>', 'whalebone')):
+def extended(folder):
     """Returns the bundled tokenizer with more tokens, the first before all others."""
     backend = tokenizers.load(tokenizers.BUNDLED).backend
     made = tokenizers.backend_library.Tokenizer.from_str(backend.to_str())
-    made.add_tokens(list(words))
+    made.add_tokens(['<new>', 'whalebone'])
     made.save(str(folder / 'tokenizer.json'))
     return tokenizers.load(folder / 'tokenizer.json')
 

@@ -137,17 +137,14 @@ def test_the_batch_passes_each_stop_with_the_shapes_of_the_page(called):
                 shape = shape.replace("'M'", str(masked[name]))
             assert seen[name] == shape, f'{file}: {function}: {name}'
     assert len({*masked.values()}) == 1
-    on_host = [called_first(called, stop) for stop in stops() if stop[0] in HOST]
+    order = list(called)
+    on_host = [order.index(stop[:2]) for stop in stops() if stop[0] in HOST]
     assert on_host == sorted(on_host)
 
 
 # Their functions are first called in the order of the page; masks are also drawn to count
 # the FLOPs of the step before it runs.
 HOST = ('training/train.py', 'training/begin.py', 'training/recipe.py', 'data/stream.py')
-
-
-def called_first(called, stop):
-    return list(called).index(stop[:2])
 
 
 @pytest.mark.slow
