@@ -66,17 +66,16 @@ LINES = st.lists(
 
 @given(lines=LINES, size=st.integers(1, 40), bom=st.booleans(), end=st.booleans())
 @settings(max_examples=60, deadline=None)
-def check_blocks(place, lines, size, bom, end):
+def test_pieces_of_a_file_have_its_documents_in_order(
+    tmp_path_factory, lines, size, bom, end
+):
+    place = tmp_path_factory.mktemp('blocks') / 'a.txt'
     data = ('\ufeff' if bom else '') + '\n'.join(lines) + '\n' * end
     place.write_bytes(data.encode())
     one = text.make('train', place)
     pieces = [piece for piece, _ in one.cut(one.listed.files[0], size)]
     together = [document for piece in pieces for document in one.read(piece)]
     assert together == list(one.read(corpus.Piece(str(place))))
-
-
-def test_pieces_of_a_file_have_its_documents_in_order(tmp_path):
-    check_blocks(tmp_path / 'a.txt')
 
 
 def test_large_files_are_cut_and_small_ones_grouped(folder, small):

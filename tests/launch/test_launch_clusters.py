@@ -126,22 +126,22 @@ TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOL
 STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
 
 
-def jobset(machine, **env):
-    """The parsed manifest and its only group of workers."""
-    code, output = machine.run('gke.sh', '--dry-run', *JOB, ODD, **env)
+def jobset(machine, *words, **env):
+    """The parsed manifest, its only group of workers, their pod and its container."""
+    code, output = machine.run('gke.sh', '--dry-run', *words, **env)
     assert code == 0, output
     manifest = yaml.safe_load(output)
     (workers,) = manifest['spec']['replicatedJobs']
-    return manifest, workers
+    pod = workers['template']['spec']['template']['spec']
+    (container,) = pod['containers']
+    return manifest, workers, pod, container
 
 
 @pytest.mark.parametrize('env', [GPU, TPU], ids=['gpu', 'tpu'])
 def test_jobset_is_complete(machine, env):
-    manifest, workers = jobset(machine, **env)
+    manifest, workers, pod, container = jobset(machine, *JOB, ODD, **env)
     assert manifest['metadata']['name'] == 'first'
     job = workers['template']['spec']
-    pod = job['template']['spec']
-    (container,) = pod['containers']
     assert container['args'] == [*JOB, ODD] and container['image'] == env['IMAGE']
     assert job['completionMode'] == 'Indexed' and job['backoffLimit'] == 0
     assert job['parallelism'] == job['completions'] == int(env.get('HOSTS', 1))
@@ -154,7 +154,7 @@ def test_jobset_is_complete(machine, env):
 
 
 def test_jobset_handles_exit_codes(machine):
-    manifest, workers = jobset(machine, **GPU)
+    manifest, workers, *_ = jobset(machine, *JOB, **GPU)
     policy = manifest['spec']['failurePolicy']
     assert policy['maxRestarts'] == 5
     usage, resume = policy['rules']
@@ -175,23 +175,21 @@ def test_jobset_handles_exit_codes(machine):
 
 
 def test_hosts_of_a_jobset_have_a_coordinator(machine):
-    _, workers = jobset(machine, **GPU)
-    pod = workers['template']['spec']['template']['spec']
-    environment = {e.pop('name'): e for e in pod['containers'][0]['env']}
+    _, workers, _, container = jobset(machine, *JOB, **GPU)
+    environment = {e.pop('name'): e for e in container['env']}
     # The name of the first pod of a group.
     host = f'first-{workers["name"]}-0-0.first:8476'
     assert environment['JAX_COORDINATOR_ADDRESS'] == {'value': host}
     assert environment['JAX_NUM_PROCESSES'] == {'value': '2'}
     index = environment['JAX_PROCESS_ID']['valueFrom']['fieldRef']['fieldPath']
     assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    assert pod['containers'][0]['resources']['limits'] == {'nvidia.com/gpu': 8}
-
-    manifest, workers = jobset(machine, **TPU, HOSTS='4', SPOT='1')
-    pod = workers['template']['spec']['template']['spec']
+    assert container['resources']['limits'] == {'nvidia.com/gpu': 8}
+    given = TPU | dict(HOSTS='4', SPOT='1')
+    manifest, workers, pod, container = jobset(machine, *JOB, **given)
     assert workers['replicas'] == 1 and workers['template']['spec']['parallelism'] == 4
     # The cluster sets the variables itself.
-    assert pod['containers'][0]['env'] == []
-    assert pod['containers'][0]['resources']['limits'] == {'google.com/tpu': 4}
+    assert container['env'] == []
+    assert container['resources']['limits'] == {'google.com/tpu': 4}
     assert pod['nodeSelector'] == {
         'cloud.google.com/gke-tpu-accelerator': 'tpu-v6e-slice',
         'cloud.google.com/gke-tpu-topology': '4x4',
@@ -210,11 +208,7 @@ def test_kubectl_gets_the_manifest_of_a_dry_run(machine):
 
 def test_a_jobset_at_an_address_has_no_volume(machine):
     env = dict(GPU, HOSTS='1', ACCOUNT='opens-buckets', SECRET='keys')
-    code, output = machine.run('gke.sh', '--dry-run', *STUDY, **env)
-    assert code == 0, output
-    (workers,) = yaml.safe_load(output)['spec']['replicatedJobs']
-    pod = workers['template']['spec']['template']['spec']
-    (container,) = pod['containers']
+    *_, pod, container = jobset(machine, *STUDY, **env)
     assert container['args'] == [*STUDY]
     assert container['envFrom'] == [{'secretRef': {'name': 'keys'}}]
     assert pod['serviceAccountName'] == 'opens-buckets'

@@ -1,6 +1,8 @@
 """Tests for rows at an address."""
 
-import at_once
+import subprocess
+import sys
+
 import fsspec
 import numpy as np
 import pytest
@@ -48,7 +50,12 @@ def test_processes_of_one_machine_copy_once(local):
         'from jepa_text.data.rows import row_folder\n'
         f'for _ in range(3): print(row_folder.fetch("file://{local}"))'
     )
-    output = b''.join(at_once.printed(program))
+    running = [
+        subprocess.Popen([sys.executable, '-c', program], stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    output = b''.join(process.communicate(timeout=60)[0] for process in running)
+    assert [process.returncode for process in running] == [0] * 3
     # The manifest, then all files.
     assert output.count(b'copied to') == 2 and output.count(b'\n') == 11
 

@@ -142,25 +142,22 @@ def results(sets, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ('what', 'expected'),
+    ('what', 'name', 'revision', 'expected'),
     [
-        ('sample', [0, 1]),
-        ('default', [2]),
-        ('v2', [7]),
-        ('script', [8]),
-        ('plain', [9]),
+        ('sample', 'lab/web', 'main', [0, 1]),
+        ('default', 'lab/web', 'main', [2]),
+        ('v2', 'lab/web', 'v2', [7]),
+        ('script', 'lab/script', names.CONVERTED, [8]),
+        ('plain', 'lab/plain', 'main', [9]),
     ],
 )
-def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, expected):
+def test_rows_of_a_config_are_read_in_order_at_a_commit(
+    results, what, name, revision, expected
+):
     summary, rows, units, count = results[0][what]
     assert [row['text'] for row in rows] == units
     assert units == [text for seed in expected for text in sentences(seed)]
     assert count > len(expected)
-    name, revision = {
-        'script': ('lab/script', names.CONVERTED),
-        'plain': ('lab/plain', 'main'),
-        'v2': ('lab/web', 'v2'),
-    }.get(what, ('lab/web', 'main'))
     commit = hub_server.commit(name, revision)
     files = f'{len(expected)} file{"s" * (len(expected) > 1)} read of commit {commit}'
     assert summary.startswith(files)

@@ -38,17 +38,12 @@ def test_the_size_and_special_tokens(kind):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_encoding_is_lossless(kind):
-    tokenizer = made(kind)
-
-    @settings(max_examples=60, deadline=None)
-    @given(TEXT)
-    def check(text):
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text and ids.dtype == np.int32
-        assert not np.isin(ids, tokenizer.special_ids).any()
-
-    check()
+@settings(max_examples=60, deadline=None)
+@given(text=TEXT)
+def test_encoding_is_lossless(kind, text):
+    ids = made(kind).encode(text)
+    assert made(kind).decode(ids) == text and ids.dtype == np.int32
+    assert not np.isin(ids, made(kind).special_ids).any()
 
 
 @pytest.mark.parametrize('kind', KINDS)
