@@ -86,6 +86,8 @@ def test_a_section_without_a_name_is_merged_into_the_default():
         ({'is_on': 1}, 'is_on=1 must be True or False'),
         ({'name': None}, 'name=None must be a string'),
         ({'rate': 'x'}, "rate='x' must be a number above 0 or a section"),
+        ({'rate': [1]}, r'rate=\[1\] must be a number above 0'),
+        ({'rate': True}, 'rate=True must be a number above 0'),
         ({'rate': float('nan')}, 'rate=nan must be a number above 0'),
         ({'rate': float('inf')}, 'rate=inf must be a finite number above 0'),
         ({'made': 'adamw'}, "made='adamw' must be a section"),
@@ -119,15 +121,10 @@ def test_values_that_are_not_sections_are_rejected(config):
         schema.read(Inner, config, 'inner')
 
 
-def test_numbers_are_numbers():
-    for value in (True, '3', None, float('nan'), [1]):
-        with pytest.raises(ValueError, match='must be a number'):
-            ranges.number('x', value)
+def test_whole_infinite_and_large_numbers_are_allowed():
     ranges.number('x', 2.0, whole=True, minimum=2, maximum=2)
     ranges.number('x', float('inf'), above=0, finite=False)
     ranges.number('x', 10**400, whole=True)
-    with pytest.raises(ValueError, match='x=inf must be a finite number above 0'):
-        ranges.number('x', float('inf'), above=0)
 
 
 FILE = {'made': {'name': 'sgd', 'b1': 0.5, 'deep': [{'x': 1}]}, 'many': [{}, {'size': 2}]}

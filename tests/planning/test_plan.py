@@ -351,20 +351,9 @@ def test_a_baseline_is_planned_as_it_is_trained():
 
 
 @pytest.mark.slow
-def test_a_study_is_planned_run_by_run(tmp_path, capsys):
+def test_a_study_is_planned_run_by_run(capsys):
     config = config_file.shared('quickstart').get_config()
     config.model = dict(name='transformer', preset='tiny')
     plans = plan.plan(config)
     assert list(plans) == ['mlm', 'clm_mlm', 'clm_jepa_mlm']
     assert 'clm_jepa_mlm: memory' in capsys.readouterr().out
-    cost = {
-        name: sum(f.steps * f.count.model for f in made.phases)
-        for name, made in plans.items()
-    }
-    assert cost['mlm'] < cost['clm_mlm'] < cost['clm_jepa_mlm']
-    first = plans['mlm'].phases[0]
-    made = recipes.outline(
-        settings.of_runs(config)['mlm'],
-        sharding.abstract_mesh(8),
-    )
-    assert first.count == made.cost(made.phases[0])
