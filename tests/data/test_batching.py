@@ -33,8 +33,3 @@ def test_there_is_little_padding_and_few_shapes(low):
     assert padded < 1.12 * lengths_N.sum()
     shapes = {(rows, length) for _, rows, length in found}
     assert len(shapes) <= 4 * np.log2(256 / low) + 2
-
-
-def test_one_text_is_one_row():
-    ((_, rows, length),) = batching.batches([33], 2048, 35)
-    assert (rows, length) == (1, 35)  # limited by the maximum of the model

@@ -117,13 +117,6 @@ def test_words_that_do_not_fit_are_skipped_or_cut_if_first():
     assert counts == {6, 9}
 
 
-def test_word_starts():
-    # A document may begin within a word.
-    tokens, segments = np.array([4, 7, 7, 8, 5]), np.array([1, 1, 2, 2, 2])
-    starts = token_masks.word_starts(tokens, segments, STARTS_V)
-    assert_array_equal(starts, [True, False, True, False, True])
-
-
 def runs(mask):
     """Returns the lengths of the runs of True."""
     edges = np.flatnonzero(np.diff(mask.astype(int), prepend=0, append=0))
