@@ -22,6 +22,11 @@ RUNTIMES = {
 }
 
 
+def cells_of(path):
+    """The cells of code of a notebook."""
+    return notebooks.code_cells(json.loads(path.read_text(encoding='utf-8')))
+
+
 def saved(folder, *cells):
     """A notebook of these cells of code."""
     made = [{'cell_type': 'code', 'source': [code]} for code in cells]
@@ -32,8 +37,7 @@ def saved(folder, *cells):
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
 def test_a_notebook_is_as_it_ran(path):
-    notebook = json.loads(path.read_text(encoding='utf-8'))
-    cells = notebooks.code_cells(notebook)
+    cells = cells_of(path)
     assert [cell['execution_count'] for cell in cells] == list(range(1, len(cells) + 1))
     kinds = {output['output_type'] for cell in cells for output in cell['outputs']}
     assert 'error' not in kinds
@@ -43,7 +47,7 @@ def test_a_notebook_is_as_it_ran(path):
 
 def test_short_runs_are_shorter_and_elsewhere():
     for path in PATHS:
-        cells = notebooks.code_cells(json.loads(path.read_text()))
+        cells = cells_of(path)
         long, short = (
             '\n'.join(notebooks.program(cell, quick) for cell in cells)
             for quick in (False, True)
@@ -58,10 +62,7 @@ def test_short_runs_are_shorter_and_elsewhere():
 
 
 def test_all_notebooks_install_in_the_same_words():
-    first = {
-        ''.join(notebooks.code_cells(json.loads(path.read_text()))[0]['source'])
-        for path in PATHS
-    }
+    first = {''.join(cells_of(path)[0]['source']) for path in PATHS}
     assert len(first) == 1
 
 
@@ -87,7 +88,7 @@ def missing(code):
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
 def test_what_a_notebook_takes_from_the_package_is_there(path):
-    cells = notebooks.code_cells(json.loads(path.read_text(encoding='utf-8')))
+    cells = cells_of(path)
     assert not missing('\n'.join(map(notebooks.program, cells)))
 
 
@@ -112,7 +113,7 @@ def install(monkeypatch, folder, repository, installed=(), answer=0):
         ran.append(command)
         return subprocess.CompletedProcess(command, answer if 'pip' in command else 0)
 
-    (cell, *_) = notebooks.code_cells(json.loads(PATHS[0].read_text()))
+    (cell, *_) = cells_of(PATHS[0])
     code = notebooks.program(cell).replace(
         "REPOSITORY = ''", f'REPOSITORY = {repository!r}'
     )
@@ -145,7 +146,7 @@ def test_the_first_cell_says_what_is_missing(tmp_path, monkeypatch):
 def test_cells_share_names_and_show_what_they_print_and_end_with(tmp_path):
     path = saved(tmp_path, '%magic\nx = 20\nprint("one")\nx + 1', 'x * 2')
     notebooks.run(path, write=True)
-    one, two = notebooks.code_cells(json.loads(path.read_text()))
+    one, two = cells_of(path)
     stream, result = one['outputs']
     assert stream == {'output_type': 'stream', 'name': 'stdout', 'text': 'one\n'}
     assert result['data'] == {'text/plain': '21'}
@@ -159,7 +160,7 @@ def test_figures_become_pictures_and_tables_html(tmp_path):
     table = 'class T:\n    def _repr_html_(self):\n        return "<b>"\ndisplay(T())'
     path = saved(tmp_path, figure, table)
     notebooks.run(path, write=True)
-    one, two = notebooks.code_cells(json.loads(path.read_text()))
+    one, two = cells_of(path)
     assert one['outputs'][0]['data']['image/png'].startswith('iVBOR')
     assert one['outputs'][0]['metadata']['image/png'] == {'width': 144, 'height': 72}
     assert two['outputs'][0]['data']['text/html'] == '<b>'

@@ -7,6 +7,7 @@ import json
 import math
 import re
 
+import examined
 import jax
 import numpy as np
 import pytest
@@ -47,8 +48,7 @@ def folder(tmp_path_factory):
         for other in tiny.NOUNS
         for n in ('one', 'two', 'three')
     ]
-    text = ''.join(json.dumps(row) + '\n' for row in rows)
-    (folder / 'set.jsonl').write_text(text)
+    examined.jsonl(folder / 'set.jsonl', rows)
     return folder
 
 
@@ -232,21 +232,17 @@ def test_invalid_configs_are_rejected(changes, words, folder):
     made = {'one': ['a'] * 30, 'few': list('aaabbb') * 2 + list('aab')}
     for task in changes.get('tasks', ()):
         if task['name'] in made:
-            labels = made[task['name']]
-            path = folder / f'{task["name"]}.jsonl'
-            lines = (
-                json.dumps(dict(text=f't{n}', label=x)) for n, x in enumerate(labels)
-            )
-            path.write_text('\n'.join(lines))
-            task |= dict(name='labeled', path=str(path))
+            labels = enumerate(made[task['name']])
+            rows = [dict(text=f't{n}', label=x) for n, x in labels]
+            path = examined.jsonl(folder / f'{task["name"]}.jsonl', rows)
+            task |= dict(name='labeled', path=path)
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         analyze.analyze(config(folder, **changes), folder / 'bad')
 
 
 def test_scores_that_are_all_equal_raise(folder):
     rows = [dict(text_a=f'a {n}', text_b=f'b {n}', score=1) for n in range(40)]
-    (folder / 'flat.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-    flat = [dict(name='own', path=str(folder / 'flat.jsonl'))]
+    flat = [dict(name='own', path=examined.jsonl(folder / 'flat.jsonl', rows))]
     with pytest.raises(ValueError, match='flat: all 24 scores of the train set are 1.0'):
         analyze.analyze(config(folder, tasks=flat), folder / 'bad')
 

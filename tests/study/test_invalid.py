@@ -1,8 +1,8 @@
 """What would fail later is refused before anything is trained: one table."""
 
 import copy
-import json
 
+import examined
 import pytest
 import tiny
 
@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
     ]
     (folder / 'own.txt').write_text('\n\n'.join(parts))
     rows = [{'text': f'Whale {n} saw the <mask>.', 'answer': 'sea'} for n in range(12)]
-    (folder / 'cloze.jsonl').write_text(''.join(f'{json.dumps(row)}\n' for row in rows))
+    examined.jsonl(folder / 'cloze.jsonl', rows)
     source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
     made = {k: v for k, v in tiny.SETTINGS.items() if k not in ('name', 'seed')} | dict(
         steps=14,

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import config_of
+import examined
 import pytest
 import tiny
 
@@ -190,16 +191,14 @@ def test_runs_of_a_study_may_continue_from_a_model(seeded, tmp_path, capsys):
 def test_members_are_examined_at_tasks(seeded, tmp_path, capsys):
     config, done, _ = seeded
     out = shutil.copytree(done, tmp_path / 'examined')
-    lines = [
-        f'{{"text": "The {n} {m}.", "label": {n == "whale"}}}'
+    rows = [
+        dict(text=f'The {n} {m}.', label=int(n == 'whale'))
         for n in tiny.NOUNS
         for m in tiny.NOUNS
     ]
-    (tmp_path / 'mine.jsonl').write_text(
-        '\n'.join(lines).replace('True', '1').replace('False', '0')
-    )
+    path = examined.jsonl(tmp_path / 'mine.jsonl', rows)
     examine = dict(
-        tasks=[dict(name='labeled', path=str(tmp_path / 'mine.jsonl'))],
+        tasks=[dict(name='labeled', path=path)],
         learning_rates=[1e-3],
         seeds=1,
         finetuning=dict(steps=2, batch_size=8),
