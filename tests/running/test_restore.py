@@ -153,10 +153,14 @@ def test_a_step_without_an_item_is_damaged(copy, item):
             read(copy)
 
 
-def test_an_unchanged_step_is_read_once(folder, monkeypatch):
-    assert _verify(folder) == {'phase': 1}
-    monkeypatch.setattr(restore, 'record', None)
-    assert _verify(folder) == {'phase': 1}
+def test_a_step_is_read_once_until_it_changes(copy, monkeypatch):
+    assert _verify(copy) == {'phase': 1}
+    with monkeypatch.context() as patched:
+        patched.setattr(restore, 'record', None)
+        assert _verify(copy) == {'phase': 1}
+    (copy / '5' / 'meta' / 'metadata').write_text('{}')
+    with pytest.raises(restore.DamagedError):
+        _verify(copy)
 
 
 def test_a_part_is_checked_by_its_own_checksums(copy):
