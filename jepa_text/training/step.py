@@ -56,12 +56,9 @@ def make_step(
         learning_rate = schedule(state.step)
         params, opt_state = _update(optimizer, grads, state, learning_rate)
         memory = objective.update_memory(state.memory, seen, fresh)
-        target = state.target
-        if objective.has_target:
-            target = objective.update_target(target, params['encoder'], phase_step)
         new = state.replace(
             params=params,
-            target=target,
+            target=objective.update_target(state.target, params['encoder'], phase_step),
             opt_state=opt_state,
             memory={**memory, 'diagnostics': latest},
         )

@@ -109,6 +109,8 @@ class LatentObjective(Objective):
     @jax.named_scope('ema')
     def update_target(self, target, encoder, step):
         """Returns m target + (1 - m) encoder."""
+        if not self.has_target:
+            return target
         target = optax.incremental_update(encoder, target, 1 - self.latent.momentum(step))
         if self.latent.ema == 'layers':
             target = {**target, 'embedding': encoder['embedding']}
