@@ -98,11 +98,17 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize('door', DOORS)
-def test_an_address_never_becomes_a_local_folder(door, tmp_path, monkeypatch):
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """The current folder, which is empty, where gcsfs is not installed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, 'gcsfs', None)
     monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize('door', DOORS)
+def test_an_address_never_becomes_a_local_folder(door, empty):
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[gs\]'"):
         DOORS[door]('gs://bucket/x')
     for path in (Path('gs://b/x'), 'gs:b/x', 'gopher://b/x'):
@@ -110,27 +116,19 @@ def test_an_address_never_becomes_a_local_folder(door, tmp_path, monkeypatch):
             ValueError, match='is not a valid address|unsupported protocol'
         ):
             DOORS[door](path)
-    assert not list(tmp_path.iterdir())
+    assert not list(empty.iterdir())
 
 
 @pytest.mark.parametrize('entrance', ENTRANCES)
-def test_addresses_are_rejected_wherever_a_local_path_is_required(
-    entrance, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_addresses_are_rejected_wherever_a_local_path_is_required(entrance, empty):
     for path in AWAY:
         with pytest.raises(ValueError, match='is an address'):
             ENTRANCES[entrance](path)
-        assert not list(tmp_path.iterdir()), f'{path} left something behind'
+        assert not list(empty.iterdir()), f'{path} left something behind'
 
 
 @pytest.mark.parametrize('command', main.COMMANDS)
-def test_the_command_line_rejects_invalid_workdirs_before_running(
-    command, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, 'gcsfs', None)
-    monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
+def test_the_command_line_rejects_invalid_workdirs_before_running(command, empty, capsys):
     config = f'--config={Path(config_file.folder(), "quickstart.py")}'
     given = '--to=out' if command == 'export' else config
     for place, message in (
@@ -141,7 +139,7 @@ def test_the_command_line_rejects_invalid_workdirs_before_running(
         words = ['jepa-text', command, given, f'--workdir={place}']
         assert main.main(words) == 2
         assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert not list(empty.iterdir())
 
 
 def test_a_config_file_at_an_address_is_rejected(capsys):
@@ -171,8 +169,7 @@ def test_invalid_paths_are_rejected(path):
         paths.local('data.folder', path)
 
 
-def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_empty_path_is_not_the_current_folder(empty):
     Path('notes.txt').write_text('a private note')
     for call in (
         lambda: prepared(source=dict(name='text', path='')),
@@ -181,4 +178,4 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
     ):
         with pytest.raises(ValueError, match="''"):
             call()
-    assert [path.name for path in tmp_path.iterdir()] == ['notes.txt']
+    assert [path.name for path in empty.iterdir()] == ['notes.txt']

@@ -148,16 +148,6 @@ def test_only_one_format_is_downloaded_without_a_card(results):
     ]
 
 
-def test_script_datasets_are_read_from_the_hubs_conversion(results):
-    commit, splits, read = results[0][f'lab/script/en@{hub.CONVERTED}']
-    assert commit == hub_server.commit('lab/script', hub.CONVERTED)
-    assert splits == {
-        'test': ['en/test/0000.parquet'],
-        'train': ['en/train/0000.parquet'],
-    }
-    assert sorted(read) == ['x', 'y']
-
-
 @pytest.mark.parametrize(('name', 'kind', 'words'), ERRORS)
 def test_errors_are_clear(results, name, kind, words):
     assert results[0][name][0] == kind and words in results[0][name][1]
