@@ -11,13 +11,13 @@ from jepa_text.models import pooling
 from jepa_text.optim import adam
 from jepa_text.pretrained import base
 
-# The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
 RECIPE = (
     *('steps', 'batch_size', 'warmup', 'microbatches', 'precision'),
     *('b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
 )
+# The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
 
 

@@ -24,8 +24,8 @@ def top_k(queries_QD, corpus_ND, k):
     """Returns (scores_QK float32, index_QK int64) of the k largest products, in order.
 
     The corpus may be a memory-mapped file. Ties go to the smaller index. K is min(k, N).
-    Products are computed in float32. Raises ValueError without queries or documents, and
-    for values that are not finite.
+    Products are computed in float32. Raises ValueError without queries or documents, for
+    a corpus that is not one array, and for values that are not finite.
     """
     queries_QD = np.asarray(queries_QD, np.float32)
     documents = len(corpus_ND)
@@ -33,6 +33,11 @@ def top_k(queries_QD, corpus_ND, k):
         raise ValueError(
             f'k={k} of {documents} documents for {len(queries_QD)} queries: each must be '
             'at least 1.'
+        )
+    if getattr(corpus_ND, 'ndim', 0) != 2:
+        raise ValueError(
+            f'The corpus is a {type(corpus_ND).__name__} of {documents} items, but must '
+            'be one array [N, D], such as a memory-mapped file.'
         )
     parts = [queries_QD[i : i + QUERIES] for i in range(0, len(queries_QD), QUERIES)]
     best = [

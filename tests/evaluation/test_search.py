@@ -66,6 +66,11 @@ def test_bad_input_raises(queries_QD, documents, k, words):
         search.top_k(queries_QD, corpus_ND[:documents], k)
 
 
+def test_a_corpus_of_several_arrays_is_refused():
+    with pytest.raises(ValueError, match='is a list of 2 items, .* one array'):
+        search.top_k(np.ones((1, 2)), [np.ones((9, 2))] * 2, 3)
+
+
 TEXTS = ['ab', 'bc', 'cd', 'de', 'ef', 'fg', 'gh', 'abc', 'bcd', 'cde']
 
 
