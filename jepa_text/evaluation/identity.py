@@ -49,6 +49,7 @@ def of_data(task):
 def of_task(task):
     """Returns a checksum of a task: its data, kind, template and metric."""
     names = ('name', 'kind', 'metric', 'template', 'zero_shot', 'revision')
+    # Without what all Retrievals share, as in results of earlier versions.
     settings = {name: vars(task).get(name) for name in names}
     if getattr(task, 'classes', ()):
         settings['classes'] = repr(task.classes)

@@ -10,6 +10,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_hf_export import imported
 
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
@@ -170,6 +171,14 @@ def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
         for tree in (params, examined.model().params)
     ]
     assert shapes[0] == shapes[1]
+
+
+def test_a_modernbert_of_one_layer_has_none_to_unroll(tmp_path):
+    model, _ = imported(tmp_path, 'modernbert_one_layer')
+    made = grid.Grid(model, KIND, Finetuning(steps=1))
+    assert jax.tree.structure(made.encoder_params) == jax.tree.structure(
+        model.params['encoder']
+    )
 
 
 @pytest.mark.slow

@@ -71,7 +71,9 @@ class Grid:
         self.network = Network(encoder, kind)
         # On CPUs each step of a scan copies its part of all gradients and activations,
         # which takes a quarter of the time (LOG.md).
-        self._unrolled = encoder.scan and jax.default_backend() == 'cpu'
+        # A ModernBERT of one layer has none to unroll: its first differs from others.
+        is_cpu = jax.default_backend() == 'cpu'
+        self._unrolled = encoder.scan and is_cpu and 'layers' in params
         if self._unrolled:
             params = transformer.unstack_layers(params)
         self.encoder_params = self._cast(params)
