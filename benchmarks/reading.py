@@ -30,8 +30,8 @@ def reading(batches, count):
 
 def ours(folder, count='300'):
     """Batches of the package."""
-    from jepa_text.config import resolve
     from jepa_text.data import mixture, pipeline, stream, tokenizers
+    from jepa_text.settings import resolve
 
     rows = pipeline.Rows(folder, 'train')
     objective = resolve.build(

@@ -1,6 +1,6 @@
 """Analysis of the representations of models, with controls.
 
-    jepa-text analyze --config=configs/analyze.py:models=runs/a,hf:NAME --workdir=runs/x
+    jepa-text analyze --model=runs/a,hf:NAME --workdir=runs/x
 
 The argument lists models and tasks, for example
 

@@ -1,6 +1,6 @@
 """Timing of training steps against each other on this machine.
 
-    jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/objectives
+    jepa-text benchmark --config=benchmark:objectives --workdir=runs/objectives
 
 The argument is a comparison: one of CASES, or a sweep and its values, as in
 `batch,16,32,64` or `attention,xla,cudnn` (by default, those in SWEEPS). At a larger

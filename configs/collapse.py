@@ -1,12 +1,12 @@
 """Does latent prediction collapse, and what prevents it? Four runs on the same rows.
 
-    jepa-text study --config=configs/collapse.py --workdir=runs/collapse
+    jepa-text study collapse --workdir=runs/collapse
 
 JEPA alone with its EMA target; JEPA alone without EMA, so that the encoder itself is the
 target; the same with SIGReg; and JEPA with MLM at equal weights.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 
 def get_config():

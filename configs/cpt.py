@@ -1,8 +1,8 @@
 """Continued pretraining of an existing model as an encoder, on your text.
 
-    jepa-text train --config=configs/cpt.py:hf:NAME_OR_FOLDER,12k --workdir=runs/cpt
-    jepa-text train --config=configs/cpt.py:runs/clm,2k,mntp --workdir=runs/cpt
-    jepa-text train --config=configs/cpt.py:runs/clm,300,mlm,toy --workdir=runs/cpt
+    jepa-text train cpt:hf:NAME_OR_FOLDER,12k --workdir=runs/cpt
+    jepa-text train cpt:runs/clm,2k,mntp --workdir=runs/cpt
+    jepa-text train cpt:runs/clm,300,mlm,toy --workdir=runs/cpt
 
 The argument is the initial model, the number of steps and the objective: mlm or mntp. The
 latter predicts a masked token at the position before it, as decoders do. arXiv 2507.00994
@@ -16,7 +16,7 @@ section, the vocabulary and tied heads are those of the initial model.
 import hashlib
 from pathlib import Path
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 STEPS = {'2k': 2000, '12k': 12_000, '22k': 22_000}
 

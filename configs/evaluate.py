@@ -1,6 +1,6 @@
 """Fine-tuning of models on tasks for every learning rate and seed, with statistics.
 
-    jepa-text evaluate --config=configs/evaluate.py:ARGUMENT --workdir=runs/exam
+    jepa-text evaluate --config=evaluate:ARGUMENT --workdir=runs/exam
 
 The argument lists models and tasks, for example
 
@@ -15,7 +15,7 @@ test. A task with further options is set on the command line:
     --config.tasks="({'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'},)"
 """
 
-from jepa_text.config import config_file
+from jepa_text.settings import config_file
 
 
 def get_config(chosen='tasks=bundled'):

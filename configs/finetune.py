@@ -1,6 +1,6 @@
 r"""Fine-tuning of one model on one task; the fine-tuned model is saved.
 
-    jepa-text finetune --config=configs/finetune.py:model=runs/a,task=mine.jsonl \
+    jepa-text finetune --model=runs/a --task=mine.jsonl \
       --workdir=runs/tuned
 
 Model and task are given as in configs/evaluate.py; `,small` trains for at most 50 steps.
@@ -11,7 +11,7 @@ A task with further options is set on the command line:
 
 from ml_collections import ConfigDict
 
-from jepa_text.config import config_file
+from jepa_text.settings import config_file
 
 
 def get_config(chosen='task=bundled'):

@@ -1,7 +1,7 @@
 """Pretraining as in the papers, at full scale, on your text.
 
-    jepa-text plan  --config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64
-    jepa-text train --config=configs/pretrain.py:clm_mlm,210m --workdir=runs/clm_mlm \\
+    jepa-text plan  --config=pretrain:jepa_mlm,610m --hardware=h100:64
+    jepa-text train pretrain:clm_mlm,210m --workdir=runs/clm_mlm \\
         --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
 
 The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, with the
@@ -31,7 +31,7 @@ the same FLOPs.
 
 from ml_collections import ConfigDict
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 SIZES = ('35m', '210m', '610m', '1b')
 

@@ -1,6 +1,6 @@
 """Quickstart study: compares three runs of equal steps on the same rows.
 
-    jepa-text study --config=configs/quickstart.py --workdir=runs/quickstart
+    jepa-text study quickstart --workdir=runs/quickstart
 
 MLM alone; a quarter of CLM, then MLM (arXiv 2507.00994); the same quarter of CLM, then
 JEPA + MLM (arXiv 2606.05173). About 100 s per run on two cores of a laptop.

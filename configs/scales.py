@@ -14,7 +14,7 @@ tasks, in the folders below sets/ that `examine` lists.
 
 from typing import NamedTuple
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 PER = {'paper': 1, 'desk': 30, 'smoke': 1000}  # steps of the paper per step
 SEEDS = {'paper': 5, 'desk': 5, 'smoke': 2}

@@ -1,7 +1,7 @@
 """Pretraining in a day or two on one small GPU, as in free notebooks: a T4 or an L4.
 
-    jepa-text plan  --config=configs/small_gpu.py:clm_mlm,t4
-    jepa-text train --config=configs/small_gpu.py:clm_mlm,l4 --workdir=runs/small \\
+    jepa-text plan  --config=small_gpu:clm_mlm,t4
+    jepa-text train small_gpu:clm_mlm,l4 --workdir=runs/small \\
         --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
 
 The argument is a preset of configs/presets.py and the GPU. A T4, which does not support
@@ -10,7 +10,7 @@ of arXiv 2507.00994. Both read 32,768 tokens per step. The configs were compiled
 GPUs (docs/guides/planning.md), but have not been run on one.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 # Size in configs/pretrain.py; (rows per step, tokens per row).
 GPUS = {

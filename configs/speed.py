@@ -1,7 +1,7 @@
 """Speed benchmark of training methods: losses and hours on the bundled corpus.
 
-    jepa-text study --config=configs/speed.py:only=muon --workdir=runs/speed
-    jepa-text study --config=configs/speed.py --workdir=runs/speed
+    jepa-text study speed:only=muon --workdir=runs/speed
+    jepa-text study speed --workdir=runs/speed
 
 During training, the loss is measured on a third of the held-out documents, on which
 entries may be tuned. The others, the split 'test', are evaluated once, at the end. Rows,
@@ -15,7 +15,7 @@ the model.
 LOG.md lists what was tried and how much it gained.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 SEEDS = {'desk': 5, 'tune': 1}
 STEPS = 1300  # at most

@@ -1,6 +1,6 @@
 r"""Training of a tokenizer on a corpus, with measurements of its fit.
 
-    jepa-text tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ \
+    jepa-text tokenizer --config=tokenizer:bpe,32768,texts/ \
       --workdir=runs/tokenizer
 
 The argument gives the kind (bpe or unigram), the vocabulary size and the text,

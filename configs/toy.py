@@ -1,13 +1,13 @@
 """One run on the bundled corpus, at toy scale: about two minutes on two cores.
 
-    jepa-text train --config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm
+    jepa-text train toy:clm_mlm --workdir=runs/clm_mlm
 
 The argument is one of PRESETS, the phases of configs/presets.py at the size of the
 quickstart. With --config.baseline=flops, phases with a latent loss are replaced by MLM
 with the same FLOPs.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 PRESETS = shared('presets').presets(
     rate=0.3, tied=True, start=0.99, top=3, paper_predictor=dict(predictor_width=96)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jepa_text import main
-from jepa_text.config import config_file, schema
+from jepa_text.settings import config_file, schema
 
 
 def config(name, **keys):

@@ -46,9 +46,9 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jepa_text.config import schema
 from jepa_text.files import addresses, extras, locks
 from jepa_text.parallel import exits, signals
+from jepa_text.settings import schema
 
 LOGS, LOCK = 'logs', 'driver.lock'  # names in the workdir
 _PROGRAM = 'from jepa_text import engine; engine.main()'

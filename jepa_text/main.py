@@ -14,10 +14,10 @@ import re
 import sys
 import traceback
 
-from jepa_text.config import config_file, display, resolve, schema
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
+from jepa_text.settings import config_file, display, resolve, schema
 
 TRAIN = 'jepa_text.training.config'
 STUDY = 'jepa_text.study.study'

@@ -43,12 +43,15 @@ read_command() {
   done
   if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
   case "${COMMAND[0]:-}" in
-    '' | -*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train --config=configs/toy.py:mlm --workdir=runs/first. See --help." ;;
+    '' | -*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train toy:mlm --workdir=runs/first. See --help." ;;
     export) ;; # uses the config of its run
     *)
-      [ -n "$config" ] || fail "${0##*/}: --config is missing. Pass a config file, as --config=configs/toy.py:mlm."
+      # The config may be the first word after the command, as for jepa-text.
+      case "${COMMAND[1]:-}" in '' | -*) ;; *) config=${COMMAND[1]} ;; esac
+      case " ${COMMAND[*]}" in *' --model='*) config=${config:-${COMMAND[0]}} ;; esac
+      [ -n "$config" ] || fail "${0##*/}: the config is missing. Pass the name of a shipped one or a file: ${COMMAND[0]} toy:mlm --workdir=runs/first."
       config=${config%%:*}
-      case "$config" in /*) ;; *) config="$ROOT/$config" ;; esac
+      case "$config" in /*) ;; *.py) config="$ROOT/$config" ;; *) config="$ROOT/configs/$config.py" ;; esac
       [ -f "$config" ] || fail "${0##*/}: config file $config does not exist. Paths are relative to the repository."
       ;;
   esac

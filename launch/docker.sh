@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a container image of jepa-text and runs it on this machine.
 #
-#   bash launch/docker.sh train --config=configs/toy.py:mlm --workdir=/data/first
+#   bash launch/docker.sh train toy:mlm --workdir=/data/first
 #   ACCELERATOR=cuda PUSH=1 IMAGE=REGISTRY/jepa-text:cuda bash launch/docker.sh build
 #
 # --dry-run prints the commands. The local folder DATA is mounted at /data; configs are

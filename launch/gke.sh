@@ -2,7 +2,7 @@
 # Runs jepa-text on Google Kubernetes Engine as a JobSet with one pod per host.
 #
 #   IMAGE=REGISTRY/jepa-text:tpu NAME=first TPU=tpu-v6e-slice TOPOLOGY=4x4 HOSTS=4 \
-#     bash launch/gke.sh train --config=configs/toy.py:mlm --workdir=/data/first
+#     bash launch/gke.sh train toy:mlm --workdir=/data/first
 #
 # Fills in launch/gke/jobset.yaml and passes it to kubectl; --dry-run prints it. The image
 # is built by launch/docker.sh; paths in the command are paths in the image.

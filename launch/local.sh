@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs jepa-text on this machine; the other launch scripts call it on their machines.
 #
-#   bash launch/local.sh train --config=configs/toy.py:mlm --workdir=runs/first
+#   bash launch/local.sh train toy:mlm --workdir=runs/first
 #   bash launch/local.sh --dry-run train --config=... --workdir=...
 #
 # All arguments except --dry-run are passed to jepa-text. Paths are relative to the

@@ -22,5 +22,5 @@ ready_venv
 
 cd "$ROOT"
 # Paths in the repository are passed relative to it, as the job prints them.
-exec "$VENV/bin/jepa-text" study --config=configs/quickstart.py \
+exec "$VENV/bin/jepa-text" study quickstart \
   --workdir="${WORKDIR#"$ROOT/"}" "$@"

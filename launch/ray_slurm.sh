@@ -3,7 +3,7 @@
 # a Ray cluster of its own: one process drives them, on the first node.
 #
 #   sbatch --nodes=4 --gpus-per-node=8 launch/ray_slurm.sh study \
-#     --config=configs/quickstart.py --workdir=/shared/seeds --config.engine.gpus=1
+#     --config=quickstart --workdir=/shared/seeds --config.engine.gpus=1
 #
 # Submit it from the repository, which all nodes see, after `bash launch/venv.sh cuda ray`
 # (or `cpu ray`). The workdir is a folder that all nodes see. If the job is preempted or a
@@ -19,7 +19,7 @@
 set -euo pipefail
 
 if [ -z "${SLURM_JOB_ID:-}" ] || [ $# = 0 ]; then
-  echo 'ray_slurm.sh: submit it with a command: sbatch --nodes=4 launch/ray_slurm.sh study --config=configs/quickstart.py --workdir=/shared/seeds' >&2
+  echo 'ray_slurm.sh: submit it with a command: sbatch --nodes=4 launch/ray_slurm.sh study quickstart --workdir=/shared/seeds' >&2
   exit 2
 fi
 PATH="$(realpath "${VENV:-.venv}")/bin:$PATH"

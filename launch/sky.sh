@@ -2,7 +2,7 @@
 # Runs jepa-text on any cloud with SkyPilot, as a managed job that survives preemption.
 #
 #   BUCKET=gs://my-bucket GPUS=H100:8 bash launch/sky.sh train \
-#     --config=configs/toy.py:mlm --workdir=/data/first
+#     --config=toy:mlm --workdir=/data/first
 #
 # Starts launch/sky.yaml with the files of this folder; --dry-run prints the command. The
 # workdir must be an address (gs://) or below /data.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs jepa-text as a SLURM job, with one process per node for all of its devices.
 #
-#   bash launch/slurm.sh train --config=configs/toy.py:mlm --workdir=/shared/first
+#   bash launch/slurm.sh train toy:mlm --workdir=/shared/first
 #
 # Submits itself; --dry-run prints the commands. Paths are relative to the repository, which
 # must be visible on the nodes. Before the time limit, or if preempted with a grace period,

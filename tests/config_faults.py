@@ -6,9 +6,9 @@ import random
 
 import tiny
 
-from jepa_text.config import config_file, resolve
 from jepa_text.parallel import exits
 from jepa_text.running import watchdog
+from jepa_text.settings import config_file, resolve
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes

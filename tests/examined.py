@@ -9,12 +9,12 @@ import random
 import jax
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.pretrained import labels, load, saved
+from jepa_text.settings import resolve
 
 SEA, LAND = ('whale', 'sea', 'ship'), ('law', 'tax', 'war')
 

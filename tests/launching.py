@@ -11,7 +11,7 @@ TOOLS = (
     *('id', 'mkdir', 'mktemp', 'nohup', 'printf', 'rm', 'sed', 'sleep', 'tail', 'tar'),
     *('touch', 'wc', 'xargs'),
 )
-JOB = ('train', '--config=configs/toy.py:mlm', '--workdir=/data/first')
+JOB = ('train', '--config=toy:mlm', '--workdir=/data/first')
 
 RECORD = """#!/usr/bin/env bash
 { printf '%s\\037' "${0##*/}" "$@"; printf '\\036'; } >>"$CALLS"

@@ -17,7 +17,7 @@ PACKAGE = ROOT / 'jepa_text'
 # files/ is first, as everything writes whole or not at all.
 LAYERS = [
     'files',
-    'config',
+    'settings',
     'report',
     'parallel',
     'engine',

@@ -11,8 +11,8 @@ import children
 import pytest
 
 from jepa_text import main
-from jepa_text.config import config_file, display, resolve
 from jepa_text.parallel import exits
+from jepa_text.settings import config_file, display, resolve
 from jepa_text.training import config as settings
 
 ROOT = Path(__file__).parents[1]
@@ -145,7 +145,7 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):
     # An absolute path after a bare file name is no address.
     (tmp_path / 'my.py').write_text(
-        """from jepa_text.config.config_file import shared
+        """from jepa_text.settings.config_file import shared
 
 def get_config(name):
     config = shared('toy').get_config()
@@ -206,7 +206,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('trian', "'train'"),
         ('train --workdir=x', 'The config is missing'),
         ('train quikstart --workdir=x', "Did you mean 'quickstart'?"),
-        ('train --config=configs/quikstart.py --workdir=x', "mean 'quickstart'?"),
+        ('train --config=quikstart --workdir=x', "mean 'quickstart'?"),
         ('train README.md --workdir=x', "'README.md' is neither the name"),
         ('train toy:clm_mlm toy --workdir=x', "'toy'"),
         ('train toy --workdir=x --config=toy', "'toy' and --config are two configs"),

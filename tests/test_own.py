@@ -13,7 +13,6 @@ import test_objectives
 import tiny
 
 from jepa_text import main
-from jepa_text.config import resolve
 from jepa_text.data import sources
 from jepa_text.evaluation import tasks
 from jepa_text.objectives.latent import balance
@@ -22,6 +21,7 @@ from jepa_text.parallel import sharding
 from jepa_text.planning import plan
 from jepa_text.pretrained import export, load
 from jepa_text.running import metrics
+from jepa_text.settings import resolve
 from jepa_text.training import config as settings
 from jepa_text.training import preflight, switches
 from jepa_text.training import recipe as recipes

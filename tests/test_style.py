@@ -277,8 +277,8 @@ CODE = [
 ]
 # These hold the old names to refuse them.
 ABOUT_OLD_NAMES = (
-    'jepa_text/config/renamed.py',
-    'tests/config/test_renamed.py',
+    'jepa_text/settings/renamed.py',
+    'tests/settings/test_renamed.py',
     'tests/test_style.py',
 )
 NAMES_OF_JAX = ('jax_disable_most_optimizations',)

@@ -1,13 +1,13 @@
 """Continued pretraining of a decayed model with MLM: Tables 14 to 17 of arXiv 2507.00994.
 
-    jepa-text study --config=configs/studies/cpt.py:scale=desk --workdir=runs/cpt-study
+    jepa-text study studies/cpt:scale=desk --workdir=runs/cpt-study
 
 42,000 decayed steps of MLM or CLM, followed by 2,000, 12,000 or 22,000 steps of MLM. The
 learning rate returns to its peak at once and decays over the last 2,000 steps, so that
 2,000 steps only decay; Adam's moments are kept. The paper does not specify any of this.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 FIRST = 42_000
 FURTHER = (22_000, 12_000, 2_000)

@@ -1,13 +1,13 @@
 """Data efficiency of MLM and CLM: Tables 6 to 9 of arXiv 2507.00994.
 
-    jepa-text study --config=configs/studies/data_efficiency.py:scale=desk \\
+    jepa-text study studies/data_efficiency:scale=desk \\
         --workdir=runs/efficiency
 
 MLM and CLM after 1,000 to 40,000 of 42,000 steps, before any decay: one trunk each, whose
 checkpoints are evaluated.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 STEPS = (40_000, 20_000, 10_000, 5_000, 2_000, 1_000)
 

@@ -1,6 +1,6 @@
 """Stability of fine-tuning after CLM: Figure 5 of arXiv 2507.00994, in two precisions.
 
-    jepa-text study --config=configs/studies/finetune_stability.py:scale=desk \\
+    jepa-text study studies/finetune_stability:scale=desk \\
         --workdir=runs/stability
 
 Is an encoder that started with CLM less sensitive to the learning rate of fine-tuning?
@@ -10,7 +10,7 @@ the paper's bfloat16. Its standard deviation over learning rates 1e-5 to 1e-4 an
 compared over pretraining seeds.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 STEPS = 42_000
 PRECISIONS = ('float32', 'paper_bf16')

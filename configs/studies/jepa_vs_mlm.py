@@ -1,14 +1,14 @@
 """Does JEPA in addition to MLM help? arXiv 2606.05173 with four balances and fair
 baselines.
 
-    jepa-text study --config=configs/studies/jepa_vs_mlm.py:scale=desk --workdir=runs/jepa
+    jepa-text study studies/jepa_vs_mlm:scale=desk --workdir=runs/jepa
 
 Every balance of the two losses is compared with MLM at equal FLOPs, and two with MLM at
 equal steps. The paper scale has its 35M parameters and 300,000 steps. The paper compares
 single runs at equal steps, where its hybrid takes 2.0 to 3.6 times the FLOPs.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 BALANCES = {
     'sigmoid': dict(name='sigmoid'),  # learned as in the paper, but clipped

@@ -1,6 +1,6 @@
 """Masking rate of MLM, alone and after CLM: Tables 2-5 and Figure 7 of arXiv 2507.00994.
 
-    jepa-text study --config=configs/studies/masking_rate.py:scale=desk \\
+    jepa-text study studies/masking_rate:scale=desk \\
         --workdir=runs/rate
 
 MLM at four masking rates and CLM, 42,000 steps each; and, at each rate, 40,000 steps of
@@ -8,7 +8,7 @@ CLM with 2,000 steps of MLM, during which the learning rate decays. The paper sc
 has 210m and 1b.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 RATES = (0.2, 0.3, 0.4, 0.5)
 STEPS = 42_000

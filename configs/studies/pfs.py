@@ -1,6 +1,6 @@
 """Pretraining from scratch, CLM then MLM: Tables 10 to 13 of arXiv 2507.00994.
 
-    jepa-text study --config=configs/studies/pfs.py:scale=desk --workdir=runs/pfs
+    jepa-text study studies/pfs:scale=desk --workdir=runs/pfs
 
 Three budgets with five shares of CLM each, at equal steps. Common prefixes of the runs
 are trained once: at paper scale, 206,000 of the 380,000 steps of the grid, or 122,000
@@ -8,7 +8,7 @@ without the two runs of 42,000 steps of a single objective, which the paper had 
 before.
 """
 
-from jepa_text.config.config_file import shared
+from jepa_text.settings.config_file import shared
 
 # {steps: steps after which CLM ends}
 BUDGETS = {

@@ -22,8 +22,6 @@ from pathlib import Path
 
 from jepa_text import engine
 from jepa_text.analysis import features, findings, measuring, page
-from jepa_text.config import schema
-from jepa_text.config.schema import field
 from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
@@ -32,6 +30,8 @@ from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import console
 from jepa_text.running import compilation, places, xla_flags
+from jepa_text.settings import schema
+from jepa_text.settings.schema import field
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -90,7 +90,7 @@ class Config:
         if not self.models or not self.tasks:
             raise ValueError(
                 'analyze needs models and tasks: '
-                '--config=configs/analyze.py:models=runs/a,hf:NAME,tasks=bundled'
+                '--config=analyze:models=runs/a,hf:NAME,tasks=bundled'
             )
         if self.half_samples == 1:
             raise ValueError(

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.config import resolve
 from jepa_text.evaluation import identity
 from jepa_text.files import atomic, checksums
 from jepa_text.models import pooling
+from jepa_text.settings import resolve
 
 POOLINGS = (*pooling.POOLINGS, 'last4')
 _AVERAGED = 4

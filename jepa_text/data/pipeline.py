@@ -12,10 +12,10 @@ from fractions import Fraction
 
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section
 from jepa_text.data.rows import row_folder
+from jepa_text.settings import resolve, schema
 
 
 def open_parts(data):

@@ -18,7 +18,6 @@ import pathlib
 import shutil
 
 from jepa_text import engine
-from jepa_text.config import schema
 from jepa_text.data import partial as partial_files
 from jepa_text.data import units
 from jepa_text.data.cleaning import duplicates
@@ -26,6 +25,7 @@ from jepa_text.data.rows import row_folder, writing
 from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import paths
 from jepa_text.report import console, rows_page
+from jepa_text.settings import schema
 
 TASKS = 100  # at most, in processes of their own, which take a second to start
 # Fields that are always part of a manifest's settings, in this order.

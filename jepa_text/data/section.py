@@ -8,9 +8,9 @@ data = dict(mixture=(dict(folder='runs/wiki', weight=0.7),
 import dataclasses
 import pathlib
 
-from jepa_text.config import schema
 from jepa_text.data.rows import packing as packings
 from jepa_text.engine import Options
+from jepa_text.settings import schema
 
 NORMALIZATIONS = ('', 'NFC', 'NFKC')
 

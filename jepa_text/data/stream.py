@@ -20,8 +20,8 @@ import sys
 import grain
 import numpy as np
 
-from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
+from jepa_text.settings import ranges
 
 PREFETCH = 2  # maximum number of groups of batches read ahead
 GROUP = 4  # batches read at a time

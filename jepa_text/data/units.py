@@ -18,7 +18,6 @@ import functools
 import json
 import pathlib
 
-from jepa_text.config import schema
 from jepa_text.data import partial, sources, tokenizers, tokenizing
 from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.corpora import corpus, invalid_text, reading
@@ -26,6 +25,7 @@ from jepa_text.data.rows import writing
 from jepa_text.data.section import Clean
 from jepa_text.parallel import exits
 from jepa_text.report import console, rows_page
+from jepa_text.settings import schema
 
 TOKENIZER, SCRATCH = 'tokenizer.json', 'work'  # names in the partial folder
 # The format version of a unit's mark; a partial folder of another version starts over.

@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text.config import ranges
-from jepa_text.config.schema import field, section
 from jepa_text.engine import Options
 from jepa_text.models import pooling
 from jepa_text.optim import adam
 from jepa_text.pretrained import base
+from jepa_text.settings import ranges
+from jepa_text.settings.schema import field, section
 
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
@@ -131,7 +131,7 @@ class Config:
         if not self.models or not self.tasks:
             raise ValueError(
                 'evaluate needs models and tasks, e.g. '
-                '--config=configs/evaluate.py:models=runs/a,hf:NAME,tasks=mine.jsonl'
+                '--config=evaluate:models=runs/a,hf:NAME,tasks=mine.jsonl'
             )
         rates = self.learning_rates
         for rate in rates:

@@ -18,7 +18,6 @@ import traceback
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.config import schema
 from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
@@ -27,6 +26,7 @@ from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import console
 from jepa_text.running import compilation, xla_flags
+from jepa_text.settings import schema
 
 
 def evaluate(config, workdir, dry_run=False):

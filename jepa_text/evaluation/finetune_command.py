@@ -8,8 +8,6 @@ The model can then be used:
 
 import dataclasses
 
-from jepa_text.config import schema
-from jepa_text.config.schema import field, section
 from jepa_text.data import truncation
 from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
@@ -18,6 +16,8 @@ from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import exported, labels, load, saved
 from jepa_text.report import console
 from jepa_text.running import compilation, places, xla_flags
+from jepa_text.settings import schema
+from jepa_text.settings.schema import field, section
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

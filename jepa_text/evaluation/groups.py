@@ -12,11 +12,11 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.config import schema
 from jepa_text.evaluation import controls, examiner, identity, zero_shot
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.members import grid
 from jepa_text.files import checksums
+from jepa_text.settings import schema
 
 
 @dataclasses.dataclass(frozen=True)

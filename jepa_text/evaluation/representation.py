@@ -15,13 +15,13 @@ from itertools import islice
 
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.sets import task
 from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
 from jepa_text.measures import probes as probing
+from jepa_text.settings import resolve
 
 TASKS = ('word_order', 'bigram_shift')  # default tasks of a study
 FOLDS = 3

@@ -18,9 +18,9 @@ import re
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import ranges, resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
+from jepa_text.settings import ranges, resolve
 
 HEADS = ('keep', 'tied', 'new')
 WINDOWS = ('two_sided', 'none')

@@ -10,10 +10,10 @@ import dataclasses
 import re
 import reprlib
 
-from jepa_text.config import ranges, resolve
 from jepa_text.hf import families
 from jepa_text.hf.families import FAMILIES, LAYER_TYPES, STRETCH
 from jepa_text.models import stack
+from jepa_text.settings import ranges, resolve
 
 # Options of an encoder that determine how it is computed, but not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')

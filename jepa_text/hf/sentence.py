@@ -3,8 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-from jepa_text.config import ranges
 from jepa_text.hf import files
+from jepa_text.settings import ranges
 
 _MODULES = 'sentence_transformers.models'
 _PARTS = ['Transformer', 'Pooling', 'Normalize']

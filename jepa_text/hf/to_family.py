@@ -8,10 +8,10 @@ an error: nothing is approximated.
 import numpy as np
 from flax import traverse_util
 
-from jepa_text.config import resolve
 from jepa_text.data.tokenizers.roles import ROLES
 from jepa_text.hf import configs
 from jepa_text.hf.families import FAMILIES
+from jepa_text.settings import resolve
 
 _POSITIONS = 'encoder/position_embedding'
 # transformers (5.24) replaces the tokenizer of a Qwen2 by one of its own, whatever

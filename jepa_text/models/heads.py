@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.config import ranges, resolve
 from jepa_text.losses.linear_cross_entropy import chunks
 from jepa_text.models import flops, layers, memo, stack
 from jepa_text.models.block import Block, Layer
 from jepa_text.parallel import activations, sharding
+from jepa_text.settings import ranges, resolve
 
 
 class LMHead(nn.Module):

@@ -16,11 +16,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import ranges, resolve
 from jepa_text.models import flops, layers
 from jepa_text.models.attention import attend
 from jepa_text.models.block import NORMS, Block, Layer
 from jepa_text.parallel import activations
+from jepa_text.settings import ranges, resolve
 
 # Maximum of sizes that must be at least 1.
 MAX_INT = dict(width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22)

@@ -15,8 +15,8 @@ is plain Llama. The options cover related models:
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import ranges
 from jepa_text.models import stack
+from jepa_text.settings import ranges
 
 # Keywords of `Transformer`: sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary
 # 128,256), and smaller ones, of which 'tiny' is for tests.

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
 from jepa_text.models.heads import lm_head, lm_head_loss
 from jepa_text.models.network import key_from
 from jepa_text.optim import schedules
+from jepa_text.settings import ranges
 
 Row = dict[str, np.ndarray]
 Arrays = dict[str, jax.Array]

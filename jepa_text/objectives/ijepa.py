@@ -19,7 +19,6 @@ import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import losses
-from jepa_text.config import ranges
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads, pooling
@@ -31,6 +30,7 @@ from jepa_text.objectives.latent.base import (
     parts,
 )
 from jepa_text.parallel import activations
+from jepa_text.settings import ranges
 
 
 def make(

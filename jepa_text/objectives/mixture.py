@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.config import ranges, resolve
 from jepa_text.objectives.base import TokenObjective
 from jepa_text.objectives.mlm import MLM
+from jepa_text.settings import ranges, resolve
 
 
 def make(tokenizer, length, steps, parts, shares=None):

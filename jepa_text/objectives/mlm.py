@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import ranges, resolve
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.objectives.base import TokenObjective
 from jepa_text.optim import schedules
+from jepa_text.settings import ranges, resolve
 
 
 def make(

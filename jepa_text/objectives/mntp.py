@@ -3,7 +3,7 @@
 Suited to decoders that are converted to encoders: the head remains a next-token head.
 """
 
-from jepa_text.config import resolve
+from jepa_text.settings import resolve
 
 
 def make(tokenizer, length, steps, shift=1, **section):

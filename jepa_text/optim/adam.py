@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jepa_text.config import ranges, resolve
 from jepa_text.optim.leaves import mask, no_balance
+from jepa_text.settings import ranges, resolve
 
 # Not float16, in which the moments of small gradients are zero.
 DTYPES = ('float32', 'bfloat16')

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jepa_text.config import ranges, resolve
 from jepa_text.optim import adam
 from jepa_text.optim.leaves import mask, path_name
+from jepa_text.settings import ranges, resolve
 
 # Matrices of layers and predictors, between hidden states: not the head's.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'

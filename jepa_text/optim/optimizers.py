@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jepa_text.config import ranges, resolve
 from jepa_text.optim import adam, muon
 from jepa_text.optim.leaves import path_name
+from jepa_text.settings import ranges, resolve
 
 
 def sgd(momentum=0.0):

@@ -17,7 +17,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import ranges, resolve
+from jepa_text.settings import ranges, resolve
 
 
 def make(section, steps, what='schedule'):

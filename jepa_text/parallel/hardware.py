@@ -16,7 +16,7 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from jepa_text.config import schema
+from jepa_text.settings import schema
 
 
 class Chip(NamedTuple):

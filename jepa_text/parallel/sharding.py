@@ -13,7 +13,7 @@ import re
 import jax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from jepa_text.config import schema
+from jepa_text.settings import schema
 
 AXES = ('data', 'fsdp', 'context', 'tensor')
 # The axes over which the rows of a batch, their positions and the vocabulary of a head

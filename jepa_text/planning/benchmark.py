@@ -12,12 +12,12 @@ import statistics
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.config import schema
-from jepa_text.config.schema import field, section
 from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
 from jepa_text.report import console
+from jepa_text.settings import schema
+from jepa_text.settings.schema import field, section
 from jepa_text.training import config as settings
 
 COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'memory, MiB')

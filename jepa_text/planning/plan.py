@@ -1,6 +1,6 @@
 """Estimates a run before it starts: parameters, FLOPs, memory, time and cost.
 
-    jepa-text plan --config=configs/toy.py:mlm --hardware=h100:8
+    jepa-text plan toy:mlm --hardware=h100:8
 
 Needs neither data nor an accelerator. FLOPs are counted in the traced program
 (models/flops.py); memory is estimated by memory.py. Speed is an assumed fraction of the
@@ -12,10 +12,10 @@ import math
 
 import jax
 
-from jepa_text.config import schema
 from jepa_text.models import flops
 from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, memory, roofline, tables
+from jepa_text.settings import schema
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes

@@ -9,7 +9,6 @@ import functools
 
 import jax
 
-from jepa_text.config import renamed, resolve
 from jepa_text.data import section, tokenizers
 from jepa_text.files import addresses, checksums, paths
 from jepa_text.hf import files as hf_files
@@ -19,6 +18,7 @@ from jepa_text.models.network import Network
 from jepa_text.pretrained import base, exported, saved
 from jepa_text.pretrained.model import Pretrained
 from jepa_text.running import budget, identity, places, restore, xla_flags
+from jepa_text.settings import renamed, resolve
 
 
 def load(workdir, step=None, **options):

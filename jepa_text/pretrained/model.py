@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.data import batching, tokenizers, truncation
 from jepa_text.models import memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, prediction
 from jepa_text.report import console
+from jepa_text.settings import resolve
 
 
 @jax.tree_util.register_pytree_with_keys_class

@@ -16,11 +16,11 @@ import numpy as np
 from flax import traverse_util
 from safetensors.numpy import load_file, save
 
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import atomic, checksums
 from jepa_text.models.network import Network
 from jepa_text.pretrained import base, labels, spans, tags
+from jepa_text.settings import resolve
 
 FILE = 'task.json'
 WEIGHTS = 'model.safetensors'

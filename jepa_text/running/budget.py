@@ -6,7 +6,7 @@ count the real ones, and `train/total_positions` every position read so far.
 
 import math
 
-from jepa_text.config import ranges
+from jepa_text.settings import ranges
 
 
 def total_steps(config):

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jepa_text.config import schema
 from jepa_text.files import addresses, checksums
 from jepa_text.parallel import exits, processes
 from jepa_text.running import restore
+from jepa_text.settings import schema
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2

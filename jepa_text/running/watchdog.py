@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 
-from jepa_text.config import schema
 from jepa_text.parallel import exits
+from jepa_text.settings import schema
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.config import renamed
 from jepa_text.files import atomic, locks, paths
 from jepa_text.running import metrics, restore
+from jepa_text.settings import renamed
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text.config import schema
 from jepa_text.parallel import hardware, sharding
 from jepa_text.running import metrics
+from jepa_text.settings import schema
 from jepa_text.study import tree
 from jepa_text.training import recipe as recipes
 

@@ -12,11 +12,11 @@ import math
 
 import numpy as np
 
-from jepa_text.config import schema
 from jepa_text.evaluation import evaluate
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import selection
 from jepa_text.running import restore
+from jepa_text.settings import schema
 from jepa_text.study import arms, cached_result, members
 
 

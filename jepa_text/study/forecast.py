@@ -6,11 +6,11 @@ hours on the hardware of the section `plan`.
 
 import dataclasses
 
-from jepa_text.config import schema
 from jepa_text.files import checksums
 from jepa_text.parallel import hardware
 from jepa_text.planning import plan
 from jepa_text.report import console
+from jepa_text.settings import schema
 from jepa_text.study import members, tree, work
 
 # Keys of a config and its phases that do not affect the cost of a step.

@@ -6,13 +6,13 @@ workdir/evaluated/<member>.json   the question, which names the checkpoint; the 
 
 import jax
 
-from jepa_text.config import resolve
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.evaluation import representation
 from jepa_text.files import checksums
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import load
 from jepa_text.running import restore
+from jepa_text.settings import resolve
 from jepa_text.study import cached_result, members
 from jepa_text.training import geometry, heldout
 

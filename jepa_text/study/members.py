@@ -13,10 +13,10 @@ import re
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.config import ranges, resolve
 from jepa_text.data import section, tokenizers
 from jepa_text.files import atomic, checksums
 from jepa_text.running import budget, restore, workdir
+from jepa_text.settings import ranges, resolve
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 

@@ -29,10 +29,10 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from jepa_text.config import resolve, schema
 from jepa_text.evaluation.results import published
 from jepa_text.files import checksums
 from jepa_text.measures import power
+from jepa_text.settings import resolve, schema
 from jepa_text.study import arms as of_arms
 from jepa_text.study import verdicts
 

@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.config import schema
 from jepa_text.data.section import Prepare
 from jepa_text.engine import Options
 from jepa_text.evaluation import representation
 from jepa_text.files import paths
 from jepa_text.parallel import exits
 from jepa_text.running import compilation, xla_flags
+from jepa_text.settings import schema
 from jepa_text.study import (
     finetuned,
     forecast,

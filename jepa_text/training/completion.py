@@ -10,8 +10,8 @@ The schedule of the learning rate stretches with the run, and lengths in steps o
 with the phase.
 """
 
-from jepa_text.config import resolve
 from jepa_text.parallel import processes
+from jepa_text.settings import resolve
 from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 

@@ -9,8 +9,6 @@ file or a function, and are checked against its keyword arguments when it is cal
 
 import dataclasses
 
-from jepa_text.config import ranges, resolve, schema
-from jepa_text.config.schema import field, section
 from jepa_text.data import section as reads
 from jepa_text.files import addresses
 from jepa_text.objectives.latent import diagnostics
@@ -18,6 +16,8 @@ from jepa_text.optim import optimizers
 from jepa_text.parallel import hardware, sharding
 from jepa_text.running import checkpoint as checkpoints
 from jepa_text.running import watchdog as watchdogs
+from jepa_text.settings import ranges, resolve, schema
+from jepa_text.settings.schema import field, section
 from jepa_text.training import heldout
 
 # Arguments of objectives that the program passes.

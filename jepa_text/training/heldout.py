@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import pipeline, stream
 from jepa_text.models import memo
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
+from jepa_text.settings import ranges, resolve, schema
 
 _NEEDED = ('encoder', 'lm_head')  # modules whose parameters are scored
 

@@ -29,7 +29,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import schema
 from jepa_text.data.rows import row_folder
 from jepa_text.files import atomic, checksums
 from jepa_text.hf import adapt as adapting
@@ -40,6 +39,7 @@ from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.pretrained import load
 from jepa_text.running import checkpoint, metrics, places, restore
+from jepa_text.settings import schema
 from jepa_text.training import switches
 from jepa_text.training.config import InitFrom
 

@@ -10,12 +10,12 @@ A run that cannot end well fails when it begins, not hours later.
 
 import jax
 
-from jepa_text.config import resolve
 from jepa_text.models import flops, memo
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import Objective
 from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
+from jepa_text.settings import resolve
 from jepa_text.training import heldout
 from jepa_text.training import state as states
 from jepa_text.training import step as steps

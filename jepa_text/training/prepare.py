@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.data.prepare import prepare
 from jepa_text.data.rows import row_folder
@@ -16,6 +15,7 @@ from jepa_text.data.section import Prepare
 from jepa_text.files import addresses
 from jepa_text.hf import named_tokenizer
 from jepa_text.report import rows_page
+from jepa_text.settings import schema
 
 REPORT = 'report.html'
 

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import data_position, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
@@ -23,6 +22,7 @@ from jepa_text.models.network import Network
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, numerics
+from jepa_text.settings import ranges, resolve, schema
 from jepa_text.training import config as settings
 from jepa_text.training import heldout, preflight
 from jepa_text.training import state as states

@@ -13,11 +13,11 @@ import flax
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import resolve
 from jepa_text.models import memo
 from jepa_text.models.network import key_from
 from jepa_text.optim.leaves import path_name
 from jepa_text.parallel import sharding
+from jepa_text.settings import resolve
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 

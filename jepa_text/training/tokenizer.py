@@ -9,8 +9,6 @@ The workdir contains tokenizer.json and report.json, and is written atomically.
 import dataclasses
 import json
 
-from jepa_text.config import schema
-from jepa_text.config.schema import field, section
 from jepa_text.data import sources, tokenizers, units
 from jepa_text.data.corpora import invalid_text, sampling
 from jepa_text.data.tokenizers import measures, roles, training
@@ -19,6 +17,8 @@ from jepa_text.hf import named_tokenizer
 from jepa_text.hf.named_tokenizer import FILE
 from jepa_text.report import rows_page, tokenizer_pages
 from jepa_text.running import places
+from jepa_text.settings import schema
+from jepa_text.settings.schema import field, section
 
 REPORT = 'report.json'
 MIN_HELDOUT_BYTES = 10_000  # fewer bytes of held-out text are not representative

@@ -9,13 +9,13 @@ import pytest
 import tiny
 
 from jepa_text.analysis import analyze
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers, truncation
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.pretrained import load
+from jepa_text.settings import resolve
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')

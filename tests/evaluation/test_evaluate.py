@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from jepa_text import engine
-from jepa_text.config import config_file
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command
@@ -24,6 +23,7 @@ from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.results import result_files, summary
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import load, saved
+from jepa_text.settings import config_file
 
 FAST = dict(steps=4, batch_size=8)
 

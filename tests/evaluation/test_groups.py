@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jepa_text.config import schema
 from jepa_text.evaluation import controls, evaluate, examiner, groups
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import load, saved
+from jepa_text.settings import schema
 
 FAST = dict(steps=2, batch_size=8)
 

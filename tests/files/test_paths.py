@@ -9,7 +9,6 @@ import tiny
 
 from jepa_text import main
 from jepa_text.analysis import analyze
-from jepa_text.config import config_file
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import text, tfds
@@ -19,6 +18,7 @@ from jepa_text.hf import files
 from jepa_text.planning import benchmark, plan
 from jepa_text.pretrained import export, load
 from jepa_text.running import checkpoint, compilation, workdir
+from jepa_text.settings import config_file
 from jepa_text.training import config as settings
 from jepa_text.training import init_from, tokenizer
 from jepa_text.training import prepare as preparing

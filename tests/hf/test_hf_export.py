@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import check_logits, tensors_of, their_logits
 
 from jepa_text import main
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
 from jepa_text.hf import (
@@ -31,6 +30,7 @@ from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.pretrained import export, load
 from jepa_text.report import frequencies
+from jepa_text.settings import resolve
 
 # Qwen2 is exported as another family (test_hf_tokenizers.py).
 EXPORTED = [case for case in CASES if case != 'qwen2']

@@ -17,12 +17,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from references import make_hf
 from safetensors.numpy import save_file
 
-from jepa_text.config import resolve
 from jepa_text.hf import configs, files, load, weights
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import load as of_any
+from jepa_text.settings import resolve
 
 REFERENCES = Path(__file__).parents[1] / 'references' / 'hf.npz'
 

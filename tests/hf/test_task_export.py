@@ -15,7 +15,6 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from jepa_text import main
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.hf import load as hf_load
@@ -32,6 +31,7 @@ from jepa_text.pretrained import (
     spans,
     tags,
 )
+from jepa_text.settings import resolve
 
 TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
 WORDS = [text.split() for text in TEXTS]

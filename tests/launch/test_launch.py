@@ -62,9 +62,9 @@ def test_missing_program_is_reported_in_one_line(machine, script):
     assert line.startswith(f'jepa-text: {script}: {program} is missing. ')
 
 
-NO_SUCH_CONFIG = ('train', '--config=configs/dask.py:mlm', '--workdir=/data/a')
+NO_SUCH_CONFIG = ('train', '--config=dask:mlm', '--workdir=/data/a')
 LOST = (*JOB[:2], '--workdir=runs/a')
-STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
+STUDY = ('study', '--config=quickstart', '--workdir=gs://bucket/seeds')
 TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
@@ -74,8 +74,8 @@ TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
         # All scripts leave this check to command_line.sh: each has the last mistake.
         ('local.sh', (), {}, 'no COMMAND'),
         ('local.sh', JOB[1:], {}, 'no COMMAND'),
-        ('local.sh', ('train', JOB[2]), {}, '--config is missing'),
-        ('local.sh', ('train', '--config=', JOB[2]), {}, '--config is missing'),
+        ('local.sh', ('train', JOB[2]), {}, 'the config is missing'),
+        ('local.sh', ('train', '--config=', JOB[2]), {}, 'the config is missing'),
         ('local.sh', JOB[:2], {}, '--workdir is missing'),
         *((script, NO_SUCH_CONFIG, {}, 'does not exist') for script in LAUNCHERS),
         ('local.sh', JOB, dict(PROCESSES='0'), '=0 is not a whole number above 0'),

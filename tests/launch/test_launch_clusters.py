@@ -123,7 +123,7 @@ GPU = dict(NAME='first', IMAGE='place/jepa-text:cuda', GPU='nvidia-h100-80gb', H
 TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
-STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
+STUDY = ('study', '--config=quickstart', '--workdir=gs://bucket/seeds')
 
 
 def jobset(machine, *words, **env):
@@ -254,7 +254,7 @@ def test_command_of_a_sky_node(machine, nodes, accelerator):
     assert sorted(lines[4:]) == (several if (nodes, accelerator) == (2, 'cuda') else [])
 
 
-MEMBERS = ('study', '--config=configs/quickstart.py', '--workdir=/shared/seeds')
+MEMBERS = ('study', '--config=quickstart', '--workdir=/shared/seeds')
 
 
 def test_members_run_on_the_nodes_of_a_slurm_job(machine):

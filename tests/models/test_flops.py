@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jepa_text.config import config_file, resolve
 from jepa_text.data import tokenizers
 from jepa_text.models import flops, memo
 from jepa_text.models.attention import masks
 from jepa_text.models.network import Network
 from jepa_text.objectives import hybrid
+from jepa_text.settings import config_file, resolve
 from jepa_text.training import preflight
 from jepa_text.training import state as states
 

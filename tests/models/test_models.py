@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.config import resolve
 from jepa_text.models import heads, layers, stack, transformer
 from jepa_text.parallel import sharding
+from jepa_text.settings import resolve
 
 V, L = 37, 12
 # Two documents and padding in one row.

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.config import resolve
 from jepa_text.models import heads, modernbert, transformer
 from jepa_text.models.attention import attend as attention
 from jepa_text.models.attention import cudnn, pallas, xla
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
+from jepa_text.settings import resolve
 
 V, WIDTH = 31, 16
 TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))

@@ -11,11 +11,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import losses
-from jepa_text.config import resolve
 from jepa_text.models import network as networks
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.objectives.base import View
+from jepa_text.settings import resolve
 from jepa_text.training import step as steps
 
 V, L, B = 31, 16, 8

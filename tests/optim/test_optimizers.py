@@ -10,11 +10,11 @@ import pytest
 import scipy
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.optim import adam, leaves, muon, optimizers
 from jepa_text.parallel import sharding
+from jepa_text.settings import resolve
 from jepa_text.training import state as states
 
 SHAPES = {

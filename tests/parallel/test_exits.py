@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jepa_text.config import ranges
 from jepa_text.parallel import exits
+from jepa_text.settings import ranges
 
 PACKAGE = Path(exits.__file__).parents[1]
 
@@ -73,7 +73,7 @@ def test_errors_of_compiled_programs_are_not_converted(monkeypatch):
         raise ValueError('UNKNOWN: Gloo all-reduce failed: Connection closed by peer')
 
     # As raised by compiled code: the innermost frame is of this package.
-    monkeypatch.setattr(ranges, '__name__', 'jepa_text.config.ranges')
+    monkeypatch.setattr(ranges, '__name__', 'jepa_text.settings.ranges')
     gloo = type(gloo)(gloo.__code__, vars(ranges) | {'ValueError': ValueError})
     assert not isinstance(refused(gloo), exits.ConfigError)
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from jepa_text.config import config_file
 from jepa_text.parallel import hardware
 from jepa_text.planning import aot, targets
+from jepa_text.settings import config_file
 from jepa_text.training import config as settings
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from jepa_text.config import schema
 from jepa_text.planning import benchmark, worker
+from jepa_text.settings import schema
 
 CONFIG = Path(__file__).parents[2] / 'configs' / 'benchmark.py'
 

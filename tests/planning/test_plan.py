@@ -10,9 +10,9 @@ import pytest
 import tiny
 
 from jepa_text import main
-from jepa_text.config import config_file
 from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, hlo, memory, plan, tables
+from jepa_text.settings import config_file
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps

@@ -11,12 +11,12 @@ import pandas
 import pytest
 from numpy.testing import assert_allclose
 
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.models import pooling, transformer
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, load
+from jepa_text.settings import resolve
 
 TEXT = 'the whale saw a captain of the union in her garden at night'
 WORDS = 4 * TEXT.split()

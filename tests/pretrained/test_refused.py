@@ -7,11 +7,11 @@ import examined
 import numpy as np
 import pytest
 
-from jepa_text.config import schema
 from jepa_text.data import truncation
 from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import labels, load, prediction, spans, tags
+from jepa_text.settings import schema
 
 LABELS = labels.Labels(labels=('land', 'sea'))
 

@@ -35,7 +35,7 @@ def test_settings_that_change_draws_are_rejected_at_start(setting, tmp_path, cap
         with pytest.raises(exits.ConfigError, match=f'{setting.upper()} is .*update'):
             start()
     assert not (tmp_path / 'run').exists()
-    words = ['jepa-text', 'plan', '--config=configs/toy.py:mlm']
+    words = ['jepa-text', 'plan', '--config=toy:mlm']
     assert main.main(words) == exits.USAGE
     assert setting.upper() in capsys.readouterr().err
 

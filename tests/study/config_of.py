@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import tiny
 
-from jepa_text.config import config_file
+from jepa_text.settings import config_file
 from jepa_text.study import study
 
 FOLDER = Path(__file__).parents[2] / 'configs' / 'studies'

@@ -5,7 +5,7 @@ import functools
 import pytest
 from config_of import FOLDER, NAMES, shipped
 
-from jepa_text.config import config_file
+from jepa_text.settings import config_file
 from jepa_text.study import arms, finetuned, forecast, members, papers, sweeps
 from jepa_text.training import config as settings
 

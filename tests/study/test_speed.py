@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jepa_text.config import config_file
 from jepa_text.data.sources import bundled
+from jepa_text.settings import config_file
 from jepa_text.study import measure, study
 
 FILE = Path(__file__).parents[2] / 'configs' / 'speed.py'

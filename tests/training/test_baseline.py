@@ -3,8 +3,8 @@
 import pytest
 import tiny
 
-from jepa_text.config import config_file
 from jepa_text.parallel import sharding
+from jepa_text.settings import config_file
 from jepa_text.study import members
 from jepa_text.training import completion
 from jepa_text.training import config as settings

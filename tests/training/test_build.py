@@ -54,7 +54,7 @@ def test_only_the_builder_reads_the_config():
 def test_reading_a_config_is_detected():
     source = """
 import jax
-from jepa_text.config import ranges
+from jepa_text.settings import ranges
 def fine(section):
     return jax.config, ranges.config, section['config']
 def run(config):

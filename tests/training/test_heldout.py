@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text.config import resolve
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
@@ -20,6 +19,7 @@ from jepa_text.parallel import sharding
 from jepa_text.pretrained import load
 from jepa_text.report import frequencies
 from jepa_text.running import metrics
+from jepa_text.settings import resolve
 from jepa_text.training import heldout
 
 CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')

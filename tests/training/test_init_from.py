@@ -16,11 +16,11 @@ import tiny
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import tensors_of
 
-from jepa_text.config import resolve
 from jepa_text.data import prepare, tokenizers
 from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
+from jepa_text.settings import resolve
 from jepa_text.training import completion, heldout, init_from, switches
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes

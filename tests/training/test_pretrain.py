@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.config import config_file
 from jepa_text.data.section import Prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
+from jepa_text.settings import config_file
 from jepa_text.training import config as settings
 from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes

@@ -14,7 +14,6 @@ import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.config import resolve
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.objectives.base import View
@@ -22,6 +21,7 @@ from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import leaves, muon, optimizers, schedules
 from jepa_text.parallel import sharding
+from jepa_text.settings import resolve
 from jepa_text.training import state as states
 from jepa_text.training import step, switches
 

@@ -9,10 +9,10 @@ import hub_server
 import pytest
 
 from jepa_text import main
-from jepa_text.config import config_file
 from jepa_text.data import prepare, tokenizers
 from jepa_text.data.tokenizers import training
 from jepa_text.parallel import exits
+from jepa_text.settings import config_file
 
 ROOT = Path(__file__).parents[2]
 CONFIG = str(ROOT / 'configs' / 'tokenizer.py')

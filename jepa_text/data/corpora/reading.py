@@ -13,9 +13,9 @@ import csv
 import hashlib
 import json
 
-from jepa_text.config import ranges, resolve
 from jepa_text.data.corpora import invalid_text
 from jepa_text.files import streams
+from jepa_text.settings import ranges, resolve
 
 SPLITS = ('train', 'heldout')
 LONGEST = 2**28  # maximum bytes of a line

@@ -20,8 +20,8 @@ import dataclasses
 
 import tensorflow_datasets as tfds
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import reading
+from jepa_text.settings import resolve
 
 
 @dataclasses.dataclass

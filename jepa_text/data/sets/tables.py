@@ -17,10 +17,10 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import reading, row_groups
 from jepa_text.data.sets import hub, prepared
 from jepa_text.files import paths
+from jepa_text.settings import resolve
 
 _TEXT, _BINARY = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json'), ('.parquet', '.arrow')
 SUFFIXES = (*(f'{suffix}{end}' for suffix in _TEXT for end in reading.ENDS), *_BINARY)

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, invalid_text
+from jepa_text.settings import resolve
 
 # {what a file's name contains: its source}; all others are plain text.
 KINDS = dict.fromkeys(('.json', '.ndjson'), 'jsonl')

@@ -13,11 +13,11 @@ A new plan made from a newer commit is a different plan, and their rows are neve
 The manifest records the commit.
 """
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, reading
 from jepa_text.data.sets import hub
 from jepa_text.data.sources import csv, jsonl, parquet
 from jepa_text.files import addresses, listing
+from jepa_text.settings import resolve
 
 SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *jsonl.JSON, *csv.SUFFIXES)
 

@@ -7,8 +7,8 @@ import functools
 import itertools
 import os
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import corpus, invalid_text, reading
+from jepa_text.settings import resolve
 
 SUFFIXES = tuple(f'.txt{end}' for end in reading.ENDS)
 DOCUMENTS = ('blank_line', 'file')

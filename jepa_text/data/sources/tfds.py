@@ -12,9 +12,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text, reading
 from jepa_text.files import paths
+from jepa_text.settings import resolve
 
 NAMED = 'tfds:'
 

@@ -176,7 +176,7 @@ def read(path):
         raise FileNotFoundError(
             f"No tokenizer at {path}. Give the path of a tokenizer.json, 'bundled' or "
             'hf:NAME, or train one: jepa-text tokenizer '
-            '--config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer. Other '
+            '--config=tokenizer:bpe,32768,texts/ --workdir=tokenizer. Other '
             'formats: AutoTokenizer.from_pretrained(X).save_pretrained(X) of '
             'transformers writes a tokenizer.json.'
         )
@@ -337,7 +337,7 @@ def _find(role, vocabulary, optional):
         return None
     raise ValueError(
         f'no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
-        'jepa-text tokenizer --config=configs/tokenizer.py --config.tokenizer=PATH '
+        'jepa-text tokenizer --config=tokenizer --config.tokenizer=PATH '
         '--workdir=NEW'
     )
 

@@ -22,9 +22,9 @@ import re
 import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
+from jepa_text.settings import resolve
 
 ROLES = ('<pad>', '<bos>', '<eos>', '<mask>')
 RESERVED = 4

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.evaluation.results.result_files import MODES, STATUSES
 from jepa_text.measures import statistics
+from jepa_text.settings import resolve
 
 # Selection metrics for lines without a `metric`.
 METRICS = {

@@ -15,11 +15,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.files import paths
+from jepa_text.settings import resolve
 
 IDS, QUERY_IDS = ('_id', 'id', 'docid'), ('query-id', 'query_id', 'qid')
 LAYOUT = (

@@ -22,9 +22,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text
 from jepa_text.evaluation.sets import targets
+from jepa_text.settings import resolve
 
 SPLITS = ('train', 'validation', 'test')
 VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers

@@ -10,10 +10,10 @@ import dataclasses
 import itertools
 from pathlib import Path
 
-from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import retrieval, task
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
+from jepa_text.settings import resolve
 
 FOLDER = 'evaluation/tasks'
 # Tasks whose `make` is told that there is no training, so that it splits nothing.

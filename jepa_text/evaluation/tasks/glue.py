@@ -16,10 +16,10 @@ in arXiv 2507.00994, section 3. Templates of pairs are those of that paper if it
 
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.settings import resolve
 
 HUB = 'hub:nyu-mll/glue'
 

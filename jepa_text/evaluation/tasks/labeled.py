@@ -8,10 +8,10 @@ import warnings
 
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.settings import resolve
 
 _HIDDEN = (
     'If the labels are hidden, remove that file: without a test set, the validation set '

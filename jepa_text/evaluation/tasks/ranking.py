@@ -14,10 +14,10 @@ pairs='hub:hgissbkh/msmarco-pairs'.
 import itertools
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.settings import resolve
 
 PROTOCOLS = ('full', 'paper')
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.data.sources import bundled
 from jepa_text.evaluation.sets import sentences as sentence_sets
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.paragraphs import paragraphs
+from jepa_text.settings import resolve
 
 SETS = {
     'bigram_shift': sentence_sets.bigram_shift,

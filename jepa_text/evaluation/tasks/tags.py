@@ -12,11 +12,11 @@ import functools
 import warnings
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sets import columns, tables
 from jepa_text.evaluation.metrics import tags as metrics
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.settings import resolve
 
 WORDS, TAGS = ('tokens', 'words'), ('tags', 'ner_tags', 'ner', 'labels')
 SCHEMES = ('iob2', 'iob1')

@@ -15,10 +15,10 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jepa_text.config import ranges, resolve
 from jepa_text.models import heads
 from jepa_text.objectives.base import share_schedule
 from jepa_text.optim import schedules
+from jepa_text.settings import ranges, resolve
 
 LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # memory
 # Allowed values of the settings.

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
-from jepa_text.config import resolve
 from jepa_text.models import heads, pooling
 from jepa_text.objectives.base import Objective
 from jepa_text.objectives.latent import balance as balances
 from jepa_text.objectives.latent import diagnostics, targets
 from jepa_text.objectives.mlm import MLM
+from jepa_text.settings import resolve
 
 # Metric: the number of documents in a batch for which no latent is predicted.
 WITHOUT = 'jepa/documents_without_target'

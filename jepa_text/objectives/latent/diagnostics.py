@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
-from jepa_text.config import schema
+from jepa_text.settings import schema
 
 GRADIENTS = ('jepa/latent_grad_norm', 'jepa/token_grad_norm', 'jepa/grad_cosine')
 LATENTS = (

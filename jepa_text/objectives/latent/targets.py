@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.config import ranges, resolve
 from jepa_text.losses import regularizers
 from jepa_text.objectives.base import share_schedule, step_key
+from jepa_text.settings import ranges, resolve
 
 CHOICES = {
     'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce'),

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from jepa_text.config import schema
 from jepa_text.data.cleaning import cleaner
 from jepa_text.data.section import Clean
+from jepa_text.settings import schema
 
 QUESTION = 'Which of the twelve gray ships sailed first, on the morning of May 3rd, 1901?'
 SHORT = 'Nine ships sailed out on that gray morning.'

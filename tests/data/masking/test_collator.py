@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from jepa_text.config import resolve
+from jepa_text.settings import resolve
 
 LETTERS = 'abcdefghij'
 COLLATED, LENGTH = 3000, 40

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.config import resolve
 from jepa_text.data import mixture as mixtures
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
+from jepa_text.settings import resolve
 from jepa_text.training import step as steps
 
 SPECIAL = (0, 1, 2, 3)

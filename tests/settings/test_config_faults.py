@@ -13,9 +13,9 @@ import pytest
 import tiny
 
 from jepa_text import main
-from jepa_text.config import config_file
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
+from jepa_text.settings import config_file
 from jepa_text.study import study
 from jepa_text.training import train
 

@@ -9,11 +9,11 @@ import config_faults
 import pytest
 
 from jepa_text import main
-from jepa_text.config import config_file, resolve, schema
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import tasks
 from jepa_text.optim import optimizers, schedules
 from jepa_text.planning import benchmark
+from jepa_text.settings import config_file, resolve, schema
 from jepa_text.training import config as settings
 
 PRESETS = list(config_file.shared('toy').PRESETS)

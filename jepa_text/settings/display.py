@@ -3,8 +3,8 @@
 import dataclasses
 import pprint
 
-from jepa_text.config import config_file, resolve, schema
 from jepa_text.files import paths
+from jepa_text.settings import config_file, resolve, schema
 
 MISSING, NONE = object(), '(none)'
 TOY, PAPERS = 'toy', 'pretrain'

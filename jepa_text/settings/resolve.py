@@ -13,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from jepa_text.config import ranges
+from jepa_text.settings import ranges
 
 HELP = 'docs/adding.md describes what it must do; --traceback shows all calls.'
 

@@ -24,7 +24,7 @@ import json
 import types
 import typing
 
-from jepa_text.config import ranges, renamed, resolve
+from jepa_text.settings import ranges, renamed, resolve
 
 REQUIRED = dataclasses.MISSING
 

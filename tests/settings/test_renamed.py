@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from jepa_text.config import config_file, renamed, schema
 from jepa_text.pretrained import load
 from jepa_text.running import workdir
+from jepa_text.settings import config_file, renamed, schema
 from jepa_text.training import config as settings
 from tests import tiny
 

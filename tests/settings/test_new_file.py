@@ -8,9 +8,9 @@ import pytest
 import tiny
 
 from jepa_text import main
-from jepa_text.config import config_file, display, schema
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
+from jepa_text.settings import config_file, display, schema
 
 PRESETS = [*display.OTHERS, *config_file.shared('toy').PRESETS]
 SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210m', '1b')]

@@ -20,8 +20,8 @@ import traceback
 import types
 from pathlib import Path
 
-from jepa_text.config import ranges, resolve, schema
 from jepa_text.files import paths
+from jepa_text.settings import ranges, resolve, schema
 
 PACKAGE = Path(__file__).parents[1]
 SETTING = re.compile(r'--?config\.([^=]+)=(.*)', re.DOTALL)

@@ -5,8 +5,8 @@ import dataclasses
 import ml_collections
 import pytest
 
-from jepa_text.config import config_file, ranges, schema
-from jepa_text.config.schema import field, section
+from jepa_text.settings import config_file, ranges, schema
+from jepa_text.settings.schema import field, section
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
