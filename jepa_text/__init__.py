@@ -27,12 +27,16 @@ _PUBLIC = {
     'config': 'api',
     'train': 'api',
     'steps': 'training.own_loop',
+    'evaluate': 'api',
+    'analyze': 'api',
     'Run': 'api',
 }
 
 
 def __getattr__(name):
     """Imports a public name, as `jepa_text.load`, or a module, as `jepa_text.losses`."""
+    if name in ('losses', 'sklearn'):
+        return importlib.import_module(f'{__name__}.{name}')
     if name not in _PUBLIC:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     module = importlib.import_module(f'{__name__}.{_PUBLIC[name]}')

@@ -5,7 +5,9 @@ train     trains a run in a workdir, or resumes it
 steps     the state, the compiled step and the batches, for a loop of one's own
 """
 
+import contextlib
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,53 @@ def train(config, workdir):
     from jepa_text.evaluation import train_command
 
     return Run(str(workdir), train_command.trained(config, workdir))
+
+
+def evaluate(models, tasks, workdir=None, **keys):
+    """Fine-tunes models on tasks and returns their test scores: a table with a row for
+    each model, task and metric.
+
+    models     a run, or 'hf:' and a name or folder, or several
+    tasks      a file of texts and labels, NAME, or NAME@PATH, or several
+    workdir    keeps the results, so that the same call continues; None: a temporary one
+    keys       keys of the config, as in `config`: seeds=3, steps=200
+
+    Columns: `low` and `high` are 95 % intervals over `seeds` at the `learning_rate` that
+    validation chose, NaN for one seed; `control` is the strongest baseline of the task by
+    this metric, of value `control_value`. Raises what evaluation/evaluate.py raises.
+    """
+    from jepa_text.evaluation import evaluate
+    from jepa_text.evaluation.results import summary
+
+    with _examined('evaluate', models, tasks, workdir, keys) as (made, folder):
+        chosen = evaluate.evaluate(made, folder)['chosen']
+    return _table(summary.beside_controls(summary.rows(chosen)))
+
+
+def analyze(models, tasks='bundled', workdir=None, **keys):
+    """Analyzes what the vectors of models hold, and returns a table with a row for each
+    model, task and value that has a control.
+
+    Arguments are those of `evaluate`. Columns: `low` and `high` are 95 % intervals;
+    `control` is the strongest one, of value `reached`; `kind` is what follows
+    (analysis/verdicts.py). The page with all layers and figures is in the workdir. Raises
+    what analysis/analyze.py raises.
+    """
+    from jepa_text.analysis import analyze
+
+    with _examined('analyze', models, tasks, workdir, keys) as (made, folder):
+        return _table(analyze.analyze(made, folder)['examined'])
+
+
+@contextlib.contextmanager
+def _examined(command, models, tasks, workdir, keys):
+    """Yields (config, workdir) of a command that examines models on tasks."""
+    lists = [[x] if isinstance(x, str) else [*x] for x in (models, tasks)]
+    models, tasks = (','.join(map(str, names)) for names in lists)
+    made = config(f'{command}:models={models},tasks={tasks}', **keys)
+    with contextlib.ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory()
+        yield made, workdir or stack.enter_context(temporary)
 
 
 def _table(rows):

@@ -3,7 +3,12 @@
 import children
 import jax
 import numpy as np
+import pandas
 import pytest
+from sklearn import pipeline
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 
 import jepa_text as jt
 from jepa_text import api, main
@@ -15,6 +20,26 @@ TINY = dict(
     checkpoint=dict(every=3, keep=1),
     log_every=1,
 )
+
+
+SORTS = {'ship': 'the {} ships sail home', 'tax': 'we paid {} taxes last year'}
+
+
+@pytest.fixture(scope='module')
+def run(config, tmp_path_factory):
+    return jt.train(config, tmp_path_factory.mktemp('run') / 'run')
+
+
+@pytest.fixture(scope='module')
+def labeled(tmp_path_factory):
+    """A CSV of texts and labels."""
+    path = tmp_path_factory.mktemp('labeled') / 'sorts.csv'
+    lines = ['text,label']
+    lines += [
+        f'{text.format(n)},{label}' for n in range(40) for label, text in SORTS.items()
+    ]
+    path.write_text('\n'.join(lines))
+    return str(path)
 
 
 @pytest.fixture(scope='module')
@@ -55,10 +80,9 @@ def test_a_wrong_config_is_explained(name, keys, words):
         api.config(name, **keys)
 
 
-def test_steps_are_those_of_train(config, tmp_path):
+def test_steps_are_those_of_train(config, run):
     """A loop of one's own over both phases ends in the bits of `train`, also if it is
     restarted in the middle of a phase."""
-    run = jt.train(config, tmp_path / 'run')
     state = None
     numbers, losses = [], []
     for _ in range(2):
@@ -80,3 +104,38 @@ def test_steps_are_those_of_train(config, tmp_path):
         jt.steps(config, state)
     vectors_ND = run.model().encode(['Call me Ishmael.'])
     assert vectors_ND.shape == (1, 64)
+
+
+@pytest.mark.slow
+def test_scores_are_a_table_beside_controls(run, labeled, tmp_path):
+    keys = dict(seeds=2, steps=2, learning_rates=(1e-3,), **{'finetuning.batch_size': 8})
+    table = jt.evaluate(run.workdir, labeled, tmp_path / 'exam', **keys)
+    again = jt.evaluate([run.workdir], [labeled], tmp_path / 'exam', **keys)
+    assert table.equals(again)
+    assert {'model', 'metric', 'value', 'low', 'high', 'control'} <= {*table.columns}
+    (accuracy,) = table[table.metric == 'accuracy'].to_dict('records')
+    assert accuracy['seeds'] == 2 and accuracy['model'] == 'run'
+    assert accuracy['low'] <= accuracy['value'] <= accuracy['high']
+    # The words alone tell the classes apart.
+    assert accuracy['control'].startswith('TF-IDF') and accuracy['control_value'] == 1
+
+
+@pytest.mark.slow
+def test_an_analysis_is_a_table_beside_controls(run, labeled):
+    keys = dict(train=40, test=20, half_samples=0, poolings=('mean',))
+    table = jt.analyze(run.workdir, labeled, **keys)
+    assert {'model', 'task', 'metric', 'value', 'control', 'reached'} <= {*table.columns}
+    assert len(table) and set(table.model) == {'run'}
+
+
+def test_vectors_are_a_step_of_scikit_learn(run, labeled):
+    frame = pandas.read_csv(labeled)
+    model = run.model()
+    steps = pipeline.make_pipeline(jt.sklearn.TextEncoder(model), LogisticRegression())
+    grid = {'textencoder__pool': ['mean', 'max'], 'textencoder__layer': [0, -1]}
+    search = GridSearchCV(steps, grid, cv=2).fit(frame.text, frame.label)
+    assert search.best_score_ > 0.9
+    assert set(search.predict(['the 9 ships sail', 'many taxes'])) <= set(SORTS)
+    encoder = clone(jt.sklearn.TextEncoder(run.workdir, pool='max'))
+    vectors_ND = encoder.fit_transform(frame.text)
+    np.testing.assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))

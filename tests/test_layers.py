@@ -30,6 +30,7 @@ LAYERS = [
     'running',
     'hf',
     'pretrained',
+    'sklearn',
     'training',
     'evaluation',
     'analysis',

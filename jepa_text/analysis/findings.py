@@ -125,8 +125,8 @@ def compare(rows, deviations, per_example):
     Returns a dict of
 
     tests      comparisons.tests of all pairs of models
-    examined   all values that have a control, with the strongest: `control`, its value
-               `reached`, and the `kind` of `conclusion`
+    examined   all values that have a control, with their intervals and the strongest
+               control: `control`, its value `reached`, and the `kind` of `conclusion`
     collapsed  [(task, model)] with collapsed vectors
     """
     rows = rows + over_seeds(rows)
@@ -137,7 +137,7 @@ def compare(rows, deviations, per_example):
         control, kind, reached = min(
             verdicts, key=lambda one: (KINDS.index(one[1]), sign * one[2])
         )
-        known = {key: row[key] for key in (*_NAMES, 'value')}
+        known = {key: row[key] for key in (*_NAMES, 'value', 'low', 'high')}
         examined.append(known | dict(control=control, reached=reached, kind=kind))
     tests = comparisons.tests(chosen, rows, per_example, deviations)
     return dict(tests=tests, examined=examined, collapsed=collapsed)

@@ -51,6 +51,29 @@ def write(folder, rows):
     atomic.write(Path(folder) / 'summary.csv', table.getvalue())
 
 
+def beside_controls(rows):
+    """Returns one row per model, task and metric, of `rows`: model, task, metric, value,
+    low, high, seeds, learning_rate, and the strongest `control` of the task by this
+    metric with its `control_value` ('' and NaN if there is none)."""
+    made = []
+    for row in rows:
+        for metric, (value, low, high) in row['standard'].items():
+            controls = {
+                other['model']: other['standard'][metric][0]
+                for other in rows
+                if other['control'] and other['task'] == row['task']
+                if metric in other['standard']
+            }
+            best = max(controls, key=controls.get, default='')
+            names = dict(model=row['model'], task=row['task'], metric=metric)
+            values = dict(value=value, low=low, high=high)
+            how = dict(seeds=row['n'], learning_rate=row['learning_rate'])
+            strongest = dict(control=best, control_value=controls.get(best, math.nan))
+            if not row['control']:
+                made.append(names | values | how | strongest)
+    return made
+
+
 def over_instances(folder, chosen, clusters):
     """Returns {(model, task): Interval} over seeds and instances of the metric of `rows`,
     for description and not for tests.
