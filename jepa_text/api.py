@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jepa_text import main
+from jepa_text import commands
 from jepa_text.settings import config_file, schema
 
 
@@ -33,7 +33,7 @@ def config(name, **keys):
 
     file = config_file.read(name)
     command = _command_of(name, file)
-    root, flags = main.root_of(command, file), main.COMMANDS[command].keys
+    root, flags = commands.root_of(command, file), commands.COMMANDS[command].keys
     settings = [(flags.get(key, key), value) for key, value in keys.items()]
     made = config_file.with_settings(root, file, settings)
     schema.read(root, made)
@@ -43,7 +43,7 @@ def config(name, **keys):
 def _command_of(name, file):
     """Returns the command that a config is for: by its name, or by its keys."""
     stem = Path(name.partition(':')[0]).stem
-    if stem in main.COMMANDS:
+    if stem in commands.COMMANDS:
         return stem
     return 'study' if 'runs' in file else 'train'
 

@@ -36,8 +36,9 @@ LAYERS = [
     'analysis',
     'planning',
     'study',
-    'main',
+    'commands',
     'api',
+    'main',
 ]
 
 FILES = sorted(PACKAGE.rglob('*.py'))

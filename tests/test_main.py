@@ -10,7 +10,7 @@ from pathlib import Path
 import children
 import pytest
 
-from jepa_text import main
+from jepa_text import commands, main
 from jepa_text.parallel import exits
 from jepa_text.settings import config_file, display, resolve
 from jepa_text.training import config as settings
@@ -24,7 +24,7 @@ TRAIN = f'train --config={TOY} --workdir=x'
 def test_help_shows_commands_and_examples_that_parse(capsys):
     assert main.main(['jepa-text', '--help']) == 0
     text = capsys.readouterr().out
-    assert all(command in text for command in main.COMMANDS)
+    assert all(command in text for command in commands.COMMANDS)
     examples = [line.split() for line in text.splitlines() if '--workdir=runs' in line]
     assert len(examples) >= 3
     for _, command, *flags in examples:
@@ -34,32 +34,55 @@ def test_help_shows_commands_and_examples_that_parse(capsys):
         assert call.config
 
 
-@pytest.mark.parametrize('command', main.COMMANDS)
+@pytest.mark.parametrize('command', commands.COMMANDS)
 def test_help_of_a_command_lists_its_own_flags(command, capsys):
-    about = main.COMMANDS[command]
+    about = commands.COMMANDS[command]
     assert main.main(['jepa-text', command, '--help']) == 0
     text = capsys.readouterr().out
     assert about.summary.lower() in text.lower()
     assert f'jepa-text {command} {about.example}' in text
     flags = {*about.keys, *about.switches}
     assert all(f'--{flag}' in text for flag in (*flags, 'workdir', 'traceback'))
-    others = {f for one in main.COMMANDS.values() for f in (*one.keys, *one.switches)}
+    others = {f for one in commands.COMMANDS.values() for f in (*one.keys, *one.switches)}
     others = {f'--{flag}' for flag in others - flags}
     assert not any(re.search(rf'^  {other} ', text, re.M) for other in others)
     if about.config_module is None:
         assert 'Config keys' not in text
         return
-    for key, default, doc in display.fields(main.root_of(command, {})):
+    for key, default, doc in display.fields(commands.root_of(command, {})):
         assert f'  {key} = {default}' in text if default else f'  {key}  ' in text
         assert doc in text and len(doc) > 3, f'{key}: {doc}'
 
 
 def test_help_lists_available_names():
-    text = main.usage(['train'])
+    text = commands.usage(['train'])
     assert re.search(r'model = .*transformer', text)
     assert re.search(r'objective = .*clm.*mlm', text)
     assert 'data.batch_size = (required)' in text and 'init_from.step = None' in text
     assert '--hardware' not in text
+
+
+@pytest.mark.parametrize(
+    ('word', 'words'),
+    [
+        ('objective', ('objective: one of', '  hybrid ', '  mlm ')),
+        ('mlm', ("objective: dict(name='mlm', ...)", '  rate = 0.3', 'mask_share')),
+        ('optimizer', ('  adamw ', '  muon ')),
+        ('muon', ('  momentum = 0.95', 'further keys')),
+        ('wsd', ('  peak = (required)', 'fractions')),
+        ('bundled', ("source: dict(name='bundled'", "task: dict(name='bundled'")),
+        ('muom', ("no help on 'muom'. Did you mean 'muon'?",)),
+    ],
+)
+def test_parts_of_a_config_are_documented(word, words, capsys):
+    assert main.main(['jepa-text', 'help', word]) == 0
+    out = capsys.readouterr().out
+    assert all(part in out for part in words) and 'tokenizer =' not in out
+
+
+def test_help_imports_no_jax():
+    code = "import sys; from jepa_text import main; main.main(['jepa-text', '--help'])"
+    assert children.run('-c', f'{code}; assert "jax" not in sys.modules').stdout
 
 
 def test_overrides_reach_the_config():
@@ -192,7 +215,7 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
 @pytest.mark.parametrize('command', ['prepare', 'study', 'plan', 'analyze', 'benchmark'])
 def test_print_config_of_other_commands(command, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    words = main.COMMANDS[command].example.split()
+    words = commands.COMMANDS[command].example.split()
     assert main.main(['jepa-text', command, *words, '--print-config']) == 0
     out = capsys.readouterr().out
     assert ' file\n' in out and ' default\n' in out
@@ -280,7 +303,7 @@ def test_exit_codes(error, code, monkeypatch, capsys):
         assert 'Traceback' in capsys.readouterr().err
 
 
-EXPORT = ['export', *main.COMMANDS['export'].example.split()]
+EXPORT = ['export', *commands.COMMANDS['export'].example.split()]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import fsspec  # noqa: F401 (its registry)
 import pytest
 import tiny
 
-from jepa_text import main
+from jepa_text import commands, main
 from jepa_text.analysis import analyze
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
@@ -127,7 +127,7 @@ def test_addresses_are_rejected_wherever_a_local_path_is_required(entrance, empt
         assert not list(empty.iterdir()), f'{path} left something behind'
 
 
-@pytest.mark.parametrize('command', main.COMMANDS)
+@pytest.mark.parametrize('command', commands.COMMANDS)
 def test_the_command_line_rejects_invalid_workdirs_before_running(command, empty, capsys):
     config = f'--config={Path(config_file.folder(), "quickstart.py")}'
     given = '--to=out' if command == 'export' else config

@@ -8,7 +8,7 @@ import random
 import config_faults
 import pytest
 
-from jepa_text import main
+from jepa_text import commands
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import tasks
 from jepa_text.optim import optimizers, schedules
@@ -88,7 +88,7 @@ def renamed(config, path, name):
 
 def build(command, config):
     """Runs all checks that precede writing: the schema, and each `make`."""
-    schema.read(main.root_of(command, config), config)
+    schema.read(commands.root_of(command, config), config)
     if command == 'analyze':
         for section in config['tasks']:
             # Its file does not exist here.

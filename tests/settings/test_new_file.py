@@ -7,7 +7,7 @@ import draws
 import pytest
 import tiny
 
-from jepa_text import main
+from jepa_text import commands, main
 from jepa_text.parallel import exits
 from jepa_text.pretrained import load
 from jepa_text.settings import config_file, display, schema
@@ -26,7 +26,7 @@ def init(path, preset):
 @pytest.mark.parametrize('preset', PRESETS + SIZES)
 def test_a_new_file_equals_the_shipped_config(preset, tmp_path):
     command, config = init(tmp_path / 'my.py', preset)
-    root = main.root_of(command, config)
+    root = commands.root_of(command, config)
     _, file, argument = display.preset_of(preset)
     shipped = config_file.shared(file).get_config(*filter(None, [argument]))
     shipped = schema.plain(shipped)
@@ -41,7 +41,7 @@ def test_commented_out_defaults_can_be_enabled(tmp_path):
     lines = re.findall(r'^    # (config\.\S+ = .*?)  # ', text, re.M)
     assert len(lines) > 25
     path.write_text(re.sub(r'^    # (config\.)', r'    \1', text, flags=re.M))
-    root = main.root_of('train', before)
+    root = commands.root_of('train', before)
     config = config_file.read(str(path))
     assert schema.resolved(root, config) == schema.resolved(root, before)
 
@@ -81,7 +81,7 @@ def toy(config, folder):
         config = config | {'model': {}}
     steps = [key for key in ('warmup', 'decay') if config['schedule'].get(key, 0) >= 1]
     small += [(f'schedule.{key}', '0') for key in steps]
-    return config_file.with_settings(main.root_of('train', config), config, small)
+    return config_file.with_settings(commands.root_of('train', config), config, small)
 
 
 TRAINED = (*config_file.shared('toy').PRESETS, 'mlm,210m', 'hybrid,35m')
