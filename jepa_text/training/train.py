@@ -80,14 +80,11 @@ def batches_of(recipe, phase, start):
 
 def _check_end(state):
     """Raises Diverged if the final state is not finite or its last steps were skipped."""
-
-    def finite(params):
-        return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(params)]).all()
-
     skipped = int(state.skipped_in_row)
+    finite = jax.jit(lambda p: [jnp.isfinite(x).all() for x in jax.tree.leaves(p)])
     if skipped:
         problem = f'the loss or gradient of the last {skipped} steps was not finite'
-    elif not bool(jax.jit(finite)(state.params)):
+    elif not all(map(bool, finite(state.params))):
         problem = 'the parameters are not finite'
     else:
         return

@@ -17,6 +17,7 @@ BUILDERS = {
     'training/completion',
     'training/recipe',
     'training/begin',
+    'training/own_loop',
 }
 BUILDERS |= {'running/workdir'}
 # Functions that pass a config to the builder, or take a section of it.
