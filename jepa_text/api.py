@@ -125,9 +125,11 @@ def _examined(command, models, tasks, workdir, keys):
     lists = [[x] if isinstance(x, str) else [*x] for x in (models, tasks)]
     models, tasks = (','.join(map(str, names)) for names in lists)
     made = config(f'{command}:models={models},tasks={tasks}', **keys)
-    with contextlib.ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory()
-        yield made, workdir or stack.enter_context(temporary)
+    if workdir:
+        yield made, workdir
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield made, folder
 
 
 def _table(rows):

@@ -204,8 +204,11 @@ def _of_text(name, text, workdir, file):
     settings = [('prepare.source', sources.section_of(text))]
     if name != 'prepare':
         settings.append(('data.folder', f'{workdir}-rows'))
-    if file['prepare'].get('tokenizer') in (None, 'bundled'):
+    prepare, data = file.get('prepare') or {}, file.get('data') or {}
+    if prepare.get('tokenizer') in (None, 'bundled'):
         settings.append(('prepare.tokenizer', TOKENIZER))
+    if 'row_length' in data and 'row_length' not in prepare:
+        settings.append(('prepare.row_length', data['row_length']))
     return settings
 
 
@@ -223,7 +226,7 @@ def _of_arguments(name, flags):
         )
     words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
     if not workdir:
-        parts = re.findall(r'[\w.-]+(?=,|$)', ','.join(given.values()))
+        parts = re.findall(r'[\w.-]+(?=/*(?:,|$))', ','.join(given.values()))
         workdir = f'runs/{"-".join([name, *parts])}'
         print(f'--workdir={workdir}')
     return workdir, f'{name}:{",".join(words)}'

@@ -126,7 +126,7 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
             'evaluate:models=runs/a,hf:b/c,tasks=x/y.csv --config.finetuning.steps=9',
             'runs/evaluate-a-c-y.csv',
         ),
-        ('analyze --model=runs/a', 'analyze:models=runs/a', 'runs/analyze-a'),
+        ('analyze --model=runs/a/', 'analyze:models=runs/a/', 'runs/analyze-a'),
         (
             'finetune --model=a --task=b@c',
             'finetune:model=a,task=b@c',
@@ -163,6 +163,24 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     words = 'train toy:mlm --text=texts --workdir=r --tokenizer=bundled --print-config'
     assert main.main(['jepa-text', *words.split()]) == 0
     assert "prepare.tokenizer = 'bundled'" in capsys.readouterr().out
+
+
+def test_texts_need_no_section_prepare(tmp_path):
+    file = tmp_path / 'my.py'
+    file.write_text(
+        """from jepa_text.settings.config_file import shared
+
+def get_config():
+    config = shared('toy').get_config()
+    config.prepare = None
+    return config
+"""
+    )
+    call = main.read(['jepa-text', 'train', str(file), '--text=a.csv', '--workdir=w'])
+    source = {'name': 'csv', 'path': 'a.csv'}
+    expected = {'source': source, 'tokenizer': 'bpe:8192', 'row_length': 64}
+    assert call.config['prepare'] == expected
+    assert call.config['data']['folder'] == 'w-rows'
 
 
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):
