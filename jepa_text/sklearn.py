@@ -1,11 +1,12 @@
 """Vectors of a model as a transformer of scikit-learn (extra `eval`)."""
 
-from sklearn.base import BaseEstimator, TransformerMixin
-
+from jepa_text.files import extras
 from jepa_text.pretrained import load
 
+base = extras.package('sklearn.base', 'eval', 'jepa_text.sklearn')
 
-class TextEncoder(TransformerMixin, BaseEstimator):
+
+class TextEncoder(base.TransformerMixin, base.BaseEstimator):
     """Texts -> vectors [N, D], for a Pipeline.
 
         make_pipeline(TextEncoder('runs/mine'), LogisticRegression()).fit(texts, labels)
