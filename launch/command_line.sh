@@ -59,14 +59,20 @@ read_command() {
   [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
 }
 
-# Exits unless what COMMAND reads and writes is at an address or below /data, the persistent
-# storage $1.
+# Exits unless what COMMAND reads and writes is below /data, the persistent storage $1, or at
+# an address that it can write to.
 in_data() {
-  local word
+  local word addresses="below /data, which is $1"
+  case "${COMMAND[0]}" in
+    train) addresses+=', or at gs://' ;;
+    prepare | export) addresses+=', or at gs:// or s3://' ;;
+  esac
   for word in "${COMMAND[@]}"; do
-    case "$word" in
-      --workdir=hf:* | --*=/data/?* | --*=gs://?*/?* | --*=s3://?*/?*) ;;
-      --workdir=* | --to=*) fail "${0##*/}: $word is lost with the machine. Use a folder below /data, which is $1, as ${word%%=*}=/data/first, or an address, as ${word%%=*}=gs://bucket/first." ;;
+    case "${COMMAND[0]}:$word" in
+      *:--*=/data/?* | train:--*=gs://?*/?* | export:--workdir=hf:*) ;;
+      prepare:--*=gs://?*/?* | prepare:--*=s3://?*/?*) ;;
+      export:--*=gs://?*/?* | export:--*=s3://?*/?*) ;;
+      *:--workdir=* | *:--to=*) fail "${0##*/}: $word is lost with the machine, or not a place that ${COMMAND[0]} writes to. Use a folder $addresses: ${word%%=*}=/data/first." ;;
     esac
   done
 }

@@ -38,7 +38,7 @@ case "$HOSTS:${COMMAND[0]}" in
   1:*) ;;
   *:evaluate | *:study) fail "gke.sh: HOSTS=$HOSTS with ${COMMAND[0]}, whose members have one host each. Unset it, or use launch/ray_job.yaml." ;;
 esac
-in_data "the volume claim $CLAIM"
+in_data "the volume claim ${CLAIM:-jepa-text}"
 for name in HOSTS RESTARTS; do positive "$name" "${!name}"; done
 
 # text WORD: prints it as a JSON string, which is valid YAML.

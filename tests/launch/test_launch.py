@@ -64,7 +64,7 @@ def test_missing_program_is_reported_in_one_line(machine, script):
 
 NO_SUCH_CONFIG = ('train', '--config=dask:mlm', '--workdir=/data/a')
 LOST = (*JOB[:2], '--workdir=runs/a')
-STUDY = ('study', '--config=quickstart', '--workdir=gs://bucket/seeds')
+STUDY = ('study', '--config=quickstart', '--workdir=/data/seeds')
 TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 

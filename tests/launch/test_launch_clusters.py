@@ -123,7 +123,7 @@ GPU = dict(NAME='first', IMAGE='place/jepa-text:cuda', GPU='nvidia-h100-80gb', H
 TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
-STUDY = ('study', '--config=quickstart', '--workdir=gs://bucket/seeds')
+RUN = ('train', 'toy:mlm', '--workdir=gs://bucket/first')
 
 
 def jobset(machine, *words, **env):
@@ -208,13 +208,13 @@ def test_kubectl_gets_the_manifest_of_a_dry_run(machine):
 
 def test_a_jobset_at_an_address_has_no_volume(machine):
     env = dict(GPU, HOSTS='1', ACCOUNT='opens-buckets', SECRET='keys')
-    *_, pod, container = jobset(machine, *STUDY, **env)
-    assert container['args'] == [*STUDY]
+    *_, pod, container = jobset(machine, *RUN, **env)
+    assert container['args'] == [*RUN]
     assert container['envFrom'] == [{'secretRef': {'name': 'keys'}}]
     assert pod['serviceAccountName'] == 'opens-buckets'
     assert pod['volumes'][0] == {'name': 'data', 'emptyDir': {}}
     # A claim that is set is mounted anyway.
-    _, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, CLAIM='mine')
+    _, output = machine.run('gke.sh', '--dry-run', *RUN, **env, CLAIM='mine')
     assert 'claimName: "mine"' in output
 
 
@@ -309,7 +309,7 @@ def test_members_run_on_the_nodes_of_kuberay():
 
 def test_container_gets_credentials_for_addresses(machine):
     machine.fake('docker')
-    job = (*JOB[:2], '--workdir=s3://bucket/first')
+    job = ('prepare', JOB[1], '--workdir=s3://bucket/rows')
     env = dict(AWS_ACCESS_KEY_ID='a', GOOGLE_APPLICATION_CREDENTIALS='/keys/one.json')
     data = str(machine.folder / 'runs')
     code, output = machine.run('docker.sh', *job, DATA=data, **env)
@@ -328,6 +328,10 @@ def test_container_gets_credentials_for_addresses(machine):
         (('export', '--workdir=/data/first', '--to=s3://bucket/exported'), ''),
         (('export', '--workdir=/data/first', '--to=exports/first'), '--to=exports/first'),
         (('train', JOB[1], '--workdir=gs://bucket'), '--workdir=gs://bucket'),
+        (('train', JOB[1], '--workdir=gs://bucket/first'), ''),
+        (('train', JOB[1], '--workdir=s3://bucket/first'), '--workdir=s3://bucket/first'),
+        (('prepare', JOB[1], '--workdir=s3://bucket/rows'), ''),
+        (('study', 'quickstart', '--workdir=gs://bucket/a'), '--workdir=gs://bucket/a'),
     ],
 )
 def test_what_a_command_reads_and_writes_outlives_the_machine(machine, words, lost):
