@@ -69,6 +69,16 @@ def test_small_gpu_presets_fit(name):
 
 
 @pytest.mark.slow
+def test_the_small_encoder_takes_two_hours_on_two_cores():
+    config = settings.plain(config_file.shared('small').get_config())
+    made = plan.make(config, hardware.Options(**config['plan']))
+    assert made.devices == 2 and 1.5 < made.seconds(made.chip, made.mfu) / 3600 < 2.5
+    # 16 MB in float16, as it is shipped.
+    assert 4e6 < sum(made.phases[-1].parameters.values()) < 8e6
+    assert not any('set model.dtype' in line for line in tables.notes(made))
+
+
+@pytest.mark.slow
 def test_hours_of_one_row_of_the_paper_predict_another(study):
     """The MFU of the table is fitted to the 16,000 hours for 120,000 steps at 610M in
     arXiv 2507.00994. It predicts the 81,000 hours of its 15 base models of three sizes,

@@ -118,6 +118,7 @@ def test_adapting_trains(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ('name', 'argument', 'words'),
     [
+        ('small', 'mlm2', "'mlm2' is not one of clm, mlm,"),
         ('small_gpu', 'mlm,h100', "'h100' is not one of t4, l4"),
         ('benchmark', 'speed', 'objectives'),
         ('benchmark', 'batch,16,many', "'batch,16,many'.*batch,16,32"),

@@ -1,0 +1,60 @@
+"""A small encoder of your own text, in two hours on two cores of a laptop or server.
+
+    jepa-text train small --text=texts/ --workdir=runs/small
+    jepa-text plan small
+    jepa-text train small --steps=600 --workdir=runs/small-bundled
+
+7.2 M parameters, of which 2.1 M are the embedding of a BPE of 8,192 entries that is
+trained on the text; rows of 128 tokens, 32 of them per step; 24 M tokens, which is two
+epochs of 7 M words. Without --text the corpus is the bundled one, a tenth of that: use
+fewer steps. The same command resumes. docs/guides/small.md describes the corpus of the
+model that `jepa_text.load('small')` returns.
+
+The argument is one of configs/presets.py: `small:mlm` trains MLM alone. The optimizer is
+that of `muon_420` in configs/speed.py.
+"""
+
+from ml_collections import ConfigDict
+
+from jepa_text.settings.config_file import shared
+
+PRESETS = shared('presets').presets(
+    # Fewer masked tokens towards the end, as the winners of BabyLM's tracks.
+    rate=dict(name='linear', start=0.3, end=0.15),
+    tied=True,
+    start=0.99,
+    top=3,
+    paper_predictor=dict(predictor_width=192),
+)
+
+
+def get_config(preset='clm_mlm'):
+    """Returns the config of a preset."""
+    if preset not in PRESETS:
+        raise ValueError(f'{preset!r} is not one of {", ".join(PRESETS)}.')
+    config = ConfigDict()
+    config.name = f'small_{preset}'
+    config.steps = 5860
+    config.prepare = dict(
+        source=dict(name='bundled'), tokenizer='bpe:8192', row_length=128
+    )
+    config.data = dict(
+        folder='runs/rows-small', row_length=128, batch_size=32, repeat=True
+    )
+    config.model = dict(
+        name='transformer',
+        width=256,
+        depth=6,
+        heads=4,
+        kv_heads=4,
+        ffn_width=768,
+        qk_norm=True,
+        scan=False,
+    )
+    config.optimizer = shared('speed').MUON_420['optimizer']
+    config.schedule = dict(name='wsd', peak=4e-3, warmup=0.02, decay=0.65)
+    config.phases = PRESETS[preset]
+    config.evaluate = dict(every=293, max_rows=256)
+    config.checkpoint = dict(every=293, keep=1)
+    config.plan = dict(hardware='core:2', vocab_size=8192)
+    return config
