@@ -124,7 +124,7 @@ COMMANDS = {
     ),
     'export': Command(
         'export the run or hf: model in the workdir for transformers',
-        'jepa_text.pretrained.export:run',
+        'jepa_text.pretrained.export_command:run',
         None,
         '--workdir=runs/clm_mlm --to=exports/clm_mlm',
         {

@@ -329,8 +329,12 @@ EXPORT = ['export', *commands.COMMANDS['export'].example.split()]
     [
         ('running.xla_flags.apply', ['plan'], 'before the command was started'),
         ('main.read', ['train'], 'before the command was started'),
-        ('pretrained.export.run', EXPORT, 'interrupted; the same command continues'),
-        ('pretrained.export.run', EXPORT, 'files of an unfinished upload first'),
+        (
+            'pretrained.export_command.run',
+            EXPORT,
+            'interrupted; the same command continues',
+        ),
+        ('pretrained.export_command.run', EXPORT, 'files of an unfinished upload first'),
     ],
 )
 def test_an_interrupt_is_one_line(where, words, says, monkeypatch, capsys):

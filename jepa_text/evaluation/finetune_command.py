@@ -76,12 +76,13 @@ def _finetune(config, workdir):
         model,
         network=examination.grid.network,
         params=result.params,
+        kind=examination.kind,
         length=examination.max_length,  # of the rows that it was measured with
         causal=False,
     )
     if examination.kind.name == labels.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
-    saved.write(workdir.folder, model, examination.kind, described)
+    saved.write(workdir.folder, model, described)
     for split in ('validation', 'test'):
         for definition, values in outcome[split].items():
             shown = ', '.join(f'{name} {value:.4f}' for name, value in values.items())

@@ -21,6 +21,7 @@ TASKS = {
 class Facts:
     """What is known about a run at a step.
 
+    name          title of the card; '' for the model's own
     history       its phases so far
     measured      the newest held-out measurements up to the step, taken at `measured_at`
     sentences     their interpretation; all but the first are warnings
@@ -28,6 +29,7 @@ class Facts:
     tuned         the result line of its fine-tuning
     """
 
+    name: str = ''
     step: int | None = None
     history: tuple = ()
     measured: dict = dataclasses.field(default_factory=dict)
@@ -51,7 +53,7 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     ]
     license_text = license_name or 'unknown: ask its author before you share it'
     about = [
-        f'# {public_name(model.name)}',
+        f'# {facts.name or public_name(model.name)}',
         '',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {license_text}.',

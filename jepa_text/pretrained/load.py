@@ -1,4 +1,4 @@
-"""Loads pretrained, fine-tuned and Hugging Face models: `load(workdir)`.
+"""Loads pretrained, fine-tuned and Hugging Face models: `load(name)`.
 
 The result has `encode(texts)`, `fill(text)` and, if fine-tuned, `predict(texts)`. A
 folder or hub name of Hugging Face is loaded with `load('hf:NAME_OR_FOLDER')`.
@@ -6,6 +6,7 @@ folder or hub name of Hugging Face is loaded with `load('hf:NAME_OR_FOLDER')`.
 
 import dataclasses
 import functools
+from pathlib import Path
 
 import jax
 
@@ -15,45 +16,61 @@ from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.models.network import Network
-from jepa_text.pretrained import base, exported, saved
+from jepa_text.parallel import sharding
+from jepa_text.pretrained import base, exported, facts, saved
 from jepa_text.pretrained.model import Pretrained
 from jepa_text.running import budget, identity, places, restore, xla_flags
 from jepa_text.settings import renamed, resolve
 
 
-def load(workdir, step=None, **options):
-    """The model of a workdir's newest good checkpoint, or of the one at `step`.
+def load(name, step=None, *, mesh=None, revision=None, family=None, adapt=None):
+    """The model of a run, of a folder that `Pretrained.save` or `jepa-text finetune`
+    wrote, or, with the prefix 'hf:', of a folder of Hugging Face or a name on the hub.
 
-    Its attention is that of the objective at that step, causal after CLM; for
-    bidirectional attention, use `dataclasses.replace(model, causal=False)`.
-    The folder of `jepa-text finetune` gives a model that can `predict`. A workdir on
-    gs:// or s3:// is copied to this machine once (running/places.py). With the prefix
-    'hf:', `workdir` is a folder in Hugging Face's format or a name on the hub, and
-    `options` are those of hf/load.load: revision, adapt, family, mesh. Raises
+    step        of a run: that of the checkpoint; None: the newest good one
+    mesh        shards the parameters by the table of parallel/sharding.py; its axes are
+                some of data, fsdp, context and tensor. Texts are sharded over data and
+                fsdp
+    revision, family, adapt     of 'hf:' models: as in hf/load.load
+
+    The attention of a run is that of the objective at that step, causal after CLM; for
+    bidirectional attention, use `dataclasses.replace(model, causal=False)`. A folder on
+    gs:// or s3:// is copied to this machine once (running/places.py). Raises
     FileNotFoundError if the folder contains no run or no good checkpoint.
     """
     xla_flags.apply()
-    if addresses.location('The model', workdir, model=True).startswith(paths.MODEL):
+    mesh = mesh and sharding.completed(mesh)
+    options = {'revision': revision, 'family': family, 'adapt': adapt}
+    if addresses.location('The model', name, model=True).startswith(paths.MODEL):
         if step is not None:
             raise ValueError(
-                f'{workdir} has no steps, so step={step} has no meaning: leave it out. '
+                f'{name} has no steps, so step={step} has no meaning: leave it out. '
                 'For another version of a model on the hub, use revision.'
             )
-        name = str(workdir)
-        return _of_import(name, hf_load.load(name.removeprefix(paths.MODEL), **options))
-    if options:
+        place = str(name).removeprefix(paths.MODEL)
+        model = _of_import(str(name), hf_load.load(place, mesh=mesh, **options))
+    elif given := [key for key, value in options.items() if value is not None]:
         raise ValueError(
-            f'{", ".join(options)}: only for Hugging Face models, whose names start with '
-            f"'hf:'; {workdir} is a workdir."
+            f'{", ".join(given)}: only for Hugging Face models, whose names start with '
+            f"'hf:'; {name} is a workdir."
         )
-    folder = places.model_folder('The model', workdir, step)
-    if (folder / saved.FILE).is_file() and step is None:
-        kind, network, params, tokenizer, reading = saved.read(folder)
-        given = dict(name=str(workdir), kind=kind, **reading)
-        return Pretrained(network, params, tokenizer, **given)
-    step, model = _abstract(folder, str(workdir), step)
-    names = ('encoder', 'lm_head')
-    wanted = {name: shapes for name, shapes in model.params.items() if name in names}
+    else:
+        model = _of_folder(name, step, mesh)
+    if mesh is None:
+        return model
+    placed = sharding.shardings(model.params, mesh)
+    return dataclasses.replace(model, params=jax.device_put(model.params, placed))
+
+
+def _of_folder(name, step, mesh):
+    """The model of a run or a saved one; the arrays of a run are read for the mesh."""
+    folder = places.model_folder('The model', name, step)
+    if step is None and saved.is_saved(folder):
+        return Pretrained(name=str(name), **saved.read(folder))
+    step, model = _abstract(folder, str(name), step)
+    modules = ('encoder', 'lm_head')
+    wanted = {key: shapes for key, shapes in model.params.items() if key in modules}
+    wanted = wanted if mesh is None else sharding.sharded(wanted, mesh)
     params = restore.part(folder / 'checkpoints', step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)
 
@@ -68,9 +85,8 @@ def outline(workdir, weights=False):
     name, folder = _place(workdir)
     if folder is None:
         return _of_import(f'{paths.MODEL}{name}', hf_load.outline(name, weights))
-    if (folder / saved.FILE).is_file():
-        _, network, tokenizer, reading, _ = saved.outline(folder)
-        return Pretrained(network, {}, tokenizer, name=name, **reading)
+    if saved.is_saved(folder):
+        return Pretrained(params={}, name=name, **saved.outline(folder)[0])
     return _abstract(folder, name)[1]
 
 
@@ -84,7 +100,7 @@ def fingerprint(workdir):
     if folder is None:
         return hf_files.fingerprint(name)
     model = outline(workdir)
-    if (folder / saved.FILE).is_file():
+    if saved.is_saved(folder):
         weights = saved.outline(folder)[-1]['sha256']
     else:
         checkpoints = folder / 'checkpoints'
@@ -115,7 +131,11 @@ def _abstract(workdir, name, step=None):
     else:
         raise FileNotFoundError(f'{folder} has no good checkpoint: train first.')
     identity.check(name, config, tokenizer, meta)
-    return step, _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
+    model = _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
+    known = functools.partial(
+        facts.of_run, Path(workdir).resolve(), step, model.network.objective.judged_by
+    )
+    return step, dataclasses.replace(model, facts=known)
 
 
 def _place(workdir):

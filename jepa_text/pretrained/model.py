@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jepa_text.data import batching, tokenizers, truncation
 from jepa_text.models import memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.pretrained import base, prediction
+from jepa_text.pretrained import base, prediction, saved
 from jepa_text.report import console
 from jepa_text.settings import resolve
 
@@ -33,6 +34,7 @@ class Pretrained:
                    length 1 if `normalize`
     shift          a masked token is predicted at the position this far before it
     record         how it was imported, as JSON values; None for models trained here
+    facts          () -> what the card of its export says of its training, or None
     kind           the task that it was fine-tuned for (pretrained/base.py), or None
     """
 
@@ -49,6 +51,7 @@ class Pretrained:
     shift: int = 0
     record: dict | None = None
     kind: Any = None
+    facts: Callable | None = None
 
     def tree_flatten_with_keys(self):
         return [(jax.tree_util.GetAttrKey('params'), self.params)], _Rest(self)
@@ -134,6 +137,13 @@ class Pretrained:
             )
         return layer % count
 
+    def tokens(self, text):
+        """The tokens of a text as the model reads them, as text, with special tokens.
+
+        Raises ValueError for a text without tokens.
+        """
+        return [_shown(self.tokenizer, i) for i in self.row(text)]
+
     def fill(self, text, top=3):
         """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
 
@@ -153,7 +163,8 @@ class Pretrained:
                 f'{text!r} begins with <mask>, which {self.name or "the model"} predicts '
                 'from the token before it: put some text before it.'
             )
-        probabilities_BLV = self._probabilities(self.params, *self.pad([ids], 1))
+        fill, devices = sharding.on_rows(self._probabilities, self.params)
+        probabilities_BLV = fill(self.params, *self.pad([ids], devices))
         answers = []
         for position in np.flatnonzero(ids == tokenizer.mask_id):
             probabilities_V = np.asarray(probabilities_BLV)[0, position - self.shift]
@@ -203,6 +214,14 @@ class Pretrained:
             )
         examples = base.unlabeled(self.kind, first, second)
         return prediction.answers(self, self.kind, examples, max_length)
+
+    def save(self, folder):
+        """Writes the model to a folder, from which `load` gives it back to the bit.
+
+        The folder appears at the end, whole. One that has such a model is replaced.
+        Raises FileExistsError for any other that is not empty.
+        """
+        saved.replace(folder, self)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""
@@ -285,7 +304,7 @@ class _Rest:
     def __init__(self, model):
         self.model = dataclasses.replace(model, params=None)
         names = {f.name for f in dataclasses.fields(model)} - {
-            *('params', 'network', 'tokenizer', 'name', 'record')
+            *('params', 'network', 'tokenizer', 'name', 'record', 'facts')
         }
         self._parts = [
             model.network,

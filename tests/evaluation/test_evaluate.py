@@ -361,7 +361,7 @@ def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
     reached = r'largest class [\d.]+, TF-IDF [\d.]+, bag of embeddings [\d.]+'
     assert re.search(rf'test +controls +accuracy: {reached}\n', said)
     model = load.load(place / 'kept')
-    made = json.loads((place / 'kept' / 'task.json').read_text())['made']
+    made = json.loads((place / 'kept' / 'model.json').read_text())['facts']['tuned']
     task = examiner.task_of(given['task'])
     answers = model.predict(task.test.first)
     assert all(sum(one['probabilities'].values()) == pytest.approx(1) for one in answers)
