@@ -32,7 +32,7 @@ SLICES = ('fsdp', CONTEXT)
 TABLE = (
     (r'^memory/', ()),
     (r'(^|/)age/', ()),
-    (r'(^|/)(q|k|v|gate|up|enter|dense|output)/kernel$', (SLICES, 'tensor')),
+    (r'(^|/)(q|k|v|gate|up|enter|dense|output|classifier)/kernel$', (SLICES, 'tensor')),
     (r'(^|/)(o|down|leave)/kernel$', ('tensor', SLICES)),
     (r'(^|/)(position_|type_)?embedding$', ('tensor', SLICES)),
     (r'(^|/)(scale|query|bias)$', (None,)),

@@ -15,7 +15,7 @@ from jepa_text.data import tokenizers
 from jepa_text.models import pooling, transformer
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.pretrained import base, load
+from jepa_text.pretrained import base, labels, load
 from jepa_text.settings import resolve
 
 TEXT = 'the whale saw a captain of the union in her garden at night'
@@ -69,20 +69,55 @@ def test_vectors_do_not_depend_on_the_batch(model, pool):
 
 
 @pytest.mark.slow
-def test_rows_are_sharded_over_devices(model):
-    mesh = sharding.make_mesh(data=2, fsdp=2)
-    shapes = jax.eval_shape(lambda: model.params)
-    params = jax.device_put(model.params, sharding.shardings(shapes, mesh))
-    shared = dataclasses.replace(model, params=params)
-    seen = []
-    _, devices = sharding.on_rows(print, params)
-    on, _ = sharding.on_rows(
-        lambda _, x: seen.append(x.sharding.shard_shape(x.shape)), params
+@pytest.mark.parametrize(
+    ('shape', 'axes', 'rows'),
+    [
+        ((2, 2), ('data', 'fsdp'), 4),
+        ((4,), ('fsdp',), 4),
+        ((2, 2), ('tensor', 'data'), 2),
+    ],
+)
+def test_a_model_is_sharded_when_it_is_loaded(model, tmp_path, shape, axes, rows):
+    kind = labels.Labels(labels=(1, 2, 3))
+    network = Network(model.network.encoder, kind)
+    head = jax.jit(lambda: network.init(1))()['task_head']
+    tuned = dataclasses.replace(
+        model, network=network, params={**model.params, 'task_head': head}, kind=kind
     )
-    on(params, np.zeros((8, 3)))
-    assert devices == 4 and seen == [(2, 3)]
-    assert_allclose(shared.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    assert_allclose(shared.encode(TEXTS[:1]), model.encode(TEXTS[:1]), atol=1e-5)
+    mesh, traced = jax.make_mesh(shape, axes), []
+    total = jax.jit(lambda model: traced.append(model) or sum_of(model))
+    for name, one in (('plain', model), ('tuned', tuned)):
+        one.save(tmp_path / name)
+        shared, again = (load.load(tmp_path / name, mesh=mesh) for _ in range(2))
+        up = shared.params['encoder']['layers']['ffn']['up']['kernel']
+        assert len(up.sharding.device_set) == 4
+        sizes = sharding.shardings(model.params, sharding.completed(mesh))
+        assert up.sharding == sizes['encoder']['layers']['ffn']['up']['kernel']
+        assert_allclose(total(shared), sum_of(one), rtol=1e-4)
+        assert total(again) == total(shared)
+        assert_allclose(shared.encode(TEXTS), one.encode(TEXTS), atol=1e-5)
+        assert_allclose(shared.encode(TEXTS[0]), one.encode(TEXTS[0]), atol=1e-5)
+        _, devices = sharding.on_rows(print, shared.params)
+        assert devices == rows
+    assert len(traced) == 2
+    answers = (one.predict(TEXTS) for one in (shared, tuned))
+    for one, two in zip(*answers, strict=True):
+        assert one['label'] == two['label'] and type(one['label']) is int
+    shared = load.load(tmp_path / 'plain', mesh=mesh)
+    ((first, *_),), ((second, *_),) = (
+        one.fill('the <mask> saw') for one in (shared, model)
+    )
+    assert first[0] == second[0]
+    assert_allclose(first[1], second[1], rtol=1e-4)
+
+
+def sum_of(model):
+    return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(model))
+
+
+def test_a_mesh_has_axes_of_the_table(tmp_path):
+    with pytest.raises(ValueError, match='axes batch; expected some of data, fsdp'):
+        load.load(tmp_path, mesh=jax.make_mesh((4,), ('batch',)))
 
 
 def test_no_texts_give_an_empty_array(model):
