@@ -2,7 +2,7 @@
 
     jepa-text analyze --model=runs/a,hf:NAME --workdir=runs/x
 
-The argument lists models and tasks, for example
+or --config=analyze: with models and tasks as its arguments, for example
 
     models=runs/a-0,runs/a-1,hf:NAME,tasks=bundled,sst2@GLUE/SST-2,sentences@word_order
 
@@ -14,28 +14,12 @@ with further options, such as the fields of `labeled`, are set in a copy of this
 
 from ml_collections import ConfigDict
 
-from jepa_text.evaluation import tasks
-
-LISTS = ('models', 'tasks')
+from jepa_text.evaluation import tasks as sections
 
 
-def get_config(chosen=''):
-    """Returns the config with the models and tasks of the argument."""
-    named = parsed(chosen)
+def get_config(*, models=(), tasks=('bundled',)):
+    """Returns the config of an analysis of models on tasks."""
     config = ConfigDict()
-    config.models = tuple(named['models'])
-    config.tasks = tuple(tasks.section_of(text) for text in named['tasks'] or ['bundled'])
+    config.models = tuple(models)
+    config.tasks = tuple(map(sections.section_of, tasks))
     return config
-
-
-def parsed(chosen):
-    """Parses 'models=a,b,tasks=c' into {'models': [...], 'tasks': [...]}."""
-    named, key = {name: [] for name in LISTS}, 'models'
-    for word in filter(None, chosen.split(',')):
-        head, _, rest = word.partition('=')
-        if head in LISTS:
-            key, word = head, rest
-        elif rest and '@' not in head and '/' not in head:
-            raise ValueError(f'{head!r} is not one of {", ".join(LISTS)}.')
-        named[key].append(word)
-    return named

@@ -14,6 +14,7 @@ tasks, in the folders below sets/ that `examine` lists.
 
 from typing import NamedTuple
 
+from jepa_text.settings import ranges
 from jepa_text.settings.config_file import shared
 
 PER = {'paper': 1, 'desk': 30, 'smoke': 1000}  # steps of the paper per step
@@ -69,43 +70,25 @@ class Scale(NamedTuple):
         return dict(name='wsd', peak=peak, warmup=few, decay=few) | changes
 
 
-def begun(name, argument, paper='mlm,610m'):
-    """Returns (config of a study without its runs, Scale) of 'scale=desk,seeds=3'.
+def begun(name, scale, seeds=0, **paper):
+    """Returns (config of a study without its runs, Scale).
 
-    `paper` is the argument of configs/pretrain.py at paper scale. Raises ValueError for
-    an unknown scale or key, or an invalid number of seeds.
+    `seeds` is their number; 0: SEEDS. `paper` are the arguments of configs/pretrain.py
+    at paper scale. Raises ValueError for an invalid number of seeds.
     """
-    which, seeds, _ = parsed(argument, SEEDS)
-    scale = Scale(which)
+    ranges.number('seeds', seeds, minimum=0)
+    scale = Scale(scale)
     if scale.name == 'paper':
-        config = shared('pretrain').get_config(paper)
+        config = shared('pretrain').get_config(**{'preset': 'mlm', **paper})
         del config.phases
     else:
         config = shared('quickstart').get_config()
         del config.runs
     config.name = f'{name}_{scale.name}'
-    config.seeds = tuple(range(seeds))
+    config.seeds = tuple(range(seeds or SEEDS[scale.name]))
     config.report = dict(claims=name)
     {'paper': _paper, 'desk': _desk, 'smoke': _smoke}[scale.name](config, scale)
     return config, scale
-
-
-def parsed(argument, seeds_of, *more):
-    """Parses 'scale=desk,seeds=5' into (scale, number of seeds, {other key: value}).
-
-    `seeds_of` is {scale: default number of seeds}; `more` are the other keys.
-    """
-    given = dict(word.partition('=')[::2] for word in argument.split(',') if word)
-    keys = ('scale', 'seeds', *more)
-    if unknown := given.keys() - set(keys):
-        raise ValueError(f'{min(unknown)!r} is not one of {", ".join(keys)}.')
-    scale = given.pop('scale', 'desk')
-    if scale not in seeds_of:
-        raise ValueError(f'scale={scale!r} is not one of {", ".join(seeds_of)}.')
-    seeds = given.pop('seeds', str(seeds_of[scale]))
-    if not seeds.isdecimal() or not int(seeds):
-        raise ValueError(f'seeds={seeds!r} must be an integer at least 1.')
-    return scale, int(seeds), given
 
 
 def _paper(config, scale):

@@ -10,9 +10,11 @@ epochs of 7 M words. Without --text the corpus is the bundled one, a tenth of th
 fewer steps. The same command resumes. docs/guides/small.md describes the corpus of the
 model that `jepa_text.load('small')` returns.
 
-The argument is one of configs/presets.py: `small:mlm` trains MLM alone. The optimizer is
-that of `muon_420` in configs/speed.py.
+The presets are those of configs/presets.py. The optimizer is that of `muon_420` in
+configs/speed.py.
 """
+
+from typing import Literal
 
 from ml_collections import ConfigDict
 
@@ -28,10 +30,8 @@ PRESETS = shared('presets').presets(
 )
 
 
-def get_config(preset='clm_mlm'):
+def get_config(preset: Literal[*PRESETS] = 'clm_mlm'):
     """Returns the config of a preset."""
-    if preset not in PRESETS:
-        raise ValueError(f'{preset!r} is not one of {", ".join(PRESETS)}.')
     config = ConfigDict()
     config.name = f'small_{preset}'
     config.steps = 5860

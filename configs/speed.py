@@ -11,10 +11,13 @@ the model.
     scale=desk     the benchmark: five seeds, and probes of the split 'test'
     scale=tune     one seed, without the split 'test': for experiments
 
-`only=muon` runs one entry, `only=muon+hybrid` two; `seeds=3` sets the number of seeds.
+`only=muon` runs one entry, `only=muon,hybrid` two; `seeds=3` sets the number of seeds.
 LOG.md lists what was tried and how much it gained.
 """
 
+from typing import Literal
+
+from jepa_text.settings import resolve
 from jepa_text.settings.config_file import shared
 
 SEEDS = {'desk': 5, 'tune': 1}
@@ -68,13 +71,11 @@ def entries():
     }
 
 
-def get_config(argument=''):
-    """Returns the config of, for example, 'scale=desk,seeds=5,only=muon+hybrid'."""
-    scale, seeds, given = shared('scales').parsed(argument, SEEDS, 'only')
-    names = [name for name in given.get('only', '').split('+') if name]
+def get_config(*, scale: Literal['desk', 'tune'] = 'desk', seeds=0, only=()):
+    """Returns the config of some entries, or of all, at a scale."""
     config = shared('quickstart').get_config()
-    config.name, config.seeds = f'speed_{scale}', tuple(range(seeds))
-    config.steps, config.runs = STEPS, _runs(names)
+    config.name, config.seeds = f'speed_{scale}', tuple(range(seeds or SEEDS[scale]))
+    config.steps, config.runs = STEPS, _runs(only)
     config.prepare.source.test = True
     config.prepare.splits = ('train', 'heldout', 'test')
     # Checkpoints are only needed to resume.
@@ -89,6 +90,6 @@ def get_config(argument=''):
 
 def _runs(names):
     known = entries()
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f'{unknown[0]!r} is not one of {", ".join(known)}.')
+    for name in names:
+        resolve.check_choice('only', name, known)
     return tuple(dict(name=name, **known[name]) for name in names or known)

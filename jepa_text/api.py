@@ -8,7 +8,6 @@ steps     the state, the compiled step and the batches, for a loop of one's own
 import contextlib
 import dataclasses
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,20 +31,12 @@ def config(name, **keys):
     from ml_collections import ConfigDict
 
     file = config_file.read(name)
-    command = _command_of(name, file)
+    command = commands.command_of(name, file)
     root, flags = commands.root_of(command, file), commands.COMMANDS[command].keys
     settings = [(flags.get(key, key), value) for key, value in keys.items()]
     made = config_file.with_settings(root, file, settings)
     schema.read(root, made)
     return ConfigDict(made)
-
-
-def _command_of(name, file):
-    """Returns the command that a config is for: by its name, or by its keys."""
-    stem = Path(name.partition(':')[0]).stem
-    if stem in commands.COMMANDS:
-        return stem
-    return 'study' if 'runs' in file else 'train'
 
 
 @dataclasses.dataclass(frozen=True)

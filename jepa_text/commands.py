@@ -3,8 +3,10 @@
 import dataclasses
 import importlib
 import inspect
+import typing
+from pathlib import Path
 
-from jepa_text.settings import display, resolve
+from jepa_text.settings import config_file, display, resolve
 
 TRAIN = 'jepa_text.training.config'
 STUDY = 'jepa_text.study.study'
@@ -39,9 +41,11 @@ class Command:
 
 STEPS = {'steps': 'steps', 'tokenizer': 'prepare.tokenizer'}
 FINETUNING = {'steps': 'finetuning.steps'}
+MODEL = "a run, or 'hf:' and a name or folder"
+TASK = 'a file of texts and labels, or NAME or NAME@PATH'
 EXAMINED = {
-    'model': ('models', "a run, or 'hf:' and a name or folder; several: A,B"),
-    'task': ('tasks', 'a file of texts and labels, or NAME or NAME@PATH; several: A,B'),
+    'model': ('models', f'{MODEL}; several: A,B'),
+    'task': ('tasks', f'{TASK}; several: A,B'),
 }
 TOKENIZER = 'bpe:8192'
 TEXT = (
@@ -55,7 +59,7 @@ COMMANDS = {
         'train a tokenizer on a corpus, or adapt an existing one',
         'jepa_text.training.tokenizer:run',
         'jepa_text.training.tokenizer',
-        '--config=tokenizer:bpe,2048 --workdir=runs/tokenizer-2048',
+        'tokenizer:bpe,vocab_size=2048 --workdir=runs/tokenizer-2048',
     ),
     'prepare': Command(
         'tokenize a corpus and pack it into rows; `train` does so by itself',
@@ -107,20 +111,20 @@ COMMANDS = {
         'jepa_text.evaluation.finetune_command',
         '--model=runs/clm_mlm --task=bundled --workdir=runs/tuned',
         FINETUNING,
-        arguments=EXAMINED,
+        arguments={'model': ('model', MODEL), 'task': ('task', TASK)},
     ),
     'plan': Command(
         'estimate the memory, time and price of a run; needs no accelerator',
         'jepa_text.planning.plan:plan',
         TRAIN,
-        'pretrain:jepa_mlm,610m --hardware=h100:64',
+        'pretrain:jepa_mlm,size=610m --hardware=h100:64',
         {key: f'plan.{key}' for key in ('hardware', 'mfu', 'price', 'compile')},
     ),
     'benchmark': Command(
         'time training steps against each other',
         'jepa_text.planning.benchmark:benchmark',
         'jepa_text.planning.benchmark',
-        '--config=benchmark:objectives --workdir=runs/speed',
+        'benchmark:objectives --workdir=runs/speed',
     ),
     'export': Command(
         'export the run or hf: model in the workdir for transformers',
@@ -147,7 +151,17 @@ TABLES = {
     'schedule': ('jepa_text.optim.schedules', 'SCHEDULES'),
 }
 SUPPLIED = ('tokenizer', 'length', 'steps', 'vocab_size', 'split')  # by the program
-INIT = 'write a config file to start from: jepa-text init FILE.py [--preset=NAME[,SIZE]]'
+INIT = 'write a config file to edit, from a shipped one: jepa-text init CONFIG FILE.py'
+START = """jepa-text init [CONFIG[:PRESET,KEY=VALUE,...]] FILE.py
+
+Writes a config file to edit, by default from toy. `jepa-text help CONFIG` has the keys;
+size=toy, where there is one, takes minutes on two cores. CONFIG is one of
+
+{configs}
+
+PRESET of toy, small, small_gpu and pretrain is one of
+
+{presets}"""
 USAGE = """jepa-text COMMAND CONFIG[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
 
 CONFIG is a file, or the name of a shipped config, such as toy; also as --config=CONFIG.
@@ -180,6 +194,12 @@ SHARED_FLAGS = {
 }
 
 
+def command_of(place, config):
+    """Returns the command that a config is for: by its name, or by its keys."""
+    stem = Path(place.partition(':')[0]).stem
+    return stem if stem in COMMANDS else 'study' if 'runs' in config else 'train'
+
+
 def root_of(command, config):
     """Returns the dataclass that a config of a command is checked against."""
     module = COMMANDS[command].config_module
@@ -194,6 +214,8 @@ def usage(arguments):
     """Returns the --help text of the first command in `arguments`, of the first part of a
     config that they name, as 'mlm' or 'optimizer', or else of all commands."""
     name = next((word for word in arguments if word in COMMANDS), None)
+    if arguments[:1] == ['init']:
+        return starts()
     words = [word for word in arguments if word != 'help' and word[:1] != '-']
     if name is None and words:
         return _part(words[0])
@@ -222,6 +244,14 @@ def usage(arguments):
     )
 
 
+def starts():
+    """Returns the help of `init`, with the shipped configs and their presets."""
+    presets = config_file.shared('presets').SUMMARIES
+    tables = {'configs': config_file.shipped(), 'presets': presets}
+    lines = {name: display.two_columns(x.items(), 26) for name, x in tables.items()}
+    return START.format(**{name: '\n'.join(x) for name, x in lines.items()})
+
+
 def _part(word):
     """Returns the help of a part of a config by its name, as 'mlm', or of a kind of them,
     as 'objective'."""
@@ -237,9 +267,15 @@ def _part(word):
     if of_kind := {n: doc for (kind, n), (_, doc) in makes.items() if kind == word}:
         return _listed(word, of_kind)
     parts = [
-        _documented(*key, make) for key, (make, _) in makes.items() if key[1] == word
+        _documented(f"{kind}: dict(name='{name}', ...)", make)
+        for (kind, name), (make, _) in makes.items()
+        if name == word
     ]
-    known = {name for key in makes for name in key} | {*COMMANDS}
+    if word in (shipped := config_file.shipped()):
+        module = config_file.shared(word)
+        head = f'{word}:WORD,KEY=VALUE,...\n\n{module.__doc__.rstrip()}'
+        parts.append(_documented(head, module.get_config, supplied=()))
+    known = {name for key in makes for name in key} | {*COMMANDS, *shipped}
     return '\n\n'.join(parts) or (
         f'There is no help on {word!r}.{resolve.nearest(word, known)}'
     )
@@ -252,15 +288,18 @@ def _listed(kind, docs):
     )
 
 
-def _documented(kind, name, make):
-    """Returns the docstring of a function, and the defaults of its keywords."""
+def _documented(head, make, supplied=SUPPLIED):
+    """Returns a text, the docstring of a function, and its keywords with their defaults
+    and choices."""
     text, *_ = inspect.getdoc(make).partition('>>>')
-    lines = [f"{kind}: dict(name='{name}', ...)", '', text.rstrip(), '', 'Keys:']
+    lines = [head, '', text.rstrip(), '', 'Keys:']
     for parameter in inspect.signature(make).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             lines.append(f'  further keys: as above ({parameter.name})')
-        elif parameter.name not in SUPPLIED:
+        elif parameter.name not in supplied:
             is_required = parameter.default is parameter.empty
             value = '(required)' if is_required else repr(parameter.default)
+            if typing.get_origin(parameter.annotation) is typing.Literal:
+                value += f'  one of: {", ".join(typing.get_args(parameter.annotation))}'
             lines.append(f'  {parameter.name} = {value}')
     return '\n'.join(lines)

@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import traceback
+from pathlib import Path
 
-from jepa_text.commands import COMMANDS, TOKENIZER, root_of, usage
+from jepa_text.commands import COMMANDS, TOKENIZER, command_of, root_of, starts, usage
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
@@ -222,7 +223,7 @@ def _of_arguments(name, flags):
         flag = next(iter(given))
         raise ValueError(
             f'--{flag}={given[flag]} and the config {place!r} are both given. Leave out '
-            f'one: --{flag} is a part of --config={name}:ARGUMENT.'
+            f'one: --{flag} is an argument of --config={name}:.'
         )
     words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
     if not workdir:
@@ -258,24 +259,18 @@ def _flags(command, words):
 
 
 def _init(argv):
-    """Runs `jepa-text init FILE.py [--preset=NAME[,SIZE]]`."""
-    from absl import flags
-
-    values = flags.FlagValues()
-    values.set_gnu_getopt(True)
-    flags.DEFINE_string('preset', 'clm_mlm', '', flag_values=values)
+    """Runs `jepa-text init [CONFIG] FILE.py`."""
+    place, path = ('toy', *argv[2:]) if len(argv) == 3 else argv[2:] or ('', '')
+    if len(argv) not in (3, 4) or any(word.startswith('-') for word in argv):
+        raise ValueError(f'init takes a config and the file to write.\n\n{starts()}')
     try:
-        files = values(argv[1:])[1:]
-    except flags.Error as error:
-        raise ValueError(f'The only flag of init is --preset=clm_mlm: {error}') from error
-    if len(files) != 1:
-        raise ValueError(
-            f'init takes one file to write, not {files}: jepa-text init my.py'
-        )
-    command, *_ = display.preset_of(values.preset)
-    display.write_preset(values.preset, files[0], root_of(command, {}))
-    workdir = f'--workdir=runs/{values.preset.split(",")[0]}'
-    print(f'Wrote {files[0]}. Next: jepa-text {command} --config={files[0]} {workdir}')
+        config = config_file.read(place)
+    except ValueError as error:
+        raise ValueError(f'{error}\n\n{starts()}') from error
+    command = command_of(place, config)
+    display.write_file(place, command, config, path, root_of(command, config))
+    workdir = f'--workdir=runs/{Path(path).stem}'
+    print(f'Wrote {path}. Next: jepa-text {command} {path} {workdir}')
     return exits.DONE
 
 

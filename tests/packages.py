@@ -103,9 +103,7 @@ def walk(python, jepa_text, folder, **environ):
     assert said([*python, VECTORS], folder, **environ).split()[-2:] == ['2', '64']
     dry = command('evaluate', '--model=runs/a', '--task=bundled', '--dry-run')
     assert 'runs/evaluate-a-bundled' in dry, dry
-    (line,) = re.findall(
-        'Next: jepa-text (.*)', command('init', 'my.py', '--preset=clm_mlm')
-    )
+    (line,) = re.findall('Next: jepa-text (.*)', command('init', 'toy:clm_mlm', 'my.py'))
     assert ' file\n' in command(*line.split(), '--print-config')
 
 

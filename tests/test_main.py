@@ -132,7 +132,7 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
             'finetune:model=a,task=b@c',
             'runs/finetune-a-c',
         ),
-        ('finetune --model=a --workdir=w', 'finetune:models=a,tasks=bundled', 'w'),
+        ('finetune --model=a --workdir=w', 'finetune:model=a,task=bundled', 'w'),
     ],
 )
 def test_models_and_tasks_are_a_whole_command(words, same, workdir):

@@ -89,8 +89,7 @@ class Config:
     def __post_init__(self):
         if not self.models or not self.tasks:
             raise ValueError(
-                'analyze needs models and tasks: '
-                '--config=analyze:models=runs/a,hf:NAME,tasks=bundled'
+                'analyze needs models and tasks: --model=runs/a,hf:NAME --task=bundled'
             )
         if self.half_samples == 1:
             raise ValueError(

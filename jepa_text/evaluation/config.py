@@ -131,7 +131,7 @@ class Config:
         if not self.models or not self.tasks:
             raise ValueError(
                 'evaluate needs models and tasks, e.g. '
-                '--config=evaluate:models=runs/a,hf:NAME,tasks=mine.jsonl'
+                '--model=runs/a,hf:NAME --task=mine.jsonl'
             )
         rates = self.learning_rates
         for rate in rates:

@@ -2,27 +2,15 @@
 
 import dataclasses
 import pprint
+from pathlib import Path
 
 from jepa_text.files import paths
-from jepa_text.settings import config_file, resolve, schema
+from jepa_text.settings import resolve, schema
 
 MISSING, NONE = object(), '(none)'
-TOY, PAPERS = 'toy', 'pretrain'
-# In addition to configs/presets.py; {preset: (command, config file, its argument)}.
-OTHERS = {
-    'toy': ('train', 'toy', 'clm_mlm'),
-    'hybrid': ('train', 'toy', 'clm_jepa_mlm'),
-    'adapt': ('train', 'cpt', 'hf:NAME_OR_FOLDER,2k,mlm'),
-    'tokenizer': ('tokenizer', 'tokenizer', None),
-    'study': ('study', 'quickstart', None),
-    'analyze': ('analyze', 'analyze', 'models=runs/first'),
-    'evaluate': ('evaluate', 'evaluate', 'models=runs/first,tasks=mine.jsonl'),
-    'finetune': ('finetune', 'finetune', 'model=runs/first,task=mine.jsonl'),
-    'benchmark': ('benchmark', 'benchmark', 'objectives'),
-}
-NEW_FILE = '''"""{preset}: a config to edit.
+NEW_FILE = '''"""A config to edit, from {place}.
 
-    jepa-text {command} --config={path} --workdir=runs/{name}
+    jepa-text {command} {path} --workdir=runs/{name}
 
 Lines that are commented out show the defaults. `jepa-text {command} --help` documents all
 keys; add --print-config to the command to see the resolved config.
@@ -130,41 +118,21 @@ def _is_section(value):
     return dataclasses.is_dataclass(value) or isinstance(value, dict)
 
 
-def preset_of(preset):
-    """Returns (command, shipped config file, argument) of a preset such as 'mlm,210m'.
-
-    Raises ValueError for an unknown preset, and for a size of one that has none.
-    """
-    name, _, size = preset.partition(',')
-    presets = config_file.shared('toy').PRESETS
-    if name not in (*presets, *OTHERS):
-        near = resolve.nearest(name, [*OTHERS, *presets])
-        raise ValueError(f'There is no preset {name!r}.{near}')
-    command, file, argument = OTHERS.get(name, ('train', TOY, name))
-    if size in ('', TOY):
-        return command, file, argument
-    if file != TOY:
-        raise ValueError(f'--preset={preset}: {name} has no sizes, only --preset={name}.')
-    return command, PAPERS, f'{argument},{size}'
-
-
-def write_preset(preset, path, root):
+def write_file(place, command, config, path, root):
     """Writes a new config file, with the documentation of each key of `root`.
 
-    It is made of a shipped config, so that users of an installed package, who have no
-    clone, get a file to edit. Keys that have their default values are comments. Raises
-    ValueError for an unknown preset, and an OSError if the file cannot be created.
+    It is made of the config at `place`, as plain dicts, so that users of an installed
+    package, who have no clone, get a file to edit. Keys that have their default values
+    are comments. Raises ValueError for a path that is no .py file, and an OSError if it
+    cannot be created.
     """
     if not path.endswith('.py'):
         raise ValueError(f'{path!r} must end in .py, as in my.py: it is a config file.')
     paths.local('The config file', path)
-    command, shipped, argument = preset_of(preset)
-    config = config_file.shared(shipped).get_config(*([argument] if argument else []))
-    body = '\n'.join(_assignments(root, schema.plain(config)))
-    name = preset.split(',')[0]
+    values = dict(place=place, command=command, path=path, name=Path(path).stem)
+    body = '\n'.join(_assignments(root, config))
     with open(path, 'x', encoding='utf-8') as file:
-        values = dict(preset=preset, command=command, path=path, name=name, body=body)
-        file.write(NEW_FILE.format(**values))
+        file.write(NEW_FILE.format(**values, body=body))
 
 
 def _assignments(root, config):

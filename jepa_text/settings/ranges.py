@@ -73,7 +73,7 @@ def keyword(what, parameter, value):
     the function in errors. Values that are not plain config values pass: the program made
     them.
     """
-    kinds = _kinds(parameter)
+    kinds = kinds_of(parameter)
     if not kinds or not isinstance(value, (*WORDS, tuple, types.NoneType)):
         return
     nothing = value is None and (parameter.default is None or types.NoneType in kinds)
@@ -83,7 +83,7 @@ def keyword(what, parameter, value):
         raise ValueError(f'{what}: {parameter.name}={value!r} must be {words}.')
 
 
-def _kinds(parameter):
+def kinds_of(parameter):
     """Returns the types, of WORDS or types.NoneType, of a parameter; none if unknown."""
     if parameter.name in KINDS:
         return KINDS[parameter.name]

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 import traceback
+import typing
 from pathlib import Path
 
 from jepa_text.settings import ranges
@@ -58,7 +59,7 @@ def check(folder, section, given):
     `given` are the names of the keywords that the program supplies.
     """
     make, keywords = _find(folder, section)
-    _check(f'{folder}/{section["name"]}', make, keywords, given)
+    check_keywords(f'{folder}/{section["name"]}', make, keywords, given)
 
 
 def defaults(folder, name, given):
@@ -120,14 +121,16 @@ def call(what, function, section, **given):
     than the default or annotation (`ranges.keyword`). `what` names the function in
     errors. Whatever a function of the user's own raises becomes a UserCodeError.
     """
-    _check(what, function, section, given)
+    check_keywords(what, function, section, given)
     module = getattr(function, '__module__', what)
     is_ours = module.split('.')[0] == __package__.split('.')[0]
     with user_faults([] if is_ours else [module]):
         return function(**section, **given)
 
 
-def _check(what, function, section, given):
+def check_keywords(what, function, section, given=()):
+    """Raises ValueError unless `function` takes the section's keys, with their types,
+    together with the keywords `given`. `what` names the function in errors."""
     ranges.section(what, section)
     parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -147,6 +150,9 @@ def _check(what, function, section, given):
         if not optional and name not in section and name not in given:
             raise ValueError(f'{what} requires {name!r}; it takes: {", ".join(known)}.')
         if name in section:
+            if typing.get_origin(parameter.annotation) is typing.Literal:
+                choices = typing.get_args(parameter.annotation)
+                check_choice(f'{what}: {name}', section[name], choices)
             ranges.keyword(what, parameter, section[name])
 
 

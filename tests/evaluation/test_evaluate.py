@@ -270,14 +270,17 @@ def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
 
 
 def test_the_kind_of_a_file_on_the_command_line_is_inferred():
-    made = config_file.shared('evaluate').get_config('models=a,tasks=b.conll,c@d')
-    assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
+    made = config_file.read('evaluate:models=a,tasks=b.conll,c@d')
+    assert made['tasks'] == [
+        {'name': 'own', 'path': 'b.conll'},
+        {'name': 'c', 'path': 'd'},
+    ]
 
 
 def test_small_holds_for_one_model_too():
     get_config = config_file.shared('finetune').get_config
-    assert get_config('model=a,task=b.conll,small').finetuning.steps == 50
-    assert 'finetuning' not in get_config('model=a,task=b.conll')
+    assert get_config(task='b.conll', size='toy').finetuning.steps == 50
+    assert 'finetuning' not in get_config(task='b.conll')
 
 
 def examination(task, **options):

@@ -185,7 +185,7 @@ FILES = {
     'name': ('def get_config():\n    return x\n', "line 2: NameError: name 'x'"),
     'key': ('def get_config():\n    return {}[1]\n', 'line 2: KeyError: 1'),
     'no_function': ('config = 3\n', 'does not define a function get_config'),
-    'argument': ('def get_config(size):\n    pass\n', "missing 1 required .*'size'"),
+    'argument': ('def get_config(size):\n    pass\n', "mine.py requires 'size'"),
 }
 
 

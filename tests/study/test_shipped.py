@@ -5,7 +5,6 @@ import functools
 import pytest
 from config_of import FOLDER, NAMES, shipped
 
-from jepa_text.settings import config_file
 from jepa_text.study import arms, finetuned, forecast, members, papers, sweeps
 from jepa_text.training import config as settings
 
@@ -129,20 +128,6 @@ def test_every_balance_has_the_same_baselines():
     tokens = dict(made['mlm']['phases'][0]['objective'])
     assert tokens.pop('name') == 'mlm' and all(one == tokens for one in masks)
     assert made['mlm_flops']['baseline'] == 'flops'
-
-
-@pytest.mark.parametrize(
-    'argument, words',
-    [
-        ('scale=huge', "scale='huge' is not one of paper, desk, smoke"),
-        ('size=1b', "'size' is not one of scale, seeds."),
-        ('seeds=0', "seeds='0' must be an integer"),
-        ('seeds=x', "seeds='x' must be an integer"),
-    ],
-)
-def test_wrong_arguments_are_rejected(argument, words):
-    with pytest.raises(ValueError, match=words):
-        config_file.read(f'{FOLDER / "pfs.py"}:{argument}')
 
 
 def test_runs_do_not_take_keys_of_the_study():

@@ -2,10 +2,8 @@
 
 import dataclasses
 import functools
-import importlib.util
 import json
 import shutil
-from pathlib import Path
 
 import hf_cases
 import jax
@@ -20,7 +18,7 @@ from jepa_text.data import prepare, tokenizers
 from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
-from jepa_text.settings import resolve
+from jepa_text.settings import config_file, resolve
 from jepa_text.training import completion, heldout, init_from, switches
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -515,16 +513,12 @@ def test_multipliers_scale_updates_exactly(name, scan):
 
 @pytest.mark.slow
 def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
-    path = Path(__file__).parents[2] / 'configs' / 'cpt.py'
-    spec = importlib.util.spec_from_file_location('cpt', path)
-    cpt = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cpt)
     for argument, steps, peak_at_0 in (
-        (f'hf:{foreign},2k', 2000, True),
-        (f'{old},22k,mntp', 22_000, False),
-        (f'{old},500', 500, False),
+        (f'hf:{foreign},steps=2000', 2000, True),
+        (f'{old},steps=22000,objective=mntp', 22_000, False),
+        (f'{old},steps=500', 500, False),
     ):
-        config = settings.plain(cpt.get_config(argument))
+        config = config_file.read(f'cpt:{argument}')
         assert config['steps'] == steps
         whole = completion.with_init_from(config)
         model = resolve.build('models', whole['model'], vocab_size=40)
@@ -535,17 +529,13 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
-    toy = settings.plain(cpt.get_config(f'{old},300,mlm,toy'))
-    assert toy['data']['folder'].startswith('runs/rows-128-old-')
-    assert toy['steps'] == 300
+    small = config_file.read(f'cpt:{old},steps=300,size=toy')
+    assert small['data']['folder'].startswith('runs/rows-128-old-')
+    assert small['steps'] == 300
     # Rows belong to the tokenizer of one start.
-    arguments = [
-        f'{path},2k,mlm{size}'
+    folders = [
+        config_file.read(f'cpt:{path},size={size}')['data']['folder']
         for path in ('hf:a/x', 'hf:b/x', 'runs/x')
-        for size in ('', ',toy')
+        for size in ('paper', 'toy')
     ]
-    folders = [cpt.get_config(one).data.folder for one in arguments]
     assert len(set(folders)) == 6 and 'runs/rows-cpt-x-' in folders[0]
-    for argument in (f'{old},soon', f'{old},2k,clm', f'{old},2k,mlm,big'):
-        with pytest.raises(ValueError, match='soon|clm|big'):
-            settings.plain(cpt.get_config(argument))

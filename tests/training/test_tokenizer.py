@@ -265,10 +265,13 @@ def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
 def test_the_config_file_takes_kind_size_and_text():
     get_config = config_file.shared('tokenizer').get_config
     assert get_config().source.name == 'bundled'
-    config = get_config('unigram,2048,a/b.jsonl.gz')
+    config = get_config('unigram', vocab_size=2048, text='a/b.jsonl.gz')
     assert config.train.to_dict() == {'kind': 'unigram', 'vocab_size': 2048}
     assert config.source.to_dict() == {'name': 'jsonl', 'path': 'a/b.jsonl.gz'}
-    assert get_config('texts/').source.to_dict() == {'name': 'text', 'path': 'texts/'}
+    assert get_config(text='texts/').source.to_dict() == {
+        'name': 'text',
+        'path': 'texts/',
+    }
     for path, name in (
         ('a/reviews.csv', 'csv'),
         ('a.tsv.gz', 'csv'),
@@ -276,4 +279,4 @@ def test_the_config_file_takes_kind_size_and_text():
         ('A.PARQUET', 'parquet'),
         ('a.txt.gz', 'text'),
     ):
-        assert get_config(path).source.to_dict() == {'name': name, 'path': path}
+        assert get_config(text=path).source.to_dict() == {'name': name, 'path': path}
