@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 from jepa_text.commands import COMMANDS, TOKENIZER, command_of, root_of, starts, usage
@@ -114,6 +115,8 @@ def _start(call):
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     # gcsfs logs the traceback of each failed request in addition to raising it.
     logging.getLogger('gcsfs').setLevel(logging.CRITICAL)
+    # Of a warning, a line of source tells a user nothing.
+    warnings.formatwarning = lambda message, *_, **__: f'Note: {message}\n'
     if call.command == 'train':
         # All processes of a multi-process job run it together.
         from jepa_text.parallel import processes

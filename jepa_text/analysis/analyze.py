@@ -28,7 +28,7 @@ from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.pretrained import load, prediction
-from jepa_text.report import console
+from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
 from jepa_text.settings import schema
 from jepa_text.settings.schema import field
@@ -123,15 +123,16 @@ def analyze(config, workdir):
         if not options.is_in_process:
             _encode_elsewhere(config, names, cache, run)
         stack.enter_context(measuring.one_blas_thread())
-        parts = measuring.parts(config, len(names), len(chosen))
-        progress = stack.enter_context(console.Progress('analysis', parts))
-        measured = measuring.Measurements(config, chosen, cache, progress)
+        costs = measuring.costs(config, len(names), len(chosen))
+        parts = sum(count for count, _ in costs)
+        bar = stack.enter_context(progress.Progress('analyze', parts, 0, costs))
+        measured = measuring.Measurements(config, chosen, cache, bar)
         for path, (name, seed) in names.items():
-            progress.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
+            bar.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
             measured.model(_model(config, path), name, seed)
         measured.tf_idf()
         measured.similarity()
-        with measuring.part(progress, 'comparison'):
+        with measuring.part(bar, 'comparison'):
             compared = findings.compare(
                 measured.rows, measured.deviations, measured.per_example
             )
@@ -182,7 +183,7 @@ def encode(config, path, seed, cache):
         models.append(measuring.untrained(config, model, seed))
     for task in _tasks(config):
         for one in models:
-            measuring.vectors(config, one, task, cache, print)
+            measuring.vectors(config, one, task, cache, lambda status, _: print(status))
 
 
 def _saved_config(path):

@@ -26,25 +26,29 @@ _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 def part(progress, *names):
     """Context manager for one part of an analysis, such as a model on a task.
 
-    Shows it on a console.Progress. Yields a function that shows its status, such as
-    'vectors of 640 of 2,500 texts'.
+    Shows it on a Progress. Yields a function that shows its status, such as 'vectors of
+    640 of 2,500 texts', and which share of the part is done.
     """
-    name = ', '.join(filter(None, names))
+    start, name = progress.step, ', '.join(filter(None, names))
 
-    def show(status):
-        progress.update(progress.step, description=f'{name}: {status}')
+    def show(status, share=0.0):
+        progress.update(start + share, description=f'{name}: {status}')
 
-    progress.update(progress.step, description=name)
+    progress.update(start, description=name)
     yield show
-    progress.update(progress.step + 1, description=name)
+    progress.update(start + 1, description=name)
 
 
-def parts(config, models, tasks):
-    """The number of parts of an analysis of so many models and tasks."""
+def costs(config, models, tasks):
+    """The costs of the parts of an analysis, in order, as of a Progress.
+
+    A network has vectors of all layers; the other parts have one set of vectors each.
+    """
     wanted = config['controls']
-    of_model = 1 + (controls.UNTRAINED in wanted) + (controls.BAG in wanted)
+    of_model = [(tasks, 1.0)] * (1 + (controls.UNTRAINED in wanted))
+    of_model += [(tasks, 0.1)] * (controls.BAG in wanted)
     # The similarity of layers and the comparison are parts of their own.
-    return tasks * (models * of_model + (controls.TF_IDF in wanted)) + 2
+    return [*of_model * models, (tasks * (controls.TF_IDF in wanted), 0.4), (2, 0.1)]
 
 
 @contextlib.contextmanager
@@ -222,7 +226,8 @@ class Measurements:
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
             measured = zip(wanted, pool.map(measure, wanted))
             for number, (group, own) in enumerate(measured, 1):
-                show(f'measured {number:,} of {len(wanted):,} cells')
+                done = f'measured {number:,} of {len(wanted):,} cells'
+                show(done, (1 + number / len(wanted)) / 2)
                 for result in group:
                     self._store(result, *own)
 
@@ -274,7 +279,9 @@ def vectors(config, model, task, cache, show):
         cache,
         _poolings(config, model),
         layers=config['layers'] or None,
-        on_progress=lambda done, count: show(f'vectors of {done:,} of {count:,} texts'),
+        on_progress=lambda done, count: show(
+            f'vectors of {done:,} of {count:,} texts', done / count / 2
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import page, result_files, selection, summary
 from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
-from jepa_text.report import console
+from jepa_text.report import console, progress
 from jepa_text.running import compilation, xla_flags
 from jepa_text.settings import schema
 
@@ -102,7 +102,7 @@ def _work(config, folder, tasks, groups, stamps, run):
         for part in range(count):
             share = items[part::count]
             arguments = [{**given, 'tasks': [section]}, str(folder), stamps, share]
-            parts[f'{name} {model} {part + 1} of {count}'] = arguments
+            parts[f'evaluate {name} {model} {part + 1} of {count}'] = arguments
     function = f'{__name__}.{examine.__name__}'
     outcomes = run([engine.Task(name, function, part) for name, part in parts.items()])
     for name, (errors, lost) in outcomes.items():
@@ -125,13 +125,15 @@ def examine(config, folder, stamps, items):
 def _examined(config, tasks, folder, groups):
     """Returns {item: error message} of the groups that failed; the others are written."""
     exam, failed, done = examiner.Examiner(config, tasks), {}, 0
-    sizes = [len(g.members) * _steps(config, tasks[g.task]) for g in groups]
-    with console.Progress('evaluation', sum(sizes)) as bar:
-        for group, size in zip(groups, sizes):
-            label = f'{group.task}  {group.model}'
+    costs = [(len(g.members) or 1, _cost(config, tasks[g.task], g)) for g in groups]
+    with progress.Progress('evaluate', sum(count for count, _ in costs), 0, costs) as bar:
+        for group, (count, cost) in zip(groups, costs):
 
-            def report(share, label=label, start=done, size=size):
-                bar.update(start + round(share * size), description=label)
+            def report(share, group=group, start=done, count=count, cost=cost):
+                # What trained members still have to answer is a part of their cost.
+                trained = share * count * _steps(config, tasks[group.task]) / cost
+                label = f'{group.task}, {Path(group.model).name}'
+                bar.update(start + trained, description=label)
 
             try:
                 for described, outcome, *side in exam.run(group, report):
@@ -142,9 +144,17 @@ def _examined(config, tasks, folder, groups):
             except Exception as error:  # the other groups are still wanted
                 traceback.print_exception(error)
                 failed[group.item] = f'{type(error).__name__}: {error}'
-            done += size
-            report(1)
+            done += count
+            bar.update(done)
     return failed
+
+
+def _cost(config, task, group):
+    """Returns about how many training steps a member of a group takes as long as."""
+    _, validation, test = examiner.sizes_of(task)
+    # Without a gradient, a batch takes a third of a step.
+    answered = (validation + test) / config.finetuning.batch_size / 3
+    return answered + (_steps(config, task) if group.members else 0)
 
 
 def _steps(config, task):

@@ -16,7 +16,7 @@ from jepa_text.models import memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, prediction, saved
-from jepa_text.report import console
+from jepa_text.report import progress as bars
 from jepa_text.settings import resolve
 
 
@@ -111,7 +111,7 @@ class Pretrained:
         tokens = batch_size * self.length if batch_size else prediction.usual_tokens()
         lengths_N, computed = [len(row) for row in rows], []
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
-        shown = console.Progress('encode', len(rows)) if progress else None
+        shown = bars.Progress('encode', len(rows)) if progress else None
         with shown or contextlib.nullcontext():
             for index_M, *shape in batching.batches(
                 lengths_N, tokens, self.length, devices

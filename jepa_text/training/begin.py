@@ -145,7 +145,7 @@ def restore_or_init(recipe, place, stack, stop, trunk):
         reporter.Reporter(
             folder,
             config.name,
-            recipe.steps,
+            descriptions.costs(recipe),
             peak=hardware.peak(jax.devices()[0].device_kind),
             resumed=int(state.step) if meta else None,
             logged=meta.get('logged'),

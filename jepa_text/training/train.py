@@ -137,7 +137,7 @@ class _Loop:
                 batch = sharding.put_batch(batch, recipe.mesh)
                 state, values = self.trace.run(step, number, state, batch)
                 self.pending = values
-                clock.step(values['train/tokens'])
+                self.report.stepped(number, values['train/tokens'])
                 if number < phase.stop:
                     # Read the next batch while the device computes this step.
                     with clock.waiting(lambda: not self.pending['train/loss'].is_ready()):

@@ -130,23 +130,27 @@ def test_parameters_and_flops_of_all_modules_are_said(folder, caplog):
     names = ('clm', 'hybrid')
     phases = tuple(dict(objective=dict(name=x), share=0.5) for x in names)
     made = recipes.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
-    (line,) = [x for x in descriptions.introduction(made) if x.startswith('network')]
     params = made.shapes(made.phases[-1]).params
     predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
     assert 'predictor' not in made.shapes(made.phases[0]).params
-    assert f'predictor {predictor:,}' in line
-    rest = sum(leaf.size for leaf in jax.tree.leaves(params))
-    rest -= params['encoder']['embedding'].size
-    assert f', {rest:,} without the embedding: encoder ' in line
-    assert 'ffn' not in '\n'.join(descriptions.introduction(made))
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    rest = total - params['encoder']['embedding'].size
+    network, budget = descriptions.introduction(made)
+    assert network.startswith(
+        f'network  {total:,} parameters, {rest:,} without the embedding, on '
+    )
+    assert budget.startswith('budget   ')
+    compiling = 'compiling the training step'
+    assert descriptions.program(made, made.phases[0]) == [compiling]
     with caplog.at_level('INFO', 'jepa_text'):
-        assert 'ffn/up/kernel' in '\n'.join(descriptions.introduction(made))
-    for phase in made.phases:
-        flops = made.cost(phase)
-        line, attention = descriptions.program(made, phase)
-        assert line.startswith(f'FLOPs    {flops.model:.3g} per step: ')
-        assert ('predictor' in line) == (phase.index == 1) and 'lm_head' in line
-        assert attention.startswith('attention')
+        said = '\n'.join(descriptions.introduction(made))
+        assert 'ffn/up/kernel' in said and f'predictor {predictor:,}' in said
+        for phase in made.phases:
+            flops = made.cost(phase)
+            line, attention, last = descriptions.program(made, phase)
+            assert line.startswith(f'FLOPs    {flops.model:.3g} per step: ')
+            assert ('predictor' in line) == (phase.index == 1) and 'lm_head' in line
+            assert attention.startswith('attention') and last == compiling
 
 
 def test_mfu_only_counts_real_tokens(trained):
