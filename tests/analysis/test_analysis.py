@@ -22,7 +22,7 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import geometry
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import load
-from jepa_text.report import console
+from jepa_text.report import progress
 from jepa_text.running import metrics
 from jepa_text.training import geometry as geometry_eval
 
@@ -73,15 +73,15 @@ def config(folder, **changes):
 @pytest.fixture(scope='module')
 def analysis(folder):
     """(results of an analysis, its progress updates, the lines on the screen)."""
-    update, updates, screen = console.Progress.update, [], io.StringIO()
+    update, updates, screen = progress.Progress.update, [], io.StringIO()
 
     def record(self, step, **given):
         updates.append((step, given['description']))
-        self._printed_at = -1e9  # shows every update, as if much time had passed
         update(self, step, **given)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):
-        patch.setattr(console.Progress, 'update', record)
+        patch.setattr(progress.Progress, 'update', record)
+        patch.setattr(progress, '_EVERY', 0.0)
         found = analyze.analyze(config(folder), folder / 'out')
     return found, updates, screen.getvalue().splitlines()
 
@@ -100,7 +100,7 @@ def test_progress_covers_every_part(analysis):
     for part in ('a, untrained', 'a, bag of embeddings', 'TF-IDF'):
         assert any(text == f'{part}, {task["name"]}' for _, text in updates)
     total = 9  # two models, untrained and bags of both, TF-IDF, similarity, comparison
-    assert steps == sorted(steps) and set(steps) == set(range(total + 1))
+    assert steps == sorted(steps) and {*range(total + 1)} < {*steps}
     texts = task['train'] + task['test']
     for words in ('measured 2 of', 'vectors of 64 of', f'vectors of {texts} of {texts}'):
         assert any(words in text for _, text in updates)

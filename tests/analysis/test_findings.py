@@ -21,7 +21,7 @@ from jepa_text.analysis import (
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
-from jepa_text.report import console
+from jepa_text.report import progress
 
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
@@ -275,12 +275,12 @@ def test_similarity_map_has_layer_numbers():
 
 
 def test_measured_layers_keep_their_numbers():
-    progress = console.Progress('', 1)
-    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, progress)
+    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, None)
     found.tasks = [types.SimpleNamespace(name='t')]
     rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
-    found.similarity()
+    with progress.Progress('', 1) as found.progress:
+        found.similarity()
     places = [(one['layer'], one['other'][-1]) for one in found.rows]
     assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
 
