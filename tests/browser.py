@@ -27,7 +27,9 @@ class Browser:
         self._reads, writes = os.pipe()
         # The browser reads commands from descriptor 3, and answers on 4.
         flags = '--headless=new --no-sandbox --remote-debugging-pipe --hide-scrollbars'
-        command = f'exec "$0" {flags} --user-data-dir="$(mktemp -d)" 3<&{reads} 4>&{writes}'
+        command = (
+            f'exec "$0" {flags} --user-data-dir="$(mktemp -d)" 3<&{reads} 4>&{writes}'
+        )
         self._process = subprocess.Popen(
             ['bash', '-c', command, self._path],
             pass_fds=(reads, writes),
