@@ -7,13 +7,15 @@
 7.2 M parameters, of which 2.1 M are the embedding of a BPE of 8,192 entries that is
 trained on the text; rows of 128 tokens, 32 of them per step; 24 M tokens, which is two
 epochs of 7 M words. Without --text the corpus is the bundled one, a tenth of that: use
-fewer steps. The same command resumes. docs/guides/small.md describes the corpus of the
-model that `jepa_text.load('small')` returns.
+fewer steps. The same command resumes. docs/guides/small.md has the corpus of the model
+that is shipped.
 
-The presets are those of configs/presets.py. The optimizer is that of `muon_420` in
-configs/speed.py.
+The presets are those of configs/presets.py. `sets` is a folder of evaluation sets, JSON
+lines, whose texts are removed from the corpus: `small:mlm,sets=runs/small-corpus/sets`.
+The optimizer is that of `muon_420` in configs/speed.py.
 """
 
+from pathlib import Path
 from typing import Literal
 
 from ml_collections import ConfigDict
@@ -30,7 +32,7 @@ PRESETS = shared('presets').presets(
 )
 
 
-def get_config(preset: Literal[*PRESETS] = 'clm_mlm'):
+def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
     """Returns the config of a preset."""
     config = ConfigDict()
     config.name = f'small_{preset}'
@@ -38,6 +40,8 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm'):
     config.prepare = dict(
         source=dict(name='bundled'), tokenizer='bpe:8192', row_length=128
     )
+    if sets:
+        config.prepare.clean = dict(decontaminate=_sets(sets))
     config.data = dict(
         folder='runs/rows-small', row_length=128, batch_size=32, repeat=True
     )
@@ -58,3 +62,14 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm'):
     config.checkpoint = dict(every=293, keep=1)
     config.plan = dict(hardware='core:2', vocab_size=8192)
     return config
+
+
+def _sets(folder):
+    """Returns the sets of a folder: each file whole, so that no split is trained on."""
+    paths = sorted(Path(folder).rglob('*.jsonl*'))
+    if not paths:
+        raise ValueError(f'sets={folder!r} has no .jsonl file.')
+    return tuple(
+        dict(path=str(path), name=path.relative_to(folder).with_suffix('').as_posix())
+        for path in paths
+    )
