@@ -7,14 +7,16 @@
     README.md                                                         card.py
 
 The folder is created atomically, after it was read back and gave the model's scores.
+`push` uploads it.
 """
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from jepa_text.files import addresses, atomic, paths
+from jepa_text.files import addresses, atomic, extras, paths
 from jepa_text.hf import card, files, load, sentence, to_family, vocabulary, weights
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, pooling
@@ -29,12 +31,14 @@ def write(
     *,
     family=None,
     license_name=None,
+    published=None,
     shard_bytes=weights.MAXIMUM,
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
-    `family` is one of families.FAMILIES, None for the default. The head of the model's
-    fine-tuning replaces the LM head. Returns {'family', 'architecture', 'parameters',
+    `family` is one of families.FAMILIES, None for the default; `published` is its name
+    on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
+    Returns {'family', 'architecture', 'parameters',
     'difference'}. Raises FileExistsError for a folder that is not empty, ValueError if
     the family cannot express the model, RuntimeError if it reads back as another model;
     then nothing is left behind.
@@ -70,11 +74,44 @@ def write(
         vocabulary.write(partial, model, family)
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
-        about = (info['architecture'], info['parameters'], facts, license_name)
+        about = info['architecture'], info['parameters'], facts, license_name, published
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         info['difference'] = compared(model, partial, task, own)
         check_free(folder)
     return info
+
+
+def push(model, name, private, **options):
+    """Uploads the folder of `write`, with its `options`, to the hub; returns the URL.
+
+    Weights that were there are deleted. Raises as `write` does, ModuleNotFoundError
+    without huggingface_hub, PermissionError without a token that may write there.
+    """
+    hub = extras.package('huggingface_hub', 'hf', 'push_to_hub')
+    from huggingface_hub import errors, utils
+
+    utils.validate_repo_id(name)
+    if hub.get_token() is None:
+        raise PermissionError(
+            'push_to_hub needs a token of the hub with write access: `hf auth login`, '
+            'or set HF_TOKEN.'
+        )
+    try:
+        name = name if '/' in name else f'{hub.whoami()["name"]}/{name}'
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary, 'model')
+            write(model, folder, published=name, **options)
+            url = hub.create_repo(name, private=private, exist_ok=True)
+            hub.upload_folder(
+                repo_id=name,
+                folder_path=folder,
+                commit_message='Upload with jepa-text',
+                # A single file would be read rather than shards.
+                delete_patterns=['*.safetensors', files.INDEX],
+            )
+    except errors.HfHubHTTPError as error:
+        raise addresses.final_error(f'hf:{name}', error) or error from error
+    return str(url)
 
 
 def compared(model, folder, task=None, own=None):

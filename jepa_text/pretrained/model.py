@@ -223,6 +223,23 @@ class Pretrained:
         """
         saved.replace(folder, self)
 
+    def push_to_hub(self, name, private=False, family=None, license=None):
+        """Exports the model to the Hugging Face Hub (extra `hf`); returns the URL.
+
+        name       'USER/NAME', or NAME for one's own; created if it does not exist, and
+                   else its files of the same names are replaced
+        family     as for `jepa-text export`; None: that which fits
+        license    for the model card
+
+        `load('hf:NAME')`, transformers and sentence-transformers read it. Raises
+        ModuleNotFoundError without huggingface_hub, PermissionError without a token that
+        may write there, and ValueError if no family expresses the model.
+        """
+        from jepa_text.pretrained import export
+
+        given = dict(family=family, license_name=license)
+        return export.push(self, name, private, **given)
+
     def ends(self):
         """The ids before and after a text, each a tuple."""
         begin = (self.tokenizer.bos_id,) if self.begin is None else self.begin
