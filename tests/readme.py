@@ -1,7 +1,7 @@
 """Runs every command of README.md and docs/ as a reader would; CI calls it.
 
 The two launch scripts are left out: CI runs them before this. A block that stood before
-is not run again, nor is a line of `jepa-text` that did.
+is not run again, nor is a command of `jepa-text` that did.
 """
 
 import os
@@ -43,18 +43,20 @@ def write(text, folder):
 
 
 def fresh(code, done):
-    """A block without the lines that are a whole command which is in `done`; it adds
-    the others."""
-    lines = code.splitlines(keepends=True)
-    whole = {x for x in lines if x.startswith(COMMAND) and not x.endswith('\\\n')}
+    """A block without the commands that are in `done`, which may have several lines; it
+    adds the others."""
+    lines = re.findall(r'(?:.*\\\n)*.*\n', code)
+    whole = {line for line in lines if line.startswith(COMMAND)}
     left = ''.join(line for line in lines if line not in whole & done)
     done |= whole
     return left
 
 
 def pages():
-    """README.md first, as the pages of docs/ may use what it made."""
-    return ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))
+    """README.md, and the pages of docs/ as the navigation has them: one may use what
+    others before it made."""
+    named = re.findall(r': (\S+\.md)$', (ROOT / 'mkdocs.yml').read_text(), re.MULTILINE)
+    return ROOT / 'README.md', *(ROOT / 'docs' / name for name in named)
 
 
 def run(path, done):

@@ -6,17 +6,19 @@ PLAN = '.venv/bin/jepa-text plan --mfu=0.4\n'
 TRAIN = '.venv/bin/jepa-text train \\\n'
 
 
-def test_a_line_that_is_a_whole_command_runs_once():
+def test_a_command_runs_once_and_other_lines_whenever_they_stand():
+    two, three = (f'{TRAIN}  --config.steps={steps}\n' for steps in (2, 3))
     done = set()
-    assert readme.fresh(PLAN, done) == PLAN
-    assert readme.fresh(f'cd .\n{PLAN}ls\n', done) == 'cd .\nls\n'
-    assert readme.fresh(PLAN, done) == ''
+    for command in (PLAN, two, three):
+        assert readme.fresh(command, done) == command
+        assert readme.fresh(f'cd .\n{command}ls\n', done) == 'cd .\nls\n'
 
 
-def test_other_lines_run_whenever_they_stand():
-    done = set()
-    for block in (f'{TRAIN}  --config.steps=2\n', f'{TRAIN}  --config.steps=3\n', 'ls\n'):
-        assert readme.fresh(block, done) == readme.fresh(block, done) == block
+def test_pages_are_those_of_docs_in_the_order_of_the_navigation():
+    first, *pages = readme.pages()
+    assert first.name == 'README.md'
+    assert pages[0].name == 'index.md'
+    assert sorted(pages) == sorted((readme.ROOT / 'docs').rglob('*.md'))
 
 
 def test_a_page_runs_what_no_other_ran(tmp_path, monkeypatch):

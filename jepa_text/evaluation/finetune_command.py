@@ -2,7 +2,7 @@
 
 The model can then be used:
 
-    model = load.load(workdir)
+    model = jt.load(workdir)
     model.predict(['a text'])
 """
 
@@ -96,7 +96,7 @@ def _finetune(config, workdir):
     if examination.cut[0]:
         print(truncation.message(task.name, examination.max_length, *examination.cut))
     method = 'encode' if examination.kind.name == labels.Vectors.name else 'predict'
-    print(f'{workdir.name}: written; load.load({workdir.name!r}).{method}([...])')
+    print(f'{workdir.name}: written; jt.load({workdir.name!r}).{method}([...])')
     return outcome
 
 
