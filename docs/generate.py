@@ -34,7 +34,7 @@ def layers():
     for node in tests.body:
         if isinstance(node, ast.Assign) and node.targets[0].id == 'LAYERS':
             return ast.literal_eval(node.value)
-    raise LookupError('tests/test_layers.py has no LAYERS, which the reference is sorted by.')
+    raise LookupError('tests/test_layers.py has no LAYERS.')
 
 
 def modules(layer):
@@ -69,8 +69,9 @@ def main():
         lines.append('| module | description |\n|---|---|')
         for name, path in modules(layer):
             short = name.removeprefix('jepa_text.')
-            lines.append(f'| [`{short}`](reference/{short}.md) | {first_sentence(path)} |')
-            write(f'reference/{short}.md', f'{BEHIND}# {short}\n\n::: {name}\n')
+            page = f'reference/{short}.md'
+            lines.append(f'| [`{short}`]({page}) | {first_sentence(path)} |')
+            write(page, f'{BEHIND}# {short}\n\n::: {name}\n')
     write('reference.md', '\n'.join(lines))
 
 
