@@ -1,5 +1,4 @@
-"""A griffe extension that shows what is aligned in docstrings as code: examples, and lists
-of arguments."""
+"""A griffe extension that shows examples and lists of arguments in docstrings as code."""
 
 import re
 
