@@ -252,7 +252,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('train toy:clm_mlm toy --workdir=x', "'toy'"),
         ('train toy --workdir=x --config=toy', "'toy' and --config are two configs"),
         ('evaluate evaluate:models=a --model=b', 'Leave out one'),
-        ('train toy:no --workdir=x', "'no' is not one of"),
+        ('train toy:no --workdir=x', "preset='no'. Available: clm"),
         (f'train --config={TOY}', '--workdir is missing'),
         (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),
         (f'train --config={TOY} --wrkdir=x', 'workdir'),
