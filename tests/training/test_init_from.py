@@ -425,6 +425,25 @@ def foreign(folder):
     return path
 
 
+def test_a_start_without_a_head_gets_one_and_says_so(folder, tmp_path, capsys):
+    """A BertModel, as sentence-transformers saves its first module."""
+    of_encoder = {n: x for n, x in tensors_of('bert').items() if n.startswith('bert.')}
+    given = hf_cases.CASES['bert'][0] | dict(architectures=['BertModel'])
+    start = f'hf:{hf_cases.write(tmp_path, given, of_encoder)}'
+    config = config_of(folder, start, model=dict(vocab_rows=2048))
+    made, state = begun(config, tmp_path / 'run', modules=('encoder',))
+    said = f'{start} has no LM head; a new one is trained.'
+    assert capsys.readouterr().out.count(said) == 1
+    assert made.settings.init_from.head == 'new'
+    assert {*state.params['lm_head']} >= {'dense', 'bias'}  # tied, as BERT's is
+    layers = load.load(f'hf:{tmp_path}').params['encoder']['layers']
+    jax.tree.map(assert_array_equal, state.params['encoder']['layers'], layers)
+    # What is recorded is not said again.
+    (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+    again = completion.with_init_from(settings.plain(config), tmp_path / 'run')
+    assert again['init_from']['head'] == 'new' and capsys.readouterr().out == ''
+
+
 @pytest.mark.slow
 def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
     text = '\n\n'.join(' '.join(hf_cases.WORDS[4 + i : 20 + i]) for i in range(16))
