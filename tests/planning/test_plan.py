@@ -22,7 +22,7 @@ PRETRAIN = str(config_file.folder() / 'pretrain.py')
 
 def config_of(argument, **changes):
     """A preset of configs/pretrain.py."""
-    return config_file.read(f'pretrain:{argument}') | changes
+    return settings.plain(config_file.read(f'pretrain:{argument}')) | changes
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def flops_of_2507_00994(objective, size):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['t4', 'l4'])
 def test_small_gpu_presets_fit(name):
-    config = config_file.read(f'small_gpu:mlm,gpu={name}')
+    config = settings.plain(config_file.read(f'small_gpu:mlm,gpu={name}'))
     made = plan.make(config, hardware.Options(**config['plan']))
     assert made.devices == 1 and made.fits(made.chip)
     (phase,) = made.phases
@@ -314,7 +314,7 @@ def test_float32_is_planned_at_its_own_speed(study):
 
 
 def test_command_needs_no_workdir_and_has_flags(capsys):
-    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,35m']
+    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,size=35m']
     flags = ['--hardware=v5e:4', '--mfu=0.3', '--price=1.5']
     assert main.main([*command, *flags]) == 0
     out = capsys.readouterr().out
@@ -334,7 +334,7 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
     ],
 )
 def test_invalid_options_are_rejected(flag, words, capsys):
-    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,210m', *flag.split()]
+    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,size=210m', *flag.split()]
     assert main.main(command) == 2
     assert words in capsys.readouterr().err
 
