@@ -84,32 +84,25 @@ def write(
 def push(model, name, private, **options):
     """Uploads the folder of `write`, with its `options`, to the hub; returns the URL.
 
-    Weights that were there are deleted. Raises as `write` does, ModuleNotFoundError
-    without huggingface_hub, PermissionError without a token that may write there.
+    Raises as `write` does, ModuleNotFoundError without huggingface_hub, OSError without
+    a token that may write there.
     """
     hub = extras.package('huggingface_hub', 'hf', 'push_to_hub')
-    from huggingface_hub import errors, utils
+    from huggingface_hub.errors import HfHubHTTPError
 
-    utils.validate_repo_id(name)
-    if hub.get_token() is None:
-        raise PermissionError(
-            'push_to_hub needs a token of the hub with write access: `hf auth login`, '
-            'or set HF_TOKEN.'
-        )
     try:
-        name = name if '/' in name else f'{hub.whoami()["name"]}/{name}'
+        # Without a valid token, an error that says how to get one.
+        user = hub.whoami()['name']
+        name = name if '/' in name else f'{user}/{name}'
         with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary, 'model')
-            write(model, folder, published=name, **options)
+            write(model, f'{temporary}/model', published=name, **options)
             url = hub.create_repo(name, private=private, exist_ok=True)
+            # Of weights in one file and in shards, the file would be read.
+            old = ['*.safetensors', files.INDEX]
             hub.upload_folder(
-                repo_id=name,
-                folder_path=folder,
-                commit_message='Upload with jepa-text',
-                # A single file would be read rather than shards.
-                delete_patterns=['*.safetensors', files.INDEX],
+                repo_id=name, folder_path=f'{temporary}/model', delete_patterns=old
             )
-    except errors.HfHubHTTPError as error:
+    except HfHubHTTPError as error:
         raise addresses.final_error(f'hf:{name}', error) or error from error
     return str(url)
 

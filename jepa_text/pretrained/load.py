@@ -55,19 +55,19 @@ def load(name, step=None, *, mesh=None, revision=None, family=None, adapt=None):
             f"'hf:'; {name} is a workdir."
         )
     else:
-        model = _of_folder(name, step, mesh)
+        folder = places.model_folder('The model', name, step)
+        if step is None and saved.is_saved(folder):
+            model = Pretrained(name=str(name), **saved.read(folder))
+        else:
+            model = _of_run(folder, str(name), step, mesh)
     if mesh is None:
         return model
     placed = sharding.shardings(model.params, mesh)
     return dataclasses.replace(model, params=jax.device_put(model.params, placed))
 
 
-def _of_folder(name, step, mesh):
-    """The model of a run or a saved one; the arrays of a run are read for the mesh."""
-    folder = places.model_folder('The model', name, step)
-    if step is None and saved.is_saved(folder):
-        return Pretrained(name=str(name), **saved.read(folder))
-    step, model = _abstract(folder, str(name), step)
+def _of_run(folder, name, step, mesh):
+    step, model = _abstract(folder, name, step)
     modules = ('encoder', 'lm_head')
     wanted = {key: shapes for key, shapes in model.params.items() if key in modules}
     wanted = wanted if mesh is None else sharding.sharded(wanted, mesh)

@@ -226,19 +226,17 @@ class Pretrained:
     def push_to_hub(self, name, private=False, family=None, license=None):
         """Exports the model to the Hugging Face Hub (extra `hf`); returns the URL.
 
-        name       'USER/NAME', or NAME for one's own; created if it does not exist, and
-                   else its files of the same names are replaced
-        family     as for `jepa-text export`; None: that which fits
+        name       'USER/NAME' or 'NAME', a new one or one whose files are replaced
+        family     as for `jepa-text export`
         license    for the model card
 
-        `load('hf:NAME')`, transformers and sentence-transformers read it. Raises
-        ModuleNotFoundError without huggingface_hub, PermissionError without a token that
-        may write there, and ValueError if no family expresses the model.
+        `load('hf:NAME')` and transformers read it. Raises ModuleNotFoundError without
+        huggingface_hub, OSError without a token that may write there, and ValueError if
+        no family expresses the model.
         """
         from jepa_text.pretrained import export
 
-        given = dict(family=family, license_name=license)
-        return export.push(self, name, private, **given)
+        return export.push(self, name, private, family=family, license_name=license)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""

@@ -56,10 +56,9 @@ def write(folder, model, made=None):
     """Writes a load.Pretrained to a folder, which may have other files.
 
     `made` is the result of its fine-tuning, as JSON values; None for what the model's
-    `facts` are. Raises FileExistsError as check_free, and ValueError for an LM head that
-    is not the encoder's.
+    `facts` are. Raises ValueError for an LM head that is not the encoder's.
     """
-    folder = check_free(folder)
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     model.tokenizer.save(folder / TOKENIZER)
     leaves = traverse_util.flatten_dict(jax.device_get(model.params), sep='/')
@@ -88,12 +87,11 @@ def _objective_section(model):
     tied = getattr(head, 'tied', False)
     if head not in (None, heads.lm_head(network.encoder, tied)):
         raise ValueError(
-            f'The LM head of {model.name or "the model"}, {head}, is not that of its '
-            'encoder, so it would not be found again: save the parameters with Orbax.'
+            f'{model.name or "The model"} has an LM head of its own, which the folder '
+            'could not give back: save its parameters with Orbax.'
         )
-    if token is None or not token.fills:
-        return {'name': 'clm', 'tied': tied}
-    return {'name': 'mlm', 'tied': tied, 'shift': model.shift}
+    fills = token is not None and token.fills
+    return {'name': 'mlm' if fills else 'clm', 'tied': tied}
 
 
 def check_free(folder):
@@ -109,9 +107,7 @@ def check_free(folder):
 def is_saved(folder):
     """Whether a folder has a saved model; ValueError for one of version 0.1."""
     if (folder / OLD_FILE).is_file() and not (folder / FILE).is_file():
-        raise ValueError(
-            f'{folder / OLD_FILE} is of an older version: rename it to {FILE}.'
-        )
+        raise ValueError(f'{folder}/{OLD_FILE} has another name now: call it {FILE}.')
     return (folder / FILE).is_file()
 
 

@@ -123,7 +123,7 @@ def test_what_is_not_a_saved_model_is_not_overwritten(tmp_path):
         model.save('s3://bucket/model')
     model.save(tmp_path / 'old')
     (tmp_path / 'old' / saved.FILE).rename(tmp_path / 'old' / 'task.json')
-    with pytest.raises(ValueError, match='older version: rename it to model.json'):
+    with pytest.raises(ValueError, match='has another name now: call it model.json'):
         load.load(tmp_path / 'old')
 
 
