@@ -1,8 +1,10 @@
 """The commands of the command line: what each calls, and the flags that it takes."""
 
 import dataclasses
+import functools
 import importlib
 import inspect
+import re
 import typing
 from pathlib import Path
 
@@ -50,7 +52,8 @@ EXAMINED = {
 TOKENIZER = 'bpe:8192'
 TEXT = (
     'a file or folder of texts to train on: .txt, .jsonl, .csv or .parquet. The rows go '
-    f'to WORKDIR-rows; without --tokenizer, one is trained on the text ({TOKENIZER})'
+    'to WORKDIR-rows, or of `prepare` to WORKDIR; without --tokenizer, one is trained on '
+    f'the text ({TOKENIZER})'
 )
 ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
 DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
@@ -139,7 +142,8 @@ COMMANDS = {
         },
     ),
 }
-# Parts of a config that are chosen by name: files of a folder, or functions of a table.
+# Parts of a config that a name chooses: files of a folder, or functions of a table; those
+# with one function; and the functions that take the further keywords of some.
 FOLDERS = {
     'objective': 'objectives',
     'model': 'models',
@@ -147,9 +151,25 @@ FOLDERS = {
     'task': 'evaluation/tasks',
 }
 TABLES = {
-    'optimizer': ('jepa_text.optim.optimizers', 'OPTIMIZERS'),
-    'schedule': ('jepa_text.optim.schedules', 'SCHEDULES'),
+    'optimizer': 'optim.optimizers:OPTIMIZERS',
+    'schedule': 'optim.schedules:SCHEDULES',
+    'balance': 'objectives.latent.balance:RULES',
 }
+SECTIONS = {
+    'latent': 'objectives.latent.targets:Latent',
+    'regularizer': 'objectives.latent.targets:Regularizer',
+    'adapt': 'hf.adapt:Choices',
+}
+FURTHER = {
+    'transformer': 'models.transformer:Transformer',
+    'bert': 'models.bert:Bert',
+    'modernbert': 'models.modernbert:ModernBert',
+    'muon': 'optim.adam:adamw',
+    'mntp': 'objectives.mlm:make',
+}
+# {key of a config: kind of its section}, where they differ.
+KINDS = {'tasks': 'task', 'parts': 'objective', 'mlm': 'objective'}
+KINDS |= dict.fromkeys(('momentum', 'rate', 'of'), 'schedule')
 SUPPLIED = ('tokenizer', 'length', 'steps', 'vocab_size', 'split')  # by the program
 INIT = 'write a config file to edit, from a shipped one: jepa-text init CONFIG FILE.py'
 START = """jepa-text init [CONFIG[:PRESET,KEY=VALUE,...]] FILE.py
@@ -162,9 +182,11 @@ size=toy, where there is one, takes minutes on two cores. CONFIG is one of
 PRESET of toy, small, small_gpu and pretrain is one of
 
 {presets}"""
-USAGE = """jepa-text COMMAND CONFIG[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+USAGE = """jepa-text COMMAND CONFIG[:ARGUMENTS] --workdir=DIR [--config.KEY=VALUE ...]
 
 CONFIG is a file, or the name of a shipped config, such as toy; also as --config=CONFIG.
+ARGUMENTS are a preset and then KEY=VALUE, as in pretrain:clm_mlm,size=210m;
+`jepa-text init --help` lists the configs, and `jepa-text help pretrain` their arguments.
 
 Commands:
 
@@ -229,11 +251,16 @@ def usage(arguments):
     keys = {}
     if has_config:
         keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
-    flags = {flag: keys.get(key, key) for flag, key in command.keys.items()}
+    flags = {
+        flag: f'{keys[key]} ({key})' if has_config else key
+        for flag, key in command.keys.items()
+    }
     flags |= {'text': TEXT} if command.has_text else {}
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
-    lines = [f'jepa-text {name} {"CONFIG[:ARG] " * has_config}--workdir=DIR [FLAGS]']
+    lines = [
+        f'jepa-text {name} {"CONFIG[:ARGUMENTS] " * has_config}--workdir=DIR [FLAGS]'
+    ]
     lines += ['', f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:
@@ -252,54 +279,102 @@ def starts():
     return START.format(**{name: '\n'.join(x) for name, x in lines.items()})
 
 
+def _imported(place):
+    module, _, name = place.partition(':')
+    return getattr(importlib.import_module(f'jepa_text.{module}'), name)
+
+
+@functools.cache
+def _parts():
+    """Returns {(kind, name): (function, documentation)} of the parts of a config."""
+    places = [
+        (kind, name, f'{folder.replace("/", ".")}.{name}:make')
+        for kind, folder in FOLDERS.items()
+        for name in resolve.names(folder)
+    ]
+    places += [(name, name, place) for name, place in SECTIONS.items()]
+    parts = {
+        (kind, name): (_imported(place), _imported(f'{place.partition(":")[0]}:__doc__'))
+        for kind, name, place in places
+    }
+    for kind, place in TABLES.items():
+        parts |= {(kind, name): (x, x.__doc__) for name, x in _imported(place).items()}
+    return parts
+
+
 def _part(word):
     """Returns the help of a part of a config by its name, as 'mlm', or of a kind of them,
     as 'objective'."""
-    makes = {}
-    for kind, folder in FOLDERS.items():
-        package = f'jepa_text.{folder.replace("/", ".")}'
-        for name in resolve.names(folder):
-            module = importlib.import_module(f'{package}.{name}')
-            makes[kind, name] = module.make, module.__doc__
-    for kind, (module, table) in TABLES.items():
-        for name, make in getattr(importlib.import_module(module), table).items():
-            makes[kind, name] = make, make.__doc__
-    if of_kind := {n: doc for (kind, n), (_, doc) in makes.items() if kind == word}:
-        return _listed(word, of_kind)
-    parts = [
-        _documented(f"{kind}: dict(name='{name}', ...)", make)
-        for (kind, name), (make, _) in makes.items()
+    parts, shipped = _parts(), config_file.shipped()
+    if word in (*FOLDERS, *TABLES):
+        docs = (
+            (n, doc.splitlines()[0]) for (k, n), (_, doc) in parts.items() if k == word
+        )
+        lines = [f'{word}: one of', '', *display.two_columns(docs, 14), '']
+        if word in TABLES:
+            make = _imported(f'{TABLES[word].partition(":")[0]}:make')
+            lines += [inspect.getdoc(make).partition('>>>')[0].rstrip(), '']
+        return '\n'.join([*lines, '`jepa-text help NAME` has its keys.'])
+    found = [
+        _documented(f'{kind}: dict({f"name={name!r}, " * (kind != name)}...)', name, *of)
+        for (kind, name), of in parts.items()
         if name == word
     ]
-    if word in (shipped := config_file.shipped()):
+    if word in shipped:
         module = config_file.shared(word)
-        head = f'{word}:WORD,KEY=VALUE,...\n\n{module.__doc__.rstrip()}'
-        parts.append(_documented(head, module.get_config, supplied=()))
-    known = {name for key in makes for name in key} | {*COMMANDS, *shipped}
-    return '\n\n'.join(parts) or (
+        given = f'{word}:WORD,KEY=VALUE,...', word, module.get_config, module.__doc__
+        found.append(_documented(*given, supplied=()))
+    known = {name for key in parts for name in key} | {*COMMANDS, *shipped}
+    return '\n\n'.join(found) or (
         f'There is no help on {word!r}.{resolve.nearest(word, known)}'
     )
 
 
-def _listed(kind, docs):
-    lines = display.two_columns([(n, doc.splitlines()[0]) for n, doc in docs.items()], 14)
-    return '\n'.join(
-        [f'{kind}: one of', '', *lines, '', '`jepa-text help NAME` has its keys.']
-    )
+def _parameters(name, make, supplied=SUPPLIED):
+    """Returns the parameters of a part that a config sets, also those it passes on."""
+    found = dict(inspect.signature(make).parameters)
+    if name in FURTHER:
+        found = {**inspect.signature(_imported(FURTHER[name])).parameters, **found}
+        supplied = (*supplied, 'name', 'parent')  # of a module of Flax
+    if name == 'latent':
+        default = _imported('objectives.latent.targets:PAPER_MOMENTUM')
+        found['momentum'] = found['momentum'].replace(default=default)
+    is_rest = inspect.Parameter.VAR_KEYWORD
+    return [x for key, x in found.items() if key not in supplied and x.kind != is_rest]
 
 
-def _documented(head, make, supplied=SUPPLIED):
-    """Returns a text, the docstring of a function, and its keywords with their defaults
-    and choices."""
-    text, *_ = inspect.getdoc(make).partition('>>>')
-    lines = [head, '', text.rstrip(), '', 'Keys:']
-    for parameter in inspect.signature(make).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            lines.append(f'  further keys: as above ({parameter.name})')
-        elif parameter.name not in supplied:
-            is_required = parameter.default is parameter.empty
-            value = '(required)' if is_required else repr(parameter.default)
-            if typing.get_origin(parameter.annotation) is typing.Literal:
-                value += f'  one of: {", ".join(typing.get_args(parameter.annotation))}'
-            lines.append(f'  {parameter.name} = {value}')
+def defaults_of(path, section):
+    """Returns {key: default} of the part of a config that a section at a path names."""
+    key = re.sub(r'\[\d+\]$', '', path).rpartition('.')[2]
+    kind, name = KINDS.get(key, key), section.get('name', key)
+    name = key if key in SECTIONS else name
+    if kind in FOLDERS and '.' in name:
+        make = resolve.make_of(kind, name)
+    else:
+        make, _ = _parts().get((kind, name), (dict, ''))
+    parameters = _parameters(name, make) if make is not dict else ()
+    defaults = {x.name: x.default for x in parameters if x.default is not x.empty}
+    if kind == 'model' and section.get('preset'):
+        defaults |= make.__globals__.get('PRESETS', {}).get(section['preset'], {})
+    return defaults | {x: {} for x in ('mlm', 'latent') if defaults.get(x, 0) is None}
+
+
+def _documented(head, name, make, text, supplied=SUPPLIED):
+    """Returns the documentation of a function, and its keywords with their defaults and
+    choices."""
+    texts = [head, text, make.__doc__]
+    if name in FURTHER:
+        further = _imported(FURTHER[name])  # a function, or a class and its base
+        texts += [x.__doc__ for x in getattr(further, '__mro__', [further])[:2]]
+    texts = (inspect.cleandoc(x.partition('>>>')[0]).strip() for x in texts)
+    lines = ['\n\n'.join(dict.fromkeys(texts)), '', 'Keys:']
+    for parameter in _parameters(name, make, supplied):
+        is_required = parameter.default is parameter.empty
+        value = '(required)' if is_required else repr(parameter.default)
+        choices = typing.get_args(parameter.annotation)
+        if parameter.name == 'preset':
+            choices = make.__globals__['PRESETS']
+        if all(isinstance(choice, str) for choice in choices):
+            value += f'  one of: {", ".join(choices)}' * bool(choices)
+        lines.append(f'  {parameter.name} = {value}')
     return '\n'.join(lines)

@@ -1,5 +1,6 @@
 """The command line: commands, help texts, errors and exit codes."""
 
+import inspect
 import json
 import os
 import re
@@ -11,9 +12,9 @@ import children
 import pytest
 
 from jepa_text import commands, main
+from jepa_text.objectives import mlm
 from jepa_text.parallel import exits
-from jepa_text.settings import config_file, display, resolve
-from jepa_text.training import config as settings
+from jepa_text.settings import config_file, display
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
@@ -67,8 +68,21 @@ def test_help_lists_available_names():
     [
         ('objective', ('objective: one of', '  hybrid ', '  mlm ')),
         ('mlm', ("objective: dict(name='mlm', ...)", '  rate = 0.3', 'mask_share')),
-        ('optimizer', ('  adamw ', '  muon ')),
-        ('muon', ('  momentum = 0.95', 'further keys')),
+        ('optimizer', ('  adamw ', '  muon ', 'lr_multipliers')),
+        ('muon', ('  momentum = 0.95', '  b1 = 0.9')),
+        ('mntp', ('  shift = 1', '  rate = 0.3')),
+        ('transformer', ('one of: tiny, toy', '  kv_heads = (required)', 'remat  ')),
+        ('latent', ("  momentum = {'name': 'linear'", "  distance = 'cosine'")),
+        ('gradient_ratio', ("balance: dict(name='gradient_ratio'", '  ratio = 1.0')),
+        ('adapt', ("  mask = 'auto'",)),
+        (
+            'cpt',
+            (
+                '  start = (required)',
+                "  size = 'paper'  one of: paper, toy",
+                '  steps = ',
+            ),
+        ),
         ('wsd', ('  peak = (required)', 'fractions')),
         ('bundled', ("source: dict(name='bundled'", "task: dict(name='bundled'")),
         ('muom', ("no help on 'muom'. Did you mean 'muon'?",)),
@@ -207,10 +221,11 @@ def get_config(name):
 
 
 def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
-    words = [f'--config={TOY}:mlm', f'--workdir={tmp_path}/x', '--print-config']
+    words = [f'--config={TOY}:lejepa_mlm', f'--workdir={tmp_path}/x', '--print-config']
     words += ['--config.optimizer.weight_decay=0.2', '--config.clip_norm=1.0']
     assert main.main(['jepa-text', 'train', *words]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    out = re.sub(r'\n {20,}', '  ', capsys.readouterr().out)  # of a long key
+    lines = out.splitlines()
     for value, origin in (
         ('steps = 1300', 'file'),
         ("optimizer.name = 'adamw'", 'file'),
@@ -218,15 +233,20 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
         ('clip_norm = 1.0', 'command line'),
         ('log_every = 10', 'default'),
         ('watchdog.seconds = 900.0', 'default'),
-        ('phases[0].objective.rate = 0.3', 'file'),
-        ('phases[0].objective.logits_mib = 512', 'default'),
+        ('optimizer.b1 = 0.9', 'default'),
+        ('model.width = 128', 'default'),
+        ('phases[0].objective.mlm.rate = 0.3', 'file'),
+        ('phases[0].objective.mlm.logits_mib = 512', 'default'),
+        ('phases[0].objective.latent.beta = 1.0', 'default'),
+        ('phases[0].objective.latent.regularizer.name', 'file'),
+        ('phases[0].objective.latent.regularizer.sample', 'default'),
     ):
         (line,) = [line for line in lines if line.strip().startswith(value)]
         assert line.endswith(f' {origin}'), line
     # Defaults follow in the order of the function, in every process.
-    shown = re.findall(r'phases\[0\]\.objective\.(\w+) = ', '\n'.join(lines))
-    known = list(resolve.defaults('objectives', 'mlm', settings.GIVEN))
-    assert shown[-4:] == [name for name in known if name != 'tied'][-4:]
+    shown = re.findall(r'phases\[0\]\.objective\.mlm\.(\w+) = ', '\n'.join(lines))
+    known = [name for name in inspect.signature(mlm.make).parameters if name != 'tied']
+    assert shown[-4:] == known[-4:]
     assert not list(tmp_path.iterdir())
 
 

@@ -75,41 +75,40 @@ def two_columns(pairs, width=44):
     return lines
 
 
-def origin_lines(resolved, origins):
+def origin_lines(resolved, origins, defaults_of):
     """Returns the lines of --print-config: each value and its origin.
 
     `resolved` is an instance of the root dataclass. `origins` is {origin: config}: a
-    value is of the first config that has it.
+    value is of the first config that has it. defaults_of(path, section) are the defaults
+    of the keys that a section may have besides.
     """
-    configs = [(origin, dict(_values('', origins[origin], {}))) for origin in origins]
+    configs = []
+    for origin, given in origins.items():
+        defaults = defaults_of if dataclasses.is_dataclass(given) else lambda *_: {}
+        configs.append((origin, dict(_values('', given, defaults))))
     pairs = []
-    for path, value in _values('', resolved, {}):
+    for path, value in _values('', resolved, defaults_of):
         given = (origin for origin, x in configs if x.get(path, MISSING) == value)
         pairs.append((f'{path} = {value!r}', next(given, '')))
     return two_columns(pairs)
 
 
-def _values(path, value, rules):
-    """Yields (path, value) of a config, as ('runs[0].name', 'mlm').
-
-    In an instance of a dataclass, sections of the fields with these rules also have the
-    defaults of their `make` function.
-    """
+def _values(path, value, defaults_of):
+    """Yields (path, value) of a config, as ('runs[0].name', 'mlm')."""
+    inner = None
     if dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            inner = getattr(value, field.name)
-            if inner is not None:
-                yield from _values(schema.dotted(path, field.name), inner, field.metadata)
-    elif isinstance(value, dict) and value:
-        defaults = {}
-        if 'name' in value and 'folder' in rules:
-            defaults = resolve.defaults(rules['folder'], value['name'], rules['given'])
-        added = {key: x for key, x in defaults.items() if key not in value}
-        for key, inner in (value | added).items():
-            yield from _values(schema.dotted(path, key), inner, {})
+        inner = {x.name: getattr(value, x.name) for x in dataclasses.fields(value)}
+        inner = {key: x for key, x in inner.items() if x is not None}
+    elif isinstance(value, dict):
+        inner = value | {
+            k: x for k, x in defaults_of(path, value).items() if k not in value
+        }
+    if inner:
+        for key, item in inner.items():
+            yield from _values(schema.dotted(path, key), item, defaults_of)
     elif isinstance(value, tuple | list) and any(map(_is_section, value)):
-        for index, inner in enumerate(value):
-            yield from _values(f'{path}[{index}]', inner, rules)
+        for index, item in enumerate(value):
+            yield from _values(f'{path}[{index}]', item, defaults_of)
     else:
         yield path, list(value) if isinstance(value, tuple) else value
 

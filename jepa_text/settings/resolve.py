@@ -62,16 +62,6 @@ def check(folder, section, given):
     check_keywords(f'{folder}/{section["name"]}', make, keywords, given)
 
 
-def defaults(folder, name, given):
-    """Returns {keyword: default} of the `make` of a name, without the `given` ones."""
-    make, _ = _find(folder, {'name': name})
-    return {
-        parameter.name: parameter.default
-        for parameter in inspect.signature(make).parameters.values()
-        if parameter.name not in given and parameter.default is not parameter.empty
-    }
-
-
 def _find(folder, section):
     """Returns (`make` of section['name'], the other keywords)."""
     ranges.section(folder, section)

@@ -134,7 +134,7 @@ class Phase:
     objective: dict = field(
         doc="the objective, as dict(name='mlm')", folder='objectives', given=GIVEN
     )
-    steps: int | None = field(None, 'steps of the phase; or', minimum=1)
+    steps: int | None = field(None, 'steps of the phase; or give `share`', minimum=1)
     share: float | None = field(
         None, 'share of all steps; the last phase takes the rest', above=0, maximum=1
     )
@@ -151,7 +151,9 @@ class Shared:
 
     name: str = field('run', 'name of the run, shown while it trains')
     seed: int = field(0, 'seed of all random choices', minimum=0)
-    steps: int = field(0, 'steps of the run; or', minimum=0, maximum=ranges.MAX_INT)
+    steps: int = field(
+        0, 'steps of the run; or give `tokens`', minimum=0, maximum=ranges.MAX_INT
+    )
     tokens: int = field(0, 'tokens that the run reads, including padding', minimum=0)
     baseline: str | dict = field(
         'none', "'flops': train MLM alone with the same FLOPs instead"
