@@ -104,14 +104,19 @@ become() {
 }
 
 # Waits for a child and sets CODE to its exit code. A trapped signal interrupts `wait`, but
-# not the child.
+# not the child; if that ends while the trap runs, its code is still to be asked for.
 # shellcheck disable=SC2034 # used by the caller
 await() {
+  local asked
   while :; do
     CODE=0
     wait "$1" || CODE=$?
-    kill -0 "$1" 2>/dev/null || return 0
+    kill -0 "$1" 2>/dev/null || break
   done
+  asked=0
+  wait "$1" 2>/dev/null || asked=$?
+  # 127: `wait` has already given the code.
+  [ "$asked" = 127 ] || CODE=$asked
 }
 
 # Exits unless $2, the value of the variable named $1, is a whole number above 0.

@@ -95,11 +95,13 @@ def test_failures_are_counted_until_the_next_saved_stop(slurm, machine):
     assert requeues(1, 0)[0] == 0
 
 
-def test_signal_before_the_time_limit_stops_and_requeues(slurm, machine):
+@pytest.mark.parametrize('seconds', [0, 1])
+def test_signal_before_the_time_limit_stops_and_requeues(slurm, machine, seconds):
     ready, cancelled = machine.folder / 'ready', machine.folder / 'cancelled'
     poll = f'for i in {{1..200}}; do [ -e {cancelled} ] && exit 75; sleep 0.1; done'
     machine.fake('jepa-text', f'touch {ready}; {poll}')
-    machine.fake('scancel', f'touch {cancelled}')
+    # It returns before or after the job has ended.
+    machine.fake('scancel', f'touch {cancelled}; sleep {seconds}')
     process = machine.start('slurm.sh', *JOB, SLURM_JOB_ID='7', STATE='RUNNING')
     children.until(ready.exists)
     # The TERM that SLURM sends to all processes must not be forwarded.
