@@ -119,7 +119,7 @@ setup(
         'jepa_text.configs.studies': 'configs/studies',
     },
     package_data={
-        'jepa_text': ['**/*.json', '**/*.html'],
+        'jepa_text': ['**/*.json', '**/*.html', 'shipped/*/*'],
         'jepa_text.data': ['bundled/*'],
     },
     install_requires=CORE,

@@ -139,6 +139,7 @@ COMMANDS = {
             'step': 'step of the checkpoint; default: the newest',
             'family': 'model family to write, such as llama',
             'license': 'license for the model card',
+            'dtype': 'float16 halves the file; default: float32',
         },
     ),
 }

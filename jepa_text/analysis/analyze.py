@@ -27,6 +27,7 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import addresses, atomic, checksums, paths
+from jepa_text.hf import files
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
@@ -252,10 +253,10 @@ def _checked(config):
     settings, FileNotFoundError for a folder that is no run."""
     config = schema.resolved(Config, schema.plain(config))
     for path in config['models']:
-        addresses.location('models', path, model=True)
+        place = addresses.location('models', files.named(path), model=True)
         if config['models'].count(path) > 1:
             raise ValueError(f'models={config["models"]} contains {path} twice.')
-        if path.startswith(paths.MODEL):
+        if place.startswith(paths.MODEL):
             continue
         if not (places.model_folder('models', path) / 'config.json').is_file():
             raise FileNotFoundError(

@@ -14,6 +14,7 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from jepa_text.files import addresses, atomic, extras, paths
@@ -21,6 +22,7 @@ from jepa_text.hf import card, files, load, sentence, to_family, vocabulary, wei
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, pooling
 from jepa_text.pretrained import base, exported
+from jepa_text.settings import resolve
 
 TOLERANCE = 1e-4
 
@@ -33,17 +35,22 @@ def write(
     license_name=None,
     published=None,
     shard_bytes=weights.MAXIMUM,
+    dtype='float32',
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
     `family` is one of families.FAMILIES, None for the default; `published` is its name
     on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
-    Returns {'family', 'architecture', 'parameters',
-    'difference'}. Raises FileExistsError for a folder that is not empty, ValueError if
-    the family cannot express the model, RuntimeError if it reads back as another model;
-    then nothing is left behind.
+    With `dtype` float16, parameters are rounded to it; config.json asks for float32, in
+    which they are used. Returns {'family', 'architecture', 'parameters', 'difference'}.
+    Raises FileExistsError for a folder that is not empty, ValueError if the family cannot
+    express the model, RuntimeError if it reads back as another model; then nothing is
+    left behind.
     """
     folder = check_free(folder)
+    resolve.check_choice('dtype', dtype, ('float32', 'float16'))
+    if dtype != 'float32':
+        model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
     facts = model.facts and model.facts()
     origin = _origin(model, facts)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
@@ -70,7 +77,8 @@ def write(
     with atomic.folder(folder) as partial:
         files.write_json(partial / 'config.json', config)
         prefix = task.fitting(family).prefix if task else None
-        weights.write(leaves, own, FAMILIES[family], partial, shard_bytes, prefix)
+        rest = partial, shard_bytes, prefix, dtype
+        weights.write(leaves, own, FAMILIES[family], *rest)
         vocabulary.write(partial, model, family)
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)

@@ -10,15 +10,18 @@ from jepa_text.pretrained import export, load
 def run(options, workdir):
     """Exports the model of a workdir to `options['to']`, a folder or an address.
 
-    Other options: step, family, license. Raises as `load.load` and `export.write` do.
+    Other options: step, family, license, dtype. Raises as `load.load` and `export.write`
+    do.
     """
-    given = {key: options.get(key) for key in ('step', 'family', 'license', 'to')}
+    keys = ('step', 'family', 'license', 'dtype', 'to')
+    given = {key: options.get(key) for key in keys}
     if not given['to']:
         raise ValueError('--to is missing: the folder to write, such as exports/first.')
     export.check_free(given['to'])
     place = addresses.location('--workdir', workdir, model=True)
     model = load.load(place, given['step'])
     settings = {'family': given['family'], 'license_name': given['license']}
+    settings['dtype'] = given['dtype'] or 'float32'
     with _place(given['to']) as folder:
         info = export.write(model, folder, **settings)
     print(

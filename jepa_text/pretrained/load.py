@@ -25,7 +25,8 @@ from jepa_text.settings import renamed, resolve
 
 def load(name, step=None, *, mesh=None, revision=None, family=None, adapt=None):
     """The model of a run, of a folder that `Pretrained.save` or `jepa-text finetune`
-    wrote, or, with the prefix 'hf:', of a folder of Hugging Face or a name on the hub.
+    wrote; of a name that the package ships, as 'small'; or, with the prefix 'hf:', of a
+    folder of Hugging Face or a name on the hub.
 
     step        of a run: that of the checkpoint; None: the newest good one
     mesh        shards the parameters by the table of parallel/sharding.py; its axes are
@@ -41,6 +42,7 @@ def load(name, step=None, *, mesh=None, revision=None, family=None, adapt=None):
     xla_flags.apply()
     mesh = mesh and sharding.completed(mesh)
     options = {'revision': revision, 'family': family, 'adapt': adapt}
+    name = hf_files.named(name)
     if addresses.location('The model', name, model=True).startswith(paths.MODEL):
         if step is not None:
             raise ValueError(
@@ -140,7 +142,7 @@ def _abstract(workdir, name, step=None):
 
 def _place(workdir):
     """(name of the model, its local folder); for 'hf:', (name or folder, None)."""
-    name = addresses.location('The model', workdir, model=True)
+    name = addresses.location('The model', hf_files.named(workdir), model=True)
     if name.startswith(paths.MODEL):
         return name.removeprefix(paths.MODEL), None
     return name, places.model_folder('The model', name)
@@ -201,7 +203,8 @@ def _read(folder, name):
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
             f'{name} contains no config.json, so it is no run of jepa-text: give the '
-            '--workdir of a training run.'
+            "--workdir of a training run, 'hf:' and a name or folder, or the name of a "
+            f'shipped model ({", ".join(hf_files.shipped()) or "there is none yet"}).'
         )
     config = checksums.read_json(folder / 'config.json')
     for key in ('model', 'phases'):

@@ -146,7 +146,6 @@ def test_shards_are_limited_in_size(tmp_path):
 @pytest.mark.parametrize(
     'case, message',
     [
-        ('qwen3', 'cannot express qk_norm=True'),
         ('smollm3', 'cannot express .*rope_theta='),
         ('mistral', 'cannot express window=2'),
         ('llama', 'a bias in its LM head'),
