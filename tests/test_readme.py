@@ -1,5 +1,8 @@
 """The runner of the commands of the documentation."""
 
+import subprocess
+
+import pytest
 import readme
 
 PLAN = '.venv/bin/jepa-text plan --mfu=0.4\n'
@@ -21,14 +24,16 @@ def test_pages_are_those_of_docs_in_the_order_of_the_navigation():
     assert sorted(pages) == sorted((readme.ROOT / 'docs').rglob('*.md'))
 
 
-def test_a_page_runs_what_no_other_ran(tmp_path, monkeypatch):
-    ran, done = [], set()
-    monkeypatch.setattr(readme, 'ROOT', tmp_path)
-    monkeypatch.setattr(
-        readme.subprocess, 'run', lambda words, **_: ran.append(words[-1])
-    )
+def test_a_page_runs_what_no_other_ran(tmp_path):
+    done, left = set(), []
     for name, code in (('one', PLAN), ('two', f'{PLAN}ls\n'), ('three', PLAN)):
         (tmp_path / name).write_text(f'```bash\n{code}```\n')
-    pages = [tmp_path / name for name in ('one', 'two', 'three')]
-    assert [readme.run(page, done) for page in pages] == [1, 1, 0]
-    assert ran == [PLAN, 'ls\n']
+        left.append(readme.left(tmp_path / name, done))
+    assert left == [[('bash', PLAN)], [('bash', 'ls\n')], []]
+
+
+def test_a_block_that_fails_stops_its_page(capfd):
+    with pytest.raises(subprocess.CalledProcessError):
+        readme.run(readme.pages()[0], [('bash', 'echo one; false'), ('bash', 'echo two')])
+    said = capfd.readouterr().out
+    assert 'one\n' in said and 'two' not in said
