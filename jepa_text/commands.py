@@ -165,7 +165,6 @@ FURTHER = {
     'transformer': 'models.transformer:Transformer',
     'bert': 'models.bert:Bert',
     'modernbert': 'models.modernbert:ModernBert',
-    'muon': 'optim.adam:adamw',
     'mntp': 'objectives.mlm:make',
 }
 # {key of a config: kind of its section}, where they differ.

@@ -85,7 +85,9 @@ def read(place):
     try:
         config = get_config(**given)
     except Exception as error:
-        raise ValueError(_explanation(error, path)) from error
+        is_ours = isinstance(error, ValueError) and path.is_relative_to(folder())
+        explained = f'{name}: {error}' if is_ours else _explanation(error, path)
+        raise ValueError(explained) from error
     if not hasattr(config, 'keys'):
         raise ValueError(
             f'{path}: get_config() must return a ConfigDict, not {config!r}.'
