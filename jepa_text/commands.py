@@ -236,11 +236,9 @@ def usage(arguments):
     """Returns the --help text of the first command in `arguments`, of the first part of a
     config that they name, as 'mlm' or 'optimizer', or else of all commands."""
     name = next((word for word in arguments if word in COMMANDS), None)
-    if arguments[:1] == ['init']:
-        return starts()
     words = [word for word in arguments if word != 'help' and word[:1] != '-']
     if name is None and words:
-        return _part(words[0])
+        return starts() if words[0] == 'init' else _part(words[0])
     if name is None:
         summaries = {name: c.summary for name, c in COMMANDS.items()} | {'init': INIT}
         examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
@@ -248,20 +246,16 @@ def usage(arguments):
         return USAGE.format(commands='\n'.join(lines), examples='\n'.join(examples))
     command = COMMANDS[name]
     has_config = command.config_module is not None
-    keys = {}
+    flags = command.keys
     if has_config:
         keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
-    flags = {
-        flag: f'{keys[key]} ({key})' if has_config else key
-        for flag, key in command.keys.items()
-    }
-    flags |= {'text': TEXT} if command.has_text else {}
+        flags = {flag: f'{keys[key]} ({key})' for flag, key in flags.items()}
+    flags = flags | ({'text': TEXT} if command.has_text else {})
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
-    lines = [
-        f'jepa-text {name} {"CONFIG[:ARGUMENTS] " * has_config}--workdir=DIR [FLAGS]'
-    ]
-    lines += ['', f'{command.summary.capitalize()}.', '', 'Flags:']
+    config = 'CONFIG[:ARGUMENTS] ' * has_config
+    lines = [f'jepa-text {name} {config}--workdir=DIR [FLAGS]', '']
+    lines += [f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:
         lines += ['', 'Config keys with their defaults; set them as --config.KEY=VALUE:']

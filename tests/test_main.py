@@ -75,6 +75,7 @@ def test_help_lists_available_names():
         ('latent', ("  momentum = {'name': 'linear'", "  distance = 'cosine'")),
         ('gradient_ratio', ("balance: dict(name='gradient_ratio'", '  ratio = 1.0')),
         ('adapt', ("  mask = 'auto'",)),
+        ('init', ('  toy  ', '  clm_mlm  ')),
         (
             'cpt',
             (
