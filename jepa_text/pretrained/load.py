@@ -6,7 +6,7 @@ folder or hub name of Hugging Face is loaded with `load('hf:NAME_OR_FOLDER')`.
 
 import dataclasses
 import functools
-from pathlib import Path
+import os
 
 import jax
 
@@ -23,7 +23,15 @@ from jepa_text.running import budget, identity, places, restore, xla_flags
 from jepa_text.settings import renamed, resolve
 
 
-def load(name, step=None, *, mesh=None, revision=None, family=None, adapt=None):
+def load(
+    name: str | os.PathLike,
+    step: int | None = None,
+    *,
+    mesh: jax.sharding.Mesh | None = None,
+    revision: str | None = None,
+    family: str | None = None,
+    adapt: dict | None = None,
+) -> Pretrained:
     """The model of a run, of a folder that `Pretrained.save` or `jepa-text finetune`
     wrote; of a name that the package ships, as 'small'; or, with the prefix 'hf:', of a
     folder of Hugging Face or a name on the hub.
@@ -69,7 +77,7 @@ def load(name, step=None, *, mesh=None, revision=None, family=None, adapt=None):
 
 
 def _of_run(folder, name, step, mesh):
-    step, model = _abstract(folder, name, step)
+    step, model = abstract(folder, step, name)
     modules = ('encoder', 'lm_head')
     wanted = {key: shapes for key, shapes in model.params.items() if key in modules}
     wanted = wanted if mesh is None else sharding.sharded(wanted, mesh)
@@ -89,7 +97,7 @@ def outline(workdir, weights=False):
         return _of_import(f'{paths.MODEL}{name}', hf_load.outline(name, weights))
     if saved.is_saved(folder):
         return Pretrained(params={}, name=name, **saved.outline(folder)[0])
-    return _abstract(folder, name)[1]
+    return abstract(folder, name=name)[1]
 
 
 def fingerprint(workdir):
@@ -112,18 +120,12 @@ def fingerprint(workdir):
     return checksums.checksum([encoder, tokenizer, reading, weights])
 
 
-def abstract(workdir, step=None):
-    """(step, the model at it), whose parameters, of all modules, are only shapes.
+def abstract(workdir, step=None, name=''):
+    """(step, the model at it) of a local run; its parameters, of all modules, are shapes.
 
-    Raises FileNotFoundError as `load` does.
+    `name` is that of the model. Raises FileNotFoundError as `load` does.
     """
-    return _abstract(
-        places.model_folder('The workdir', workdir, step), str(workdir), step
-    )
-
-
-def _abstract(workdir, name, step=None):
-    """`abstract` of a local folder; `name` is the model's name."""
+    name = name or str(workdir)
     config, tokenizer = _read(workdir, name)
     folder = workdir / 'checkpoints'
     if step is not None:
@@ -134,9 +136,8 @@ def _abstract(workdir, name, step=None):
         raise FileNotFoundError(f'{folder} has no good checkpoint: train first.')
     identity.check(name, config, tokenizer, meta)
     model = _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
-    known = functools.partial(
-        facts.of_run, Path(workdir).resolve(), step, model.network.objective.judged_by
-    )
+    judged_by = model.network.objective.judged_by
+    known = functools.partial(facts.of_run, workdir.resolve(), step, judged_by)
     return step, dataclasses.replace(model, facts=known)
 
 

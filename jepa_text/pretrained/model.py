@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -72,13 +73,13 @@ class Pretrained:
 
     def encode(
         self,
-        texts,
-        layer=-1,
-        pool=None,
-        normalize=None,
-        batch_size=None,
-        progress=False,
-    ):
+        texts: str | Iterable[str],
+        layer: int = -1,
+        pool: str | None = None,
+        normalize: bool | None = None,
+        batch_size: int | None = None,
+        progress: bool = False,
+    ) -> np.ndarray:
         """One vector per text, float32 in numpy: [D] of a string, [N, D] of several.
 
         texts        a string, or any iterable of strings, as a list or a pandas Series.
@@ -137,15 +138,15 @@ class Pretrained:
             )
         return layer % count
 
-    def tokens(self, text):
+    def tokens(self, text: str) -> list[str]:
         """The tokens of a text as the model reads them, as text, with special tokens.
 
         Raises ValueError for a text without tokens.
         """
         return [_shown(self.tokenizer, i) for i in self.row(text)]
 
-    def fill(self, text, top=3):
-        """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
+    def fill(self, text: str, top: int = 3) -> list[list[tuple[str, float]]]:
+        """The `top` likeliest tokens for each '<mask>', with their probabilities.
 
         Raises ValueError if the text has no '<mask>' or is longer than a row; if nothing
         is before a '<mask>' that is predicted from the token before it; and as
@@ -198,7 +199,12 @@ class Pretrained:
                 "continue training this one with 'mlm' or 'mntp'."
             )
 
-    def predict(self, first, second=None, max_length=None):
+    def predict(
+        self,
+        first: Iterable,
+        second: Iterable | None = None,
+        max_length: int | None = None,
+    ) -> list[dict]:
         """The answers of a fine-tuned model to texts or pairs of texts.
 
         They are labels, scores, tags or spans, with probabilities, depending on the kind
@@ -215,7 +221,7 @@ class Pretrained:
         examples = base.unlabeled(self.kind, first, second)
         return prediction.answers(self, self.kind, examples, max_length)
 
-    def save(self, folder):
+    def save(self, folder: str | os.PathLike) -> None:
         """Writes the model to a folder, from which `load` gives it back to the bit.
 
         The folder appears at the end, whole. One that has such a model is replaced.
@@ -223,7 +229,13 @@ class Pretrained:
         """
         saved.replace(folder, self)
 
-    def push_to_hub(self, name, private=False, family=None, license=None):
+    def push_to_hub(
+        self,
+        name: str,
+        private: bool = False,
+        family: str | None = None,
+        license: str | None = None,
+    ) -> str:
         """Exports the model to the Hugging Face Hub (extra `hf`); returns the URL.
 
         name       'USER/NAME' or 'NAME', a new one or one whose files are replaced
@@ -256,9 +268,11 @@ class Pretrained:
 
         Warns of truncated texts, at the caller of the method that calls this.
         """
-        if isinstance(texts, str):
+        is_ordered = isinstance(texts, Iterable) and getattr(texts, 'ndim', 1) == 1
+        if not is_ordered or isinstance(texts, str | bytes | Mapping | set):
             raise ValueError(
-                'Expected a list of texts, but got a single text: put it in [].'
+                f'Expected a list of texts, but got a {type(texts).__name__}: put texts '
+                'in [], and give one column of a table.'
             )
         texts = list(texts)
         for number, text in enumerate(texts):
