@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -131,16 +132,42 @@ def test_what_is_not_a_text_is_rejected(model, other):
         model.encode(['the whale', other])
 
 
-def test_texts_may_be_one_string_or_any_iterable(model):
+@pytest.mark.parametrize(
+    ('texts', 'kind'),
+    [
+        (None, 'NoneType'),
+        (7, 'int'),
+        (b'the whale', 'bytes'),
+        ({'the whale': 1}, 'dict'),
+        ({'the whale', 'a captain'}, 'set'),
+        (pandas.DataFrame({'text': ['the whale']}), 'DataFrame'),
+        (np.array('the whale'), 'ndarray'),
+        (np.array([['the whale']]), 'ndarray'),
+    ],
+)
+def test_what_has_no_order_or_no_texts_is_refused(model, texts, kind):
+    """A table would be the names of its columns, and a set has an order by chance."""
+    with pytest.raises(ValueError, match=f'a list of texts, but got a {kind}: put'):
+        model.encode(texts)
+
+
+@hypothesis.settings(max_examples=9, deadline=None)
+@hypothesis.given(
+    hypothesis.strategies.lists(hypothesis.strategies.sampled_from(TEXTS), max_size=5)
+)
+def test_texts_may_be_one_string_or_any_iterable(model, texts):
     """As in sentence-transformers."""
-    texts = ['the whale', 'a captain']
-    vectors_ND = model.encode(texts, progress=True)
-    given = (tuple(texts), np.array(texts), iter(texts), pandas.Series(texts, [7, 9]))
-    for other in given:
-        np.testing.assert_array_equal(model.encode(other), vectors_ND)
-    vector_D = model.encode('the whale', normalize=True)
-    unit_D = vectors_ND[0] / np.linalg.norm(vectors_ND[0])
-    assert_allclose(vector_D, unit_D, atol=1e-5)
+    vectors_ND = model.encode(texts, batch_size=4)
+    assert vectors_ND.shape == (len(texts), 64) and vectors_ND.dtype == np.float32
+    column = pandas.Series(texts, range(7, 7 + len(texts)), dtype=object)
+    array = np.array(texts, dtype=object)
+    for given in (tuple(texts), array, iter(texts), column):
+        assert_allclose(model.encode(given), vectors_ND, atol=1e-5)
+    for text, vector_D in zip(texts[:1], vectors_ND):
+        assert_allclose(model.encode(text), vector_D, atol=1e-5)
+        unit_D = vector_D / np.linalg.norm(vector_D)
+        assert_allclose(model.encode(text, normalize=True), unit_D, atol=1e-5)
+        assert ''.join(model.tokens(text)) == f'<bos>{text}<eos>'
 
 
 def test_a_model_is_a_pytree(model):
