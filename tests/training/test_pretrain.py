@@ -8,6 +8,7 @@ from jepa_text.data.section import Prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
 from jepa_text.settings import config_file
+from jepa_text.training import config as settings
 from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -20,7 +21,7 @@ WITH_HEAD = {'210m': 310_266_624, '610m': 755_625_600, '1b': 1_409_482_944}
 
 def built(argument):
     """Returns the config and outline of an argument on 64 abstract devices."""
-    config = config_file.read(f'pretrain:{argument}')
+    config = settings.plain(config_file.read(f'pretrain:{argument}'))
     words = config['plan']['vocab_size']
     return config, recipes.outline(config, sharding.abstract_mesh(64), words)
 
