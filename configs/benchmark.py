@@ -66,6 +66,6 @@ def get_config(comparison: Literal[*CASES, *SWEEPS] = 'peer', *, values=()):
         raise ValueError(f'values={values}: batches are numbers of rows, as 16,32.')
     config = ConfigDict()
     config.name = comparison
-    config.telemetry = dict(every=0)
+    config.telemetry = dict(every_steps=0)
     config.cases = CASES.get(comparison) or _sweep(comparison, values)
     return config

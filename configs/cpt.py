@@ -44,10 +44,10 @@ def get_config(
     config.data.update(folder=folder, row_length=2048, batch_size=1152)
     # Changes to the initial model.
     config.model = dict(dtype='bfloat16', scan=True, remat='names')
-    decay = 2000 if steps in PAPER else 0.2
+    decay = dict(decay_steps=2000) if steps in PAPER else dict(decay_fraction=0.2)
     # Warm up from zero, then constant; a run that only decays starts at the peak.
     warmup = 0 if steps == 2000 else 0.01
-    config.schedule = dict(name='wsd', peak=5e-4, warmup=warmup, decay=decay)
+    config.schedule = dict(name='wsd', peak=5e-4, warmup_fraction=warmup, **decay)
     return _toy(config, start) if size == 'toy' else config
 
 
@@ -60,9 +60,9 @@ def _toy(config, start):
     config.data.update(folder=folder, row_length=128, batch_size=4)
     config.model.update(dtype='float32', scan=False, remat='none')
     config.schedule.peak = 2e-4
-    config.log_every = 5
-    config.evaluate = dict(every=50, max_rows=64)
-    config.checkpoint = dict(every=100, keep=1)
+    config.log_every_steps = 5
+    config.evaluate = dict(every_steps=50, max_rows=64)
+    config.checkpoint = dict(every_steps=100, keep=1)
     return config
 
 

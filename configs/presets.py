@@ -53,16 +53,16 @@ def presets(
     return {
         'clm': (dict(objective=clm),),
         'mlm': (dict(objective=mlm),),
-        'clm_mlm': (dict(share=0.25, objective=clm), dict(objective=mlm)),
-        'clm_mlm_half': (dict(share=0.5, objective=clm), dict(objective=mlm)),
+        'clm_mlm': (dict(fraction=0.25, objective=clm), dict(objective=mlm)),
+        'clm_mlm_half': (dict(fraction=0.5, objective=clm), dict(objective=mlm)),
         'mixture': (
             dict(objective=dict(name='mixture', parts=(clm, mlm), shares=(1, 3))),
         ),
-        'clm_jepa_mlm': (dict(share=0.25, objective=clm), hybrid(ema)),
+        'clm_jepa_mlm': (dict(fraction=0.25, objective=clm), hybrid(ema)),
         # Does not work from scratch: before MLM has learned anything the targets
         # collapse, and with them the latent gradient (LOG.md).
         'jepa_mlm': (
-            dict(share=0.25, objective=clm),
+            dict(fraction=0.25, objective=clm),
             hybrid(ema, balance=dict(name='gradient_ratio', ratio=0.5)),
         ),
         # I-JEPA's blocks, 15% masked as 80/10/10, EMA 0.996 to 1, lambda learned and

@@ -70,7 +70,7 @@ def get_config(
         row_length=2048,
         shards=64,
     )
-    config.log_every = 20
+    config.log_every_steps = 20
     config.geometry = dict(texts=2048)
     config.name = f'{preset}_{size}'
     config.phases = phases(preset, size)
@@ -88,7 +88,7 @@ def _as_2507_00994(config, size):
     config.model = dict(name='transformer', preset=size, remat='names', dtype='bfloat16')
     # Weight decay applies to all parameters there, including norms and embeddings.
     config.optimizer = dict(name='adamw', eps=1e-5, decay_paths='^(?!balance/)')
-    config.schedule = dict(name='wsd', peak=5e-4, warmup=2000, decay=2000)
+    config.schedule = dict(name='wsd', peak=5e-4, warmup_steps=2000, decay_steps=2000)
     config.plan = dict(vocab_size=128_256)
     return config
 
@@ -114,6 +114,6 @@ def _small(config):
     )
     config.optimizer = dict(name='adamw', b2=0.999, weight_decay=0.05)
     # Their warm-up was meant to be a tenth of the run, but was longer than the run.
-    config.schedule = dict(name='warmup_cosine', peak=5e-5, warmup=0.1, end=1e-6)
+    config.schedule = dict(name='warmup_cosine', peak=5e-5, warmup_fraction=0.1, end=1e-6)
     config.plan = dict(vocab_size=30_522)
     return config

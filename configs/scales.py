@@ -67,7 +67,7 @@ class Scale(NamedTuple):
         """Returns the schedule of the paper: 2,000 steps of warm-up, 2,000 of decay."""
         peak = 5e-4 if self.name == 'paper' else 3e-3
         few = self.steps(2000)
-        return dict(name='wsd', peak=peak, warmup=few, decay=few) | changes
+        return dict(name='wsd', peak=peak, warmup_steps=few, decay_steps=few) | changes
 
 
 def begun(name, scale, seeds=0, **paper):
@@ -94,8 +94,8 @@ def begun(name, scale, seeds=0, **paper):
 def _paper(config, scale):
     """Sets the hardware, the intervals for 192 devices, and the paper's evaluation."""
     config.plan.hardware = 'mi250x:192'
-    config.evaluate = dict(every=2000)
-    config.checkpoint = dict(every=2000, keep=1)
+    config.evaluate = dict(every_steps=2000)
+    config.checkpoint = dict(every_steps=2000, keep=1)
     config.examine = examine()
 
 
@@ -103,8 +103,8 @@ def _desk(config, scale):
     config.schedule = scale.wsd()
     config.plan = dict(hardware='h100')
     # At this interval the probe on 3,000 texts takes a quarter of the time, not half.
-    config.evaluate = dict(every=200, max_rows=256, tasks=('bundled',))
-    config.checkpoint = dict(every=500, keep=1)
+    config.evaluate = dict(every_steps=200, max_rows=256, tasks=('bundled',))
+    config.checkpoint = dict(every_steps=500, keep=1)
 
 
 def _smoke(config, scale):
@@ -112,9 +112,9 @@ def _smoke(config, scale):
     config.model = dict(name='transformer', preset='tiny', scan=False)
     config.data.batch_size = 4
     config.plan = dict(hardware='h100')
-    config.log_every = 1
-    config.evaluate = dict(every=21, max_rows=32, tasks=('bundled',))
-    config.checkpoint = dict(every=100, keep=1)
+    config.log_every_steps = 1
+    config.evaluate = dict(every_steps=21, max_rows=32, tasks=('bundled',))
+    config.checkpoint = dict(every_steps=100, keep=1)
     config.study = dict(tasks=('word_order',))
 
 

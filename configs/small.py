@@ -56,10 +56,12 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
         scan=False,
     )
     config.optimizer = shared('speed').MUON_420['optimizer']
-    config.schedule = dict(name='wsd', peak=4e-3, warmup=0.02, decay=0.65)
+    config.schedule = dict(
+        name='wsd', peak=4e-3, warmup_fraction=0.02, decay_fraction=0.65
+    )
     config.phases = PRESETS[preset]
-    config.evaluate = dict(every=293, max_rows=256)
-    config.checkpoint = dict(every=293, keep=1)
+    config.evaluate = dict(every_steps=293, max_rows=256)
+    config.checkpoint = dict(every_steps=293, keep=1)
     config.plan = dict(hardware='core:2', vocab_size=8192)
     return config
 

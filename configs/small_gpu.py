@@ -33,6 +33,8 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, gpu: Literal['t4', 'l4'
     config.data = dict(folder=f'runs/rows-{length}', row_length=length, batch_size=count)
     config.model.update(dtype=chosen['dtype'], remat='names')
     config.optimizer = dict(name='adamw')
-    config.schedule = dict(name='wsd', peak=5e-4, warmup=0.02, decay=0.2)
+    config.schedule = dict(
+        name='wsd', peak=5e-4, warmup_fraction=0.02, decay_fraction=0.2
+    )
     config.plan = dict(hardware=f'{gpu}:1', vocab_size=32_768)
     return config

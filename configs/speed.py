@@ -41,7 +41,7 @@ MUON_420 = dict(
         ns_steps=3,
         ns_lower=0.01,
     ),
-    schedule=dict(name='wsd', peak=4e-3, warmup=0.05, decay=0.65),
+    schedule=dict(name='wsd', peak=4e-3, warmup_fraction=0.05, decay_fraction=0.65),
 )
 
 
@@ -50,9 +50,9 @@ def mlm(rate=0.3):
     return dict(name='mlm', rate=rate, tied=True)
 
 
-def first_clm(objective, share=0.25):
-    """Returns the phases: CLM for a share of the steps, then another objective."""
-    return (dict(share=share, objective=CLM), dict(objective=objective))
+def first_clm(objective, fraction=0.25):
+    """Returns the phases: CLM for a fraction of the steps, then another objective."""
+    return (dict(fraction=fraction, objective=CLM), dict(objective=objective))
 
 
 def entries():
@@ -79,9 +79,9 @@ def get_config(*, scale: Literal['desk', 'tune'] = 'desk', seeds=0, only=()):
     config.prepare.source.test = True
     config.prepare.splits = ('train', 'heldout', 'test')
     # Checkpoints are only needed to resume.
-    config.checkpoint = dict(every=650, keep=1)
+    config.checkpoint = dict(every_steps=650, keep=1)
     config.plan = dict(hardware='h100')
-    config.evaluate = dict(every=25, max_rows=512)
+    config.evaluate = dict(every_steps=25, max_rows=512)
     config.study = dict(tasks=('word_order', 'bigram_shift'), split='test')
     if scale == 'tune':
         config.study = dict(tasks=())

@@ -8,7 +8,7 @@ import re
 import typing
 from pathlib import Path
 
-from jepa_text.settings import config_file, display, resolve
+from jepa_text.settings import config_file, display, ranges, resolve
 
 TRAIN = 'jepa_text.training.config'
 STUDY = 'jepa_text.study.study'
@@ -121,7 +121,8 @@ COMMANDS = {
         'jepa_text.planning.plan:plan',
         TRAIN,
         'pretrain:jepa_mlm,size=610m --hardware=h100:64',
-        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'price', 'compile')},
+        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'compile')}
+        | {'price': 'plan.dollars_per_chip_hour'},
     ),
     'benchmark': Command(
         'time training steps against each other',
@@ -365,6 +366,8 @@ def _documented(head, name, make, text, supplied=SUPPLIED):
     for parameter in _parameters(name, make, supplied):
         is_required = parameter.default is parameter.empty
         value = '(required)' if is_required else repr(parameter.default)
+        if is_required and parameter.name.endswith('_steps'):  # of a schedule
+            value = f'(required), or {ranges.other_length(parameter.name)}'
         choices = typing.get_args(parameter.annotation)
         if parameter.name == 'preset':
             choices = make.__globals__['PRESETS']

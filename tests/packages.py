@@ -98,7 +98,7 @@ def walk(python, jepa_text, folder, **environ):
         return said([*jepa_text, *words], folder, **environ)
 
     assert 'Commands' in command('--help')
-    toy = ['--steps=4', '--config.model.preset=tiny', '--config.evaluate.every=0']
+    toy = ['--steps=4', '--config.model.preset=tiny', '--config.evaluate.every_steps=0']
     command('train', 'toy:clm_mlm', '--workdir=runs/a', *toy)
     assert said([*python, VECTORS], folder, **environ).split()[-2:] == ['2', '64']
     dry = command('evaluate', '--model=runs/a', '--task=bundled', '--dry-run')

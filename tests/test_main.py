@@ -84,7 +84,7 @@ def test_help_lists_available_names():
                 '  steps = ',
             ),
         ),
-        ('wsd', ('  peak = (required)', 'fractions')),
+        ('wsd', ('  peak = (required)', 'warmup_steps = (required), or warmup_fraction')),
         ('bundled', ("source: dict(name='bundled'", "task: dict(name='bundled'")),
         ('muom', ("no help on 'muom'. Did you mean 'muon'?",)),
     ],
@@ -164,8 +164,10 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     lines = [json.dumps({'text': f'{n} whales and {n % 7} ships'}) for n in range(400)]
     (tmp_path / 'texts' / 'a.jsonl').write_text('\n'.join(lines))
     (tmp_path / 'texts' / 'notes.md').write_text('no text')
-    words = 'train toy:mlm --text=texts --workdir=r --steps=2 --config.evaluate.every=0'
-    words += ' --config.model.preset=tiny --config.checkpoint.every=2'
+    words = (
+        'train toy:mlm --text=texts --workdir=r --steps=2 --config.evaluate.every_steps=0'
+    )
+    words += ' --config.model.preset=tiny --config.checkpoint.every_steps=2'
     for _ in range(2):
         assert main.main(['jepa-text', *words.split()]) == 0
     out = capsys.readouterr().out
@@ -232,7 +234,7 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
         ("optimizer.name = 'adamw'", 'file'),
         ('optimizer.weight_decay = 0.2', 'command line'),
         ('clip_norm = 1.0', 'command line'),
-        ('log_every = 10', 'default'),
+        ('log_every_steps = 10', 'default'),
         ('watchdog.seconds = 900.0', 'default'),
         ('optimizer.b1 = 0.9', 'default'),
         ('model.width = 128', 'default'),
@@ -283,7 +285,10 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --noconfig.data.repeat', 'are set as --config.KEY=VALUE'),
         (f'{TRAIN} --config.model.deth=1', 'deth'),
         (f'{TRAIN} --config.steps=many', "steps='many' must be an integer"),
-        (f'{TRAIN} --config.evaluate.evry=3', "has no key 'evry'. Did you mean 'every'?"),
+        (
+            f'{TRAIN} --config.evaluate.evry_steps=3',
+            "no key 'evry_steps'. Did you mean 'every_steps'",
+        ),
         (f'{TRAIN} --config.phases[7].steps=3', 'there is no [7], but 2 items'),
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),

@@ -96,8 +96,8 @@ def command(lab):
         f'--config.prepare.row_length={tiny.LENGTH}',
         '--config.model.depth=1',
         '--config.steps=6',
-        '--config.evaluate={"every": 3, "max_rows": 16}',
-        '--config.checkpoint.every=2',
+        '--config.evaluate={"every_steps": 3, "max_rows": 16}',
+        '--config.checkpoint.every_steps=2',
         '--config.checkpoint.keep=9',
     ]
     return lambda name, *more: ['jepa-text', name, *given, *more]

@@ -18,7 +18,7 @@ FURTHER = (22_000, 12_000, 2_000)
 def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
     """Returns the config of the study at a scale."""
     config, scale = shared('scales').begun('cpt', scale, seeds)
-    again = scale.wsd(name='wsd_twice', first=scale.steps(FIRST))
+    again = scale.wsd(name='wsd_twice', first_steps=scale.steps(FIRST))
     runs = []
     for name, clm in (('mlm', 0), ('clm', FIRST)):
         runs.append(scale.run(f'{name}_0', FIRST, clm))

@@ -41,7 +41,7 @@ COLUMNS = (
 # Config keys that do not change what a run learns, and its seed.
 NOT_LEARNED = (
     *('name', 'seed', 'checkpoint', 'evaluate', 'geometry'),
-    *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
+    *('log_every_steps', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
 ANALYZED = ('labels', 'scores', 'texts')  # supported kinds of tasks
 MIN_TEST = 8  # different test examples; correlations and ranks need at least this many

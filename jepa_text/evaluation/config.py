@@ -14,7 +14,7 @@ from jepa_text.settings.schema import field, section
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
 RECIPE = (
-    *('steps', 'batch_size', 'warmup', 'microbatches', 'precision'),
+    *('steps', 'batch_size', 'warmup_fraction', 'microbatches', 'precision'),
     *('b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
 )
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
@@ -32,8 +32,8 @@ class Finetuning:
         1, 'parts that a batch is computed in; the gradient is exact', minimum=1
     )
     max_length: int = field(0, "tokens per row; 0: the model's maximum", minimum=0)
-    warmup: float = field(
-        0.1, 'warmup steps, as a share of the steps', minimum=0, below=1
+    warmup_fraction: float = field(
+        0.1, 'fraction of the steps with a rising rate', minimum=0, below=1
     )
     weight_decay: float = field(0.1, 'for kernels and embeddings', minimum=0)
     b1: float = field(0.9, "decay of Adam's first moment", minimum=0, below=1)
@@ -86,7 +86,7 @@ class Finetuning:
         Linear warmup from 0, which is then the factor of the first step, and linear decay
         to 0.
         """
-        warm = round(self.warmup * self.steps)
+        warm = round(self.warmup_fraction * self.steps)
         step_T = np.arange(self.steps, dtype=np.float64)
         rise_T = step_T / max(1, warm)
         fall_T = (self.steps - step_T) / max(1, self.steps - warm)

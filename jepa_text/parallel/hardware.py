@@ -108,8 +108,8 @@ class Options:
         above=0,
         maximum=1,
     )
-    price: float | None = schema.field(
-        None, 'US dollars per chip and hour; default: of the chip', minimum=0
+    dollars_per_chip_hour: float | None = schema.field(
+        None, 'price of a chip in US dollars per hour; default: of the chip', minimum=0
     )
     vocab_size: int | None = schema.field(
         None, 'vocabulary size if the tokenizer is not available', minimum=0

@@ -36,14 +36,15 @@ class Settings:
     )
     optimizer: dict = field(settings.ADAMW, 'adamw, muon or sgd')
     schedule: float | dict = field(
-        {'name': 'wsd', 'peak': 1e-4, 'warmup': 0.0, 'decay': 0.0}, 'the learning rate'
+        {'name': 'wsd', 'peak': 1e-4, 'warmup_steps': 0, 'decay_steps': 0},
+        'the learning rate',
     )
     clip_norm: float = field(1.0, 'maximum gradient norm', above=0, finite=False)
     accumulate: int = field(1, 'microbatches per step', minimum=1)
     mesh: sharding.Config = section(sharding.Config, 'the device mesh')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
     compile: bool = field(True, 'use torch.compile in the cases of transformers')
-    warmup: int = field(3, 'steps before timing starts', minimum=1)
+    warmup_steps: int = field(3, 'steps before timing starts', minimum=1)
     steps_a_round: int = field(8, 'timed steps per round', minimum=1)
 
 

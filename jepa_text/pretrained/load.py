@@ -209,7 +209,8 @@ def _read(folder, name):
         )
     config = checksums.read_json(folder / 'config.json')
     for key in ('model', 'phases'):
-        renamed.check(config[key], str(folder / 'config.json'), ('', key))
+        of_now = renamed.current(config[key], key)
+        renamed.check(of_now, str(folder / 'config.json'), ('', key))
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 
@@ -217,14 +218,15 @@ def _model(config, tokenizer, meta, phase, name):
     """A model whose parameters are only shapes; `meta` is that of a checkpoint, or {}."""
     # The kernel is chosen again: the model may be used on another machine.
     encoder = {**config['model'], 'attention': 'auto'}
-    own = config['phases'][phase]
+    phases = renamed.current(config['phases'], 'phases')
+    own = phases[phase]
     encoder = stack.with_theta(encoder, own.get('rope_theta'))
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
     length = section.changed(config['data'], own.get('data'))['row_length']
     total = config.get('steps') or meta.get('steps')
     # That of an older run follows from its budget in tokens.
     total = total or budget.total_steps(config)
-    start, stop = budget.spans(config['phases'], total)[phase]
+    start, stop = budget.spans(phases, total)[phase]
     objective = resolve.build(
         'objectives',
         own['objective'],

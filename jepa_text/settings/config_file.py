@@ -189,7 +189,10 @@ def with_settings(root, config, settings):
     is merged into an existing section unless it has another `name`. Raises ValueError for
     a path through what is neither a section nor a list.
     """
+    given = {path for path, _ in settings}
     for path, text in settings:
+        if (other := ranges.other_length(path)) in given:
+            raise ValueError(f'--config.{path} and --config.{other}: give one of them.')
         pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
         keys = [int(number) if number else key for key, number in pairs]
         parse = functools.partial(_parsed, _kinds(root, keys), text)
@@ -204,7 +207,7 @@ def _set(at, keys, parse, what):
         if not ranges.is_section(value) or not ranges.is_section(at):
             return value
         is_other = value.get('name', at.get('name')) != at.get('name')
-        return value if is_other else {**at, **value}
+        return value if is_other else schema.merged(at, value)
     key, *rest = keys
     if isinstance(key, int):
         length = len(at) if isinstance(at, list | tuple) else 0
@@ -214,7 +217,7 @@ def _set(at, keys, parse, what):
     if at is not None and not ranges.is_section(at):
         raise ValueError(f'{what}: there is no {key!r} in {at!r}.')
     at = dict(at or {})
-    return {**at, key: _set(at.get(key), rest, parse, what)}
+    return schema.merged(at, {key: _set(at.get(key), rest, parse, what)})
 
 
 def _kinds(kind, keys):

@@ -129,10 +129,27 @@ def pattern(what, value):
         ) from error
 
 
-def in_steps(value, steps):
-    """Converts a number of steps, or a fraction of `steps` below 1, to an integer.
+def in_steps(what, section, steps):
+    """Returns a section with its fractions of `steps` as numbers of steps.
 
-    >>> in_steps(0.25, 8), in_steps(3, 8)
-    (2, 3)
+    Raises ValueError, with the name `what`, if a length is given as both.
+
+    >>> in_steps('schedule', {'warmup_fraction': 0.25}, 8)
+    {'warmup_steps': 2}
     """
-    return round(value * steps) if 0 < value < 1 else int(value)
+    made = {}
+    for key, value in section.items():
+        if key.endswith('_fraction'):
+            number(f'{what}: {key}', value, minimum=0, maximum=1)
+            key, value = other_length(key), round(value * steps)
+            if key in section:
+                raise ValueError(f'{what} has {key} and a fraction: give one of them.')
+        made[key] = value
+    return made
+
+
+def other_length(key):
+    """Returns the other name of a length: `warmup_fraction` of `warmup_steps`."""
+    if key.endswith('steps'):
+        return key.removesuffix('steps') + 'fraction'
+    return key.removesuffix('fraction') + 'steps' if key.endswith('fraction') else None

@@ -47,9 +47,9 @@ def check(config, folder):
         }
     saved = saved_steps(configs, folder)
     trunks = tree.trunks(courses(whole), saved, ended)
-    keep_at = {name: set() for name in configs}
+    keep_at_steps = {name: set() for name in configs}
     for other, step in filter(None, trunks.values()):
-        keep_at[other].add(step)
+        keep_at_steps[other].add(step)
     for name in ended:
         print(f'{name}: complete, {budget.total_steps(whole[name]):,} steps')
     for name in by_result - ended:
@@ -62,7 +62,7 @@ def check(config, folder):
     }
     return {
         'configs': {
-            name: with_milestones(own, keep_at[name]) for name, own in whole.items()
+            name: with_milestones(own, keep_at_steps[name]) for name, own in whole.items()
         },
         'fingerprints': fingerprints,
         'to_train': [(name, trunks[name], costs[name]) for name in left],
@@ -104,9 +104,9 @@ def member_configs(config, folder):
     configs = members.configs(config, folder / 'rows')
     for name, own in configs.items():
         with named(name):
-            if not own['checkpoint']['every']:
+            if not own['checkpoint']['every_steps']:
                 raise ValueError(
-                    'checkpoint.every=0 saves no checkpoint, but a study needs the last.'
+                    'checkpoint.every_steps=0 saves none, but a study needs the last.'
                 )
     return configs
 
@@ -159,8 +159,8 @@ def saved_steps(names, folder):
 def with_milestones(config, steps):
     """Returns the config of a run that also keeps its checkpoints at these steps."""
     section = config['checkpoint']
-    steps = sorted({*section['keep_at'], *steps})
-    return config | {'checkpoint': section | {'keep_at': steps}}
+    steps = sorted({*section['keep_at_steps'], *steps})
+    return config | {'checkpoint': section | {'keep_at_steps': steps}}
 
 
 @contextlib.contextmanager

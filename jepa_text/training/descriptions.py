@@ -57,10 +57,10 @@ def costs(recipe):
 
 def _unreached(recipe):
     """Yields a line about checkpoints that the run does not reach."""
-    kept = recipe.settings.checkpoint.keep_at
+    kept = recipe.settings.checkpoint.keep_at_steps
     if beyond := [step for step in kept if step > recipe.steps]:
         listed = ', '.join(f'{step:,}' for step in beyond)
-        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {recipe.steps:,}.'
+        yield f'checkpoint.keep_at_steps: {listed} lies beyond step {recipe.steps:,}.'
 
 
 def conclusion(recipe, workdir):

@@ -43,7 +43,7 @@ COUNT, BYTES = 'count', 'bytes'
 class Config:
     """The section `evaluate`."""
 
-    every: int = schema.field(
+    every_steps: int = schema.field(
         2000, 'steps between, also at the end of a phase; 0: never', minimum=0
     )
     rate: float = schema.field(
@@ -55,7 +55,7 @@ class Config:
     )
 
     def __post_init__(self):
-        if self.every:
+        if self.every_steps:
             ranges.number('evaluate.max_rows', self.max_rows, whole=True, minimum=1)
 
 
@@ -82,8 +82,8 @@ def scorings(networks, rate=0.15):
 
 
 def make(recipe, section):
-    """Returns the RunEvaluator of a run; None if `every` is 0."""
-    if not section.every:
+    """Returns the RunEvaluator of a run; None if `every_steps` is 0."""
+    if not section.every_steps:
         return None
     networks, evaluators = [phase.network for phase in recipe.phases], {}
     for phase in reversed(recipe.phases):
@@ -107,7 +107,7 @@ def make(recipe, section):
         for _, evaluator, phase in evaluators.values()
         if phase is recipe.phases[-1]
     ]
-    return RunEvaluator(parts, last, section.every)
+    return RunEvaluator(parts, last, section.every_steps)
 
 
 class RunEvaluator:

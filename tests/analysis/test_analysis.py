@@ -34,8 +34,10 @@ def folder(tmp_path_factory):
     """Two seeds of a run of two steps, and a labeled set."""
     folder = tmp_path_factory.mktemp('analysis')
     phases = (dict(objective=dict(name='mlm')),)
-    changes = dict(steps=2, phases=phases, evaluate=dict(every=0))
-    changes |= dict(geometry=dict(every=2, texts=24), checkpoint=dict(every=2, keep=1))
+    changes = dict(steps=2, phases=phases, evaluate=dict(every_steps=0))
+    changes |= dict(
+        geometry=dict(every_steps=2, texts=24), checkpoint=dict(every_steps=2, keep=1)
+    )
     made = tiny.config(folder, **changes)
     for seed in (0, 1):
         tiny.train(made | {'seed': seed}, folder / f'a-{seed}')
@@ -285,7 +287,13 @@ def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
     steps = [run(f'cpt-{n}', seed=0, steps=n, name=f'cpt_{n}') for n in (200, 900)]
     assert set(analyze.run_names(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
     starts = [
-        run(f'on-{n}', seed=n, steps=5, log_every=n, init_from=dict(path=f'runs/mlm-{n}'))
+        run(
+            f'on-{n}',
+            seed=n,
+            steps=5,
+            log_every_steps=n,
+            init_from=dict(path=f'runs/mlm-{n}'),
+        )
         for n in (3, 4)
     ]
     assert set(analyze.run_names(starts).values()) == {('on', 3), ('on', 4)}
@@ -402,6 +410,6 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
 
 
 def test_invalid_geometry_section_is_rejected(folder, tmp_path):
-    changes = dict(geometry=dict(every=2, text=3))
+    changes = dict(geometry=dict(every_steps=2, text=3))
     with pytest.raises(ValueError, match="geometry has no key 'text'. Did you mean"):
         tiny.train(tiny.config(folder, **changes), tmp_path / 'x')

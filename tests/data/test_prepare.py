@@ -239,7 +239,7 @@ def test_a_corpus_of_one_document_makes_one_split(make, corpus, tmp_path):
     with pytest.raises(ValueError, match=r"'heldout'.*as splits=\('train',\)"):
         make()
     assert make(splits=('train',))['splits']['train']['documents'] == 1
-    with pytest.raises(ValueError, match="no split 'heldout'.*evaluate.every=0"):
+    with pytest.raises(ValueError, match="no split 'heldout'.*evaluate.every_steps=0"):
         pipeline.Rows(tmp_path / 'rows', 'heldout')
 
 

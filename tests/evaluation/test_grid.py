@@ -56,7 +56,7 @@ def test_an_epoch_contains_every_row_once(count, seed, steps, batch_size):
 
 
 def test_the_schedule_is_piecewise_linear():
-    factors = Finetuning(steps=20, warmup=0.2).factors()
+    factors = Finetuning(steps=20, warmup_fraction=0.2).factors()
     assert factors[:5].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert factors[-1] == pytest.approx(1 / 16)
     assert Finetuning(steps=1).factors().tolist() == [1.0]
@@ -187,7 +187,7 @@ def test_pure_bfloat16_loses_small_updates(rows):
     moved = {}
     for precision in ('paper_bf16', 'bfloat16'):
         member = grid.Member(1e-5, 0)
-        recipe = dict(steps=2, warmup=0.0, precision=precision, weight_decay=0.0)
+        recipe = dict(steps=2, warmup_fraction=0.0, precision=precision, weight_decay=0.0)
         ((params, _),) = trained(rows, [member], **recipe).values()
         before = examined.model().params['encoder']['layers']['ffn']['up']['kernel']
         after = params['encoder']['layers']['ffn']['up']['kernel']
@@ -286,7 +286,7 @@ def _trained(torch, transformers, model, rows, recipe, member, ours):
         eps=recipe.eps,
         weight_decay=recipe.weight_decay,
     )
-    warm = round(recipe.warmup * recipe.steps)
+    warm = round(recipe.warmup_fraction * recipe.steps)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, warm, recipe.steps)
     losses = []
     for index_B in grid.orders(len(rows), member.seed, recipe.steps, recipe.batch_size):

@@ -16,7 +16,9 @@ ONE = dict(name='one', objective=dict(name='mlm'))
 
 def config(argument, **changes):
     made = ConfigDict(config_file.read(f'benchmark:{argument}'))
-    made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup=1)
+    made.update(
+        vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup_steps=1
+    )
     sizes = dict(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
     made.model = dict(name='transformer', scan=False, **sizes)
     made.update(changes)
@@ -77,7 +79,7 @@ def test_preset_sets_the_size():
     ('changes', 'words'),
     [
         (dict(rounds=0), 'rounds=0'),
-        (dict(warmup=0), 'warmup=0'),
+        (dict(warmup_steps=0), 'warmup_steps=0'),
         (dict(cases=(ONE, ONE)), 'duplicate case names: one'),
         (dict(cases=(ONE | {'against': 'three'},)), "against 'three'.*: one"),
         (dict(cases=(ONE | {'agianst': 'one'},)), "no key 'agianst'.*'against'"),

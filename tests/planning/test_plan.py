@@ -252,7 +252,9 @@ def test_tables_are_complete(study):
     _, rows = tables.cost(study)
     assert rows[0][0] == 'mi250x:192' and rows[0][-1] is None
     assert len(rows) == len(hardware.CHIPS)
-    dear = dataclasses.replace(study, options=hardware.Options('mi250x:192', price=2.0))
+    dear = dataclasses.replace(
+        study, options=hardware.Options('mi250x:192', dollars_per_chip_hour=2.0)
+    )
     hours = study.seconds(study.chip, study.mfu) / 3600 * 192
     assert tables.cost(dear)[1][0][-1] == f'{2 * hours:,.2f}'
 
@@ -327,7 +329,7 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
         ('--hardware=v9', "hardware='v9'"),
         ('--hardware=h100:7', '1152 rows per step are not a multiple of 7'),
         ('--mfu=40', 'plan.mfu=40 must be a number above 0 and at most 1'),
-        ('--price=-1', 'price=-1'),
+        ('--price=-1', 'dollars_per_chip_hour=-1'),
         ('--config.plan.vocab_size=0', 'The size of the vocabulary is unknown'),
         ('--config.plan.hardwear=h100', 'hardwear'),
         ('--compile=mi250x', 'absent devices does not support mi250x'),

@@ -77,15 +77,14 @@ def toy(config, folder):
         ('steps', '4'),
         ('data', f'{{"folder": {tiny.rows(folder)!r}, "row_length": {tiny.LENGTH}}}'),
         ('data', '{"batch_size": 4}'),
-        ('evaluate.every', '0'),
+        ('evaluate.every_steps', '0'),
         ('model.dtype', 'float32'),
     ]
     if 'name' in config['model']:
         model = "{'name': 'transformer', 'preset': 'tiny', 'depth': 3, 'scan': False}"
         small.append(('model', model))
         config = config | {'model': {}}
-    steps = [key for key in ('warmup', 'decay') if config['schedule'].get(key, 0) >= 1]
-    small += [(f'schedule.{key}', '0') for key in steps]
+    small += [(f'schedule.{k}', '0') for k in config['schedule'] if k.endswith('steps')]
     return config_file.with_settings(commands.root_of('train', config), config, small)
 
 

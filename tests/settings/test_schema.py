@@ -185,6 +185,16 @@ def test_a_missing_section_is_merged_with_its_default():
     assert made.inner == Inner(size=2)
 
 
+def test_a_length_in_steps_replaces_a_fraction_and_vice_versa():
+    before = {'schedule': {'name': 'wsd', 'warmup_fraction': 0.1, 'decay_steps': 9}}
+    settings = [('schedule.warmup_steps', '3'), ('schedule', '{"decay_fraction": 0.5}')]
+    set_to = {'name': 'wsd', 'warmup_steps': 3, 'decay_fraction': 0.5}
+    assert config_file.with_settings(Root, before, settings) == {'schedule': set_to}
+    both = [*settings, ('schedule.warmup_fraction', '0.1')]
+    with pytest.raises(ValueError, match='--config.schedule.warmup_steps and --config.s'):
+        config_file.with_settings(Root, before, both)
+
+
 @pytest.mark.parametrize(
     'path, text, words',
     [

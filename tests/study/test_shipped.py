@@ -111,7 +111,7 @@ def test_the_paper_scale_has_the_numbers_of_the_paper():
         '1b',
     ]
     schedule = one['mlm40']['schedule']
-    assert (schedule['peak'], schedule['warmup'], schedule['decay']) == (5e-4, 2000, 2000)
+    assert schedule == dict(name='wsd', peak=5e-4, warmup_steps=2000, decay_steps=2000)
     assert one['mlm40']['data']['batch_size'] * 2048 == 2_359_296
     rates = {run['phases'][-1]['objective'].get('rate') for run in one.values()}
     assert rates == {0.2, 0.3, 0.4, 0.5, None}

@@ -202,7 +202,9 @@ def test_runs_with_other_options_are_on_other_lines():
         config = made.configs[f'mlm{number}/seed_0']
         (phase,) = config['phases']
         spans = dict(phase, objective=phase['objective'] | {'sampler': 'span'})
-        cosine = dict(name='warmup_cosine', peak=config['schedule']['peak'], warmup=0.1)
+        cosine = dict(
+            name='warmup_cosine', peak=config['schedule']['peak'], warmup_fraction=0.1
+        )
         for name, own in (
             ('iid', config),
             ('span', config | {'phases': [spans]}),

@@ -35,7 +35,7 @@ def old(folder):
         steps=6,
         model=dict(name='transformer', preset='tiny', scan=True),
         phases=(dict(objective=dict(name='clm')),),
-        evaluate=dict(every=6, rate=0.15, max_rows=16),
+        evaluate=dict(every_steps=6, rate=0.15, max_rows=16),
     )
     tiny.train(config, folder / 'old')
     return folder / 'old'
@@ -44,8 +44,8 @@ def old(folder):
 def config_of(folder, old, steps=4, **changes):
     """Returns the config of an MLM run from the old one, which sets what is not given."""
     section = dict(path=str(old)) | changes.pop('init_from', {})
-    given = dict(init_from=section, model={}, phases=MLM, steps=steps, log_every=1)
-    given |= dict(evaluate=dict(every=4, rate=0.15, max_rows=16))
+    given = dict(init_from=section, model={}, phases=MLM, steps=steps, log_every_steps=1)
+    given |= dict(evaluate=dict(every_steps=4, rate=0.15, max_rows=16))
     return tiny.config(folder, **(given | changes))
 
 
@@ -86,7 +86,7 @@ def test_a_run_continues_from_the_end_of_another(folder, old, tmp_path, capsys):
     """Its first evaluation equals the last one of CLM, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
     last = tiny.log(old)[-1]
-    section = heldout.Config(every=4, rate=0.15, max_rows=16)
+    section = heldout.Config(every_steps=4, rate=0.15, max_rows=16)
     found = heldout.make(made, section).run(state.params, made.phases[0].network)
     assert len(found) == 6 and last['step'] == 6
     assert found == {name: last[name] for name in found}
@@ -100,8 +100,8 @@ def test_a_run_continues_from_the_end_of_another(folder, old, tmp_path, capsys):
 def test_resuming_is_exact_and_does_not_read_the_start(
     folder, old, tmp_path, monkeypatch
 ):
-    config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
-    config['evaluate'] = dict(every=0)
+    config = config_of(folder, old, steps=6, checkpoint=dict(every_steps=2, keep=3))
+    config['evaluate'] = dict(every_steps=0)
     straight = tiny.train(config, tmp_path / 'straight')
     # Another member of a study, which shares the first steps.
     trunk = tmp_path / 'straight', 2
@@ -461,7 +461,7 @@ def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
         phases=(dict(objective=dict(name='mntp')),),
         optimizer=dict(name='adamw', lr_multipliers=(('layer_[01]/', 0.0),)),
         schedule=1e-3,
-        evaluate=dict(every=0),
+        evaluate=dict(every_steps=0),
     )
     state = tiny.train(config, tmp_path / 'run')
     imported = load.load(f'hf:{foreign}', adapt={})
