@@ -31,7 +31,7 @@ from jepa_text.hf import files
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
-from jepa_text.settings import schema
+from jepa_text.settings import renamed, schema
 from jepa_text.settings.schema import field
 
 COLUMNS = (
@@ -190,7 +190,7 @@ def encode(config, path, seed, cache):
 def _saved_config(path):
     """The config of a run; empty if it has none."""
     file = places.model_folder('models', path) / 'config.json'
-    return checksums.read_json(file) if file.is_file() else {}
+    return renamed.current(checksums.read_json(file)) if file.is_file() else {}
 
 
 def run_names(paths, config_of=_saved_config, stem_of=None):

@@ -27,6 +27,7 @@ from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import exported, prediction, saved
 from jepa_text.running import numerics
+from jepa_text.settings import resolve
 
 
 class Outcome(NamedTuple):
@@ -114,11 +115,7 @@ class Examination(Measurement):
             if task.kind == 'spans':
                 correct = [spans[0][1] if spans else '' for spans in part.target]
             known = self._measure(part, rows, correct).standard
-            if task.metric not in known:
-                raise ValueError(
-                    f'{task.name}: metric={task.metric!r} does not exist for this task; '
-                    f'there are: {", ".join(known)}.'
-                )
+            resolve.check_choice(f'{task.name}: metric', task.metric, known)
         return train, list(map(len, examples))
 
     def _rows(self, reader, split, examples):

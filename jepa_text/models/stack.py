@@ -65,9 +65,8 @@ def from_preset(cls, presets, preset, keywords):
 
 def _sizes(cls, presets, preset, keywords):
     """Returns the keywords of `cls`, each checked to be in its range."""
-    if preset is not None and preset not in presets:
-        known = ', '.join(presets)
-        raise ValueError(f'preset {preset!r} does not exist; there are: {known}.')
+    if preset is not None:
+        resolve.check_choice('preset', preset, presets)
     fields = [f for f in dataclasses.fields(cls) if f.name not in INTERNAL]
     names = [f.name for f in fields] + ['vocab_rows', 'preset']
     for key in set(keywords) - set(names):

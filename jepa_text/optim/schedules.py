@@ -42,9 +42,7 @@ def make(section, steps, what='schedule'):
         schedule = resolve.call(name, resolve.make_of(what, name), keywords, steps=steps)
         _check_own(name, schedule)
         return schedule
-    if not isinstance(name, str) or name not in SCHEDULES:
-        known = ', '.join(SCHEDULES)
-        raise ValueError(f'{what} {name!r} does not exist; there are: {known}.')
+    resolve.check_choice(what, name, SCHEDULES)
     parameters = inspect.signature(SCHEDULES[name]).parameters
     known = {*parameters, *map(ranges.other_length, parameters)} - {None, 'fraction'}
     for key in keywords.keys() - known:

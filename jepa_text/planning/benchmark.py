@@ -16,7 +16,7 @@ from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
 from jepa_text.report import console
-from jepa_text.settings import schema
+from jepa_text.settings import resolve, schema
 from jepa_text.settings.schema import field, section
 from jepa_text.training import config as settings
 
@@ -111,11 +111,8 @@ def resolve_cases(config):
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f'duplicate case names: {", ".join(duplicates)}.')
     for case in cases:
-        if (other := case.get('against')) not in (None, *names):
-            raise ValueError(
-                f'case {case["name"]!r} is against {other!r}, which does not exist; '
-                f'cases: {", ".join(names)}.'
-            )
+        if other := case.get('against'):
+            resolve.check_choice(f'case {case["name"]!r}: against', other, names)
     return cases
 
 

@@ -156,8 +156,7 @@ def kind_of(section):
     """The kind of a section. Raises ValueError for an unknown name or field."""
     given = _with_tuples(section)
     name = given.pop('name', None)
-    if name not in KINDS:
-        raise ValueError(f'kind {name!r} does not exist; there are: {", ".join(KINDS)}.')
+    resolve.check_choice('kind', name, KINDS)
     return resolve.call(f'kind {name!r}', KINDS[name], given)
 
 

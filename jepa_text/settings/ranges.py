@@ -11,18 +11,6 @@ import types
 import typing
 
 MAX_INT = 2**31 - 1  # steps are counted in 32 bits
-# Types of keyword arguments, by name, whose default does not determine them.
-KINDS = {
-    **dict.fromkeys(('mlm', 'latent', 'regularizer', 'adapt'), (dict,)),
-    **dict.fromkeys(('balance', 'of'), (float, dict)),
-    'momentum': (float, dict, types.NoneType),
-    **dict.fromkeys(('parts', 'shares'), (list,)),
-    **dict.fromkeys(('target_scale', 'context_scale'), (list,)),
-    'rate': (float, list, dict),
-    'lr_multipliers': (list, dict),
-    'span_length': (int,),
-    'preset': (str,),
-}
 HOLDS = dict(
     minimum=operator.ge, maximum=operator.le, above=operator.gt, below=operator.lt
 )
@@ -69,9 +57,8 @@ def describe(whole=False, finite=False, **bounds):
 def keyword(what, parameter, value):
     """Raises ValueError unless `value` has the type of a function's parameter.
 
-    The type is given by KINDS, else by the annotation, else by the default. `what` names
-    the function in errors. Values that are not plain config values pass: the program made
-    them.
+    The annotation gives the type, else the default. `what` names the function in errors.
+    Values that are not plain config values pass: the program made them.
     """
     kinds = kinds_of(parameter)
     if not kinds or not isinstance(value, (*WORDS, tuple, types.NoneType)):
@@ -85,8 +72,6 @@ def keyword(what, parameter, value):
 
 def kinds_of(parameter):
     """Returns the types, of WORDS or types.NoneType, of a parameter; none if unknown."""
-    if parameter.name in KINDS:
-        return KINDS[parameter.name]
     if parameter.annotation is not parameter.empty:
         kinds = typing.get_args(parameter.annotation) or (parameter.annotation,)
     else:

@@ -31,7 +31,6 @@ MOVED = {
 INSTEAD = {
     **{key: f'it is now {new}' for key, new in MOVED.items()},
     'schedule.again': 'it was removed: use at_switch.rewarm_steps',
-    '.start': 'it is now init_from',
     'init_from.layers': 'it was removed: give a start of the same depth',
     '.offload': 'it was removed: use mesh.fsdp, or a momentum_dtype',
     'telemetry.on_collapse': 'it was removed: a collapse is reported',
@@ -46,7 +45,6 @@ INSTEAD = {
     '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',
     '.selection': 'it was removed: a rate is selected by its mean over seeds',
     '.hub': 'it was removed: see summary.json',
-    'evaluate.most_rows': 'it is now max_rows',
     '.compilation_cache': 'it was removed: set JAX_COMPILATION_CACHE_DIR',
     'data.batch_per_device': 'it was removed: set batch_size, of all devices together',
     'checkpoint.keep_every': 'it was removed: list the steps in keep_at_steps',

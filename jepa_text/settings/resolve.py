@@ -23,12 +23,13 @@ def nearest(name, known):
     """Returns the end of an error message: the closest known name, and all of them."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f' Did you mean {close[0]!r}?' if close else ''
-    return f'{hint} Available: {", ".join(sorted(known)) or "none"}.'
+    names = ', '.join(name or "''" for name in sorted(known))
+    return f'{hint} Available: {names or "none"}.'
 
 
 def check_choice(what, value, known):
     """Raises ValueError, with the closest name, unless a value is one of `known`."""
-    if value not in known:
+    if value not in tuple(known):
         raise ValueError(f'{what}={value!r}.{nearest(str(value), known)}')
 
 

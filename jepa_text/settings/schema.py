@@ -230,9 +230,8 @@ def _converted(kind, value, what, rules):
         _check_name(value, what)
         if 'name' in value and 'folder' in rules:
             resolve.check(rules['folder'], value, rules['given'])
-    if kind is str and value not in rules.get('choices', (value,)):
-        known = ', '.join(map(repr, rules['choices']))
-        raise ValueError(f'{what}={value!r} is invalid; choices: {known}.')
+    if kind is str and 'choices' in rules:
+        resolve.check_choice(what, value, rules['choices'])
     return value
 
 

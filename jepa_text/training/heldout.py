@@ -31,7 +31,7 @@ from jepa_text.models import memo
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
-from jepa_text.settings import ranges, resolve, schema
+from jepa_text.settings import resolve, schema
 
 _NEEDED = ('encoder', 'lm_head')  # modules whose parameters are scored
 
@@ -49,14 +49,10 @@ class Config:
     rate: float = schema.field(
         0.15, 'share of held-out tokens that are masked', above=0, maximum=1
     )
-    max_rows: int = schema.field(2048, 'maximum number of held-out rows', minimum=0)
+    max_rows: int = schema.field(2048, 'maximum number of held-out rows', minimum=1)
     tasks: tuple[str, ...] = schema.field(
         (), "classification tasks for a linear probe: 'mine.jsonl'"
     )
-
-    def __post_init__(self):
-        if self.every_steps:
-            ranges.number('evaluate.max_rows', self.max_rows, whole=True, minimum=1)
 
 
 def scorings(networks, rate=0.15):

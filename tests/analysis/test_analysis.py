@@ -214,7 +214,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(poolings=['last4']), 'that every layer has'),
         (dict(poolings=['men']), "Did you mean 'mean'"),
         (dict(layers=[7]), 'no layer 7; layers are 0'),
-        (dict(controls=['random']), "'random' is invalid; choices: 'untrained'"),
+        (dict(controls=['random']), "'random'. .*Available: .*untrained"),
         (dict(halfs=3), "Did you mean 'half_samples'"),
         (dict(half_samples=1), 'half_samples=1 has no standard deviation'),
         (dict(half_samples=-1), 'half_samples=-1 must be an integer at least 0'),

@@ -222,7 +222,7 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
     [
         (1.5, 'Fixed: weight=1.5 must be a number at least 0 and at most 1'),
         (float('nan'), 'weight=nan must be a finite number'),
-        (dict(name='magic'), "'magic' does not exist; there are: fixed, schedule"),
+        (dict(name='magic'), "balance='magic'. Available: fixed, gradient"),
         (dict(name='fixed'), "fixed requires 'weight'"),
         (dict(name='sigmoid', inital=1), "does not take 'inital'"),
         (dict(name='sigmoid', initial=1.0), 'initial=1.0 must be .* at most 0.999'),

@@ -81,7 +81,7 @@ def test_preset_sets_the_size():
         (dict(rounds=0), 'rounds=0'),
         (dict(warmup_steps=0), 'warmup_steps=0'),
         (dict(cases=(ONE, ONE)), 'duplicate case names: one'),
-        (dict(cases=(ONE | {'against': 'three'},)), "against 'three'.*: one"),
+        (dict(cases=(ONE | {'against': 'three'},)), "against='three'.*: one"),
         (dict(cases=(ONE | {'agianst': 'one'},)), "no key 'agianst'.*'against'"),
         (dict(cases=(ONE | {'side': 'theirs'},)), "case 'one'.side='theirs'"),
         # This is found by the process of the case.

@@ -18,8 +18,6 @@ def objective(**section):
 @pytest.mark.parametrize(
     ('config', 'says'),
     [
-        ({'start': {'become': {}}}, 'has start: it is now init_from'),
-        ({'runs': [{'start': {}}]}, 'has runs.start: it is now init_from'),
         ({'prepare': {'workers': 2}}, 'has prepare.workers: it is now engine.jobs'),
         (
             {'schedule': {'name': 'wsd', 'warmup': 1.0}},
@@ -45,7 +43,6 @@ def objective(**section):
         ({'finetuning': {'warmup': 0.1}}, 'finetuning.warmup: it is now warmup_fraction'),
         ({'cases': [{'warmup': 1}]}, 'has cases.warmup: it is now warmup_steps'),
         ({'prepare': {'engine': 'beam'}}, "prepare.engine=beam: .* .*name='ray'"),
-        ({'evaluate': {'most_rows': 8}}, 'evaluate.most_rows: it is now max_rows'),
         ({'tasks': [{'group': 'a'}]}, 'has tasks.group: it was removed: give a folder'),
         ({'task': {'name': 'pairs'}}, "has task.name=pairs: .* name='labeled' with kind"),
         (
@@ -83,17 +80,11 @@ def test_saved_phases_get_the_new_names():
     assert renamed.current([of_now], 'phases') == [of_now]
 
 
-def test_a_schedule_may_have_a_key_start():
-    momentum = {'name': 'linear', 'start': 0.99, 'end': 1.0}
-    phases = objective(latent={'momentum': momentum})
-    renamed.check(phases | {'runs': [phases], 'baseline': {'by': 'time'}})
-
-
 def test_the_command_line_and_files_are_checked(tmp_path):
-    given = config_file.with_settings(settings.Config, {}, [('evaluate.most_rows', '8')])
-    with pytest.raises(ValueError, match='evaluate.most_rows: it is now max_rows'):
+    given = config_file.with_settings(settings.Config, {}, [('evaluate.every', '8')])
+    with pytest.raises(ValueError, match='evaluate.every: it is now every_steps'):
         schema.read(settings.Config, given)
-    config = {'evaluate': {'most_rows': 8}, 'model': {}}
+    config = {'evaluate': {'every': 8}, 'model': {}}
     config |= objective(balance={'name': 'softmin'})
     (tmp_path / 'config.json').write_text(json.dumps(config))
     with pytest.raises(
@@ -103,7 +94,7 @@ def test_the_command_line_and_files_are_checked(tmp_path):
     (tmp_path / 'checkpoints' / '1').mkdir(parents=True)
     own = workdir.open_workdir(tmp_path, tiny.config(tmp_path))
     with (
-        pytest.raises(ValueError, match='config.json: The config has evaluate.most_rows'),
+        pytest.raises(ValueError, match='config.json: The config has evaluate.every'),
         own,
     ):
         pass

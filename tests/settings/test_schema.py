@@ -82,7 +82,7 @@ def test_a_section_without_a_name_is_merged_into_the_default():
         ({'many': {'size': 1}}, 'many={.*} must be a list'),
         ({'steps': [1, -1]}, r'steps\[1\]=-1 must be an integer at least 0'),
         ({'steps': [None, 1]}, r'steps\[0\]=None must be an integer'),
-        ({'how': 'c'}, "how='c' is invalid; choices: 'a', 'b'"),
+        ({'how': 'c'}, "how='c'. .*Available: a, b"),
         ({'is_on': 1}, 'is_on=1 must be True or False'),
         ({'name': None}, 'name=None must be a string'),
         ({'rate': 'x'}, "rate='x' must be a number above 0 or a section"),

@@ -247,7 +247,7 @@ def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
         ([f'text={texts}', '--config.train.kind=wordpiece'], 'it was removed'),
         (
             [f'text={texts}', '--config.train.kind=bpa'],
-            "train.kind='bpa' is invalid; choices: 'bpe'",
+            "train.kind='bpa'. Did you mean 'bpe'?",
         ),
         ([f'text={texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
         ([f'text={texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),

@@ -171,7 +171,7 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
         phases=(dict(objective=dict(name='mlm')),),
         schedule=dict(name='constant', value=1e30),
         checkpoint=dict(every_steps=100, keep=2),
-        evaluate=dict(every_steps=0, rate=0.15, max_rows=0),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
     )
     with pytest.raises(FloatingPointError, match='3 times in a row'):
         tiny.train(config, tmp_path / 'run')
@@ -187,7 +187,7 @@ def watched(folder, **changes):
         steps=3,
         phases=(dict(objective=objective),),
         telemetry=dict(every_steps=changes.pop('every')),
-        evaluate=dict(every_steps=0, rate=0.15, max_rows=0),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
         **changes,
     )
 

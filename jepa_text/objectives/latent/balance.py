@@ -50,10 +50,7 @@ def make(section, steps):
         if not isinstance(rule, Balance):
             resolve.reject_user_code(name, f'make returned {rule!r}, not a Balance.')
         return rule
-    if not isinstance(name, str) or name not in RULES:
-        raise ValueError(
-            f'balance {name!r} does not exist; there are: {", ".join(RULES)}.'
-        )
+    resolve.check_choice('balance', name, RULES)
     given = {'steps': steps} if name == 'schedule' else {}
     return resolve.call(f'balance {name}', RULES[name], keywords, **given)
 
