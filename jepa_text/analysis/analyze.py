@@ -20,6 +20,8 @@ import re
 import time
 from pathlib import Path
 
+import jax
+
 from jepa_text import engine
 from jepa_text.analysis import features, findings, measuring, page
 from jepa_text.engine import Options
@@ -127,10 +129,13 @@ def analyze(config, workdir):
         costs = measuring.costs(config, len(names), len(chosen))
         parts = sum(count for count, _ in costs)
         bar = stack.enter_context(progress.Progress('analyze', parts, 0, costs))
-        measured = measuring.Measurements(config, chosen, cache, bar)
+        measured, facts = measuring.Measurements(config, chosen, cache, bar), {}
         for path, (name, seed) in names.items():
             bar.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
-            measured.model(_model(config, path), name, seed)
+            model = _model(config, path)
+            size = sum(leaf.size for leaf in jax.tree.leaves(model.params))
+            facts[path] = {'parameters': size, **load.trained(path)}
+            measured.model(model, name, seed)
         measured.tf_idf()
         measured.similarity()
         with measuring.part(bar, 'comparison'):
@@ -140,6 +145,7 @@ def analyze(config, workdir):
     results = {
         'config': config,
         'models': {path: list(pair) for path, pair in names.items()},
+        'facts': facts,
         'tasks': [_summary(task) for task in chosen],
         'cuts': [cut._asdict() for cut in measured.cuts],
         'texts': {t.name: len(t.test.texts()) for t in chosen},

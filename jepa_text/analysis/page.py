@@ -62,13 +62,14 @@ def table(results):
 
 def write(path, results):
     """Writes the HTML page and returns its path."""
-    sections = [verdicts.controlled(results), _truncation(results)]
+    sections = [verdicts.differences(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     config = results['config']
     sections += [
+        verdicts.controlled(results),
         figures.similarity(results),
-        verdicts.differences(results),
+        _truncation(results),
         {
             'heading': 'Methods',
             'text': methods(config),
@@ -80,7 +81,25 @@ def write(path, results):
         title='Representation analysis',
         lead=verdicts.headline(results),
         sections=[section for section in sections if section],
-        subtitle=', '.join(figures.models_of(results)),
+        compared=compared(results),
+    )
+
+
+def compared(results):
+    """Returns what was compared: models, their sizes and training, seeds and texts."""
+    names, facts = figures.models_of(results), results.get('facts', {}).values()
+    seeds = {(name, seed) for name, seed in results['models'].values()}
+    text = page.listed('model', names)
+    if len(seeds) > len(names):
+        text += f' with {len(seeds):,} seeds in all'
+    if sizes := page.amounts([{'parameters': one['parameters']} for one in facts]):
+        text += f' of {sizes}'
+    if steps := page.amounts([{**one, 'parameters': 0} for one in facts]):
+        text += f', trained for {steps}'
+    tests = page.span(results['texts'].values())
+    tasks = page.listed('task', results['texts'])
+    return (
+        f'{text}; probes of frozen vectors on {tasks} with {tests} test texts; ± is 95 %.'
     )
 
 

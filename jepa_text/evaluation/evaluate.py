@@ -53,13 +53,14 @@ def evaluate(config, workdir, dry_run=False):
             if not (dry_run and name.startswith('hf:')):
                 model.check_fills()
     stamps = {model: load.fingerprint(model) for model in config.models}
+    facts = {model: load.trained(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
     if dry_run:
         _show_plan(config, tasks, grouping.unique(groups), _done(folder))
         return None
     with engine.opened(config.engine, folder) as run:
         failed = _work(config, folder, tasks, groups, stamps, run)
-        summarized = summarize(config, tasks, folder, groups, failed)
+        summarized = summarize(config, tasks, folder, groups, failed, facts)
     summary.show(summary.rows(summarized['chosen']))
     for sentence in summary.truncated(summarized['lines']):
         print(sentence)
@@ -198,10 +199,11 @@ def _show_plan(config, tasks, groups, done):
     print(f'{members:,} members remain to be trained, {steps:,} steps in total.')
 
 
-def summarize(config, tasks, folder, groups, failed=None):
+def summarize(config, tasks, folder, groups, failed=None, facts=None):
     """Summarizes the lines of these groups, and writes the summary and the page.
 
     Lines of other settings, which the folder may contain too, are counted and left out.
+    `facts` are {model: load.trained}.
     Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
     """
     failed = failed or {}
@@ -217,7 +219,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     clusters = {name: examiner.clusters(task) for name, task in tasks.items()}
     instances = summary.over_instances(folder / result_files.FOLDER, chosen, clusters)
     path, failures = folder / 'evaluation.html', damaged | failed
-    page.write(path, short, chosen, compared, told, failures, instances)
+    page.write(path, short, chosen, compared, told, failures, instances, facts)
     whole = dict(lines=lines, chosen=chosen, compared=compared)
     return whole | {'damaged': damaged, 'failed': failed}
 

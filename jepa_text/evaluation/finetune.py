@@ -153,6 +153,7 @@ class Examination(Measurement):
         for member, params, losses_T in training:
             outcome, side = self._outcome(params, losses_T)
             outcome['seconds'] = round(time.monotonic() - began, 3)
+            outcome['parameters'] = sum(leaf.size for leaf in jax.tree.leaves(params))
             outcome['versions'] = identity.versions() | numerics.current()
             yield member, Outcome(outcome, *side, params)
             began = time.monotonic()

@@ -19,8 +19,10 @@ from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, exported, facts, saved
 from jepa_text.pretrained.model import Pretrained
-from jepa_text.running import budget, identity, places, restore, xla_flags
+from jepa_text.running import budget, identity, metrics, places, restore, xla_flags
 from jepa_text.settings import renamed, resolve
+
+_TOKENS = 'train/total_positions'
 
 
 def load(
@@ -139,6 +141,13 @@ def abstract(workdir, step=None, name=''):
     judged_by = model.network.objective.judged_by
     known = functools.partial(facts.of_run, workdir.resolve(), step, judged_by)
     return step, dataclasses.replace(model, facts=known)
+
+
+def trained(workdir):
+    """How long a run was trained, {'steps', 'tokens'}; {} for a model of another kind."""
+    _, folder = _place(workdir)
+    step, values = metrics.newest(folder, _TOKENS) if folder else (None, {})
+    return {'steps': step, 'tokens': values[_TOKENS]} if values else {}
 
 
 def _place(workdir):

@@ -227,6 +227,17 @@ def blank(title, ylabel, xlabel, height=3.1):
     return figure, axes
 
 
+def described(figure):
+    """Returns a figure as a sentence, for readers who do not see it."""
+    axes = figure.axes[0]
+    across, up = axes.get_xlabel(), axes.get_ylabel()
+    shown = f'{up} by {across}' if up else across
+    names = [text.get_text() for one in figure.legends for text in one.get_texts()]
+    names = names or [text.get_text() for text in axes.get_yticklabels()] * (not up)
+    given = f'{figure.get_suptitle()}: {shown}' if shown else figure.get_suptitle()
+    return ' '.join(f'{given}, of {", ".join(names)}.'.split()) if names else f'{given}.'
+
+
 def deterministic_svg():
     """Returns a context in which equal figures give equal SVGs, with text as text."""
     import matplotlib

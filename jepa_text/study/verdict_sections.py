@@ -35,6 +35,7 @@ def verdicts_section(decided):
             _digits(one.question.effect),
             None if one.power is None else f'{100 * one.power:.0f} %',
             _digits(one.detectable),
+            one.needed,
         ]
         for one in decided
     ]
@@ -46,14 +47,14 @@ def verdicts_section(decided):
         'shown, with this number of seeds and the observed standard deviation, at the '
         'level that Holm requires of the smallest p-value. Detectable: the smallest '
         f'difference that would be shown with {power.ENOUGH:.0%} power. Both are missing '
-        'if there is no verdict.'
+        'if there is no verdict. Needed: the seeds with which a difference as measured '
+        f'would be shown with this power; – if more than {power.MOST:,} or unknown.'
     )
     columns = ['first', 'second', 'metric', 'first − second', '95 %', 'verdict']
-    columns += ['published', 'power', 'detectable']
+    columns += ['published', 'power', 'detectable', 'needed']
     return {
         'heading': 'Verdicts',
-        'text': text,
-        'table': {'columns': columns, 'rows': rows},
+        'table': {'columns': columns, 'rows': rows, 'note': text},
     }
 
 
@@ -75,8 +76,7 @@ def claims_section(ruled):
     columns = ['claim', 'paper', 'published', 'here', 'measured', 'why']
     return {
         'heading': 'Claims',
-        'text': RULE,
-        'table': {'columns': columns, 'rows': rows},
+        'table': {'columns': columns, 'rows': rows, 'note': RULE},
     }
 
 

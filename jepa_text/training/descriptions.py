@@ -20,11 +20,7 @@ def introduction(recipe):
     devices and data, and a table of all parameters.
     """
     devices = jax.devices()
-    params = _params(recipe)
-    counts = {
-        name: sum(leaf.size for leaf in jax.tree.leaves(tree))
-        for name, tree in params.items()
-    }
+    params, counts = _params(recipe), sizes(recipe)
     parts = ', '.join(f'{name} {count:,}' for name, count in counts.items())
     total, embedding = sum(counts.values()), params['encoder']['embedding'].size
     axes = ', '.join(f'{axis} {size}' for axis, size in recipe.mesh.shape.items())
@@ -41,6 +37,14 @@ def introduction(recipe):
             parameter_overview.get_parameter_overview(params, include_stats=False),
         )
     return [*lines, *_unreached(recipe)]
+
+
+def sizes(recipe):
+    """Returns {module: number of its parameters}."""
+    return {
+        name: sum(leaf.size for leaf in jax.tree.leaves(tree))
+        for name, tree in _params(recipe).items()
+    }
 
 
 def _is_verbose():
