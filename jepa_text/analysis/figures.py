@@ -145,7 +145,7 @@ def plane(points, title, models):
     """
     figure, axes = plots.blank(
         title,
-        'alignment (squared distance of positive pairs)',
+        'alignment (squared distance)',
         'uniformity (lower left is better)',
         plots.height(points),
     )
@@ -198,7 +198,7 @@ def similarity_map(values_RC, title, rows, columns, layers):
         aspect='auto' if is_long else 'equal',
     )
     if values_RC.size <= 196:
-        style = dict(ha='center', va='center', fontsize=7.5 - 1.5 * (values_RC.size > 64))
+        style = dict(ha='center', va='center', fontsize=9 - 2.5 * (values_RC.size > 64))
         for (row, column), value in np.ndenumerate(values_RC):
             text = f'{value:.2f}'.replace('0.', '.')
             color = 'white' if value > 0.6 else plots.INK

@@ -202,7 +202,7 @@ def _probes(task, results):
     return {
         'text': _task_description(task),
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
-        'figures': [figures.dots(groups, title, '', models)] if groups else [],
+        'figures': [figures.dots(groups, title, 'score', models)] if groups else [],
     }
 
 

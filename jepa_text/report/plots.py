@@ -64,7 +64,7 @@ def curves(runs, title, ylabel, hlines=None, xlabel='step', looks=None, log=''):
             textcoords='offset points',
             ha='right',
             color=MUTED,
-            fontsize=7.5,
+            fontsize=9,
         )
     legend(figure, axes)
     return figure
@@ -145,7 +145,7 @@ def dots(groups, title, xlabel, looks, has_legend=True):
     """
     count, gap = sum(map(len, groups.values())), 0.9 if has_legend else 0.0
     rows = count + gap * len(groups)
-    size = 1.1 + rows * (0.17 if has_legend else 0.26)
+    size = 1.3 + rows * (0.19 if has_legend else 0.28)
     figure, axes = blank(title, '', xlabel, size)
     row, ticks = 0.0, []
     for group in groups.values():
@@ -208,20 +208,20 @@ def styles(names, controls=BASELINES):
 def height(runs):
     """Returns the height of a figure with room for the legend of these runs."""
     rows = -(-len(runs) // 2)
-    return 3.1 + 0.17 * max(0, rows - 3)
+    return 3.4 + 0.2 * max(0, rows - 3)
 
 
-def blank(title, ylabel, xlabel, height=3.1):
+def blank(title, ylabel, xlabel, height=3.4):
     """Returns (figure, axes) in the common style; ImportError without matplotlib."""
     library = extras.package('matplotlib.figure', 'viz', 'A figure')
     figure = library.Figure(figsize=(5.2, height), layout='constrained', facecolor='none')
     axes = figure.add_subplot(facecolor='none')
-    figure.suptitle(title, x=0.02, ha='left', fontsize=10.5, fontweight='bold', color=INK)
-    axes.set_xlabel(xlabel, color=MUTED, fontsize=8.5)
-    axes.set_ylabel(ylabel, color=MUTED, fontsize=8.5)
+    figure.suptitle(title, x=0.02, ha='left', fontsize=12, fontweight='bold', color=INK)
+    axes.set_xlabel(xlabel, color=MUTED, fontsize=10.5)
+    axes.set_ylabel(ylabel, color=MUTED, fontsize=10.5)
     axes.spines[['top', 'right', 'left']].set_visible(False)
     axes.spines['bottom'].set_color(GRID)
-    axes.tick_params(colors=MUTED, labelsize=8, length=0)
+    axes.tick_params(colors=MUTED, labelsize=9.5, length=0)
     axes.grid(True, axis='y', color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     return figure, axes
@@ -255,13 +255,14 @@ def legend(figure, axes):
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles))
     if unique:
+        longest = max(map(len, unique))
         figure.legend(
             unique.values(),
             unique,
             loc='outside lower left',
-            ncols=3 if len(unique) <= 3 else 2,
+            ncols=max(1, min(3 - (len(unique) > 3), 50 // (longest + 6))),
             frameon=False,
-            fontsize=8.5,
+            fontsize=10,
             labelcolor=INK,
             # Long enough to show dashes.
             handlelength=1.4 if len(unique) <= len(COLORS) else 3.0,

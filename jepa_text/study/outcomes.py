@@ -42,7 +42,8 @@ def section(results, arms, metrics):
         groups = {name: {name: one} for name, one in (near | known[metric]).items()}
         title = metric[0].upper() + metric[1:]
         if known[metric]:
-            drawn.append(plots.dots(groups, title, metric, looks, has_legend=False))
+            axis = of_arms.axis(metric)
+            drawn.append(plots.dots(groups, title, axis, looks, has_legend=False))
     return {
         'heading': 'Outcomes',
         'table': _table(['', 'seeds'], rows, shown, beside)

@@ -121,7 +121,7 @@ def test_values_without_interval_or_control_are_not_beyond():
     found = findings.compare([value], {}, {})
     assert found['examined'] == []
     results = dict(found, rows=[value])
-    assert verdicts.headline(results) == 't: `a` has probe accuracy 0.500.'
+    assert verdicts.headline(results) == '`t`, probe accuracy: `a` 0.500.'
     undefined = value | dict(value=np.nan)
     found = findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})
     assert found['examined'] == []
@@ -138,8 +138,10 @@ def test_the_headline_is_each_score_beside_its_strongest_control():
         row('', 'probe_accuracy', 0.9, layer=None) | dict(control=controls.TF_IDF),
     ]
     said = verdicts.headline(findings.compare(rows, {}, {}) | dict(rows=rows))
-    assert said.startswith('t: `a` has probe accuracy 0.800 (')
-    assert said.endswith('), the strongest control, TF-IDF, 0.900.')
+    assert said == (
+        '`t`, probe accuracy: `a` 0.800 ± 0.010; not better than the strongest control, '
+        'TF-IDF, 0.900.'
+    )
 
 
 def test_the_paired_test_decides_whether_a_control_explains_a_value():

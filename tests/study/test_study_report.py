@@ -56,7 +56,13 @@ def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
     lead, found = sections
     states = column(found['Claims'], 'here')
     assert len(states) == 6 and set(states) == {'not resolvable here'}
-    assert lead.startswith('Of 6 claims: 0 reproduced, 0 contradicted, 6 not resolvable')
+    scores, verdict = lead.split('\n\n')
+    assert scores.startswith(
+        'Masked loss (lower is better): `clm25_42k` 4.395 ± 0.017 to '
+    )
+    assert 'better than the strongest control, unigram entropy, 6.400.' in scores
+    assert verdict.startswith('Of 10 comparisons, corrected together, ')
+    assert ' seeds if they are as large as measured. Of 6 claims: 0 reproduced' in verdict
     reasons = column(found['Claims'], 'why')
     assert all(reasons) and 'masked loss: reproduced, p = ' in reasons[2]
 

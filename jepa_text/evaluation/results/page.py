@@ -140,11 +140,11 @@ def described(lines, models, facts):
         parts.append(f'{page.listed("task", tests)} with {examples} test examples')
     if trained:
         steps, batch = (page.span(x[key] for x in trained) for key in SETTINGS[:2])
-        rates = dict.fromkeys(summary.rate_text(x['learning_rate']) for x in trained)
+        rates = map(summary.rate_text, sorted({x['learning_rate'] for x in trained}))
         seeds = {line['seed'] for line in trained}
         parts.append(
             f'fine-tuned for {steps} steps of {batch} texts at '
-            f'{page.listed("learning rate", rates)} with {page.listed("seed", seeds)}'
+            f'{page.listed("learning rate", [*rates])} with {page.listed("seed", seeds)}'
         )
         parts.append(f'± is 95 % over {"seeds" if len(seeds) > 1 else "texts"}')
     return f'{"; ".join(parts)}.'
