@@ -35,7 +35,7 @@ if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
 fi
 check types mypy
 check packages python -m pip check
-check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not ray' "$@"
+check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not ray and not browser' "$@"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

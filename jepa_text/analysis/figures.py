@@ -147,7 +147,6 @@ def plane(points, title, models):
         title,
         'alignment (squared distance)',
         'uniformity (lower left is better)',
-        plots.height(points),
     )
     looks = _looks(points, models)
     for subject, both in points.items():

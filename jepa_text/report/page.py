@@ -18,7 +18,7 @@ from jepa_text.files import atomic
 from jepa_text.report import plots
 
 PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
-SHORT, LONG = 15, 40  # characters below which a cell isn't wrapped, and from which it is
+SHORT = 20  # characters below which a cell is not wrapped
 # What Markdown interprets in a cell; underscores only at the ends of a word.
 _MARKUP = re.compile(r'[\\`*\[<|~]|(?<!\w)_+|_+(?!\w)')
 
@@ -260,7 +260,7 @@ def _grid(table):
     places = [*map(decimals, values)]
     return {
         'columns': [
-            {'name': str(name), 'kind': _kind(cells)}
+            {'name': str(name).replace(' %', '\xa0%'), 'kind': _kind(cells)}
             for name, cells in zip(columns, values)
         ],
         'rows': [[*map(_cell, row, places)] for row in rows],
@@ -277,9 +277,7 @@ def _kind(values):
     """Returns the CSS class of a column: numbers are right-aligned, texts may wrap."""
     if any(map(_is_number, values)):
         return 'n'
-    if any(len(str(value)) > LONG for value in values):
-        return 'long'
-    return 'short' if all(len(str(value)) < SHORT for value in values) else None
+    return 'short' if all(len(str(value)) < SHORT for value in values) else 'long'
 
 
 def _cell(value, places):

@@ -38,7 +38,7 @@ def curves(runs, title, ylabel, hlines=None, xlabel='step', looks=None, log=''):
 
     Raises ValueError if the numbers of steps and values differ.
     """
-    figure, axes = blank(title, ylabel, xlabel, height(runs))
+    figure, axes = blank(title, ylabel, xlabel)
     looks = looks or styles(runs)
     for name, (steps, values) in runs.items():
         steps_N, values_SN = np.asarray(steps), np.atleast_2d(np.asarray(values, float))
@@ -100,7 +100,7 @@ def errors(
     percent    whether x is shown as a percentage
     """
     flat = flat or {}
-    figure, axes = blank(title, ylabel, xlabel, height([*runs, *flat]))
+    figure, axes = blank(title, ylabel, xlabel)
     looks = looks or styles([*runs, *flat])
     for name, intervals in runs.items():
         xs = sorted(intervals)
@@ -145,7 +145,7 @@ def dots(groups, title, xlabel, looks, has_legend=True):
     """
     count, gap = sum(map(len, groups.values())), 0.9 if has_legend else 0.0
     rows = count + gap * len(groups)
-    size = 1.3 + rows * (0.19 if has_legend else 0.28)
+    size = 1.1 + rows * (0.19 if has_legend else 0.28)
     figure, axes = blank(title, '', xlabel, size)
     row, ticks = 0.0, []
     for group in groups.values():
@@ -205,13 +205,7 @@ def styles(names, controls=BASELINES):
     return {name: look | {'label': legend_label(name)} for name, look in looks.items()}
 
 
-def height(runs):
-    """Returns the height of a figure with room for the legend of these runs."""
-    rows = -(-len(runs) // 2)
-    return 3.4 + 0.2 * max(0, rows - 3)
-
-
-def blank(title, ylabel, xlabel, height=3.4):
+def blank(title, ylabel, xlabel, height=3.2):
     """Returns (figure, axes) in the common style; ImportError without matplotlib."""
     library = extras.package('matplotlib.figure', 'viz', 'A figure')
     figure = library.Figure(figsize=(5.2, height), layout='constrained', facecolor='none')
@@ -251,16 +245,19 @@ def legend_label(name):
 
 
 def legend(figure, axes):
-    """Adds the legend below the axes, each label once."""
+    """Adds the legend below the axes, each label once, in a figure made higher by it."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles))
     if unique:
         longest = max(map(len, unique))
+        columns = max(1, min(3 - (len(unique) > 3), 60 // (longest + 6)))
+        rows = -(-len(unique) // columns)
+        figure.set_figheight(figure.get_figheight() + 0.2 * (rows - 1))
         figure.legend(
             unique.values(),
             unique,
             loc='outside lower left',
-            ncols=max(1, min(3 - (len(unique) > 3), 50 // (longest + 6))),
+            ncols=columns,
             frameon=False,
             fontsize=10,
             labelcolor=INK,

@@ -122,7 +122,7 @@ def _table(columns, rows, shown, beside=None):
 
 def _beside_loss(results, losses):
     compared = {
-        name: frequencies.compared(one.value, results['unigram'])
+        name: frequencies.compared(one.value, results['unigram']).partition(' than ')[0]
         for name, one in losses.items()
         if name != UNIGRAM
     }
