@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 # Folders with pages, separated as those of PATH.
 FOLDERS = os.environ.get('PAGES', str(ROOT / 'runs' / 'site')).split(os.pathsep)
 PAGES = [page for folder in FOLDERS for page in sorted(Path(folder).rglob('*.html'))]
+# It has addresses from the root of a server.
+PAGES = [page for page in PAGES if page.name != '404.html']
 NARROW, WIDE = 400, 1280
 # What is shown outside of the window, of its box, over another text, or not to everyone.
 FAULTS = """(() => {

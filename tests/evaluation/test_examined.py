@@ -40,7 +40,7 @@ def text_of(folder, given):
     whole = path.read_text(encoding='utf-8')
     whole = re.sub(r'<(svg|style).*?</\1>', '[figure]', whole, flags=re.DOTALL)
     cells = re.sub(r'</t[dh]>', '|', whole).replace('</tr>', '\n')
-    return html.unescape(re.sub(r'<[^>]+>', '', cells))
+    return html.unescape(re.sub(r'<[^>]+>', '', cells)).replace('\xa0', ' ')
 
 
 def test_a_task_lists_all_models_with_controls_last(tmp_path):
@@ -72,7 +72,7 @@ def test_below_five_seeds_there_is_no_verdict(tmp_path):
 def test_models_no_better_than_a_control_are_named(tmp_path):
     text = text_of(tmp_path, examined())
     said = 'jepa <b> not better than the strongest control, TF-IDF, 0.855.'
-    assert re.search(f'trec, accuracy: mlm 0.9.* ± .*; {said}', text)
+    assert re.search(f'trec, accuracy: mlm 0.8.* ± .*; {said}', text)
 
 
 def test_failures_are_counted(tmp_path):
