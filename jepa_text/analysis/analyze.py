@@ -190,7 +190,7 @@ def encode(config, path, seed, cache):
         models.append(measuring.untrained(config, model, seed))
     for task in _tasks(config):
         for one in models:
-            measuring.vectors(config, one, task, cache, lambda status, _: print(status))
+            measuring.vectors(config, one, task, cache)
 
 
 def _saved_config(path):

@@ -39,8 +39,7 @@ def probe_of(task):
 
 
 def geometry(task, results):
-    """Figures of the last measured layer: alignment and uniformity, eigenspectra, and
-    effective rank by pooling."""
+    """Figures of the last measured layer: alignment and uniformity, and eigenspectra."""
     final, models = findings.final_rows(results['rows']), models_of(results)
     planes, spectra = [], []
     for form, title in FORMS.items():
@@ -60,18 +59,7 @@ def geometry(task, results):
                 values.setdefault((one['model'], one['control']), one['values'])
         title = 'Eigenspectrum' if form == 'raw' else f'Eigenspectrum, {FORMS[form]}'
         spectra.append(eigenspectra(values, title, models))
-    return [*planes, *spectra, _by_pooling(task, results)]
-
-
-def _by_pooling(task, results):
-    groups, last = {}, findings.last_layers(results['rows'])
-    for row in rows_of(results, task['name'], 'effective_rank', 'raw'):
-        subject = row['model'], row['control']
-        if row['layer'] is not None and row['layer'] == last[task['name'], *subject]:
-            # Rows with seed 'mean' come last and replace those of single seeds.
-            groups.setdefault(row['pooling'], {})[subject] = interval(row)
-    title = f'Effective rank by pooling in {deepest(results)}'
-    return dots(groups, title, 'effective rank', models_of(results))
+    return [*planes, *spectra]
 
 
 def layers(task, results):

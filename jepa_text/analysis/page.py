@@ -5,8 +5,6 @@ from jepa_text.data import truncation
 from jepa_text.evaluation import controls
 from jepa_text.report import console, page
 
-COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
-SHOWN = 6  # values that are not beyond a control, on the terminal
 METHODS = """All values are measured on texts that no probe was trained on. Geometry has
 four forms: raw, centered, whitened, and length-residualized (cross-fitted), which removes
 what the length of a text predicts; raw measures of variance mostly reflect length.
@@ -28,36 +26,12 @@ CONTROLS = {
 
 
 def show(results):
-    """Prints the short table, the headline, and the first warnings."""
-    title = figures.deepest(results).removeprefix('the ').capitalize()
-    console.table(title, list(COLUMNS), table(results))
-    for sentence in truncation.sentences(_cuts(results)):
-        print(sentence)
-    print(f'\n{verdicts.headline(results)}')
-    shown = [one for one in results['examined'] if one['kind'] != 'beyond']
-    for one in shown[:SHOWN]:
-        print(
-            f'! {one["task"]}, {one["model"]}, {verdicts.value_label(one)}: '
-            f'{one["value"]:.3g}, {one["control"]} {one["reached"]:.3g} ({one["kind"]})'
-        )
-    if (more := len(shown) - SHOWN) > 0:
-        print(f'! and {more} more such values: see the page.')
-
-
-def table(results):
-    """One row per task and model or control, in the order of COLUMNS."""
-    final, rows = findings.final_rows(results['rows']), []
+    """Prints the tables of probes, and the answer."""
     for task in results['tasks']:
-        values = (
-            *((figures.probe_of(task), ''), ('word_recovery_auc', '')),
-            *(('uniformity', form) for form in figures.FORMS),
-            ('effective_rank', 'raw'),
-        )
-        for subject in figures.subjects(results, task['name']):
-            cells = [final.get((task['name'], *subject, *value)) for value in values]
-            numbers = [row and row['value'] for row in cells]
-            rows.append([task['name'], figures.label(*subject), *numbers])
-    return rows
+        shown = _probes(task, results)['table']
+        console.table(f'{task["name"]}: probes', shown['columns'], shown['rows'])
+    print(*truncation.sentences(_cuts(results)), sep='\n', end='\n\n')
+    print(verdicts.headline(results))
 
 
 def write(path, results):
@@ -123,26 +97,13 @@ def _cuts(results):
 
 def _truncation(results):
     """The section of truncated texts, by model and task."""
-    rows = dict.fromkeys(
-        (
-            *(one.task, one.model, one.length, one.texts),
-            *(truncation.percent(one), f'{100 * one.read:.0f} %'),
-        )
-        for one in _cuts(results)
+    about = (
+        'Texts longer than the rows of a model are truncated. Its controls and word '
+        'counts use the same truncated texts. A separate control is TF-IDF of the full '
+        'texts; it shows what the rest of the texts adds.'
     )
-    text = 'No text was truncated.'
-    if any(one.cut for one in _cuts(results)):
-        text = (
-            'Texts longer than the rows of a model are truncated. Its controls and word '
-            'counts use the same truncated texts. A separate control is TF-IDF of the '
-            'full texts; it shows what the rest of the texts adds.'
-        )
-    columns = 'task, model, tokens per row, texts, truncated, characters read'
-    return {
-        'heading': 'Truncation',
-        'text': text,
-        'table': {'columns': columns.split(', '), 'rows': rows},
-    }
+    told = [about, *truncation.sentences(_cuts(results))]
+    return {'heading': 'Truncation', 'text': '\n\n'.join(told)}
 
 
 def _task_sections(task, results):

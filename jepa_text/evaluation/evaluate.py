@@ -125,19 +125,13 @@ def examine(config, folder, stamps, items):
 
 def _examined(config, tasks, folder, groups):
     """Returns {item: error message} of the groups that failed; the others are written."""
-    exam, failed, done = examiner.Examiner(config, tasks), {}, 0
-    costs = [(len(g.members) or 1, _cost(config, tasks[g.task], g)) for g in groups]
-    with progress.Progress('evaluate', sum(count for count, _ in costs), 0, costs) as bar:
-        for group, (count, cost) in zip(groups, costs):
-
-            def report(share, group=group, start=done, count=count, cost=cost):
-                # What trained members still have to answer is a part of their cost.
-                trained = share * count * _steps(config, tasks[group.task]) / cost
-                label = f'{group.task}, {Path(group.model).name}'
-                bar.update(start + trained, description=label)
-
+    exam, failed = examiner.Examiner(config, tasks), {}
+    costs = [(1, _cost(config, tasks[group.task], group)) for group in groups]
+    with progress.Progress('evaluate', len(groups), 0, costs) as bar:
+        for done, group in enumerate(groups, 1):
+            bar.update(done - 1, description=f'{group.task}, {Path(group.model).name}')
             try:
-                for described, outcome, *side in exam.run(group, report):
+                for described, outcome, *side in exam.run(group):
                     result_files.write(
                         folder / result_files.FOLDER, described, outcome, *side
                     )
@@ -145,17 +139,16 @@ def _examined(config, tasks, folder, groups):
             except Exception as error:  # the other groups are still wanted
                 traceback.print_exception(error)
                 failed[group.item] = f'{type(error).__name__}: {error}'
-            done += count
             bar.update(done)
     return failed
 
 
 def _cost(config, task, group):
-    """Returns about how many training steps a member of a group takes as long as."""
+    """Returns about how many training steps a group takes as long as."""
     _, validation, test = examiner.sizes_of(task)
     # Without a gradient, a batch takes a third of a step.
     answered = (validation + test) / config.finetuning.batch_size / 3
-    return answered + (_steps(config, task) if group.members else 0)
+    return len(group.members) * (_steps(config, task) + answered) or answered
 
 
 def _steps(config, task):

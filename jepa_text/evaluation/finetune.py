@@ -49,7 +49,7 @@ class Measurement:
     """A load.Pretrained on a task.Task, by a config.Finetuning.
 
     config                        the part of the config that all members share
-    run(members, width, report)   yields (Member, Outcome) of each member
+    run(members, width)           yields (Member, Outcome) of each member
     """
 
     def __init__(self, model, task, settings):
@@ -146,10 +146,10 @@ class Examination(Measurement):
         """Returns as many members as fit into memory."""
         return fitting.width(self.grid, self.rows, count)
 
-    def run(self, members, width=1, report=None):
+    def run(self, members, width=1):
         """Yields (Member, Outcome) of each member."""
         began = time.monotonic()
-        training = self.grid.train(self.rows, members, width, report)
+        training = self.grid.train(self.rows, members, width)
         for member, params, losses_T in training:
             outcome, side = self._outcome(params, losses_T)
             outcome['seconds'] = round(time.monotonic() - began, 3)

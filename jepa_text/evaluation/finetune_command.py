@@ -14,7 +14,6 @@ from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import exported, labels, load, saved
-from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
 from jepa_text.settings import schema
 from jepa_text.settings.schema import field, section
@@ -62,9 +61,7 @@ def _finetune(config, workdir):
     member = grid.Member(rate, config.seed)
     names = examiner.control_names(task, first=True)
     reached = examiner.measured_controls(examination, names, examination.config)
-    with progress.Progress(task.name, examination.recipe.steps) as bar:
-        bar.log('compiling the training step')
-        ((_, result),) = examination.run([member], report=bar.update)
+    ((_, result),) = examination.run([member])
     outcome = result.outcome
     if outcome['status'] == 'not finite':
         raise ValueError(

@@ -25,11 +25,6 @@ from jepa_text.study import (
 )
 
 SCORES, SHOWN = 3, 3  # metrics and differences that the answer tells
-# Columns of tables that are printed as lines.
-_LINES = {
-    'Verdicts': ('first', 'second', 'metric', 'verdict'),
-    'Claims': ('here', 'claim'),
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,7 +125,6 @@ def parts(study):
         verdict_sections.budget_section(fairness.spent(study.spent, study.members, logs)),
         outcomes.geometry(results, arms),
         verdict_sections.fairness_section(fairness.checks(recipes, study.configs, logs)),
-        verdict_sections.published_section(papers.published_rows(name) if name else []),
         {
             'heading': 'Versions and configs',
             'details': {'versions and machine': page.versions(), **study.firsts},
@@ -171,16 +165,10 @@ def headline(decided, ruled):
 
 
 def _show(lead, sections):
-    """Prints the tables of means, a line per verdict and claim, and the headline."""
-    tables = {one.get('heading'): one['table'] for one in sections if one.get('table')}
-    if shown := tables.get('Outcomes'):
+    """Prints the table of means, and the answer."""
+    shown = sections[0].get('table') or {}
+    if sections[0].get('heading') == 'Outcomes':
         console.table('Outcomes', shown['columns'], shown['rows'])
-    for heading, shown in _LINES.items():
-        if heading in tables:
-            places = [tables[heading]['columns'].index(column) for column in shown]
-            cells = ([row[place] for place in places] for row in tables[heading]['rows'])
-            lines = (f'  {", ".join(start)}: {end}' for *start, end in cells)
-            print(heading, *lines, sep='\n', end='\n\n')
     print(lead)
 
 

@@ -2,7 +2,6 @@
 
 import math
 
-from jepa_text.evaluation.results import published
 from jepa_text.measures import power, statistics
 from jepa_text.study import arms as of_arms
 from jepa_text.study import papers
@@ -112,30 +111,6 @@ def fairness_section(checks):
         'table': {
             'columns': ['check', 'data', 'runs', 'result'],
             'rows': [list(check) for check in checks],
-        },
-    }
-
-
-def published_section(rows):
-    """Returns the section with the values of the paper; None if there are none."""
-    if not rows:
-        return None
-    columns = list(dict.fromkeys(f'{row["task"]}, {row["metric"]}' for row in rows))
-    lines = {}
-    for row in rows:
-        cell = published.cell_of(row)
-        reach = '' if math.isnan(cell.reach) else f' ± {100 * cell.reach:.2f}'
-        name = published.label_of(row)
-        text = f'{100 * cell.value:.2f}{reach}' if row['unit'] else f'{cell.value:g}'
-        lines.setdefault(name, {})[f'{row["task"]}, {row["metric"]}'] = text
-    return {
-        'heading': 'Published values',
-        'table': {
-            'columns': ['model', *columns],
-            'rows': [[name, *map(own.get, columns)] for name, own in lines.items()],
-            'note': 'Shares are in percent. Models, text and tasks differ from those '
-            'here: directions can be compared, values cannot.',
-            'fold': 'Values of the paper',
         },
     }
 

@@ -15,6 +15,7 @@ from test_hf_export import imported
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.pretrained import base, labels, load, prediction
+from jepa_text.report import progress
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -102,7 +103,7 @@ def test_microbatches_equal_the_whole_batch(name):
         Finetuning(microbatches=5)
 
 
-def test_reported_steps_are_finished(rows):
+def test_reported_steps_are_finished(rows, monkeypatch):
     """Steps are dispatched faster than they run."""
     dispatched, ended, reported = [], set(), []
 
@@ -119,13 +120,14 @@ def test_reported_steps_are_finished(rows):
         def __array__(self, *_, **__):
             return np.float32([dispatched.index(self.block_until_ready())])
 
-    def report(steps):
+    def update(_, steps):
         # One more step is queued, so that the device is never idle.
         reported.append((steps, len(ended), len(dispatched)))
 
     made = grid.Grid(examined.model(), KIND, Finetuning(steps=5))
     made.program = lambda *_: lambda state, *_: (state, Loss())
-    members = list(made.train(rows, MEMBERS[:2], report=report))
+    monkeypatch.setattr(progress.Progress, 'update', update)
+    members = list(made.train(rows, MEMBERS[:2]))
     expected = [[*range(5)], [*range(5, 10)]]
     assert [losses_T.tolist() for *_, losses_T in members] == expected
     ends = [n if n % 5 == 0 else n + 1 for n in range(1, 11)]

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import published, selection, summary
+from jepa_text.evaluation.results import selection, summary
 from jepa_text.measures import power, statistics
 from jepa_text.report import page, plots
 
@@ -56,7 +56,7 @@ def write(
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
     sections = [_overview(rows, tasks)] if len(tasks) > 1 else []
     for task in tasks:
-        sections += _task(task, lines, chosen, models, instances or {})
+        sections.append(_task(task, lines, chosen, models, instances or {}))
     if compared:
         sections.append(_verdicts(compared))
     sections.append(_failed(rows, failures))
@@ -64,7 +64,7 @@ def write(
         sections.append({'heading': 'Test sets', 'text': '\n\n'.join(tests)})
     trained = any(line['learning_rate'] for line in lines)
     title = 'Fine-tuning results' if trained else 'Zero-shot results'
-    sections.append(_methods(lines, chosen))
+    sections = [*filter(None, sections), _methods(lines, chosen)]
     lead = answer(rows, compared, failures, instances)
     what = described(lines, models, facts or {})
     return page.write(path, title, lead, sections, what)
@@ -166,7 +166,7 @@ def _overview(rows, tasks):
 
 
 def _task(task, lines, chosen, models, instances):
-    """Yields the section of a task, and that of its published values."""
+    """Returns the section of a task."""
     chosen = [choice for choice in chosen if choice.task == task]
     chosen.sort(key=lambda choice: bool(choice.first.get('control')))
     rows = summary.rows(chosen)
@@ -187,9 +187,7 @@ def _task(task, lines, chosen, models, instances):
         named = 'All learning rates', name, 'learning rate'
         figures.append(plots.errors(runs, *named, looks, log=True))
     table = _table(rows, metric, instances)
-    yield {'heading': task, 'table': table, 'figures': figures}
-    if known := [row for row in published.rows() if row['task'] == task]:
-        yield _published(rows, task, known)
+    return {'heading': task, 'table': table, 'figures': figures}
 
 
 def _by_rate(lines, chosen):
@@ -241,26 +239,6 @@ def _table(rows, metric, instances):
     }
 
 
-def _published(rows, task, known):
-    """Returns a table of a task's published values next to ours, in percent."""
-    cells = [(published.label_of(one), *published.cell_of(one)) for one in known]
-    for mode, metric in sorted({(mode, metric) for _, mode, metric, *_ in cells}):
-        for row in rows:
-            if interval := row[mode].get(metric):
-                reach = interval[2] - interval[0]
-                cells.append((row['model'], mode, metric, interval[0], reach))
-    return {
-        'table': {
-            'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
-            'rows': [
-                [*names, 100 * value, f'± {100 * r:.2f}' if math.isfinite(r) else None]
-                for *names, value, r in cells
-            ],
-            'fold': f'Published values of {task}, compared with ours',
-        }
-    }
-
-
 def _verdicts(compared):
     rows = []
     for pair in compared:
@@ -282,7 +260,7 @@ def _verdicts(compared):
 
 
 def _failed(rows, failures):
-    """Returns the section of failed, collapsed and lost members, also without any."""
+    """Returns the section of failed, collapsed and lost members; falsy without any."""
     lines = []
     for row in rows:
         counts = [row['statuses'].get(status, 0) for status in ('done', *LOST)]
@@ -290,17 +268,12 @@ def _failed(rows, failures):
             lost = ', '.join(map(str, row['lost'])) or None
             lines.append([row['task'], row['model'], *counts, lost])
     columns = ['task', 'model', 'done', 'not finite', 'collapsed', 'seeds without any']
-    text = 'All members that were started ended with a finite loss.'
-    if lines or failures:
-        text = (
-            'Members without a finite loss have no values and are excluded from means; a '
-            'learning rate with such a member is selected only if every rate has one. '
-            'Collapsed members give the same answer to all examples and are included '
-            'with their values.'
-        )
-    return {
+    return (lines or failures) and {
         'heading': 'Failed members',
-        'text': text,
+        'text': 'Members without a finite loss have no values and are excluded from '
+        'means; a learning rate with such a member is selected only if every rate has '
+        'one. Collapsed members give the same answer to all examples and are included '
+        'with their values.',
         'table': lines and {'columns': columns, 'rows': lines},
         'details': failures,
     }
