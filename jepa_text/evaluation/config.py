@@ -108,6 +108,11 @@ class Config:
     seeds: int = field(
         5, 'number of seeds of the grid, from 0; a verdict needs at least 5', minimum=1
     )
+    search_seeds: int = field(
+        0,
+        'of these, the number that choose the rate; the rest train at it; 0: all',
+        minimum=0,
+    )
     finetuning: Finetuning = section(Finetuning, 'fine-tuning of each member')
     controls: tuple[str, ...] = field(
         ('words',),

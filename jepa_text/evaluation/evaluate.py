@@ -55,11 +55,19 @@ def evaluate(config, workdir, dry_run=False):
     stamps = {model: load.fingerprint(model) for model in config.models}
     facts = {model: load.trained(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
+    seeds = grouping.searching(config)
+    first = [g for g in groups if not g.members or g.members[0].seed in seeds]
+    further = [g for g in groups if g not in first]
     if dry_run:
-        _show_plan(config, tasks, grouping.unique(groups), _done(folder))
+        # A rate that is not chosen yet stands for the one that will be.
+        rates = _chosen_rates(config, folder, first)
+        left = _at(further, lambda key: rates.get(key, config.learning_rates[0]))
+        _show_plan(config, tasks, grouping.unique(first + left), _done(folder))
         return None
     with engine.opened(config.engine, folder) as run:
-        failed = _work(config, folder, tasks, groups, stamps, run)
+        failed = _work(config, folder, tasks, first, stamps, run)
+        left = _at(further, _chosen_rates(config, folder, first).get)
+        failed |= _work(config, folder, tasks, left, stamps, run)
         summarized = summarize(config, tasks, folder, groups, failed, facts)
     summary.show(summary.rows(summarized['chosen']))
     for sentence in summary.truncated(summarized['lines']):
@@ -73,6 +81,18 @@ def evaluate(config, workdir, dry_run=False):
             'to try again.'
         )
     return summarized
+
+
+def _at(groups, rate_of):
+    """Returns the groups whose members have the learning rate rate_of((model, task))."""
+    return [g for g in groups if g.members[0].learning_rate == rate_of((g.model, g.task))]
+
+
+def _chosen_rates(config, folder, groups):
+    """Returns {(model, task): learning rate} that the lines of these groups choose."""
+    lines = grouping.of_groups(result_files.read(folder / result_files.FOLDER)[0], groups)
+    chosen = selection.select(lines, by=config.select_by)
+    return {(choice.model, choice.task): choice.rate for choice in chosen}
 
 
 def _done(folder):

@@ -113,6 +113,33 @@ def test_more_seeds_keep_existing_results(place, done):
     assert {name: after[name] for name in before} == before
 
 
+def test_further_seeds_are_trained_at_the_rate_that_the_first_ones_chose(place, capsys):
+    """Of models and of the untrained control; resumed, it trains nothing."""
+    changes = dict(seeds=3, search_seeds=1, controls=('words', 'untrained'))
+    given = config(place, **changes), place / 'searched'
+    evaluate.evaluate(*given, dry_run=True)
+    assert '8 members remain to be trained' in capsys.readouterr().out
+    found = evaluate.evaluate(*given)
+    for choice in found['chosen']:
+        if choice.first.get('control') not in (None, 'untrained'):
+            continue
+        own = [x for x in found['lines'] if Path(x['model']).name == choice.model]
+        at = {
+            seed: {x['learning_rate'] for x in own if x['seed'] == seed}
+            for seed in (0, 1, 2)
+        }
+        assert at == {0: {1e-3, 3e-3}, 1: {choice.rate}, 2: {choice.rate}}
+        first = {x['learning_rate']: x for x in own if x['seed'] == 0}
+        best = max(first.values(), key=lambda x: x['validation']['standard']['accuracy'])
+        assert choice.rate == best['learning_rate'] and len(choice.members) == 3
+    capsys.readouterr()
+    evaluate.evaluate(*given, dry_run=True)
+    assert '0 members remain to be trained' in capsys.readouterr().out
+    again = evaluate.evaluate(*given)
+    assert told(again['lines']) == told(found['lines'])
+    assert 'other settings' not in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_members_of_other_settings_are_left_out_and_counted(place, done, capsys):
     """They do not belong in the same table, but are kept on disk."""
