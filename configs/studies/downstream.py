@@ -1,6 +1,6 @@
 """Is a lower loss worth anything downstream? Seven ways to train one encoder, fine-tuned.
 
-    jepa-text study studies/downstream:corpus=runs/small-corpus --workdir=runs/downstream
+    jepa-text study studies/downstream:scale=small --workdir=runs/downstream
 
 MLM; a quarter of CLM first (arXiv 2507.00994); the same quarter in the middle of the run,
 after the detour of arXiv 2605.12438; both objectives mixed by rows; JEPA + MLM, alone and
@@ -46,7 +46,7 @@ def runs():
 
 
 def get_config(
-    *, scale: Literal['small', 'smoke'] = 'small', corpus='runs/small-corpus', seeds=0
+    *, scale: Literal['small', 'smoke'] = 'smoke', corpus='runs/small-corpus', seeds=0
 ):
     """Returns the config of the study at a scale; `seeds` is their number."""
     is_small = scale == 'small'

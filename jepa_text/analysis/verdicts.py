@@ -39,7 +39,7 @@ def _verdict(results):
         f'Over training seeds, {len(tested) - len(others)} of {len(tested)} differences '
         'between models remain after correction for their number.'
     )
-    told = page.needed(f'The other {len(seeds)}', seeds, power.MOST)
+    told = page.needed(f'The other {len(seeds)}', seeds, power.MAX_SEEDS)
     return f'{text} {told}'.strip()
 
 

@@ -111,6 +111,8 @@ def _work(config, folder, tasks, groups, stamps, run):
     """
     done, unique = _done(folder), grouping.unique(groups)
     waiting = [group for group in unique if not group.keys <= done]
+    if not waiting:
+        return {}
     if config.engine.is_in_process:
         return _examined(config, tasks, folder, waiting)
     by_part = {}

@@ -121,10 +121,10 @@ def searching(config):
 
 def _contents(config, task, first):
     """Yields (control, members, controls) of each Group of a model on a task."""
-    width, rates, first = width_of(config), config.learning_rates, searching(config)
+    width, rates, seeds = width_of(config), config.learning_rates, searching(config)
     # Further seeds of a rate are groups of their own: those of one rate are trained.
-    parts = [itertools.product(rates, first)]
-    parts += [itertools.product([x], range(len(first), config.seeds)) for x in rates]
+    parts = [itertools.product(rates, seeds)]
+    parts += [itertools.product([x], range(len(seeds), config.seeds)) for x in rates]
     parts = [list(itertools.starmap(grid.Member, part)) for part in parts]
     if zero_shot.is_zero_shot(task):
         parts = [[zero_shot.MEMBER]]

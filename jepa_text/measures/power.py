@@ -20,7 +20,7 @@ import scipy
 from jepa_text.measures import statistics
 
 ENOUGH = 0.8  # the conventional power of a study
-MOST = 1000  # seeds beyond which nobody trains
+MAX_SEEDS = 1000  # seeds beyond which nobody trains
 
 
 def power(difference, deviation, seeds, *, tests=1):
@@ -74,12 +74,12 @@ def _detectable(seeds, tests):
 
 def seeds(difference, deviation, *, tests=1):
     """Returns the smallest number of seeds, from MIN_SEEDS, with a power of ENOUGH; None
-    beyond MOST, and if the difference or deviation is not finite.
+    beyond MAX_SEEDS, and if the difference or deviation is not finite.
 
     >>> seeds(1.0, 1.0), seeds(1.0, 1.0, tests=10), seeds(0.01, 1.0)
     (10, 18, None)
     """
-    counts = range(statistics.MIN_SEEDS, MOST + 1)
+    counts = range(statistics.MIN_SEEDS, MAX_SEEDS + 1)
     place = bisect.bisect_left(
         counts, ENOUGH, key=lambda count: power(difference, deviation, count, tests=tests)
     )

@@ -98,8 +98,8 @@ def scores(label, values, controls, lower=False):
     return f'{text}.'
 
 
-def needed(differences, seeds, most):
-    """Returns how many seeds would show differences: a number each, None above `most`.
+def needed(differences, seeds, maximum):
+    """Returns how many seeds would show differences: a number each, None above `maximum`.
 
     >>> print(needed('The others', [12, 40, None], 1000))
     The others would need 12 to 40 seeds if they are as large as measured; 1 more than \
@@ -107,12 +107,12 @@ def needed(differences, seeds, most):
     """
     known = [count for count in seeds if count]
     if not known:
-        return seeds and f'{differences} would need more than {most:,} seeds.' or ''
+        return seeds and f'{differences} would need more than {maximum:,} seeds.' or ''
     text = (
         f'{differences} would need {span(known)} seeds if they are as large as measured'
     )
     lost = len(seeds) - len(known)
-    return f'{text}; {lost} more than {most:,}.' if lost else f'{text}.'
+    return f'{text}; {lost} more than {maximum:,}.' if lost else f'{text}.'
 
 
 def span(numbers):

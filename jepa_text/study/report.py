@@ -155,7 +155,7 @@ def headline(decided, ruled):
         text = f'No verdicts: {why}.'
     seeds = [one.needed for one in decided if not one.is_sure and one.deviation >= 0]
     others = f'The other {len(seeds)}' if sure else 'Differences'
-    text = f'{text} {page.needed(others, seeds, power.MOST)}'.strip()
+    text = f'{text} {page.needed(others, seeds, power.MAX_SEEDS)}'.strip()
     if ruled:
         counts = Counter(one.state for one in ruled)
         states = (papers.REPRODUCED, papers.CONTRADICTED, papers.OPEN)

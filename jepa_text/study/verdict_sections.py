@@ -47,7 +47,7 @@ def verdicts_section(decided):
         'level that Holm requires of the smallest p-value. Detectable: the smallest '
         f'difference that would be shown with {power.ENOUGH:.0%} power. Both are missing '
         'if there is no verdict. Needed: the seeds with which a difference as measured '
-        f'would be shown with this power; – if more than {power.MOST:,} or unknown.'
+        f'would be shown with this power; – if more than {power.MAX_SEEDS:,} or unknown.'
     )
     columns = ['first', 'second', 'metric', 'first − second', '95 %', 'verdict']
     columns += ['published', 'power', 'detectable', 'needed']

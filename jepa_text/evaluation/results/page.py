@@ -122,7 +122,7 @@ def headline(rows, compared):
         'significant over seeds.'
     )
     seeds = [power.needed(result, len(tested)) for result in others]
-    told = page.needed(f'The other {len(seeds)}', seeds, power.MOST)
+    told = page.needed(f'The other {len(seeds)}', seeds, power.MAX_SEEDS)
     return f'{text} {told}'.strip()
 
 
