@@ -217,6 +217,8 @@ def _read(folder, name):
             f'shipped model ({", ".join(hf_files.shipped()) or "there is none yet"}).'
         )
     config = checksums.read_json(folder / 'config.json')
+    if 'model_type' in config:
+        raise ValueError(f"{name} is a folder of Hugging Face: write 'hf:{name}'.")
     for key in ('model', 'phases'):
         of_now = renamed.current(config[key], key)
         renamed.check(of_now, str(folder / 'config.json'), ('', key))

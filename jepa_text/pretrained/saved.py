@@ -41,9 +41,10 @@ def replace(folder, model):
 
     Raises FileExistsError for a folder with anything but such a model, which is replaced.
     """
-    folder = Path(paths.local('The folder to write', folder))
+    paths.check_folder('The folder to write', paths.local('The folder to write', folder))
+    folder = Path(folder)
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if folder.is_file() or there - {FILE, WEIGHTS, TOKENIZER}:
+    if there - {FILE, WEIGHTS, TOKENIZER}:
         raise FileExistsError(
             f'{folder} has other files than those of a saved model, and is not '
             'overwritten: give another folder, or delete it first.'
