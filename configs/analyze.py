@@ -2,14 +2,16 @@
 
     jepa-text analyze --model=runs/a,hf:NAME --workdir=runs/x
 
-or --config=analyze: with models and tasks as its arguments, for example
+or with models and tasks as arguments:
 
-    models=runs/a-0,runs/a-1,hf:NAME,tasks=bundled,sst2@GLUE/SST-2,sentences@word_order
+    analyze:models=runs/a-0,runs/a-1,hf:NAME,tasks=bundled,sst2@GLUE/SST-2,mine.jsonl
 
 A model is the workdir of a run, or hf: followed by a name or folder. Runs whose names
 differ only in a final number are seeds of one model. A task is a file of
-jepa_text/evaluation/tasks, or a task of its glue.py, followed by @ and its path. Tasks
-with further options, such as the fields of `labeled`, are set in a copy of this file.
+jepa_text/evaluation/tasks or a name of one of its tables, followed by @ and its path; or
+a file of your own. One with further options is set on the command line:
+
+    --config.tasks="({'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'},)"
 """
 
 from ml_collections import ConfigDict

@@ -2,17 +2,8 @@
 
     jepa-text evaluate --model=runs/a --task=mine.jsonl --workdir=runs/exam
 
-or --config=evaluate: with models and tasks as its arguments, for example
-
-    models=runs/a-0,runs/a-1,hf:NAME,tasks=sst2@GLUE/SST-2,mine.jsonl
-
-A model is the workdir of a run, or hf: followed by a name or folder. A task is a file of
-jepa_text/evaluation/tasks or a name of one of its tables, followed by @ and its path; or
-a file of your own with the usual field names, such as `text` and `label`. The grid of the
-paper is 6 learning rates x 5 seeds; size=toy reduces it to 2 x 2 runs of 50 steps, for
-a test. A task with further options is set on the command line:
-
-    --config.tasks="({'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'},)"
+Models and tasks may also be arguments, as in configs/analyze.py. The grid of the paper is
+6 learning rates x 5 seeds; size=toy reduces it to 2 x 2 runs of 50 steps, for a test.
 """
 
 from typing import Literal

@@ -1,13 +1,8 @@
-r"""Fine-tuning of one model on one task; the fine-tuned model is saved.
+"""Fine-tuning of one model on one task; the fine-tuned model is saved.
 
-    jepa-text finetune --model=runs/a --task=mine.jsonl \
-      --workdir=runs/tuned
+    jepa-text finetune --model=runs/a --task=mine.jsonl --workdir=runs/tuned
 
-Model and task are given as in configs/evaluate.py; --config=finetune:size=toy trains
-for at most 50 steps.
-A task with further options is set on the command line:
-
-    --config.task="{'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'}"
+Model and task may also be arguments; size=toy trains for at most 50 steps.
 """
 
 from typing import Literal
