@@ -129,7 +129,7 @@ def test_lists_of_words_are_texts(tmp_path):
 @pytest.mark.parametrize(
     'config, words',
     [
-        ({'normalize': 'NFD'}, "choices: '', 'NFC', 'NFKC'"),
+        ({'normalize': 'NFD'}, "Available: '', NFC, NFKC"),
         ({'min_chars': 5, 'max_chars': 4}, 'no document has such a length'),
         ({'min_overlap_words': 14}, 'at most clean.overlap_words=13'),
         ({'decontaminate': ['a.jsonl']}, 'must be a section'),
