@@ -48,7 +48,7 @@ class Run:
     """A trained run: its workdir, and its final TrainState (training/state.py)."""
 
     workdir: str
-    state: Any
+    state: Any = dataclasses.field(repr=False)
 
     def model(self) -> 'Pretrained':
         """Returns the model of the newest checkpoint, as `load` does."""

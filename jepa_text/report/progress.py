@@ -122,7 +122,7 @@ def _view(stream):
     """Returns what shows progress where this process runs."""
     shell = 'IPython' in sys.modules and sys.modules['IPython'].get_ipython()
     if stream is None and hasattr(shell, 'kernel'):
-        return _Notebook()
+        return _Notebook(sys.stdout)
     stream = sys.stderr if stream is None else stream
     return (_Bar if is_terminal(stream) else _Log)(stream)
 
@@ -134,7 +134,7 @@ class _Log:
         self._stream, self._told, self._at, self._is_known = stream, None, 0.0, False
 
     def show(self, progress, is_last):
-        """Prints a line if one is due."""
+        """Shows a line if one is due."""
         (share, *_), (elapsed, left) = progress.shown(), progress.seconds()
         is_first = left is not None and not self._is_known
         if self._told != share if is_last else is_first or elapsed >= self._at + _EVERY:
@@ -143,74 +143,56 @@ class _Log:
             self.log(line(progress))
 
     def log(self, text):
-        """Prints a line."""
+        """Shows a line."""
         print(text, file=self._stream, flush=True)
 
     def close(self):
-        """Ends."""
+        """Ends what is shown."""
 
 
-class _Notebook:
-    """A line of a cell that changes; what is logged is the output of the cell."""
-
-    def __init__(self):
-        self._handle, self._at = None, -_CHANGED
+class _Notebook(_Log):
+    """A line of a cell that changes, above what is logged."""
 
     def show(self, progress, is_last):
         """Changes the line, unless that was just done."""
         from IPython import display
 
         elapsed, _ = progress.seconds()
-        if not is_last and elapsed < self._at + _CHANGED:
+        if self._told is None:
+            self._told = display.display({}, raw=True, display_id=True)
+        elif not is_last and elapsed < self._at + _CHANGED:
             return
-        self._at, text = elapsed, {'text/plain': line(progress)}
-        if self._handle is None:
-            self._handle = display.display(text, raw=True, display_id=True)
-        else:
-            self._handle.update(text, raw=True)
-
-    def log(self, text):
-        """Prints a line."""
-        print(text, flush=True)
-
-    def close(self):
-        """Ends."""
+        self._at = elapsed
+        self._told.update({'text/plain': line(progress)}, raw=True)
 
 
-class _Bar:
+class _Bar(_Log):
     """A bar at the bottom of a terminal."""
 
     def __init__(self, stream):
         from rich import progress
         from rich.console import Console
 
-        self._bar = progress.Progress(
+        columns = [
             progress.TextColumn('{task.description}', style='bold', markup=False),
-            progress.BarColumn(
-                bar_width=None, complete_style='cyan', finished_style='green'
-            ),
+            progress.BarColumn(None, complete_style='cyan', finished_style='green'),
             progress.TextColumn('[cyan]{task.fields[numbers]}'),
             progress.TextColumn('{task.fields[times]}'),
-            console=Console(file=stream),
-            expand=True,
-        )
+        ]
+        self._bar = progress.Progress(*columns, console=Console(file=stream), expand=True)
         self._task = self._bar.add_task('', total=1.0, numbers='', times='')
         self._bar.start()
+        self.close = self._bar.stop
 
     def show(self, progress, is_last):
         """Moves the bar."""
         share, done, numbers = progress.shown()
-        times = _times(progress)
-        told = dict(description=done, numbers=numbers, times=times)
+        told = dict(description=done, numbers=numbers, times=_times(progress))
         self._bar.update(self._task, completed=share, **told)
 
     def log(self, text):
         """Prints a line above the bar."""
         self._bar.console.print(text, markup=False, highlight=False)
-
-    def close(self):
-        """Ends the bar, which stays."""
-        self._bar.stop()
 
 
 def line(progress):
