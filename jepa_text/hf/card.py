@@ -21,7 +21,6 @@ TASKS = {
 class Facts:
     """What is known about a run at a step.
 
-    name          title of the card; '' for the model's own
     history       its phases so far
     measured      the newest held-out measurements up to the step, taken at `measured_at`
     sentences     their interpretation; all but the first are warnings
@@ -29,7 +28,6 @@ class Facts:
     tuned         the result line of its fine-tuning
     """
 
-    name: str = ''
     step: int | None = None
     history: tuple = ()
     measured: dict = dataclasses.field(default_factory=dict)
@@ -39,11 +37,8 @@ class Facts:
     tuned: dict | None = None
 
 
-def text(model, architecture, parameters, facts=None, license_name=None, published=None):
-    """The text of README.md: front matter, then the known facts, in Markdown.
-
-    `published` is the name of the model on the hub, if it is there.
-    """
+def text(model, architecture, parameters, facts=None, license_name=None):
+    """The text of README.md: front matter, then the known facts, in Markdown."""
     facts = facts or Facts()
     task, loader = _task(architecture, model.causal)
     front = [
@@ -56,7 +51,7 @@ def text(model, architecture, parameters, facts=None, license_name=None, publish
     ]
     license_text = license_name or 'unknown: ask its author before you share it'
     about = [
-        f'# {published or facts.name or public_name(model.name)}',
+        f'# {public_name(model.name)}',
         '',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {license_text}.',
@@ -64,7 +59,7 @@ def text(model, architecture, parameters, facts=None, license_name=None, publish
     # Warnings, such as that a model learned nothing, come first.
     about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
     parts = [front, about, _training(facts), _tuning(facts.tuned), _measurements(facts)]
-    parts.append(_usage(model, architecture, loader, published or 'FOLDER'))
+    parts.append(_usage(model, architecture, loader))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
 
@@ -131,7 +126,7 @@ def _measurements(facts):
     return [*head, '| metric | value |', '|---|---|', *rows]
 
 
-def _usage(model, architecture, loader, name):
+def _usage(model, architecture, loader):
     lines = ['## Use', '']
     if architecture.startswith('EuroBert'):
         lines += ['Needs transformers 5.3 or later.', '']
@@ -139,11 +134,9 @@ def _usage(model, architecture, loader, name):
         '```python',
         f'from transformers import AutoTokenizer, {loader}',
         '',
-        f"tokenizer = AutoTokenizer.from_pretrained('{name}')",
-        f"model = {loader}.from_pretrained('{name}')",
+        "tokenizer = AutoTokenizer.from_pretrained('FOLDER')",
+        f"model = {loader}.from_pretrained('FOLDER')",
         '```',
-        '',
-        f"In jepa-text: `jepa_text.load('hf:{name}')`.",
     ]
     if architecture.endswith('ForCausalLM') and not model.causal:
         lines += [

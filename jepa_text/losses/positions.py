@@ -1,12 +1,11 @@
 """Masked reductions, and gathering the positions of a loss."""
 
 import jax.numpy as jnp
-from jax import Array
 
 from jepa_text.losses import shapes
 
 
-def masked_sum(values: Array, where: Array) -> Array:
+def masked_sum(values, where):
     """Returns the sum of `values` where the bool array `where` of the same shape is true.
 
     Masked-out values may be anything, including NaN: they affect neither the sum nor the
@@ -20,7 +19,7 @@ def masked_sum(values: Array, where: Array) -> Array:
     return jnp.sum(jnp.where(where, values, 0.0), dtype=jnp.float32)
 
 
-def masked_mean(values: Array, where: Array) -> Array:
+def masked_mean(values, where):
     """Returns `masked_sum` divided by the number of true positions; 0 if there are none.
 
     Raises ValueError as `masked_sum` does.
@@ -31,7 +30,7 @@ def masked_mean(values: Array, where: Array) -> Array:
     return masked_sum(values, where) / jnp.maximum(jnp.sum(where), 1)
 
 
-def select(mask_BL: Array, capacity: int) -> tuple[Array, Array]:
+def select(mask_BL, capacity):
     """Returns the first `capacity` true positions of each row, as index_BM and where_BM.
 
     The shapes are fixed although the number of positions varies by row: `where_BM` is
@@ -47,7 +46,7 @@ def select(mask_BL: Array, capacity: int) -> tuple[Array, Array]:
     return index_BM, jnp.take_along_axis(mask_BL, index_BM, axis=-1)
 
 
-def take(x_BLD: Array, index_BM: Array) -> Array:
+def take(x_BLD, index_BM):
     """Returns x_BMD, the vectors at the selected positions, in the dtype of `x_BLD`.
 
     >>> print(take(jnp.array([[[5.0], [6.0], [7.0]]]), jnp.array([[2, 0]]))[..., 0])

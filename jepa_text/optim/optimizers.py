@@ -48,7 +48,9 @@ def make(section):
     keywords = dict(section)
     name = keywords.pop('name', None)
     factors = _pairs(keywords.pop('lr_multipliers', ()))
-    resolve.check_choice('optimizer', name, OPTIMIZERS)
+    if not isinstance(name, str) or name not in OPTIMIZERS:
+        known = ', '.join(OPTIMIZERS)
+        raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
     optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
     return with_lr_multipliers(optimizer, factors) if factors else optimizer
 

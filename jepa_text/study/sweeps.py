@@ -128,6 +128,5 @@ def figures(arms, kinds, metrics):
             if runs:
                 title = f'{sweep.title}: {metric}'
                 look = dict(log=sweep.log, percent=sweep.percent)
-                axes = of_arms.axis(metric), sweep.xlabel
-                drawn.append(plots.errors(runs, title, *axes, **look))
+                drawn.append(plots.errors(runs, title, metric, sweep.xlabel, **look))
     return drawn

@@ -20,9 +20,8 @@ from jepa_text.settings import schema
 REPORT = 'report.html'
 
 
-def run(config, workdir, verify=False, is_brief=False):
-    """Prepares rows in `workdir` from the sections of a config, and prints a report, or
-    only sizes and problems.
+def run(config, workdir, verify=False):
+    """Prepares rows in `workdir` from the sections of a config, and prints a report.
 
     With `verify`, compares existing rows with their checksums instead. Returns the
     manifest of the rows.
@@ -33,8 +32,7 @@ def run(config, workdir, verify=False, is_brief=False):
     budget = (config.get('steps') or 0) * (data.get('batch_size') or 0)
     if tokens := config.get('tokens'):
         budget = tokens // (data.get('row_length') or tokens)
-    source = config.get('init_from')
-    return make(config.get('prepare'), workdir, source, budget, is_brief)
+    return make(config.get('prepare'), workdir, config.get('init_from'), budget)
 
 
 def _verify(folder):
@@ -45,29 +43,25 @@ def _verify(folder):
     return manifest
 
 
-def make(section, folder, source=None, budget=0, is_brief=False):
+def make(section, folder, source=None, budget=0):
     """Prepares rows in a folder from a section `prepare`, and returns their manifest.
 
-    Prints a report, or only sizes and problems, and writes it next to the rows unless it
-    exists. The section's tokenizer is a name as in named_tokenizer; `source` is the
-    section `init_from`; `budget` is the number of rows that training needs, 0 if unknown.
-    Raises ValueError for a key that `prepare` does not take, and what `prepare` raises.
+    Prints a report, and writes it next to the rows unless it exists. The section's
+    tokenizer is a name as in named_tokenizer; `source` is the section `init_from`;
+    `budget` is the number of rows that training needs, 0 if unknown. Raises ValueError
+    for a key that `prepare` does not take, and what `prepare` raises.
     """
     if addresses.is_address(folder):
-        return _make_remote(section, folder, source, budget, is_brief)
+        return _make_remote(section, folder, source, budget)
     section = schema.resolved(Prepare, section, 'prepare')
-    name, texts = section.pop('tokenizer'), section['source']
-    opened = _opened(name, texts, folder, source, is_brief)
+    opened = _opened(section.pop('tokenizer'), section['source'], folder, source)
     existed = Path(folder, row_folder.MANIFEST).exists()
     began = time.monotonic()
     section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.as_dict()}
     manifest = prepare(folder=folder, **section)
     seconds = None if existed else time.monotonic() - began
     print(f'{folder}: ' + ('already prepared' if existed else 'prepared'))
-    lines = rows_page.lines(manifest, seconds, budget)
-    if is_brief:
-        lines = [*rows_page.sizes(manifest), *rows_page.problems(manifest)]
-    for line in lines:
+    for line in rows_page.lines(manifest, seconds, budget):
         print(f'  {line}')
     # It is missing for rows of a process that was killed after the last of them.
     if not Path(folder, REPORT).exists() and os.access(folder, os.W_OK):
@@ -77,7 +71,7 @@ def make(section, folder, source=None, budget=0, is_brief=False):
     return manifest
 
 
-def _opened(name, texts, folder, source, is_brief):
+def _opened(name, texts, folder, source):
     """Returns the named_tokenizer.Opened; one as 'bpe:8192' is trained on the texts of a
     section `source` first, in a folder beside that of the rows."""
     trained = named_tokenizer.TRAINED.fullmatch(name)
@@ -88,7 +82,7 @@ def _opened(name, texts, folder, source, is_brief):
     kind, size = trained.groups()
     place = f'{str(folder).rstrip("/")}-tokenizer'
     train = {'kind': kind, 'vocab_size': int(size)}
-    tokenizer.run({'source': texts, 'train': train}, place, is_brief)
+    tokenizer.run({'source': texts, 'train': train}, place)
     opened = named_tokenizer.opened(f'{place}/{named_tokenizer.FILE}')
     return dataclasses.replace(opened, name=name)
 
@@ -106,11 +100,11 @@ def _sample(folder, manifest, tokenizer):
     return texts
 
 
-def _make_remote(section, address, source, budget, is_brief):
+def _make_remote(section, address, source, budget):
     """Like `make`, at an address: prepares locally, then uploads."""
     addresses.check_free(address)
     with tempfile.TemporaryDirectory() as temporary:
-        manifest = make(section, f'{temporary}/rows', source, budget, is_brief)
+        manifest = make(section, f'{temporary}/rows', source, budget)
         addresses.upload_folder(f'{temporary}/rows', address)
     print(f'{address}: uploaded')
     return manifest
@@ -125,7 +119,7 @@ def if_missing(section, folder, source=None):
     if not section:
         return
     if not row_folder.exists(folder):
-        make(section, folder, source, is_brief=True)
+        make(section, folder, source)
     elif changed := pipeline.changed_settings(section, folder):
         print(
             f'Note: the settings that {folder} was prepared with differ from '

@@ -22,15 +22,11 @@ SHIPPED = [
     ('study', 'quickstart', None),
     ('study', 'collapse', None),
     *(('train', 'toy', preset) for preset in PRESETS),
-    *(('train', 'pretrain', f'{preset},size=35m') for preset in PRESETS),
-    *(('train', 'pretrain', f'clm_mlm,size={size}') for size in ('210m', '610m', '1b')),
+    *(('train', 'pretrain', f'{preset},35m') for preset in PRESETS),
+    *(('train', 'pretrain', f'clm_mlm,{size}') for size in ('210m', '610m', '1b')),
     *(
         ('train', 'cpt', text)
-        for text in (
-            'hf:x',
-            'runs/a,steps=2000,objective=mntp',
-            'runs/a,steps=9,size=toy',
-        )
+        for text in ('hf:x,12k', 'runs/a,2k,mntp', 'runs/a,9,mlm,toy')
     ),
     ('analyze', 'analyze', 'models=runs/a,tasks=bundled,sst2@x'),
     *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives')),
@@ -44,7 +40,8 @@ def tokenizer():
 
 
 def read(file, argument):
-    return config_file.read(':'.join(filter(None, [file, argument])))
+    config = config_file.shared(file).get_config(*filter(None, [argument]))
+    return schema.plain(config)
 
 
 @functools.cache

@@ -9,8 +9,7 @@ from jepa_text.settings import config_file
 from jepa_text.study import study
 
 FOLDER = Path(__file__).parents[2] / 'configs' / 'studies'
-# Those of the papers, each with its claims at three scales.
-NAMES = sorted({path.stem for path in FOLDER.glob('*.py')} - {'downstream'})
+NAMES = sorted(path.stem for path in FOLDER.glob('*.py'))
 
 
 def shipped(name, scale, seeds=None):
