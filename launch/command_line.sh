@@ -64,12 +64,13 @@ read_command() {
 in_data() {
   local word addresses="below /data, which is $1"
   case "${COMMAND[0]}" in
-    train) addresses+=', or at gs://' ;;
+    train | finetune | tokenizer) addresses+=', or at gs://' ;;
     prepare | export) addresses+=', or at gs:// or s3://' ;;
   esac
   for word in "${COMMAND[@]}"; do
     case "${COMMAND[0]}:$word" in
-      *:--*=/data/?* | train:--*=gs://?*/?* | export:--workdir=hf:*) ;;
+      *:--*=/data/?* | export:--workdir=hf:*) ;;
+      train:--*=gs://?*/?* | finetune:--*=gs://?*/?* | tokenizer:--*=gs://?*/?*) ;;
       prepare:--*=gs://?*/?* | prepare:--*=s3://?*/?*) ;;
       export:--*=gs://?*/?* | export:--*=s3://?*/?*) ;;
       *:--workdir=* | *:--to=*) fail "${0##*/}: $word is lost with the machine, or not a place that ${COMMAND[0]} writes to. Use a folder $addresses: ${word%%=*}=/data/first." ;;

@@ -5,7 +5,7 @@
 #     --config=toy:mlm --workdir=/data/first
 #
 # Starts launch/sky.yaml with the files of this folder; --dry-run prints the command. The
-# workdir is below /data, or for train an address (gs://).
+# workdir is below /data, or at gs:// for train, finetune, tokenizer, prepare and export.
 #
 #   BUCKET   mounted at /data: s3://, gs://, r2://, ...; by default the bucket of --workdir
 #   GPUS     accelerators per node, as A100:8, H200:1 or tpu-v6e-8; by default H100:8

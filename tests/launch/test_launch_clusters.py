@@ -333,6 +333,8 @@ def test_container_gets_credentials_for_addresses(machine):
         (('train', JOB[1], '--workdir=gs://bucket/first'), ''),
         (('train', JOB[1], '--workdir=s3://bucket/first'), '--workdir=s3://bucket/first'),
         (('prepare', JOB[1], '--workdir=s3://bucket/rows'), ''),
+        (('tokenizer', 'tokenizer', '--workdir=gs://bucket/words'), ''),
+        (('finetune', 'finetune', '--workdir=gs://bucket/tuned'), ''),
         (('study', 'quickstart', '--workdir=gs://bucket/a'), '--workdir=gs://bucket/a'),
     ],
 )
